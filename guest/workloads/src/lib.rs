@@ -1,0 +1,1 @@
+//! Programs that the experiments run in the guest.

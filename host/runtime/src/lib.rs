@@ -1,0 +1,1 @@
+//! Pool, budget and scaling decisions, without I/O.

@@ -1,0 +1,1 @@
+//! Starts, resizes, measures and stops one VM.

@@ -1,0 +1,140 @@
+//! An instance: one running copy of a function, in a sandbox of its own.
+
+use crate::PartitionNumber;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// Names an instance within its VM: 1 to 63 of `a-z`, `0-9` and `-`, not starting with `-`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InstanceId(String);
+
+/// Why a string is no [`InstanceId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an instance id is 1 to 63 of a-z, 0-9 and '-', and does not start with '-'")]
+pub struct InvalidInstanceId;
+
+impl InstanceId {
+    /// The id as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for InstanceId {
+    type Err = InvalidInstanceId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let valid = (1..=63).contains(&text.len())
+            && !text.starts_with('-')
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidInstanceId) }
+    }
+}
+
+impl TryFrom<String> for InstanceId {
+    type Error = InvalidInstanceId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<InstanceId> for String {
+    fn from(id: InstanceId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which partition an instance gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartitionChoice {
+    /// None: it shares ordinary memory with everybody, as in a stock VM.
+    None,
+    /// Whichever is free, or becomes free within `wait_ms`.
+    Any,
+    /// This one.
+    Number(PartitionNumber),
+}
+
+/// What to start, and within which limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceSpec {
+    /// The instance's name in this VM.
+    pub id: InstanceId,
+    /// The program and its arguments; the program is an absolute path in the instance's root.
+    pub command: Vec<String>,
+    /// Its whole environment.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Its working directory.
+    #[serde(default = "root_directory")]
+    pub working_directory: String,
+    /// Whether its root is the function's image with an overlay of its own (`true`), or the root
+    /// that the agent itself has (`false`, for tools that come with the guest).
+    pub image: bool,
+    /// The partition to attach it to.
+    pub partition: PartitionChoice,
+    /// How long to wait for that partition, in milliseconds.
+    #[serde(default)]
+    pub wait_ms: u32,
+    /// `memory.max` of its cgroup in bytes; no limit when absent.
+    pub memory_limit_bytes: Option<u64>,
+    /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
+    pub cpu_limit_millis: Option<u32>,
+    /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
+    pub port: Option<u16>,
+}
+
+fn root_directory() -> String {
+    "/".to_owned()
+}
+
+/// How an instance stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Its name.
+    pub id: InstanceId,
+    /// Running or ended.
+    pub state: InstanceState,
+    /// The partition it is attached to.
+    pub partition: Option<PartitionNumber>,
+    /// The process id of its first process, as the guest's init sees it.
+    pub pid: u32,
+    /// From the request to start it until its command was executed, in nanoseconds.
+    pub start_ns: u64,
+    /// The part of `start_ns` that was spent waiting for a partition.
+    pub partition_wait_ns: u64,
+}
+
+/// Whether an instance runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstanceState {
+    /// Its command is running.
+    Running,
+    /// All its processes are gone, for this reason.
+    Ended(ExitReason),
+}
+
+/// Why an instance ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitReason {
+    /// Its first process returned this status.
+    Exited(i32),
+    /// The host asked for it with `DELETE`.
+    Stopped,
+    /// A signal that the host did not ask for.
+    Killed(i32),
+    /// It needed more memory than its partition or its cgroup has.
+    ExceededMemory,
+}

@@ -1,0 +1,84 @@
+//! What the host and the agent in the guest say to each other.
+//!
+//! The agent is an HTTP/2 server on one virtio-serial port; every call of the host is a stream of
+//! that one connection. Bodies are JSON unless a path says otherwise. Both sides bound what they
+//! read ([`MAX_BODY_BYTES`], [`MAX_PAYLOAD_BYTES`]) and check every field before they use it.
+//!
+//! | call | body | answer |
+//! | --- | --- | --- |
+//! | `GET /v1/info` | | [`Info`] |
+//! | `GET /v1/memory` | | [`Memory`] |
+//! | `POST /v1/instances` | [`InstanceSpec`] | [`Instance`], when the command has been executed in its partition |
+//! | `GET /v1/instances` | | `Vec<`[`Instance`]`>` |
+//! | `GET /v1/instances/ID` | | [`Instance`] |
+//! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
+//! | `GET /v1/instances/ID/log` | | its latest output, plain text, at most [`MAX_BODY_BYTES`] |
+//! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH` |
+//! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped |
+//! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
+//! | `GET /v1/profile` | | [`Profile`], what was counted since |
+//! | `POST /v1/shutdown` | | nothing; the VM powers off |
+//!
+//! An error is a status of 400 or more with an [`ErrorBody`].
+
+mod instance;
+mod memory;
+mod profile;
+
+pub use instance::{ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice};
+pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
+pub use profile::{FunctionCalls, Profile, ProfileRequest};
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the virtio-serial port that carries the channel.
+pub const PORT_NAME: &str = "org.squeezy.agent";
+
+/// Largest JSON body or log either side accepts, in bytes.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Largest request or response passed through to an instance's HTTP server, in bytes.
+/// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result.
+pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
+
+/// Who answers, and on what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Info {
+    /// The agent's version; the host refuses one whose major or minor number is not its own.
+    pub agent_version: String,
+    /// `uname -r` of the guest.
+    pub kernel_release: String,
+    /// Bytes of a page.
+    pub page_size_bytes: u64,
+    /// Processors that are online.
+    pub vcpus: u32,
+    /// Resident memory of the agent itself, in bytes.
+    pub agent_resident_bytes: u64,
+}
+
+/// The body of every answer whose status is 400 or more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What failed, for programs.
+    pub code: ErrorCode,
+    /// What failed and what to do about it, one line, for people.
+    pub message: String,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The request makes no sense: a field is missing, out of range or of the wrong form.
+    Invalid,
+    /// No such instance or path.
+    NotFound,
+    /// An instance with that id is there already.
+    Exists,
+    /// No partition became free within the time the request gave.
+    NoPartition,
+    /// The instance has ended, or its server does not answer.
+    Unavailable,
+    /// Something in the guest failed; the message says what.
+    Internal,
+}
