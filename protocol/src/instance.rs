@@ -88,6 +88,10 @@ pub struct InstanceSpec {
     pub wait_ms: u32,
     /// `memory.max` of its cgroup in bytes; no limit when absent.
     pub memory_limit_bytes: Option<u64>,
+    /// The NUMA node its memory comes from (`cpuset.mems` of its cgroup); all nodes when absent.
+    /// Only for comparing with a kernel that has one node an instance instead of partitions.
+    #[serde(default)]
+    pub memory_node: Option<u16>,
     /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
     pub cpu_limit_millis: Option<u32>,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
