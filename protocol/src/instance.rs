@@ -94,6 +94,10 @@ pub struct InstanceSpec {
     pub memory_node: Option<u16>,
     /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
     pub cpu_limit_millis: Option<u32>,
+    /// The NUMA node its memory has to come from (`cpuset.mems`); any when absent. For comparing
+    /// with what an unpatched kernel can do; the kernel of Squeezy itself has no nodes.
+    #[serde(default)]
+    pub memory_node: Option<u16>,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
 }
@@ -109,7 +113,7 @@ pub struct Instance {
     pub id: InstanceId,
     /// Running or ended.
     pub state: InstanceState,
-    /// The partition it is attached to.
+    /// The partition it is attached to; none while it is starting.
     pub partition: Option<PartitionNumber>,
     /// The process id of its first process, as the guest's init sees it.
     pub pid: u32,
@@ -120,9 +124,11 @@ pub struct Instance {
 }
 
 /// Whether an instance runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceState {
+    /// Its sandbox is being made, or it waits for its partition.
+    Starting,
     /// Its command is running.
     Running,
     /// All its processes are gone, for this reason.

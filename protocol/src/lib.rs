@@ -14,7 +14,7 @@
 //! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
 //! | `GET /v1/instances/ID/log` | | its latest output, plain text, at most [`MAX_BODY_BYTES`] |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH` |
-//! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped |
+//! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
 //! | `GET /v1/profile` | | [`Profile`], what was counted since |
 //! | `POST /v1/shutdown` | | nothing; the VM powers off |
@@ -40,6 +40,10 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// Largest request or response passed through to an instance's HTTP server, in bytes.
 /// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result.
 pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
+
+/// Header of an answer that comes from an instance's own HTTP server; its value is the instance's
+/// id. An answer of `/v1/instances/ID/http/` without it comes from the agent.
+pub const INSTANCE_HEADER: &str = "squeezy-instance";
 
 /// Who answers, and on what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

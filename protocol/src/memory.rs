@@ -51,8 +51,13 @@ pub struct Partition {
     pub state: PartitionState,
     /// Address spaces and pending assignments that hold it.
     pub users: u32,
-    /// Bytes that nobody uses.
+    /// Bytes the kernel manages in it; 0 when it is not plugged.
+    pub managed_bytes: u64,
+    /// Bytes of them that nobody uses.
     pub free_bytes: u64,
+    /// Processes that were killed because this partition was full, since boot.
+    #[serde(default)]
+    pub oom_kills: u64,
 }
 
 /// The states of the kernel's state machine (`docs/abi.md`).
