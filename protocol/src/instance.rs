@@ -94,10 +94,6 @@ pub struct InstanceSpec {
     pub memory_node: Option<u16>,
     /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
     pub cpu_limit_millis: Option<u32>,
-    /// The NUMA node its memory has to come from (`cpuset.mems`); any when absent. For comparing
-    /// with what an unpatched kernel can do; the kernel of Squeezy itself has no nodes.
-    #[serde(default)]
-    pub memory_node: Option<u16>,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
 }
