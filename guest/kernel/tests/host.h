@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The host as a test sees it: it changes what the virtio-mem device is asked to have, and says
+ * what it has. Requests are lines over the virtio-serial port org.squeezy.test.
+ */
+#ifndef SQUEEZY_TEST_HOST_H
+#define SQUEEZY_TEST_HOST_H
+
+#include "harness.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Skips the test where no host listens. */
+void require_host(void);
+/* Sets the device's requested size, in bytes; does not wait for the guest. */
+void host_request_size(u64 bytes);
+/* The device's plugged size, in bytes. */
+u64 host_size(void);
+/* Waits until the plugged size is @bytes; false after @ms. */
+bool host_wait_size(u64 bytes, unsigned int ms);
+/* Both: fails when the guest does not get there within @ms. */
+void host_resize(u64 bytes, unsigned int ms);
+/* Bytes of the device's memory that are resident on the host. */
+u64 host_resident(void);
+/* Has the device answer every request with BUSY, or no longer. */
+void host_device_busy(bool busy);
+/* Asks for shared + @count partitions and waits until the guest has them. */
+void host_partitions(int count, unsigned int ms);
+/* What the device has to be asked for so that the guest has @count partitions. */
+u64 size_of_partitions(int count);
+
+#endif
