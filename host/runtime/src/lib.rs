@@ -1,1 +1,30 @@
-//! Pool, budget and scaling decisions, without I/O.
+//! What decides when instances of functions start and stop, and what they are asked to do.
+//!
+//! Nothing in here reads a clock, a file or a socket. Time is a [`Moment`] that the caller passes
+//! in, what happened is an [`Event`], and what has to be done is a [`Command`] that somebody with
+//! a VM at hand carries out. So the same code serves `squeezy run`, a daemon, a simulation of a
+//! whole day and the property tests.
+//!
+//! - [`Scaler`] is the heart: events in, commands out. It holds a queue of requests and a set of
+//!   instances for each function, and the host's memory [`Budget`] for all of them.
+//! - [`load`] is what the instances are asked to do: traces in the formats of the Azure data
+//!   sets, or a synthetic burst.
+//! - [`series`] sums up what was measured: percentiles, and integrals over time.
+
+mod budget;
+mod command;
+mod event;
+mod id;
+mod instance;
+pub mod load;
+mod moment;
+mod scaler;
+pub mod series;
+
+pub use budget::Budget;
+pub use command::{Command, RejectReason, StopReason};
+pub use event::{Event, Unexpected};
+pub use id::{FunctionIndex, InstanceNumber, RequestNumber};
+pub use instance::InstanceState;
+pub use moment::Moment;
+pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler};

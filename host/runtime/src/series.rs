@@ -1,0 +1,44 @@
+//! Sums of what was measured.
+
+use crate::Moment;
+
+/// The `percent`-th percentile by nearest rank, of values in any order; nothing without values.
+pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let rank = (percent.clamp(0.0, 100.0) / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+/// The integral of a curve over time by the trapezoidal rule, in its unit times seconds.
+pub fn integral(points: &[(Moment, f64)]) -> f64 {
+    points
+        .windows(2)
+        .map(|pair| {
+            let [(from, a), (to, b)] = pair else { return 0.0 };
+            to.since(*from).as_secs_f64() * (a + b) / 2.0
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        assert_eq!(percentile(&values, 50.0), Some(2.0));
+        assert_eq!(percentile(&values, 99.0), Some(4.0));
+        assert_eq!(percentile(&values, 0.0), Some(1.0));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn an_integral_weighs_by_time() {
+        let at = |s| Moment(Duration::from_secs(s));
+        assert_eq!(integral(&[(at(0), 2.0), (at(10), 2.0), (at(12), 4.0)]), 26.0);
+        assert_eq!(integral(&[(at(0), 2.0)]), 0.0);
+    }
+}
