@@ -9,11 +9,13 @@
 //!   instances for each function, and the host's memory [`Budget`] for all of them.
 //! - [`load`] is what the instances are asked to do: traces in the formats of the Azure data
 //!   sets, or a synthetic burst.
+//! - [`function`] is what is known of a function: its `function.toml`.
 //! - [`series`] sums up what was measured: percentiles, and integrals over time.
 
 mod budget;
 mod command;
 mod event;
+pub mod function;
 mod id;
 mod instance;
 pub mod load;

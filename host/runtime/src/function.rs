@@ -1,0 +1,273 @@
+//! A function's definition, `function.toml`.
+
+use serde::Deserialize;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Largest answer field that is looked through for wrong answers, and more than any is.
+const MAX_NAME: usize = 63;
+
+/// What is known of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Its name: 1 to 63 of `a-z`, `0-9` and `-`, not starting with `-`.
+    pub name: String,
+    /// What it does, one line.
+    pub description: String,
+    /// The program of an instance and its arguments.
+    pub command: Vec<String>,
+    /// Where it runs in the image.
+    pub working_directory: String,
+    /// Its environment.
+    pub environment: BTreeMap<String, String>,
+    /// The TCP port of its server.
+    pub port: u16,
+    /// An instance's memory, in bytes.
+    pub memory_bytes: u64,
+    /// An instance's share of a processor, in thousandths.
+    pub cpu_millis: u32,
+    /// Instances that one VM holds at most.
+    pub concurrency: u16,
+    /// How long an instance without a request is kept.
+    pub keep_alive: Duration,
+    /// How long the server may take until `/init` is answered.
+    pub init_timeout: Duration,
+    /// How long the server may take to answer `/run`.
+    pub run_timeout: Duration,
+    /// The `value` of the requests of a load.
+    pub request: toml::Table,
+    /// What their answers must look like.
+    pub check: Check,
+}
+
+/// What a right answer looks like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// The field of the answer, a string, that the rest is about.
+    pub field: String,
+    /// Texts that must occur.
+    #[serde(default)]
+    pub contains: Vec<String>,
+    /// Texts that must occur so many times.
+    #[serde(default)]
+    pub occurrences: Vec<Occurrences>,
+}
+
+/// A text that must occur so many times.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Occurrences {
+    /// The text.
+    pub text: String,
+    /// How often.
+    pub count: usize,
+}
+
+impl Check {
+    /// What is wrong with the field's `text`, if anything is.
+    pub fn problem(&self, text: &str) -> Option<String> {
+        if let Some(missing) = self.contains.iter().find(|part| !text.contains(part.as_str())) {
+            return Some(format!("{:?} does not contain {missing:?}", self.field));
+        }
+        self.occurrences.iter().find_map(|Occurrences { text: part, count }| {
+            let found = text.matches(part.as_str()).count();
+            (found != *count)
+                .then(|| format!("{:?} contains {part:?} {found} times, not {count}", self.field))
+        })
+    }
+}
+
+/// What is wrong with a definition, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FunctionError {
+    /// It is not TOML, or not what the keys should be.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// What the parser says.
+        problem: String,
+    },
+    /// A value is not possible.
+    #[error("{key}: {problem}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    #[serde(default)]
+    description: String,
+    command: Vec<String>,
+    #[serde(default = "root")]
+    working_directory: String,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    port: u16,
+    memory_limit: String,
+    vcpus: f64,
+    concurrency: u16,
+    keep_alive_seconds: f64,
+    init_timeout_seconds: f64,
+    run_timeout_seconds: f64,
+    #[serde(default)]
+    request: toml::Table,
+    check: Check,
+    /// How the image is made: not our business.
+    #[serde(default, rename = "image")]
+    _image: toml::Table,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+impl Function {
+    /// Reads `function.toml`.
+    pub fn parse(text: &str) -> Result<Self, FunctionError> {
+        let file: File = toml::from_str(text).map_err(|error| FunctionError::Syntax {
+            line: 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count(),
+            problem: error.message().lines().collect::<Vec<_>>().join(" "),
+        })?;
+        check_name(&file.name)?;
+        if !file.command.first().is_some_and(|program| program.starts_with('/')) {
+            return value("command", "must begin with the absolute path of a program");
+        }
+        if !file.working_directory.starts_with('/') {
+            return value("working_directory", "must be an absolute path");
+        }
+        if file.port == 0 {
+            return value("port", "must be from 1 to 65535");
+        }
+        if !(1..=255).contains(&file.concurrency) {
+            return value("concurrency", "must be from 1 to 255");
+        }
+        if !(0.001..=64.0).contains(&file.vcpus) {
+            return value("vcpus", "must be from 0.001 to 64");
+        }
+        let memory_bytes = parse_size(&file.memory_limit)
+            .map_err(|problem| FunctionError::Value { key: "memory_limit", problem })?;
+        if !(1 << 20..=1 << 40).contains(&memory_bytes) {
+            return value("memory_limit", "must be from 1M to 1024G");
+        }
+        Ok(Self {
+            name: file.name,
+            description: file.description,
+            command: file.command,
+            working_directory: file.working_directory,
+            environment: file.environment,
+            port: file.port,
+            memory_bytes,
+            cpu_millis: (file.vcpus * 1000.0).round() as u32,
+            concurrency: file.concurrency,
+            keep_alive: seconds("keep_alive_seconds", file.keep_alive_seconds, 0.0)?,
+            init_timeout: seconds("init_timeout_seconds", file.init_timeout_seconds, 0.001)?,
+            run_timeout: seconds("run_timeout_seconds", file.run_timeout_seconds, 0.001)?,
+            request: file.request,
+            check: file.check,
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), FunctionError> {
+    let valid = (1..=MAX_NAME).contains(&name.len())
+        && !name.starts_with('-')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if valid { Ok(()) } else { value("name", "must be 1 to 63 of a-z, 0-9 and '-'") }
+}
+
+fn seconds(key: &'static str, seconds: f64, min: f64) -> Result<Duration, FunctionError> {
+    let max = 86_400.0;
+    if (min..=max).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        value(key, &format!("must be from {min} to {max} s"))
+    }
+}
+
+fn value<T>(key: &'static str, problem: &str) -> Result<T, FunctionError> {
+    Err(FunctionError::Value { key, problem: problem.to_owned() })
+}
+
+/// Reads a size in bytes, with K, M, G or T for powers of 1,024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let problem = || format!("{text:?} is no size such as 768M or 2G");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => return Err(problem()),
+    };
+    let number: u64 = digits.parse().map_err(|_| problem())?;
+    number.checked_mul(1 << shift).ok_or_else(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HTML: &str = include_str!("../../../functions/html/function.toml");
+
+    #[test]
+    fn the_function_that_comes_along_is_understood() {
+        let function = Function::parse(HTML).unwrap();
+        assert_eq!(function.name, "html");
+        assert_eq!(function.memory_bytes % (1 << 20), 0);
+        assert!(!function.check.field.is_empty());
+        assert!(!function.request.is_empty());
+    }
+
+    #[test]
+    fn a_bad_definition_is_refused_in_one_line_that_says_where() {
+        let error = |from: &str, to: &str| {
+            assert!(HTML.contains(from), "{from}");
+            let error = Function::parse(&HTML.replacen(from, to, 1)).unwrap_err().to_string();
+            assert_eq!(error.lines().count(), 1, "{error}");
+            error
+        };
+        let line = 1 + HTML[..HTML.find("\nport = ").unwrap() + 1].matches('\n').count();
+        assert!(error("port = ", "prot = ").starts_with(&format!("line {line}: unknown field")));
+        assert!(error("port = ", "port = [").starts_with("line "));
+        assert!(error("name = \"html\"", "name = \"Html\"").starts_with("name: "));
+        assert!(error("command = [\"/usr", "command = [\"usr").starts_with("command: "));
+        assert!(error("memory_limit = \"", "memory_limit = \"x").starts_with("memory_limit: "));
+        assert!(error("vcpus = ", "vcpus = -").starts_with("vcpus: "));
+        assert!(error("run_timeout_seconds = ", "run_timeout_seconds = -").starts_with("run_"));
+        assert_eq!(Function::parse("").unwrap_err().to_string(), "line 1: missing field `name`");
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("768M"), Ok(768 << 20));
+        assert_eq!(parse_size("12"), Ok(12));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        for bad in ["", "M", "1.5G", "-1", "1X", "99999999999T", "1 G", "é"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn wrong_answers_are_found() {
+        let check = Check {
+            field: "html".into(),
+            contains: vec!["<title>".into()],
+            occurrences: vec![Occurrences { text: "<li>".into(), count: 2 }],
+        };
+        assert_eq!(check.problem("<title><li><li>"), None);
+        assert_eq!(check.problem("<li><li>").unwrap(), "\"html\" does not contain \"<title>\"");
+        assert_eq!(
+            check.problem("<title><li>").unwrap(),
+            "\"html\" contains \"<li>\" 1 times, not 2"
+        );
+    }
+}
