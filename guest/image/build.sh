@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Makes the root file system of a function's instances: a Debian base, the function's Python packages
+# and its files, as one read-only erofs image that all instances of a VM share.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
+. "$(dirname "$0")/../../scripts/common.sh"
+
+usage() {
+	cat <<'TEXT'
+usage: guest/image/build.sh FUNCTION_DIRECTORY
+       guest/image/build.sh --tree FUNCTION_DIRECTORY
+
+Makes build/images/NAME.erofs from FUNCTION_DIRECTORY/function.toml ([image]: packages, requirements, app),
+through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all of these. --tree prints the
+directory that the image was packed from. SQUEEZY_MIRROR names another Debian mirror.
+TEXT
+}
+
+# Change it when this script makes something else from the same input.
+recipe=3
+suite=bookworm
+image_cache=$cache/image
+log_directory=$image_cache/logs
+
+print_tree=no
+if [ "${1:-}" = --tree ]; then
+	print_tree=yes
+	shift
+fi
+case ${1:-} in
+-h | --help) usage; exit 0 ;;
+'') usage >&2; exit 2 ;;
+esac
+function_directory=${1%/}
+[ -f "$function_directory/function.toml" ] || die "$function_directory has no function.toml"
+
+# setting KEY: one value of function.toml, lists as lines; KEY is dotted.
+setting() {
+	python3 - "$function_directory/function.toml" "$1" <<'PYTHON'
+import sys, tomllib
+path, key = sys.argv[1:]
+try:
+    with open(path, "rb") as file:
+        value = tomllib.load(file)
+except tomllib.TOMLDecodeError as error:
+    sys.exit(f"{path}: {error}")
+for part in key.split("."):
+    value = value.get(part, "") if isinstance(value, dict) else ""
+print("\n".join(value) if isinstance(value, list) else value)
+PYTHON
+}
+
+# in_tree COMMAND...: runs COMMAND with the image's files as its root, without its own /proc or /dev.
+in_tree() {
+	if [ "$(id -u)" = 0 ]; then
+		chroot "$tree" "$@"
+	else
+		unshare --map-root-user chroot "$tree" "$@"
+	fi
+}
+
+# make_base TAR: Debian with the packages that the function names, and what no function reads left out.
+make_base() {
+	local mode=unshare path options=()
+	[ "$(id -u)" = 0 ] && mode=root
+	for path in /usr/share/doc/ /usr/share/man/ /usr/share/info/ /usr/share/locale/ /usr/share/lintian/ \
+		/usr/share/bash-completion/; do
+		options+=("--dpkgopt=path-exclude=$path*")
+	done
+	# Licences have to come along.
+	options+=("--dpkgopt=path-include=/usr/share/doc/*/copyright")
+	# usrmerge brings all of Perl along; usr-is-merged stands in for it. dpkg leaves what a package of
+	# the function needs.
+	local spare="usrmerge perl perl-modules-5.36 libperl5.36 libfile-find-rule-perl libnumber-compare-perl libtext-glob-perl"
+	options+=("--customize-hook=chroot \"\$1\" dpkg --purge $spare || true")
+	timeout 1200 mmdebstrap --verbose --variant=essential --mode="$mode" --format=tar \
+		--include="$(printf '%s\n' usr-is-merged "$packages" | paste -sd,)" --aptopt='Acquire::Retries "3"' "${options[@]}" \
+		"$suite" "$1.new" ${SQUEEZY_MIRROR:+"$SQUEEZY_MIRROR"} && mv "$1.new" "$1"
+}
+
+# install_python: the function's Python packages, by version and hash, as wheels for the image's Python.
+install_python() {
+	local target=$tree/usr/local/lib/python3.11/dist-packages
+	python3 -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps --require-hashes \
+		--implementation cp --python-version 3.11 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
+		--only-binary=:all: --root-user-action=ignore --target "$target" --requirement "$function_directory/$requirements"
+	rm -rf "${target:?}/bin"
+}
+
+# fill_tree: sets up tree from the base. Modules are compiled here, and never checked against their
+# source again: importing reads one file instead of two, and all time stamps can be the same.
+fill_tree() {
+	rm -rf "$tree"
+	mkdir -p "$tree"
+	tar -xf "$base" -C "$tree" --no-same-owner --exclude='./dev/*'
+	rm -rf "${tree:?}"/{boot,tmp/*,var/cache/*,var/log/*,var/lib/apt/*} \
+		"$tree"/usr/lib/python3.11/{test,ensurepip,idlelib,lib2to3,pydoc_data,turtledemo}
+	echo instance >"$tree/etc/hostname"
+	: >"$tree/etc/resolv.conf"
+	mkdir -p "$tree/function"
+	cp -r "$function_directory/$app/." "$tree/function/"
+	if [ -x "$tree/usr/bin/python3" ]; then
+		[ -z "$requirements" ] || install_python
+		find "$tree/usr" "$tree/function" -name __pycache__ -prune -exec rm -rf {} +
+		in_tree /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
+			/usr/lib/python3.11 /usr/lib/python3 /usr/local/lib/python3.11 /function
+	fi
+}
+
+pack() {
+	# Fixed times and id: the same tree gives the same image.
+	mkfs.erofs -zlz4hc -T0 -U 00000000-0000-0000-0000-000000000000 --all-root "$1" "$tree"
+}
+
+need python3 python3
+name=$(setting name)
+[[ $name =~ ^[a-z0-9][a-z0-9-]{0,62}$ ]] ||
+	die "$function_directory/function.toml: name has to be 1 to 63 of a-z, 0-9 and '-', not '$name'"
+packages=$(setting image.packages)
+requirements=$(setting image.requirements)
+app=$(setting image.app)
+[ -n "$packages" ] || die "$function_directory/function.toml: [image] names no packages"
+[ -d "$function_directory/${app:?$function_directory/function.toml: [image] has no app}" ] ||
+	die "$function_directory/$app is not there, though [image] names it"
+[ -z "$requirements" ] || [ -f "$function_directory/$requirements" ] ||
+	die "$function_directory/$requirements is not there, though [image] names it"
+
+base=$image_cache/base/$(printf '%s\n' "$recipe" "$suite" "$packages" | sha256sum | cut -c1-20).tar
+key=$({
+	echo "$recipe $suite $packages"
+	[ -z "$requirements" ] || cat "$function_directory/$requirements"
+	tree_hash "$function_directory/$app"
+} | sha256sum | cut -c1-20)
+image=$image_cache/erofs/$name-$key.erofs
+tree=$image_cache/trees/$name-$key
+
+if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
+	for tool in mmdebstrap:mmdebstrap mkfs.erofs:erofs-utils tar:tar; do need "${tool%%:*}" "${tool#*:}"; done
+	python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
+	hold_lock image
+	mkdir -p "$image_cache"/{base,erofs,trees} "$log_directory"
+	if [ ! -f "$base" ]; then
+		with_progress "image: Debian packages, steps" "$log_directory/base.log" '^(Get|Unpacking|Setting up|I:)' 200 \
+			make_base "$base" || {
+			show_failure "$log_directory/base.log"
+			die "cannot make the Debian base"
+		}
+	fi
+	with_progress "image $name: files" "$log_directory/$name.log" '.' 0 fill_tree || {
+		show_failure "$log_directory/$name.log"
+		die "cannot fill the image of $name"
+	}
+	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 pack "$image.new" || {
+		show_failure "$log_directory/$name-pack.log"
+		die "cannot pack the image of $name"
+	}
+	mv "$image.new" "$image"
+	keep_newest "$image_cache/erofs" 8
+	keep_newest "$image_cache/trees" 3
+	say "image $name: $(du -h "$image" | cut -f1)"
+elif [ "$print_tree" = no ]; then
+	touch "$image"
+	say "image $name: up to date"
+fi
+mkdir -p "$build/images"
+ln -sfn "$image" "$build/images/$name.erofs"
+if [ "$print_tree" = yes ]; then say "$tree"; fi

@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# What the build scripts share: where things are, messages, content keys, progress. Source it.
+
+# The checkout, and where everything is kept that can be made again (docs/reproducing.md).
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${SQUEEZY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/squeezy}
+# shellcheck disable=SC2034 # used by those who source this
+build=$root/build
+
+# die MESSAGE: one line that says what failed and what to do about it.
+die() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+say() {
+	printf '%s\n' "$*"
+}
+
+# need COMMAND PACKAGE: stops when COMMAND is not there.
+need() {
+	command -v "$1" >/dev/null ||
+		die "$1 is missing: run scripts/install-dependencies.sh, or install the Debian package $2"
+}
+
+# tree_hash DIR...: one hash of the names, modes and contents of all files below.
+tree_hash() {
+	local directory
+	for directory in "$@"; do
+		[ -d "$directory" ] || continue
+		(cd "$directory" && find . -type f -not -path '*/__pycache__/*' -printf '%m %P\n' | LC_ALL=C sort -k2 |
+			while read -r mode name; do
+				printf '%s %s %s\n' "$mode" "$name" "$(sha256sum <"$name")"
+			done)
+	done | sha256sum | cut -c1-64
+}
+
+# hold_lock NAME: from now on this process alone does what NAME says; waits for its turn.
+hold_lock() {
+	mkdir -p "$cache/locks"
+	exec 9>"$cache/locks/$1"
+	if ! flock -n 9; then
+		say "waiting: another build of the $1 is under way on this machine"
+		flock -w 5400 9 || die "another build of the $1 has held $cache/locks/$1 for 90 minutes"
+	fi
+}
+
+# with_progress LABEL LOG PATTERN EXPECTED COMMAND...: runs COMMAND with its output in LOG and shows
+# how many lines matched PATTERN so far, of EXPECTED (0: unknown), with an estimate of the time left.
+# On a terminal that is one line that changes; elsewhere a line every 20 seconds.
+with_progress() {
+	local label=$1 log=$2 pattern=$3 expected=$4
+	shift 4
+	local interval=20 start=$SECONDS next=0 done_lines status=0 job text
+	[ -t 1 ] && interval=1
+	mkdir -p "$(dirname "$log")"
+	: >"$log"
+	# A process group of its own, so that an interrupt ends the whole tree below and not just its top.
+	set -m
+	("$@") >"$log" 2>&1 </dev/null 9>&- &
+	job=$!
+	set +m
+	# shellcheck disable=SC2064 # the id of this job, now
+	trap "kill -TERM -- -$job 2>/dev/null; exit 130" INT TERM
+	while kill -0 "$job" 2>/dev/null; do
+		if [ $((SECONDS - start)) -ge "$next" ]; then
+			next=$((SECONDS - start + interval))
+			done_lines=$(grep -cE "$pattern" "$log" || true)
+			text=$(progress_text "$label" "$done_lines" "$expected" $((SECONDS - start)))
+			if [ -t 1 ]; then printf '\r\033[K%s' "$text"; elif [ "$done_lines" -gt 0 ]; then say "$text"; fi
+		fi
+		sleep 0.2
+	done
+	wait "$job" || status=$?
+	trap - INT TERM
+	[ -t 1 ] && printf '\r\033[K'
+	return "$status"
+}
+
+# progress_text LABEL DONE EXPECTED SECONDS
+progress_text() {
+	if [ "$3" -gt "$2" ] && [ "$2" -gt 0 ]; then
+		printf '%s: %d of about %d, %d s so far, about %d s left' "$1" "$2" "$3" "$4" $(($4 * ($3 - $2) / $2))
+	else
+		printf '%s: %d, %d s so far' "$1" "$2" "$4"
+	fi
+}
+
+# show_failure LOG: the lines that say what went wrong, then the end of the log.
+show_failure() {
+	grep -nE '(error|Error|ERROR)[: ]|\*\*\*|FAILED' "$1" | head -20 >&2 || true
+	printf -- '--- the end of %s\n' "$1" >&2
+	tail -15 "$1" >&2
+}
+
+# keep_newest DIRECTORY COUNT: removes all but the COUNT entries of DIRECTORY that were used last.
+keep_newest() {
+	local entry
+	find "$1" -mindepth 1 -maxdepth 1 -not -name '*.new' -printf '%T@ %p\n' | sort -rn | tail -n +$(($2 + 1)) |
+		while read -r _ entry; do rm -rf "$entry"; done
+}
