@@ -1,2 +1,47 @@
-//! Placeholder of the first commit.
-fn main() {}
+//! Init of a Squeezy VM. See the library for how it works.
+
+use squeezy_agent::{console, init, instance::Instances, port::Port, profile::Profiler, server};
+use std::{process::ExitCode, rc::Rc};
+use tokio::task::LocalSet;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == squeezy_agent::sandbox::ARGUMENT) {
+        return squeezy_agent::sandbox::main();
+    }
+    if std::process::id() != 1 {
+        console!("this is the init of a Squeezy VM and runs as process 1 only");
+        return ExitCode::from(2);
+    }
+    // A task that panics must take the VM down: an agent that lives on with half its tasks would
+    // leave the host waiting. The end of process 1 is a kernel panic; with `panic=-1` and QEMU's
+    // `-no-reboot` the VM ends, which the host notices at once.
+    std::panic::set_hook(Box::new(|what| {
+        console!("{what}");
+        std::process::exit(101);
+    }));
+    let error = match init::set_up().and_then(|()| serve()) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    console!("fatal: {error}");
+    ExitCode::FAILURE
+}
+
+fn serve() -> std::io::Result<std::convert::Infallible> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        let state = Rc::new(server::State {
+            instances: Instances::start()?,
+            profiler: Profiler::default(),
+            on_shutdown: init::power_off,
+        });
+        let port = Port::open().await?;
+        console!("ready");
+        loop {
+            let connection = port.connection().await?;
+            if let Err(error) = server::serve(connection, Rc::clone(&state)).await {
+                console!("the host's connection ended: {error}");
+            }
+        }
+    })
+}

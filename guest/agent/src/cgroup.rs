@@ -1,0 +1,143 @@
+//! One cgroup (v2) an instance: its limits, its end, and what it died of.
+
+use squeezy_protocol::{InstanceId, InstanceSpec};
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Where init mounts the hierarchy.
+pub const ROOT: &str = "/sys/fs/cgroup";
+/// Parent of the instances' cgroups.
+const PARENT: &str = "/sys/fs/cgroup/squeezy";
+/// Most processes and threads of one instance: each has a kernel stack in memory that no
+/// partition holds.
+const MAX_PROCESSES: u32 = 1024;
+/// Period of `cpu.max` in microseconds (the kernel's default).
+const CPU_PERIOD_US: u64 = 100_000;
+/// How long the last process may take from its exit to leaving the cgroup.
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Lets the instances' cgroups have limits. A controller the kernel lacks is left out; a limit
+/// that needs it fails later, by name.
+pub fn set_up() -> io::Result<()> {
+    fs::create_dir_all(PARENT)?;
+    for directory in [ROOT, PARENT] {
+        let available = fs::read_to_string(format!("{directory}/cgroup.controllers"))?;
+        for controller in ["cpu", "cpuset", "memory", "pids"] {
+            if available.split_whitespace().any(|word| word == controller) {
+                fs::write(format!("{directory}/cgroup.subtree_control"), format!("+{controller}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An instance's cgroup; removed with [`Cgroup::remove`].
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes the cgroup of an instance and sets its limits.
+    pub fn create(spec: &InstanceSpec) -> io::Result<Self> {
+        let cgroup = Self { path: path_of(&spec.id) };
+        fs::create_dir(&cgroup.path)?;
+        cgroup.limit(spec).inspect_err(|_| {
+            let _ = fs::remove_dir(&cgroup.path);
+        })?;
+        Ok(cgroup)
+    }
+
+    fn limit(&self, spec: &InstanceSpec) -> io::Result<()> {
+        self.write("pids.max", MAX_PROCESSES)?;
+        // A function of which one process was killed for memory answers no request rightly.
+        self.write("memory.oom.group", 1)?;
+        if let Some(bytes) = spec.memory_limit_bytes {
+            self.write("memory.max", bytes)?;
+        }
+        if let Some(millis) = spec.cpu_limit_millis {
+            let quota_us = u64::from(millis) * CPU_PERIOD_US / 1000;
+            self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;
+        }
+        if let Some(node) = spec.memory_node {
+            self.write("cpuset.mems", node)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
+        let value = value.to_string();
+        fs::write(self.path.join(file), &value)
+            .map_err(|e| io::Error::new(e.kind(), format!("setting {file} to {value}: {e}")))
+    }
+
+    /// The directory, for clone3(2) to start a process in.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        fs::File::open(&self.path).map(OwnedFd::from)
+    }
+
+    /// Kills every process in it.
+    pub fn kill(&self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.kill"), "1")
+    }
+
+    /// Processes in it that any OOM killer killed: for `memory.max`, for a full partition or for
+    /// the whole guest.
+    pub fn oom_kills(&self) -> u64 {
+        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        value_of(&events, "oom_kill").unwrap_or(0)
+    }
+
+    fn populated(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        value_of(&events, "populated") == Some(1)
+    }
+
+    /// Waits until its last process has left it, and removes it.
+    pub async fn remove(&self) -> io::Result<()> {
+        let emptied = async {
+            let mut pause = Duration::from_micros(250);
+            loop {
+                if !self.populated() && fs::remove_dir(&self.path).is_ok() {
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(20));
+            }
+        };
+        tokio::time::timeout(EMPTY_TIMEOUT, emptied).await.map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("{} still has processes after 10 s", self.path.display()),
+            )
+        })
+    }
+}
+
+fn path_of(id: &InstanceId) -> PathBuf {
+    Path::new(PARENT).join(id.as_str())
+}
+
+/// The number behind `name` in a file of lines `name number`.
+fn value_of(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_one_event_among_others() {
+        let events = "low 0\noom 4\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!(value_of(events, "oom_kill"), Some(2));
+        assert_eq!(value_of(events, "kill"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the agent does as process 1: mounts, limits, the end of the VM.
+
+use crate::{cgroup, console};
+use rustix::{
+    mount::{MountFlags, mount, mount_bind, mount_move},
+    process::{chdir, chroot},
+    system::{RebootCommand, reboot},
+};
+use std::{fs, io, os::fd::AsRawFd, path::Path};
+
+/// Where the function's image is mounted, if the VM has one.
+pub const IMAGE: &str = "/run/squeezy/image";
+/// Empty directory on which every instance builds its root, in a mount namespace of its own.
+pub const SANDBOX: &str = "/run/squeezy/sandbox";
+/// `serial` of the virtio-blk drive that holds the image.
+const IMAGE_SERIAL: &str = "image";
+/// Files the agent may have open: each instance takes four.
+const MAX_FILES: u64 = 16384;
+
+/// Makes the machine usable. Must run before there is a second thread.
+pub fn set_up() -> io::Result<()> {
+    leave_rootfs()?;
+    let nodev = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
+    for (kind, target, flags, options) in [
+        ("proc", "/proc", nodev, ""),
+        ("sysfs", "/sys", nodev, ""),
+        ("devtmpfs", "/dev", MountFlags::NOSUID, "mode=755"),
+        ("tmpfs", "/run", MountFlags::NOSUID | MountFlags::NODEV, "mode=755"),
+        ("tmpfs", "/tmp", MountFlags::NOSUID | MountFlags::NODEV, "mode=1777"),
+        ("cgroup2", cgroup::ROOT, nodev, ""),
+        ("tracefs", "/sys/kernel/tracing", nodev, "mode=700"),
+        ("debugfs", "/sys/kernel/debug", nodev, "mode=700"),
+    ] {
+        let done = fs::create_dir_all(target)
+            .and_then(|()| mount_filesystem(kind, kind, target, flags, options));
+        match done {
+            // A kernel may be built without these two.
+            Err(e) if kind == "tracefs" || kind == "debugfs" => console!("{e}"),
+            other => other?,
+        }
+    }
+    console_as_standard_streams();
+    fs::create_dir_all(SANDBOX)?;
+    cgroup::set_up().map_err(|e| io::Error::new(e.kind(), format!("cgroups: {e}")))?;
+    fs::write("/proc/self/oom_score_adj", "-1000")?;
+    let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+    mount_image()
+}
+
+/// mount(2) with an error that says what was mounted where.
+pub fn mount_filesystem(
+    source: &str,
+    kind: &str,
+    target: &str,
+    flags: MountFlags,
+    options: &str,
+) -> io::Result<()> {
+    let options = std::ffi::CString::new(options)?;
+    mount(source, target, kind, flags, options.as_c_str()).map_err(|e| {
+        let e = io::Error::from(e);
+        io::Error::new(e.kind(), format!("mounting {kind} from {source} at {target}: {e}"))
+    })
+}
+
+/// pivot_root(2) refuses to leave the initramfs itself, so that instances could not have roots of
+/// their own: stand on a bind mount of it instead.
+fn leave_rootfs() -> io::Result<()> {
+    fs::create_dir_all("/run")?;
+    mount_bind("/", "/run")?;
+    chdir("/run")?;
+    mount_move(".", "/")?;
+    chroot(".")?;
+    chdir("/")?;
+    Ok(())
+}
+
+/// The kernel gives init no open files when the initramfs has no /dev/console.
+fn console_as_standard_streams() {
+    let Ok(console) = fs::OpenOptions::new().read(true).write(true).open("/dev/console") else {
+        return;
+    };
+    for stream in 0..3 {
+        // SAFETY: dup2 replaces the standard streams, which nothing in this process owns.
+        unsafe { libc::dup2(console.as_raw_fd(), stream) };
+    }
+}
+
+fn mount_image() -> io::Result<()> {
+    let Some(device) = image_device() else { return Ok(()) };
+    fs::create_dir_all(IMAGE)?;
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
+    mount_filesystem(&format!("/dev/{device}"), "erofs", IMAGE, flags, "")
+}
+
+fn image_device() -> Option<String> {
+    fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
+        let serial = fs::read_to_string(entry.path().join("serial")).ok()?;
+        (serial.trim() == IMAGE_SERIAL).then(|| entry.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// Whether the VM has a function's image.
+pub fn has_image() -> bool {
+    Path::new(IMAGE).is_dir()
+}
+
+/// Ends the VM.
+pub fn power_off() -> ! {
+    rustix::fs::sync();
+    let error = reboot(RebootCommand::PowerOff);
+    // Only a missing capability or a broken platform gets here; the end of process 1 is a kernel
+    // panic, which the host sees too.
+    console!("cannot power off: {error:?}");
+    std::process::exit(1)
+}

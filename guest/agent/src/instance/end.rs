@@ -1,0 +1,53 @@
+//! Why an instance ended.
+
+use super::reaper::ExitStatus;
+use squeezy_protocol::ExitReason;
+
+/// The reason, from the first process' status, whether the host asked for the end, and how many of
+/// the instance's processes an OOM killer killed.
+///
+/// An instance that loses a process for want of memory often ends with an error of its own making;
+/// what the owner has to know then is still that it needed more memory.
+pub fn reason(status: ExitStatus, stopping: bool, oom_kills: u64) -> ExitReason {
+    match status {
+        _ if stopping => ExitReason::Stopped,
+        ExitStatus::Exited(0) => ExitReason::Exited(0),
+        _ if oom_kills > 0 => ExitReason::ExceededMemory,
+        ExitStatus::Exited(code) => ExitReason::Exited(code),
+        ExitStatus::Killed(signal) => ExitReason::Killed(signal),
+    }
+}
+
+/// Whether a process has a handler for SIGTERM, from its `/proc/PID/status`.
+pub fn handles_sigterm(status: &str) -> bool {
+    const SIGTERM_BIT: u64 = 1 << (libc::SIGTERM - 1);
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & SIGTERM_BIT != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_explains_an_end_that_nobody_asked_for() {
+        use ExitStatus::{Exited, Killed};
+        assert_eq!(reason(Killed(9), false, 1), ExitReason::ExceededMemory);
+        assert_eq!(reason(Exited(1), false, 1), ExitReason::ExceededMemory);
+        assert_eq!(reason(Exited(0), false, 1), ExitReason::Exited(0));
+        assert_eq!(reason(Killed(9), false, 0), ExitReason::Killed(9));
+        assert_eq!(reason(Exited(3), false, 0), ExitReason::Exited(3));
+        assert_eq!(reason(Killed(9), true, 0), ExitReason::Stopped);
+        assert_eq!(reason(Exited(0), true, 0), ExitReason::Stopped);
+    }
+
+    #[test]
+    fn a_handler_is_a_bit_of_the_mask() {
+        assert!(handles_sigterm("Name:\tx\nSigCgt:\t0000000000004000\n"));
+        assert!(!handles_sigterm("Name:\tx\nSigCgt:\t0000000000008000\n"));
+        assert!(!handles_sigterm(""));
+    }
+}

@@ -1,0 +1,144 @@
+//! From a specification to a running command.
+
+use super::{
+    Entry, Start,
+    log::Log,
+    reaper::{ExitStatus, Reaper},
+    spawn::{Files, spawn},
+};
+use crate::{
+    cgroup::Cgroup,
+    error::ApiError,
+    init,
+    sandbox::{Plan, Report},
+    sysfs,
+};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    pipe::{PipeFlags, pipe_with},
+};
+use squeezy_protocol::{ErrorCode, InstanceSpec, PartitionChoice};
+use std::{
+    fs::File,
+    io::{self, Seek, Write},
+    os::fd::{AsFd, OwnedFd},
+    time::{Duration, Instant},
+};
+use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::oneshot};
+
+/// How long the sandbox may take beside its wait for the partition.
+const SANDBOX_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most bytes of a report.
+const MAX_REPORT_BYTES: u64 = 64 << 10;
+
+/// Starts the instance; returns when its command has been executed, with its end to come.
+pub async fn launch(
+    reaper: &Reaper,
+    entry: &Entry,
+    spec: &InstanceSpec,
+    begin: Instant,
+) -> Result<oneshot::Receiver<ExitStatus>, ApiError> {
+    if spec.partition != PartitionChoice::None && !sysfs::present() {
+        return Err(ApiError::invalid(crate::abi::AssignError::NoPartitions.to_string()));
+    }
+    let (pid, exited, reports) = begin_sandbox(reaper, entry, spec)
+        .map_err(|e| ApiError::internal("starting the sandbox", e))?;
+    let limit = SANDBOX_TIMEOUT + Duration::from_millis(u64::from(spec.wait_ms));
+    let text = tokio::time::timeout(limit, read_reports(reports)).await.map_err(|_| {
+        ApiError::internal("starting the sandbox", format!("not ready after {limit:?}"))
+    })?;
+    let text = text.map_err(|e| ApiError::internal("reading the sandbox's report", e))?;
+    let (partition, partition_wait_ns) = understand(&text).map_err(|error| {
+        if entry.stopping.get() {
+            ApiError::new(ErrorCode::Unavailable, "the instance was stopped while it was starting")
+        } else {
+            error
+        }
+    })?;
+    if spec.port.is_some() {
+        // It may have ended already; then its server is not to be reached anyhow.
+        let _ = entry.remember_networks(pid);
+    }
+    entry.start.set(Start {
+        pid,
+        partition,
+        partition_oom_kills: partition.and_then(sysfs::oom_kills).unwrap_or(0),
+        start_ns: begin.elapsed().as_nanos() as u64,
+        partition_wait_ns,
+    });
+    Ok(exited)
+}
+
+/// Everything up to the new process' own work. Does not wait.
+fn begin_sandbox(
+    reaper: &Reaper,
+    entry: &Entry,
+    spec: &InstanceSpec,
+) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
+    let lower = if spec.image { init::IMAGE } else { "/" }.to_owned();
+    let plan = plan_file(&Plan { spec: spec.clone(), lower })?;
+    let (log, output) = Log::start()?;
+    let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
+    let reports = Receiver::from_owned_fd(reports)?;
+    let cgroup = Cgroup::create(spec)?;
+    let directory = cgroup.open()?;
+    // An entry is launched once, so neither is set yet.
+    let _ = entry.cgroup.set(cgroup);
+    let _ = entry.log.set(log);
+    let pid = spawn(Files {
+        cgroup: directory.as_fd(),
+        output: output.as_fd(),
+        plan: plan.as_fd(),
+        report: report.as_fd(),
+    })?;
+    Ok((pid, reaper.end_of(pid), reports))
+}
+
+/// The plan in a file in memory: a pipe would hold 64 KiB of it only.
+fn plan_file(plan: &Plan) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("sandbox-plan", MemfdFlags::CLOEXEC)?);
+    file.write_all(&serde_json::to_vec(plan)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// All that the sandbox says, which ends with the execution of the command.
+async fn read_reports(reports: Receiver) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    reports.take(MAX_REPORT_BYTES).read_to_end(&mut text).await?;
+    Ok(text)
+}
+
+/// The partition and the nanoseconds of waiting for it, or why there is no instance.
+fn understand(
+    text: &[u8],
+) -> Result<(Option<squeezy_protocol::PartitionNumber>, u64), ApiError> {
+    let mut attached = None;
+    for line in text.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(Report::Attached { partition, wait_ns }) => attached = Some((partition, wait_ns)),
+            Ok(Report::Failed { code, message }) => return Err(ApiError::new(code, message)),
+            Err(error) => return Err(ApiError::internal("reading the sandbox's report", error)),
+        }
+    }
+    attached.ok_or_else(|| {
+        ApiError::internal("starting the sandbox", "it ended without a word (out of memory?)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squeezy_protocol::PartitionNumber;
+
+    #[test]
+    fn the_last_word_counts() {
+        let attached = br#"{"attached":{"partition":2,"wait_ns":7}}"#;
+        assert_eq!(understand(attached).unwrap(), (Some(PartitionNumber(2)), 7));
+        let mut failed = attached.to_vec();
+        failed.extend_from_slice(b"\n{\"failed\":{\"code\":\"invalid\",\"message\":\"no\"}}\n");
+        assert_eq!(understand(&failed).unwrap_err().0.message, "no");
+        assert_eq!(understand(b"").unwrap_err().0.code, ErrorCode::Internal);
+        assert_eq!(understand(b"{").unwrap_err().0.code, ErrorCode::Internal);
+    }
+}

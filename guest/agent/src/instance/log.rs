@@ -1,0 +1,129 @@
+//! The latest output of an instance, bounded.
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    pipe::{PipeFlags, pipe_with},
+};
+use std::{
+    cell::Cell,
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    rc::Rc,
+    time::Duration,
+};
+use tokio::{net::unix::pipe::Receiver, sync::watch};
+
+/// How much is kept of each instance, in bytes. It stands in a file in memory, not in the heap of
+/// the agent, whose size does not depend on how much the instances write.
+const CAPACITY: usize = 256 << 10;
+const _: () = assert!(CAPACITY <= squeezy_protocol::MAX_BODY_BYTES);
+/// How long to read on after the last process has ended: a pipe holds 64 KiB.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Reads what an instance writes.
+#[derive(Debug)]
+pub struct Log {
+    ring: Rc<Ring>,
+    closed: watch::Receiver<bool>,
+}
+
+impl Log {
+    /// A log, and the pipe to be the instance's standard output and error.
+    pub fn start() -> io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        let receiver = Receiver::from_owned_fd(reader)?;
+        let ring = Rc::new(Ring::new()?);
+        let (closing, closed) = watch::channel(false);
+        let written = Rc::clone(&ring);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = copy(&receiver, &written).await {
+                crate::console!("reading an instance's output: {error}");
+            }
+            closing.send_replace(true);
+        });
+        Ok((Self { ring, closed }, writer))
+    }
+
+    /// Waits until everything that was written has been read.
+    pub async fn drained(&self) {
+        let mut closed = self.closed.clone();
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, closed.wait_for(|closed| *closed)).await;
+    }
+
+    /// The latest output.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        self.ring.read()
+    }
+}
+
+async fn copy(from: &Receiver, to: &Ring) -> io::Result<()> {
+    loop {
+        from.readable().await?;
+        // Not held over the wait, so that an instance which is silent costs no buffer.
+        let mut buffer = [0; 4096];
+        match from.try_read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.append(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        // An instance that writes without end must not keep the others from their turn.
+        tokio::task::yield_now().await;
+    }
+}
+
+#[derive(Debug)]
+struct Ring {
+    file: File,
+    /// Bytes that were ever written; the next one goes to this position modulo the capacity.
+    written: Cell<u64>,
+}
+
+impl Ring {
+    fn new() -> io::Result<Self> {
+        let file = memfd_create("instance-log", MemfdFlags::CLOEXEC)?.into();
+        Ok(Self { file, written: Cell::new(0) })
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let at = (self.written.get() % CAPACITY as u64) as usize;
+        let (first, second) = bytes.split_at(bytes.len().min(CAPACITY - at));
+        self.file.write_all_at(first, at as u64)?;
+        self.file.write_all_at(second, 0)?;
+        self.written.set(self.written.get() + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let written = self.written.get();
+        let length = written.min(CAPACITY as u64) as usize;
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        if written > CAPACITY as u64 {
+            bytes.rotate_left((written % CAPACITY as u64) as usize);
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keeps_the_latest(chunks in prop::collection::vec((any::<u8>(), 1usize..4096), 0..200)) {
+            let ring = Ring::new().unwrap();
+            let mut all = Vec::new();
+            for (byte, count) in chunks {
+                let chunk = vec![byte; count];
+                ring.append(&chunk).unwrap();
+                all.extend_from_slice(&chunk);
+            }
+            let latest = &all[all.len().saturating_sub(CAPACITY)..];
+            prop_assert_eq!(ring.read().unwrap(), latest);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The instances: how they start, are looked at, and end.
+
+mod end;
+mod launch;
+mod log;
+mod reaper;
+mod spawn;
+mod validate;
+
+use crate::{cgroup::Cgroup, console, error::ApiError, init};
+use log::Log;
+use reaper::{ExitStatus, Reaper};
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use squeezy_protocol::{
+    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionNumber,
+};
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    os::fd::AsFd,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+use tokio::sync::{oneshot, watch};
+
+/// Most instances at a time, ended ones that nobody deleted included. Each takes some kernel
+/// memory, so a host that forgets to delete must not go unnoticed.
+const MAX_INSTANCES: usize = 1024;
+/// How long processes may take to die of SIGKILL: the kernel may have gigabytes to free.
+const KILL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// All instances of the VM.
+#[derive(Debug)]
+pub struct Instances {
+    entries: RefCell<BTreeMap<InstanceId, Rc<Entry>>>,
+    reaper: Rc<Reaper>,
+}
+
+/// One instance.
+#[derive(Debug)]
+pub struct Entry {
+    id: InstanceId,
+    port: Option<u16>,
+    state: watch::Sender<InstanceState>,
+    /// Whether the host asked for its end.
+    stopping: Cell<bool>,
+    cgroup: OnceCell<Cgroup>,
+    log: OnceCell<Log>,
+    start: Cell<Start>,
+    /// Its network namespace and the agent's own.
+    networks: RefCell<Option<[File; 2]>>,
+}
+
+/// What is known once an instance runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    pid: u32,
+    partition: Option<PartitionNumber>,
+    /// Processes that the partition's OOM killer had killed before.
+    partition_oom_kills: u64,
+    start_ns: u64,
+    partition_wait_ns: u64,
+}
+
+impl Instances {
+    /// No instance yet; starts to reap orphans.
+    pub fn start() -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self { entries: RefCell::default(), reaper: Reaper::start()? }))
+    }
+
+    /// Every instance, by its id.
+    pub fn list(&self) -> Vec<Instance> {
+        self.entries.borrow().values().map(|entry| entry.description()).collect()
+    }
+
+    /// One instance.
+    pub fn get(&self, id: &InstanceId) -> Result<Rc<Entry>, ApiError> {
+        self.entries.borrow().get(id).cloned().ok_or_else(|| {
+            ApiError::new(ErrorCode::NotFound, format!("there is no instance {id}"))
+        })
+    }
+
+    /// Starts an instance and returns when its command has been executed. Once begun, the start
+    /// goes on if the caller gives up.
+    pub async fn create(self: &Rc<Self>, spec: InstanceSpec) -> Result<Instance, ApiError> {
+        let begin = Instant::now();
+        validate::check(&spec)?;
+        if spec.image && !init::has_image() {
+            return Err(ApiError::invalid(
+                "this VM has no image: start it with a drive whose serial is 'image', or give \
+                 image: false",
+            ));
+        }
+        let entry = Rc::new(Entry::new(&spec));
+        {
+            let mut entries = self.entries.borrow_mut();
+            if entries.contains_key(&spec.id) {
+                return Err(ApiError::new(
+                    ErrorCode::Exists,
+                    format!("there is an instance {} already", spec.id),
+                ));
+            }
+            if entries.len() >= MAX_INSTANCES {
+                return Err(ApiError::new(
+                    ErrorCode::Unavailable,
+                    format!("{MAX_INSTANCES} instances are there: delete those that have ended"),
+                ));
+            }
+            entries.insert(spec.id.clone(), Rc::clone(&entry));
+        }
+        let (report, reported) = oneshot::channel();
+        tokio::task::spawn_local(Rc::clone(self).live(entry, spec, begin, report));
+        reported
+            .await
+            .unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
+    }
+
+    /// From the start of an instance to its end.
+    async fn live(
+        self: Rc<Self>,
+        entry: Rc<Entry>,
+        spec: InstanceSpec,
+        begin: Instant,
+        report: oneshot::Sender<Result<Instance, ApiError>>,
+    ) {
+        match launch::launch(&self.reaper, &entry, &spec, begin).await {
+            Ok(exited) => {
+                entry.state.send_replace(InstanceState::Running);
+                let _ = report.send(Ok(entry.description()));
+                let status = exited.await.unwrap_or(ExitStatus::Exited(-1));
+                entry.finish(status).await;
+            }
+            Err(error) => {
+                if let Some(cgroup) = entry.cgroup.get() {
+                    let _ = cgroup.kill();
+                    if let Err(error) = cgroup.remove().await {
+                        console!("instance {}: {error}", entry.id);
+                    }
+                }
+                self.entries.borrow_mut().remove(&entry.id);
+                entry.state.send_replace(InstanceState::Ended(ExitReason::Stopped));
+                let _ = report.send(Err(error));
+            }
+        }
+    }
+
+    /// Ends an instance, and forgets it when all its processes are gone.
+    pub async fn delete(&self, id: &InstanceId, grace: Duration) -> Result<Instance, ApiError> {
+        let entry = self.get(id)?;
+        if entry.is_alive() {
+            entry.stopping.set(true);
+            if !grace.is_zero() && entry.ask_to_end() {
+                let _ = tokio::time::timeout(grace, entry.ended()).await;
+            }
+            if entry.is_alive() {
+                entry.kill()?;
+                tokio::time::timeout(KILL_TIMEOUT, entry.ended()).await.map_err(|_| {
+                    ApiError::internal(
+                        &format!("stopping instance {id}"),
+                        "its processes do not die of SIGKILL within 60 s",
+                    )
+                })?;
+            }
+        }
+        let mut entries = self.entries.borrow_mut();
+        // While this call waited, another may have deleted it and made a new one of that name.
+        if entries.get(id).is_some_and(|now| Rc::ptr_eq(now, &entry)) {
+            entries.remove(id);
+        }
+        Ok(entry.description())
+    }
+}
+
+impl Entry {
+    fn new(spec: &InstanceSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            port: spec.port,
+            state: watch::Sender::new(InstanceState::Starting),
+            stopping: Cell::new(false),
+            cgroup: OnceCell::new(),
+            log: OnceCell::new(),
+            start: Cell::default(),
+            networks: RefCell::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &InstanceId {
+        &self.id
+    }
+
+    /// The TCP port of its HTTP server.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// How it stands now.
+    pub fn description(&self) -> Instance {
+        let start = self.start.get();
+        Instance {
+            id: self.id.clone(),
+            state: *self.state.borrow(),
+            partition: start.partition,
+            pid: start.pid,
+            start_ns: start.start_ns,
+            partition_wait_ns: start.partition_wait_ns,
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) -> Instance {
+        let mut state = self.state.subscribe();
+        // The sender is in self, so the wait ends with a state only.
+        let _ = state.wait_for(|state| matches!(state, InstanceState::Ended(_))).await;
+        self.description()
+    }
+
+    /// The latest of what it has written to its standard output and error.
+    pub fn log(&self) -> io::Result<Vec<u8>> {
+        self.log.get().map_or(Ok(Vec::new()), Log::read)
+    }
+
+    /// Does something in the instance's network namespace. The agent has one thread and `action`
+    /// does not wait, so nobody else sees the change.
+    pub fn in_network<T>(&self, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let networks = self.networks.borrow();
+        let [its, own] = networks.as_ref().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "the instance is not running")
+        })?;
+        enter_network(its)?;
+        let result = action();
+        enter_network(own).expect("the agent can go back to its own network");
+        result
+    }
+
+    fn is_alive(&self) -> bool {
+        !matches!(*self.state.borrow(), InstanceState::Ended(_))
+    }
+
+    /// Sends SIGTERM to the first process, if it has a handler for it. Without one its default
+    /// action would end it, but the kernel spares process 1 of a pid namespace: then false.
+    fn ask_to_end(&self) -> bool {
+        let Some(pid) = Pid::from_raw(self.start.get().pid as i32) else { return false };
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+        end::handles_sigterm(&status) && kill_process(pid, Signal::TERM).is_ok()
+    }
+
+    fn kill(&self) -> Result<(), ApiError> {
+        match self.cgroup.get() {
+            Some(cgroup) => cgroup
+                .kill()
+                .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+                .map_err(|e| ApiError::internal(&format!("killing instance {}", self.id), e)),
+            None => Ok(()),
+        }
+    }
+
+    fn remember_networks(&self, pid: u32) -> io::Result<()> {
+        let its = File::open(format!("/proc/{pid}/ns/net"))?;
+        *self.networks.borrow_mut() = Some([its, File::open("/proc/self/ns/net")?]);
+        Ok(())
+    }
+
+    /// Cleans up after its first process has ended.
+    async fn finish(&self, status: ExitStatus) {
+        self.networks.take();
+        if let Some(log) = self.log.get() {
+            log.drained().await;
+        }
+        let mut oom_kills = 0;
+        if let Some(cgroup) = self.cgroup.get() {
+            // The end of process 1 of a pid namespace has killed all others; this is for none but
+            // a process that someone moved into the cgroup from outside.
+            let _ = cgroup.kill();
+            oom_kills = cgroup.oom_kills();
+            if let Err(error) = cgroup.remove().await {
+                console!("instance {}: {error}", self.id);
+            }
+        }
+        let start = self.start.get();
+        if let Some(now) = start.partition.and_then(crate::sysfs::oom_kills) {
+            oom_kills += now.saturating_sub(start.partition_oom_kills);
+        }
+        let reason = end::reason(status, self.stopping.get(), oom_kills);
+        self.state.send_replace(InstanceState::Ended(reason));
+    }
+}
+
+fn enter_network(namespace: &File) -> io::Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(io::Error::from)
+}

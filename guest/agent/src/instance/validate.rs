@@ -1,0 +1,105 @@
+//! Checks a specification before anything is done for it.
+
+use crate::error::ApiError;
+use squeezy_protocol::{InstanceSpec, PartitionChoice};
+
+/// What the kernel takes as one argument or variable (`MAX_ARG_STRLEN`), in bytes.
+const MAX_STRING_BYTES: usize = 128 << 10;
+/// No instance can do anything with less, in bytes.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+/// The kernel takes no smaller quota than 1 ms in 100 ms.
+const MIN_CPU_MILLIS: u32 = 10;
+const MAX_CPU_MILLIS: u32 = 1 << 20;
+/// Largest number of partitions the kernel's interface allows.
+const MAX_PARTITIONS: u16 = 255;
+
+/// One clear sentence for the first field that makes no sense.
+pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
+    let fail = |text: String| Err(ApiError::invalid(text));
+    match spec.command.first() {
+        None => return fail("command: give the program".to_owned()),
+        Some(program) if !program.starts_with('/') => {
+            return fail(format!("command: {program:?} is no absolute path"));
+        }
+        Some(_) => {}
+    }
+    if !spec.working_directory.starts_with('/') {
+        return fail(format!("working_directory: {:?} is no absolute path", spec.working_directory));
+    }
+    let mut strings = spec
+        .command
+        .iter()
+        .chain(spec.environment.keys())
+        .chain(spec.environment.values())
+        .chain([&spec.working_directory]);
+    if strings.any(|s| s.contains('\0') || s.len() >= MAX_STRING_BYTES) {
+        return fail("a string holds a zero byte or is 128 KiB or longer".to_owned());
+    }
+    if let Some(name) = spec.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
+        return fail(format!("environment: {name:?} is no name of a variable"));
+    }
+    if let PartitionChoice::Number(number) = spec.partition
+        && number.0 >= MAX_PARTITIONS
+    {
+        return fail(format!("partition: {number} is not below {MAX_PARTITIONS}"));
+    }
+    if let Some(bytes) = spec.memory_limit_bytes
+        && bytes < MIN_MEMORY_BYTES
+    {
+        return fail(format!("memory_limit_bytes: {bytes} is less than {MIN_MEMORY_BYTES}"));
+    }
+    if let Some(millis) = spec.cpu_limit_millis
+        && !(MIN_CPU_MILLIS..=MAX_CPU_MILLIS).contains(&millis)
+    {
+        return fail(format!(
+            "cpu_limit_millis: {millis} is not between {MIN_CPU_MILLIS} and {MAX_CPU_MILLIS}"
+        ));
+    }
+    if spec.port == Some(0) {
+        return fail("port: 0 is no port".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: &str, value: serde_json::Value) -> Result<(), String> {
+        let mut spec = serde_json::json!({
+            "id": "a", "command": ["/bin/true"], "image": false, "partition": "none",
+            "memory_limit_bytes": 1 << 26, "cpu_limit_millis": 250, "port": 8080
+        });
+        spec[change] = value;
+        let spec = serde_json::from_value(spec).map_err(|e| e.to_string())?;
+        check(&spec).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_plain_one_passes() {
+        assert_eq!(with("id", "b".into()), Ok(()));
+    }
+
+    #[test]
+    fn each_bad_field_is_named() {
+        use serde_json::json;
+        for (field, value, word) in [
+            ("command", json!([]), "command"),
+            ("command", json!(["true"]), "command"),
+            ("command", json!(["/a\u{0}b"]), "zero byte"),
+            ("command", json!(["/a", "x".repeat(128 << 10)]), "128 KiB"),
+            ("environment", json!({"A=B": "1"}), "environment"),
+            ("environment", json!({"": "1"}), "environment"),
+            ("working_directory", json!("tmp"), "working_directory"),
+            ("partition", json!({"number": 255}), "partition"),
+            ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
+            ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
+            ("port", json!(0), "port"),
+            ("id", json!("A"), "id is"),
+            ("unknown", json!(1), "unknown"),
+        ] {
+            let error = with(field, value).unwrap_err();
+            assert!(error.contains(word), "{field}: {error}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `/v1/memory` and the agent's own size.
+
+use crate::{error::ApiError, sysfs};
+use squeezy_protocol::{Info, Memory};
+use std::{collections::BTreeMap, fs, io};
+
+/// Everything the host may want to know about the guest's memory now.
+pub fn memory() -> Result<Memory, ApiError> {
+    let read = |path: &str| {
+        fs::read_to_string(path).map_err(|e| ApiError::internal(&format!("reading {path}"), e))
+    };
+    Ok(Memory {
+        meminfo_bytes: meminfo(&read("/proc/meminfo")?),
+        vmstat: vmstat(&read("/proc/vmstat")?),
+        kernel_threads_ns: kernel_threads()
+            .map_err(|e| ApiError::internal("reading the kernel's threads in /proc", e))?,
+        squeezy: sysfs::read()
+            .map_err(|e| ApiError::internal("reading the kernel's partitions", e))?,
+    })
+}
+
+/// Who answers, and on what.
+pub fn info() -> Result<Info, ApiError> {
+    Ok(Info {
+        agent_version: crate::VERSION.to_owned(),
+        kernel_release: rustix::system::uname().release().to_string_lossy().into_owned(),
+        page_size_bytes: page_size(),
+        vcpus: online_processors(),
+        agent_resident_bytes: resident()
+            .map_err(|e| ApiError::internal("reading the agent's own size", e))?,
+    })
+}
+
+fn page_size() -> u64 {
+    // SAFETY: sysconf reads no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+fn online_processors() -> u32 {
+    // SAFETY: sysconf reads no memory of ours.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(count).unwrap_or(1)
+}
+
+/// Resident bytes of this process. `smaps_rollup` walks the page tables and is exact, where the
+/// counters behind `statm` are off by up to 32 pages a processor.
+fn resident() -> io::Result<u64> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
+    meminfo(&rollup)
+        .get("Rss")
+        .copied()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "smaps_rollup without Rss"))
+}
+
+/// Lines of the form `Name:   123 kB`, in bytes; others are left out.
+fn meminfo(text: &str) -> BTreeMap<String, u64> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some((name.to_owned(), kib * 1024))
+        })
+        .collect()
+}
+
+/// Lines of the form `name 123`.
+fn vmstat(text: &str) -> BTreeMap<String, u64> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, value) = line.split_once(' ')?;
+            Some((name.to_owned(), value.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+/// CPU time of every kernel thread by name; the many `kworker` threads are one line.
+fn kernel_threads() -> io::Result<BTreeMap<String, u64>> {
+    let mut threads = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        // A process may end at any moment between the listing and the reading.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let (Some(name), Some(cpu_ns)) = (kernel_thread_name(&stat), cpu_time_ns(pid)) else {
+            continue;
+        };
+        *threads.entry(name).or_insert(0) += cpu_ns;
+    }
+    Ok(threads)
+}
+
+/// The name in a line of `/proc/PID/stat` if it is a kernel thread's, that is, kthreadd's (process
+/// 2) or one of its children's.
+fn kernel_thread_name(stat: &str) -> Option<String> {
+    let (pid, rest) = stat.split_once(" (")?;
+    // The name may hold parentheses itself.
+    let (name, fields) = rest.rsplit_once(") ")?;
+    let parent = fields.split(' ').nth(1)?;
+    (pid == "2" || parent == "2").then(|| {
+        if name.starts_with("kworker") { "kworker".to_owned() } else { name.to_owned() }
+    })
+}
+
+/// CPU time of a process in nanoseconds. `/proc/PID/stat` counts ticks of 10 ms, which is longer
+/// than what an unplug takes; a process' CPU clock has the scheduler's resolution.
+fn cpu_time_ns(pid: i32) -> Option<u64> {
+    /// `CPUCLOCK_SCHED` of the kernel's posix-timers.
+    const CPUCLOCK_SCHED: i32 = 2;
+    let clock = (!pid << 3) | CPUCLOCK_SCHED;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the kernel to write to.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_in_bytes_and_skips_plain_counts() {
+        let map = meminfo("MemTotal:      1024 kB\nHugePages_Total:    7\nActive(anon):  4 kB\n");
+        assert_eq!(map["MemTotal"], 1 << 20);
+        assert_eq!(map["Active(anon)"], 4096);
+        assert_eq!(map.len(), 2);
+    }
+
+    #[test]
+    fn kernel_threads_are_told_from_processes() {
+        assert_eq!(kernel_thread_name("2 (kthreadd) S 0 0 0"), Some("kthreadd".to_owned()));
+        assert_eq!(kernel_thread_name("9 (kworker/0:1-ev) I 2 0"), Some("kworker".to_owned()));
+        assert_eq!(kernel_thread_name("77 (a) b) S 2 0 0"), Some("a) b".to_owned()));
+        assert_eq!(kernel_thread_name("77 (kworker/0) S 1 0 0"), None);
+        assert_eq!(kernel_thread_name("77 (cut"), None);
+    }
+
+    #[test]
+    fn own_cpu_clock_advances() {
+        let pid = std::process::id() as i32;
+        assert!(cpu_time_ns(pid).unwrap() > 0);
+        assert_eq!(cpu_time_ns(i32::MAX >> 4), None);
+    }
+
+    #[test]
+    fn own_size_is_known() {
+        assert!(resident().unwrap() > 100 << 10);
+    }
+}

@@ -1,0 +1,221 @@
+//! The virtio-serial port that carries the channel, as a byte stream for each host that connects.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use squeezy_protocol::PORT_NAME;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, unix::AsyncFd};
+
+/// How often to look for the port at boot, and for a host when none is connected. The driver has
+/// no other signal for a host's coming that survives several comings in a row.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long the device may take to announce its ports after boot.
+const FIND_TIMEOUT: Duration = Duration::from_secs(30);
+/// What every HTTP/2 client sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Most bytes to skip in search of it.
+const MAX_SKIPPED_BYTES: usize = 64 << 20;
+
+/// The open port. It is never closed: closing would throw away what a host that has just come has
+/// sent already.
+#[derive(Debug)]
+pub struct Port {
+    file: File,
+}
+
+impl Port {
+    /// Waits for the port to appear and opens it.
+    pub async fn open() -> io::Result<Self> {
+        let found = tokio::time::timeout(FIND_TIMEOUT, async {
+            loop {
+                if let Some(path) = find() {
+                    return path;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        let path = found.await.map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("no virtio-serial port is named {PORT_NAME}: start the VM with one"),
+            )
+        })?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        Ok(Self { file })
+    }
+
+    /// Waits for a host and for the start of its HTTP/2 connection; what an earlier host left
+    /// half sent is skipped.
+    pub async fn connection(&self) -> io::Result<Connection> {
+        loop {
+            while hung_up(&self.file)? {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            // SAFETY: the file stays open, and is replaced by no other, as long as `AsyncFd` has it.
+            let file = unsafe { AsyncFd::register(self.file.try_clone()?)? };
+            let mut stream = Stream { file };
+            if find_preface(&mut stream).await? {
+                return Ok(Connection { preface: PREFACE, stream });
+            }
+        }
+    }
+}
+
+fn find() -> Option<PathBuf> {
+    std::fs::read_dir("/sys/class/virtio-ports").ok()?.flatten().find_map(|entry| {
+        let name = std::fs::read_to_string(entry.path().join("name")).ok()?;
+        (name.trim() == PORT_NAME).then(|| PathBuf::from("/dev").join(entry.file_name()))
+    })
+}
+
+fn hung_up(file: &File) -> io::Result<bool> {
+    let mut fds = [PollFd::new(file, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(fds[0].revents().contains(PollFlags::HUP))
+}
+
+/// Reads up to and including the first [`PREFACE`]; false when the stream ends before one.
+async fn find_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
+    let mut latest = [0; PREFACE.len()];
+    for _ in 0..MAX_SKIPPED_BYTES {
+        // A byte at a time, so that nothing behind it is taken; it is 24 bytes in all but the
+        // rarest case.
+        let mut byte = [0];
+        if stream.read(&mut byte).await? == 0 {
+            return Ok(false);
+        }
+        latest.rotate_left(1);
+        latest[PREFACE.len() - 1] = byte[0];
+        if latest == PREFACE {
+            return Ok(true);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the host sends no HTTP/2"))
+}
+
+/// The port while one host is connected.
+struct Stream {
+    file: AsyncFd<File>,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.file.poll_read_ready(context))?;
+            let closed = guard.ready().is_read_closed();
+            match guard.try_io(|file| file.get_ref().read(buffer.initialize_unfilled())) {
+                Ok(result) => return Poll::Ready(result.map(|count| buffer.advance(count))),
+                // The host went, and another has come since: the old one's stream is over. (The
+                // readiness "closed" is never cleared, so going on would spin.)
+                Err(_) if closed => return Poll::Ready(Ok(())),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.file.poll_write_ready(context))?;
+            let closed = guard.ready().is_write_closed();
+            match guard.try_io(|file| file.get_ref().write(bytes)) {
+                Ok(result) => return Poll::Ready(result),
+                // With no host the driver answers "would block" for ever.
+                Err(_) if closed => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// One host's HTTP/2 connection, its preface included.
+pub struct Connection {
+    /// What of the preface has not been read again yet.
+    preface: &'static [u8],
+    stream: Stream,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.preface.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let (now, later) = self.preface.split_at(self.preface.len().min(buffer.remaining()));
+        buffer.put_slice(now);
+        self.preface = later;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn skips_to_the_preface() {
+        let mut bytes = b"junk PRI * HTTPRI * HTTP/2.0\r\n".to_vec();
+        bytes.extend_from_slice(PREFACE);
+        bytes.extend_from_slice(b"rest");
+        let mut rest = bytes.as_slice();
+        assert!(find_preface(&mut rest).await.unwrap());
+        assert_eq!(rest, b"rest");
+        assert!(!find_preface(&mut rest).await.unwrap());
+    }
+}

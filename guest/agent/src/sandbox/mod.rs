@@ -1,0 +1,254 @@
+//! What a process does between the agent and the instance's command.
+//!
+//! The agent starts its own executable again, already in the instance's cgroup and as process 1 of
+//! a pid namespace of its own ([`crate::instance`]). The fresh process has one thread, so it may do
+//! what a fork of the agent may not. It builds the sandbox, which takes no memory of the partition
+//! and so runs while the partition is still being plugged; attaches itself to the partition, waiting
+//! for it if need be; gives up all privileges; and executes the command, from which moment on its
+//! anonymous memory comes from the partition.
+
+mod privileges;
+mod root;
+
+use crate::abi::{self, AssignError, Wait};
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    net::{AddressFamily, SocketType},
+    process::{Resource, Rlimit, chdir, setrlimit, setsid},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+use serde::{Deserialize, Serialize};
+use squeezy_protocol::{ErrorCode, InstanceSpec, PartitionChoice, PartitionNumber};
+use std::{
+    ffi::CString,
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::fd::{AsRawFd, FromRawFd, RawFd},
+    process::ExitCode,
+    time::Instant,
+};
+
+/// First argument of the executable that means this mode.
+pub const ARGUMENT: &str = "--sandbox";
+/// Where the process finds what it is to become: a [`Plan`] as JSON.
+pub const PLAN_FD: RawFd = 3;
+/// Where it reports to, one [`Report`] as JSON; closed by the command's execution.
+pub const REPORT_FD: RawFd = 4;
+/// Files the instance may open: what it may raise its limit to, and what it starts with.
+const FILES: Rlimit = Rlimit { current: Some(1024), maximum: Some(65536) };
+
+/// What a sandbox is made from.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// What the host asked for.
+    pub spec: InstanceSpec,
+    /// Directory that is the lower layer of the instance's root.
+    pub lower: String,
+}
+
+/// How far the process came.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// It is attached, and is going to execute the command.
+    Attached {
+        /// The partition, if the instance is to have one.
+        partition: Option<PartitionNumber>,
+        /// Nanoseconds that it waited for it.
+        wait_ns: u64,
+    },
+    /// It gave up. May follow `Attached`, when the command cannot be executed.
+    Failed {
+        /// What kind of failure.
+        code: ErrorCode,
+        /// What failed.
+        message: String,
+    },
+}
+
+/// A step that failed.
+struct Failure {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// Names the step in an error that is nobody's fault in particular.
+fn internal(what: &str) -> impl FnOnce(io::Error) -> Failure + '_ {
+    move |e| Failure::new(ErrorCode::Internal, format!("{what}: {e}"))
+}
+
+/// The whole life of the process up to its command; returns only when that cannot be executed.
+pub fn main() -> ExitCode {
+    // SAFETY: the agent passes these two files, and nothing else in this process owns them.
+    let (plan, mut report) =
+        unsafe { (File::from_raw_fd(PLAN_FD), File::from_raw_fd(REPORT_FD)) };
+    let Err(failure) = become_instance(plan, &mut report);
+    send(&mut report, &Report::Failed { code: failure.code, message: failure.message });
+    ExitCode::FAILURE
+}
+
+fn send(report: &mut File, message: &Report) {
+    let mut line = serde_json::to_vec(message).expect("reports serialize");
+    line.push(b'\n');
+    // Nobody is left to tell when the agent does not listen.
+    let _ = report.write_all(&line);
+}
+
+fn become_instance(
+    mut plan: File,
+    report: &mut File,
+) -> Result<std::convert::Infallible, Failure> {
+    fcntl_setfd(&*report, FdFlags::CLOEXEC)
+        .map_err(|e| internal("preparing the report")(e.into()))?;
+    let mut text = Vec::new();
+    plan.read_to_end(&mut text).map_err(internal("reading the plan"))?;
+    drop(plan);
+    let plan: Plan =
+        serde_json::from_slice(&text).map_err(|e| internal("reading the plan")(e.into()))?;
+    drop(text);
+    let spec = &plan.spec;
+
+    setsid().map_err(|e| internal("starting a session")(e.into()))?;
+    fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
+    setrlimit(Resource::Nofile, FILES)
+        .map_err(|e| internal("limiting open files")(e.into()))?;
+    isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
+    root::enter(&plan.lower, spec.memory_limit_bytes).map_err(internal("making the root"))?;
+    chdir(spec.working_directory.as_str()).map_err(|e| {
+        Failure::new(
+            ErrorCode::Invalid,
+            format!("working_directory {}: {}", spec.working_directory, io::Error::from(e)),
+        )
+    })?;
+    // Everything that needs memory of this process is done before it attaches.
+    let command = Command::new(spec)?;
+
+    let (partition, wait_ns) = attach(spec)?;
+    send(report, &Report::Attached { partition, wait_ns });
+    privileges::drop_all().map_err(internal("dropping privileges"))?;
+    let error = command.execute(report.as_raw_fd());
+    let code = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => ErrorCode::Invalid,
+        _ => ErrorCode::Internal,
+    };
+    Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
+}
+
+/// Leaves the namespaces of the agent (that of processes was left at birth) and starts the
+/// loopback interface of the new network.
+fn isolate(host_name: &str) -> io::Result<()> {
+    let namespaces = UnshareFlags::NEWNS
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    // SAFETY: none of these flags unshares the file table or memory, and there is one thread.
+    unsafe { unshare_unsafe(namespaces) }?;
+    rustix::system::sethostname(host_name.as_bytes())?;
+    loopback_up()
+}
+
+fn loopback_up() -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: `request` is a valid ifreq with a terminated name, which SIOCSIFFLAGS only reads.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Waits for the partition; returns its number and the nanoseconds that it took.
+fn attach(spec: &InstanceSpec) -> Result<(Option<PartitionNumber>, u64), Failure> {
+    let wanted = match spec.partition {
+        PartitionChoice::None => return Ok((None, 0)),
+        PartitionChoice::Any => None,
+        PartitionChoice::Number(number) => Some(number),
+    };
+    let start = Instant::now();
+    match abi::assign(wanted, Wait::Millis(spec.wait_ms)) {
+        Ok(number) => Ok((Some(number), start.elapsed().as_nanos() as u64)),
+        Err(error) => {
+            let code = match error {
+                AssignError::NoneFree => ErrorCode::NoPartition,
+                AssignError::NoPartitions | AssignError::OutOfRange => ErrorCode::Invalid,
+                _ => ErrorCode::Internal,
+            };
+            Err(Failure::new(code, error.to_string()))
+        }
+    }
+}
+
+/// The command in the form that execve takes.
+struct Command {
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Command {
+    fn new(spec: &InstanceSpec) -> Result<Self, Failure> {
+        let text = |text: String| {
+            CString::new(text).map_err(|_| {
+                Failure::new(ErrorCode::Invalid, "command and environment must not hold a zero byte")
+            })
+        };
+        Ok(Self {
+            arguments: spec.command.iter().cloned().map(text).collect::<Result<_, _>>()?,
+            environment: spec
+                .environment
+                .iter()
+                .map(|(name, value)| text(format!("{name}={value}")))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Executes it with no signal blocked or ignored and no file open but the standard streams.
+    fn execute(&self, report: RawFd) -> io::Error {
+        let pointers = |strings: &[CString]| -> Vec<_> {
+            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        let (arguments, environment) =
+            (pointers(&self.arguments), pointers(&self.environment));
+        // SAFETY: signal numbers and a zeroed set are valid arguments; close_range closes files
+        // that are not used any more (the report's number is below the range); the pointers are
+        // to terminated strings and arrays that outlive the call.
+        unsafe {
+            // Rust's runtime ignores SIGPIPE, and ignored signals stay so over execve.
+            for signal in 1..=64 {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let none: libc::sigset_t = std::mem::zeroed();
+            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+            libc::syscall(libc::SYS_close_range, report + 1, u32::MAX, 0);
+            libc::execve(arguments[0], arguments.as_ptr(), environment.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_pipe() {
+        for report in [
+            Report::Attached { partition: Some(PartitionNumber(3)), wait_ns: 5 },
+            Report::Failed { code: ErrorCode::Invalid, message: "no\nline".to_owned() },
+        ] {
+            let line = serde_json::to_string(&report).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Report>(&line).unwrap(), report);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Gives up everything that user 0 can do beyond reading and writing its own files.
+
+use rustix::{
+    io::Errno,
+    thread::{
+        CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+        remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    },
+};
+use std::io;
+
+/// More than any kernel has.
+const MAX_CAPABILITIES: u32 = 64;
+
+/// Drops every capability for good: the bounding set is empty, so no execve gives one back.
+pub fn drop_all() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    for number in 0..MAX_CAPABILITIES {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            Ok(()) => {}
+            // The first number the kernel does not have.
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! The HTTP/2 server: which call goes where. Its interface is described in `squeezy-protocol`.
+
+use crate::{error::ApiError, instance::Instances, memory, profile::Profiler, proxy};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use hyper::body::{Body as _, Incoming};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::{Serialize, de::DeserializeOwned};
+use squeezy_protocol::{ErrorCode, InstanceId, MAX_BODY_BYTES};
+use std::{convert::Infallible, rc::Rc, time::Duration};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Any error of a body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Calls at the same time: for each of 255 instances a wait, a request and a stop, and some more.
+const MAX_CALLS: u32 = 1024;
+/// Most bytes of one call's body that wait in the agent's memory for their reader.
+const CALL_WINDOW_BYTES: u32 = 32 << 10;
+/// The same over all calls: so much that one instance which does not read its request never stops
+/// the requests to others.
+const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * CALL_WINDOW_BYTES;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// How long the host may take to send a JSON body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an instance may go on after SIGTERM at most.
+const MAX_GRACE: Duration = Duration::from_secs(600);
+/// From the answer to a shutdown to the end of the VM, so that the host gets the answer.
+const SHUTDOWN_DELAY: Duration = Duration::from_millis(50);
+
+/// What the calls work on.
+pub struct State {
+    /// The instances.
+    pub instances: Rc<Instances>,
+    /// Counts calls of kernel functions.
+    pub profiler: Profiler,
+    /// Ends the VM.
+    pub on_shutdown: fn() -> !,
+}
+
+/// Serves one host until it goes away.
+pub async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    state: Rc<State>,
+) -> hyper::Result<()> {
+    let service = hyper::service::service_fn(move |request| {
+        let state = Rc::clone(&state);
+        async move { Ok::<_, Infallible>(answer(&state, request).await) }
+    });
+    hyper::server::conn::http2::Builder::new(LocalExecutor)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_CALLS)
+        .initial_stream_window_size(CALL_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(CALL_WINDOW_BYTES as usize)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+/// Runs hyper's tasks on the agent's only thread.
+#[derive(Clone, Copy)]
+struct LocalExecutor;
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(async move {
+            future.await;
+        });
+    }
+}
+
+async fn answer(state: &Rc<State>, request: Request<Incoming>) -> Response<Body> {
+    match route(state, request).await {
+        Ok(response) => response,
+        Err(error) => json(error.status(), &error.0),
+    }
+}
+
+async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response<Body>, ApiError> {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let path = path.strip_prefix("/v1/").ok_or_else(|| no_such_path(&path))?;
+    let words: Vec<&str> = path.splitn(4, '/').collect();
+    match (&method, words.as_slice()) {
+        (&Method::GET, ["info"]) => Ok(ok(&memory::info()?)),
+        (&Method::GET, ["memory"]) => Ok(ok(&memory::memory()?)),
+        (&Method::PUT, ["profile"]) => {
+            state.profiler.start(body(request).await?)?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::GET, ["profile"]) => Ok(ok(&state.profiler.read()?)),
+        (&Method::POST, ["shutdown"]) => {
+            let end = state.on_shutdown;
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(SHUTDOWN_DELAY).await;
+                end()
+            });
+            Ok(empty(StatusCode::ACCEPTED))
+        }
+        (&Method::POST, ["instances"]) => {
+            let spec = body(request).await?;
+            let instance = state.instances.create(spec).await?;
+            Ok(json(StatusCode::CREATED, &instance))
+        }
+        (&Method::GET, ["instances"]) => Ok(ok(&state.instances.list())),
+        (method, ["instances", id, rest @ ..]) => {
+            let id = instance_id(id)?;
+            match (method, rest) {
+                (&Method::GET, []) => Ok(ok(&state.instances.get(&id)?.description())),
+                (&Method::DELETE, []) => {
+                    let grace = grace(request.uri().query())?;
+                    Ok(ok(&state.instances.delete(&id, grace).await?))
+                }
+                (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
+                (&Method::GET, ["log"]) => {
+                    Ok(plain(state.instances.get(&id)?.log().map_err(|e| {
+                        ApiError::internal("reading the instance's log", e)
+                    })?))
+                }
+                (_, ["http"] | ["http", _]) => {
+                    proxy::pass(state.instances.get(&id)?, rest.get(1).unwrap_or(&""), request)
+                        .await
+                }
+                _ => Err(no_such_path(path)),
+            }
+        }
+        _ => Err(no_such_path(path)),
+    }
+}
+
+fn no_such_path(path: &str) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("no such call: {}", path.escape_debug()))
+}
+
+fn instance_id(text: &str) -> Result<InstanceId, ApiError> {
+    text.parse().map_err(|e| ApiError::invalid(format!("{e}")))
+}
+
+/// `grace_ms=N` of a query; no grace when there is none.
+fn grace(query: Option<&str>) -> Result<Duration, ApiError> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Duration::ZERO) };
+    query
+        .strip_prefix("grace_ms=")
+        .and_then(|number| number.parse().ok())
+        .map(Duration::from_millis)
+        .filter(|grace| *grace <= MAX_GRACE)
+        .ok_or_else(|| ApiError::invalid("the query must be grace_ms=N, N at most 600000"))
+}
+
+/// Reads and checks a JSON body.
+async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ApiError> {
+    let body = request.into_body();
+    let too_long =
+        || ApiError::invalid(format!("the body is longer than {MAX_BODY_BYTES} bytes"));
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_long());
+    }
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
+        .await
+        .map_err(|_| ApiError::invalid("the body did not arrive within 30 s"))?;
+    let bytes = match collected {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_long()),
+        Err(error) => return Err(ApiError::invalid(format!("reading the body: {error}"))),
+    };
+    serde_json::from_slice(&bytes).map_err(|e| ApiError::invalid(format!("the body: {e}")))
+}
+
+fn ok(value: &impl Serialize) -> Response<Body> {
+    json(StatusCode::OK, value)
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // Every type of the protocol has string keys, which is all that could fail.
+    let text = serde_json::to_vec(value).expect("protocol types serialize");
+    with_type(status, text, "application/json")
+}
+
+fn plain(text: Vec<u8>) -> Response<Body> {
+    with_type(StatusCode::OK, text, "text/plain; charset=utf-8")
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn with_type(status: StatusCode, bytes: Vec<u8>, kind: &'static str) -> Response<Body> {
+    let mut response = Response::new(full(bytes.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_is_a_bounded_number() {
+        assert_eq!(grace(None).unwrap(), Duration::ZERO);
+        assert_eq!(grace(Some("grace_ms=250")).unwrap(), Duration::from_millis(250));
+        for bad in ["grace_ms=", "grace_ms=-1", "grace_ms=600001", "grace=1", "grace_ms=1&x=2"] {
+            assert!(grace(Some(bad)).is_err(), "{bad}");
+        }
+    }
+}

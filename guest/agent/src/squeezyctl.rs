@@ -1,0 +1,2 @@
+//! squeezyctl
+fn main() {}

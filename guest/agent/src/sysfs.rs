@@ -1,0 +1,155 @@
+//! Reads `/sys/kernel/mm/squeezy` (`docs/abi.md`).
+
+use squeezy_protocol::{Partition, PartitionNumber, PartitionState, Squeezy};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// Where the kernel shows its partitions.
+pub const DIRECTORY: &str = "/sys/kernel/mm/squeezy";
+
+/// The largest number of partitions the interface allows.
+const MAX_PARTITIONS: u16 = 255;
+
+/// Whether this kernel has partitions.
+pub fn present() -> bool {
+    Path::new(DIRECTORY).is_dir()
+}
+
+/// Everything the kernel says about its partitions; `None` when it has none.
+pub fn read() -> io::Result<Option<Squeezy>> {
+    if present() { read_from(Path::new(DIRECTORY)).map(Some) } else { Ok(None) }
+}
+
+/// Processes that were killed because partition `number` was full, since boot. `None` on a kernel
+/// that does not count them by partition.
+pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
+    value(&partition_directory(Path::new(DIRECTORY), number).join("oom_kills")).ok()
+}
+
+fn partition_directory(directory: &Path, number: PartitionNumber) -> PathBuf {
+    directory.join(format!("partition{number}"))
+}
+
+fn read_from(directory: &Path) -> io::Result<Squeezy> {
+    let partitions: u16 = value(&directory.join("partitions"))?;
+    if partitions > MAX_PARTITIONS {
+        return Err(malformed(&directory.join("partitions"), "more than 255 partitions"));
+    }
+    Ok(Squeezy {
+        partition_size_bytes: value(&directory.join("partition_size"))?,
+        shared_size_bytes: value(&directory.join("shared_size"))?,
+        shrink_blocked: text(&directory.join("shrink_blocked"))?,
+        counters: counters(&directory.join("counters"))?,
+        partitions: (0..partitions)
+            .map(|number| partition(directory, PartitionNumber(number)))
+            .collect::<io::Result<_>>()?,
+    })
+}
+
+fn counters(directory: &Path) -> io::Result<BTreeMap<String, u64>> {
+    fs::read_dir(directory)?
+        .map(|entry| {
+            let entry = entry?;
+            Ok((entry.file_name().to_string_lossy().into_owned(), value(&entry.path())?))
+        })
+        .collect()
+}
+
+fn partition(directory: &Path, number: PartitionNumber) -> io::Result<Partition> {
+    let directory = partition_directory(directory, number);
+    let state = state(&directory.join("state"))?;
+    let kills = directory.join("oom_kills");
+    let oom_kills = if kills.exists() { value(&kills)? } else { 0 };
+    // Most partitions of a large VM are not plugged: three files fewer for each of them.
+    if matches!(state, PartitionState::Absent | PartitionState::Unplugged) {
+        return Ok(Partition {
+            number,
+            state,
+            users: 0,
+            managed_bytes: 0,
+            free_bytes: 0,
+            oom_kills,
+        });
+    }
+    Ok(Partition {
+        number,
+        state,
+        users: value(&directory.join("users"))?,
+        managed_bytes: value(&directory.join("managed_bytes"))?,
+        free_bytes: value(&directory.join("free_bytes"))?,
+        oom_kills,
+    })
+}
+
+fn state(path: &Path) -> io::Result<PartitionState> {
+    let word = text(path)?;
+    serde_json::from_value(serde_json::Value::String(word.clone()))
+        .map_err(|_| malformed(path, &format!("unknown state '{word}'")))
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+fn value<T: FromStr>(path: &Path) -> io::Result<T> {
+    let text = text(path)?;
+    text.parse().map_err(|_| malformed(path, &format!("'{text}' is no number")))
+}
+
+fn malformed(path: &Path, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(states: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |name: &str, content: &str| {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        put("partition_size", "805306368\n");
+        put("shared_size", "268435456\n");
+        put("partitions", &format!("{}\n", states.len()));
+        put("shrink_blocked", "\n");
+        put("counters/plugs", "3\n");
+        put("counters/oom_kills", "1\n");
+        for (number, state) in states.iter().enumerate() {
+            put(&format!("partition{number}/state"), &format!("{state}\n"));
+            put(&format!("partition{number}/users"), "2\n");
+            put(&format!("partition{number}/managed_bytes"), "4096\n");
+            put(&format!("partition{number}/free_bytes"), "1024\n");
+        }
+        directory
+    }
+
+    #[test]
+    fn reads_what_the_kernel_shows() {
+        let directory = tree(&["assigned", "unplugged"]);
+        fs::write(directory.path().join("partition0/oom_kills"), "7\n").unwrap();
+        let squeezy = read_from(directory.path()).unwrap();
+        assert_eq!(squeezy.partition_size_bytes, 768 << 20);
+        assert_eq!(squeezy.counters["plugs"], 3);
+        assert_eq!(squeezy.shrink_blocked, "");
+        assert_eq!(squeezy.partitions[0].state, PartitionState::Assigned);
+        assert_eq!(squeezy.partitions[0].free_bytes, 1024);
+        assert_eq!(squeezy.partitions[0].oom_kills, 7);
+        assert_eq!(squeezy.partitions[1].users, 0);
+    }
+
+    #[test]
+    fn names_the_file_it_cannot_understand() {
+        let directory = tree(&["asigned"]);
+        let error = read_from(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("partition0/state: unknown state 'asigned'"), "{error}");
+    }
+}
