@@ -1,1 +1,56 @@
 //! Starts, resizes, measures and stops one VM.
+//!
+//! ```no_run
+//! # async fn example() -> squeezy_vmm::Result<()> {
+//! use squeezy_vmm::{Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
+//!
+//! let files = Artifacts::find(None)?;
+//! let mut config = VmConfig::new("html", files.kernel(Kernel::Release), files.initramfs());
+//! config.vcpus = 2;
+//! let layout = PartitionLayout::new(768 << 20, 8, 128 << 20);
+//! config.memory = GuestMemory::Partitions(layout);
+//! let vm = Vm::start(config).await?;
+//! println!("{}: {}", vm.accelerator().kind, vm.accelerator().reason);
+//! let plugged = vm.resize(layout.requested_bytes(1)).await?;
+//! println!("one partition more after {:?}", plugged.latency);
+//! println!("{:?}", vm.agent()?.info().await?);
+//! vm.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every error is a [`VmError`], one sentence for a person. Whatever ends the VM (its process dies
+//! or hangs, it is paused, the kernel panics, the agent goes) ends every call that waits for it with
+//! the reason, within seconds. Dropping a [`Vm`] kills its process; so does the death of the program
+//! that started it. A VM has no files: its sockets are passed to the VMM as descriptors.
+//!
+//! To compare ways of resizing, use a [`method::Method`].
+
+mod accelerator;
+mod agent;
+mod artifacts;
+mod backend;
+mod config;
+mod console;
+mod error;
+mod fate;
+mod measure;
+pub mod method;
+mod pause;
+mod process;
+mod resize;
+mod vm;
+
+pub use accelerator::{Accelerator, AcceleratorKind, probe_kvm};
+pub use agent::AgentClient;
+pub use artifacts::{Artifacts, Kernel};
+pub use backend::{BoxFuture, Device, DeviceRequests};
+pub use config::{
+    AcceleratorChoice, DeviceSize, GRANULE_BYTES, GuestMemory, MAX_INSTANCES, MEMORY_BLOCK_BYTES, MemoryBackend,
+    PartitionLayout, Timeouts, VmConfig, round_up,
+};
+pub use console::Console;
+pub use error::{Result, VmError};
+pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
+pub use resize::Resize;
+pub use vm::{BootStep, MemoryUse, Vm};

@@ -1,0 +1,224 @@
+//! The host's end of the channel to the agent: typed calls for everything in `squeezy-protocol`.
+
+use crate::{Result, VmError};
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use serde::{Serialize, de::DeserializeOwned};
+use squeezy_protocol::{
+    ErrorBody, Info, Instance, InstanceId, InstanceSpec, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory, Profile,
+    ProfileRequest,
+};
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+use crate::fate::Fate;
+
+/// Calls the agent of one VM. Clones share the channel; any number of calls may be under way.
+///
+/// When the VM ends, every call ends with the reason.
+#[derive(Clone)]
+pub struct AgentClient {
+    sender: http2::SendRequest<Full<Bytes>>,
+    fate: Fate,
+    limit: Duration,
+}
+
+impl AgentClient {
+    /// Opens the connection, which the agent may answer later.
+    pub(crate) async fn connect(channel: UnixStream, fate: Fate, limit: Duration) -> Result<Self> {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            // While a call is under way a guest that hangs is noticed, whatever the call waits for.
+            .keep_alive_interval(Some(Duration::from_secs(5)))
+            .keep_alive_timeout(Duration::from_secs(15))
+            .initial_stream_window_size(1 << 20)
+            .initial_connection_window_size(4 << 20)
+            .handshake(TokioIo::new(channel))
+            .await
+            .map_err(|e| VmError::AgentLost(chain(&e)))?;
+        let lost = fate.clone();
+        tokio::spawn(async move {
+            let reason = match connection.await {
+                Ok(()) => "it has closed the channel".to_owned(),
+                Err(error) => chain(&error),
+            };
+            tracing::debug!(reason, "the agent's channel has ended");
+            lost.seal_later(VmError::AgentLost(reason)).await;
+        });
+        Ok(Self { sender, fate, limit })
+    }
+
+    /// The agent's version and the guest's kernel.
+    pub async fn info(&self) -> Result<Info> {
+        self.get("/v1/info").await
+    }
+
+    /// The guest's view of its memory.
+    pub async fn memory(&self) -> Result<Memory> {
+        self.get("/v1/memory").await
+    }
+
+    /// Starts an instance; returns when its command has been executed in its partition.
+    pub async fn start(&self, spec: &InstanceSpec) -> Result<Instance> {
+        let limit = self.limit + Duration::from_millis(spec.wait_ms.into());
+        self.json(Method::POST, "/v1/instances", Some(spec), Some(limit)).await
+    }
+
+    /// All instances, ended ones included.
+    pub async fn instances(&self) -> Result<Vec<Instance>> {
+        self.get("/v1/instances").await
+    }
+
+    /// One instance.
+    pub async fn instance(&self, id: &InstanceId) -> Result<Instance> {
+        self.get(&format!("/v1/instances/{id}")).await
+    }
+
+    /// Waits, for ever if need be, until an instance has ended.
+    pub async fn wait(&self, id: &InstanceId) -> Result<Instance> {
+        self.json(Method::GET, &format!("/v1/instances/{id}/wait"), None::<&()>, None).await
+    }
+
+    /// The latest output of an instance.
+    pub async fn log(&self, id: &InstanceId) -> Result<String> {
+        let path = format!("/v1/instances/{id}/log");
+        let response = self.send(Method::GET, &path, Bytes::new(), Some(self.limit)).await?;
+        Ok(String::from_utf8_lossy(response.body()).into_owned())
+    }
+
+    /// Stops an instance: SIGTERM, `grace` for it to go by itself, then SIGKILL. Returns when all
+    /// its processes are reaped.
+    pub async fn stop(&self, id: &InstanceId, grace: Duration) -> Result<Instance> {
+        let path = format!("/v1/instances/{id}?grace_ms={}", grace.as_millis());
+        self.json(Method::DELETE, &path, None::<&()>, Some(self.limit + grace)).await
+    }
+
+    /// Passes a request to an instance's own HTTP server: `/run` of the request's URI becomes
+    /// `/v1/instances/ID/http/run`. The answer is the instance's, whatever its status, unless the
+    /// agent could not get one. `limit` is how long it may take.
+    pub async fn http(&self, id: &InstanceId, request: Request<Bytes>, limit: Duration) -> Result<Response<Bytes>> {
+        let (mut parts, body) = request.into_parts();
+        if body.len() > MAX_PAYLOAD_BYTES {
+            return Err(VmError::Config(format!(
+                "the request has {} bytes; at most {MAX_PAYLOAD_BYTES} are possible",
+                body.len()
+            )));
+        }
+        let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());
+        let path = format!("/v1/instances/{id}/http{rest}");
+        parts.uri = path.parse().map_err(|e| VmError::Config(format!("`{rest}` is no path: {e}")))?;
+        parts.headers.remove(header::CONNECTION);
+        parts.version = http::Version::HTTP_2;
+        let request = Request::from_parts(parts, Full::new(body));
+        self.exchange(request, Some(limit), MAX_PAYLOAD_BYTES).await
+    }
+
+    /// Starts counting calls of kernel functions from zero.
+    pub async fn start_profile(&self, request: &ProfileRequest) -> Result<()> {
+        let body = encode(request)?;
+        self.send(Method::PUT, "/v1/profile", body, Some(self.limit)).await.map(drop)
+    }
+
+    /// What was counted since.
+    pub async fn profile(&self) -> Result<Profile> {
+        self.get("/v1/profile").await
+    }
+
+    /// Asks the guest to power off.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.send(Method::POST, "/v1/shutdown", Bytes::new(), Some(self.limit)).await.map(drop)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.json(Method::GET, path, None::<&()>, Some(self.limit)).await
+    }
+
+    async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        limit: Option<Duration>,
+    ) -> Result<T> {
+        let body = body.map(encode).transpose()?.unwrap_or_default();
+        let response = self.send(method, path, body, limit).await?;
+        serde_json::from_slice(response.body())
+            .map_err(|e| VmError::AgentLost(format!("its answer to {path} makes no sense: {e}")))
+    }
+
+    /// Sends one of the agent's own calls; an answer of 400 or more is an error.
+    async fn send(&self, method: Method, path: &str, body: Bytes, limit: Option<Duration>) -> Result<Response<Bytes>> {
+        let asked = format!("{method} {path}");
+        let mut request = Request::builder().method(method).uri(path);
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(body)).map_err(|e| VmError::Config(format!("{asked}: {e}")))?;
+        let response = self.exchange(request, limit, MAX_BODY_BYTES).await?;
+        if response.status().as_u16() < 400 {
+            return Ok(response);
+        }
+        match serde_json::from_slice::<ErrorBody>(response.body()) {
+            Ok(ErrorBody { code, message }) => Err(VmError::Agent { request: asked, code, message }),
+            Err(_) => Err(VmError::AgentLost(format!("it answers {asked} with status {}", response.status()))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        limit: Option<Duration>,
+        most: usize,
+    ) -> Result<Response<Bytes>> {
+        // HTTP/2 wants a scheme and an authority; the channel leads to one place only.
+        let uri = format!("http://agent{}", request.uri());
+        *request.uri_mut() = uri.parse().map_err(|e| VmError::Config(format!("{uri}: {e}")))?;
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        let mut sender = self.sender.clone();
+        let exchange = async {
+            sender.ready().await.map_err(|e| VmError::AgentLost(chain(&e)))?;
+            let response = sender.send_request(request).await.map_err(|e| VmError::AgentLost(chain(&e)))?;
+            collect(response, most).await
+        };
+        let late = || VmError::AgentLost(format!("it has not answered {asked} in time; the guest may be overloaded"));
+        self.fate
+            .guard(async {
+                match limit {
+                    Some(limit) => tokio::time::timeout(limit, exchange).await.map_err(|_| late())?,
+                    None => exchange.await,
+                }
+            })
+            .await
+    }
+}
+
+async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<Bytes>> {
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, most).collect().await.map_err(|e| {
+        VmError::AgentLost(if e.is::<LengthLimitError>() {
+            format!("its answer is longer than {most} bytes")
+        } else {
+            format!("its answer breaks off: {e}")
+        })
+    })?;
+    Ok(Response::from_parts(parts, body.to_bytes()))
+}
+
+fn encode(body: &impl Serialize) -> Result<Bytes> {
+    serde_json::to_vec(body).map(Bytes::from).map_err(|e| VmError::Config(e.to_string()))
+}
+
+/// An error with its causes, for hyper's own messages say little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! Finds what the scripts have built: kernels, initramfs and function images.
+
+use crate::{Result, VmError};
+use std::path::{Path, PathBuf};
+
+/// The directory that holds them.
+#[derive(Clone, Debug)]
+pub struct Artifacts(PathBuf);
+
+/// A configuration of the guest's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// With partitions; a stock kernel unless its command line asks for them.
+    Release,
+    /// As release, with the kernel's own checks.
+    Debug,
+    /// Built with the option for partitions off.
+    Off,
+    /// Stock, with NUMA.
+    Node,
+}
+
+impl Artifacts {
+    /// The directory that was given, else `$SQUEEZY_BUILD`, else `build` beside the `target`
+    /// directory the program is in, else `/usr/lib/squeezy`.
+    pub fn find(given: Option<&Path>) -> Result<Self> {
+        if let Some(path) = given {
+            return Self::existing(path.to_owned());
+        }
+        if let Some(path) = std::env::var_os("SQUEEZY_BUILD") {
+            return Self::existing(path.into());
+        }
+        let beside = std::env::current_exe().ok().and_then(|exe| {
+            // target/release/squeezy, and target/debug/deps/test-0123 for tests.
+            exe.ancestors().skip(1).find(|dir| dir.ends_with("target")).map(|dir| dir.with_file_name("build"))
+        });
+        match beside {
+            Some(path) if path.is_dir() => Ok(Self(path)),
+            _ => Self::existing("/usr/lib/squeezy".into()),
+        }
+    }
+
+    fn existing(path: PathBuf) -> Result<Self> {
+        if path.is_dir() {
+            Ok(Self(path))
+        } else {
+            Err(VmError::Missing {
+                what: "the directory of kernels and images",
+                path,
+                remedy: "build them with `make`, or name the directory with `--build` or $SQUEEZY_BUILD",
+            })
+        }
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A kernel.
+    pub fn kernel(&self, kernel: Kernel) -> PathBuf {
+        let name = match kernel {
+            Kernel::Release => "release",
+            Kernel::Debug => "debug",
+            Kernel::Off => "off",
+            Kernel::Node => "node",
+        };
+        self.0.join("kernel").join(name).join("bzImage")
+    }
+
+    /// The initramfs with the agent.
+    pub fn initramfs(&self) -> PathBuf {
+        self.0.join("initramfs.cpio")
+    }
+
+    /// A function's image.
+    pub fn image(&self, function: &str) -> PathBuf {
+        self.0.join("images").join(format!("{function}.erofs"))
+    }
+}

@@ -1,0 +1,172 @@
+//! The command line of QEMU.
+
+use crate::{
+    accelerator::AcceleratorKind,
+    config::{GuestMemory, MemoryBackend, VmConfig},
+};
+use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
+
+/// The id of the port the agent's channel goes through, as events name it.
+pub(super) const CHANNEL_ID: &str = "agent";
+/// The ids of the memory backend and the virtio-mem devices.
+pub(super) const BASE_ID: &str = "base";
+
+/// The id of the virtio-mem device of this index.
+pub(super) fn device_id(index: u16) -> String {
+    format!("vmem{index}")
+}
+
+/// Everything QEMU is started with. `monitor` and `channel` are connected sockets it inherits.
+pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: RawFd, channel: RawFd) -> Command {
+    let mut command = Command::new(&config.program);
+    let mut add = |option: &str, value: String| {
+        command.arg(option).arg(value);
+    };
+    let devices = config.devices();
+    let boot_bytes = config.boot_bytes();
+    let max_bytes = boot_bytes + devices.iter().map(|device| device.region_bytes).sum::<u64>();
+
+    add("-name", format!("{},debug-threads=on", config.name));
+    let nodes = matches!(config.memory, GuestMemory::Nodes { .. });
+    let memory = if nodes { String::new() } else { format!(",memory-backend={BASE_ID}") };
+    add("-machine", format!("q35,vmport=off,smbus=off,sata=off,usb=off,i8042=off{memory}"));
+    match accelerator {
+        AcceleratorKind::Kvm => {
+            add("-accel", "kvm".to_owned());
+            add("-cpu", "host,migratable=off".to_owned());
+        }
+        AcceleratorKind::Tcg => {
+            add("-accel", "tcg,thread=multi".to_owned());
+            add("-cpu", "max".to_owned());
+        }
+    }
+    if devices.is_empty() {
+        add("-m", format!("size={boot_bytes}B"));
+    } else {
+        add("-m", format!("size={boot_bytes}B,maxmem={max_bytes}B,slots=0"));
+    }
+    add("-object", backend(config.memory_backend, BASE_ID, boot_bytes));
+    processors(config, &mut add);
+    for (index, device) in (0u16..).zip(&devices) {
+        let id = device_id(index);
+        add("-object", backend(config.memory_backend, &format!("{id}-backend"), device.region_bytes));
+        let node = if nodes { format!(",node={}", index + 1) } else { String::new() };
+        // With hundreds of devices the slots of the root bus run out; functions of a slot do not.
+        let address = format!("addr={:#x}.{:#x},multifunction=on", 4 + index / 8, index % 8);
+        add(
+            "-device",
+            format!(
+                "virtio-mem-pci,id={id},memdev={id}-backend,requested-size={}{node},{address}",
+                device.initial_bytes
+            ),
+        );
+    }
+    if matches!(config.memory, GuestMemory::Balloon { .. }) || config.free_page_reporting {
+        let reporting = if config.free_page_reporting { "on" } else { "off" };
+        add("-device", format!("virtio-balloon-pci,id=balloon,addr=0x3,free-page-reporting={reporting}"));
+    }
+
+    add("-chardev", format!("socket,id=monitor,fd={monitor}"));
+    add("-mon", "chardev=monitor,mode=control".to_owned());
+    add("-chardev", "stdio,id=console,signal=off".to_owned());
+    add("-serial", "chardev:console".to_owned());
+    add("-device", "virtio-serial-pci,id=serial,max_ports=2,addr=0x1".to_owned());
+    add("-chardev", format!("socket,id=channel,fd={channel}"));
+    let port = squeezy_protocol::PORT_NAME;
+    add("-device", format!("virtserialport,bus=serial.0,nr=1,id={CHANNEL_ID},name={port},chardev=channel"));
+    // The guest's random numbers must not have to wait for interrupts.
+    add("-object", "rng-builtin,id=rng".to_owned());
+    add("-device", "virtio-rng-pci,rng=rng,addr=0x2".to_owned());
+
+    if config.count_device_requests {
+        add("-trace", "virtio_mem_plug_request".to_owned());
+        add("-trace", "virtio_mem_unplug_request".to_owned());
+        add("-trace", "virtio_mem_send_response".to_owned());
+        add("-msg", "timestamp=on".to_owned());
+    }
+    add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned());
+    add("-display", "none".to_owned());
+    add("-append", config.kernel_command_line());
+    command.args(["-no-user-config", "-nodefaults", "-no-reboot"]);
+    command.arg("-kernel").arg(&config.kernel).arg("-initrd").arg(&config.initramfs);
+    if let Some(image) = &config.image {
+        command.arg("-blockdev").arg(blockdev(image));
+        command.args(["-device", "virtio-blk-pci,drive=image,serial=image,addr=0x1e"]);
+    }
+    command
+}
+
+fn processors(config: &VmConfig, add: &mut impl FnMut(&str, String)) {
+    let vcpus = config.vcpus;
+    let GuestMemory::Nodes { nodes, .. } = config.memory else {
+        return add("-smp", format!("cpus={vcpus},sockets=1"));
+    };
+    // Linux knows a node only from a table that lists processors and memory at boot, and the nodes
+    // have neither yet. So each gets a processor that could be added, and never is.
+    let most = vcpus + u32::from(nodes);
+    add("-smp", format!("cpus={vcpus},maxcpus={most},sockets={most},cores=1,threads=1"));
+    add("-numa", format!("node,nodeid=0,memdev={BASE_ID}"));
+    for node in 1..=nodes {
+        add("-numa", format!("node,nodeid={node}"));
+    }
+    for socket in 0..most {
+        let node = (socket + 1).saturating_sub(vcpus);
+        add("-numa", format!("cpu,node-id={node},socket-id={socket},core-id=0,thread-id=0"));
+    }
+}
+
+fn backend(kind: MemoryBackend, id: &str, bytes: u64) -> String {
+    let (kind, share) = match kind {
+        MemoryBackend::Ram => ("memory-backend-ram", "off"),
+        MemoryBackend::Memfd => ("memory-backend-memfd", "on"),
+    };
+    format!("{kind},id={id},size={bytes}B,share={share},prealloc=off,reserve=off,merge=off,dump=off")
+}
+
+/// JSON, for a path may hold any character.
+fn blockdev(image: &Path) -> OsString {
+    let path = image.to_string_lossy();
+    serde_json::json!({
+        "driver": "raw",
+        "node-name": "image",
+        "read-only": true,
+        "file": { "driver": "file", "filename": path, "read-only": true },
+    })
+    .to_string()
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PartitionLayout;
+
+    fn words(config: &VmConfig) -> String {
+        let command = command(config, AcceleratorKind::Tcg, 5, 6);
+        command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn partitions_are_one_device_with_the_shared_one_plugged() {
+        let mut config = VmConfig::new("t", "k", "i");
+        config.memory = GuestMemory::Partitions(PartitionLayout::new(768 << 20, 2, 64 << 20));
+        let words = words(&config);
+        assert!(words.contains("id=vmem0,memdev=vmem0-backend,requested-size=67108864"), "{words}");
+        assert!(words.contains("size=268435456B,maxmem=2013265920B"), "{words}");
+        assert!(words.contains("squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"));
+        assert!(!words.contains("vmem1") && !words.contains("balloon"));
+    }
+
+    #[test]
+    fn each_node_has_a_device_and_a_processor_that_never_comes() {
+        let mut config = VmConfig::new("t", "k", "i");
+        config.vcpus = 2;
+        config.memory = GuestMemory::Nodes { node_bytes: 512 << 20, nodes: 2 };
+        let words = words(&config);
+        assert!(words.contains("node,nodeid=2 "), "{words}");
+        assert!(words.contains("cpus=2,maxcpus=4"), "{words}");
+        assert!(words.contains("cpu,node-id=0,socket-id=1,"), "{words}");
+        assert!(words.contains("cpu,node-id=2,socket-id=3,"), "{words}");
+        assert!(words.contains("id=vmem1,") && words.contains("node=2"), "{words}");
+    }
+}

@@ -1,0 +1,89 @@
+//! QEMU's monitor: typed commands (QMP) and events.
+
+use crate::{Result, VmError, backend::Event};
+use futures_util::StreamExt;
+use qapi::{
+    futures::{QapiService, QmpStreamTokio},
+    qmp,
+};
+use std::time::Duration;
+use tokio::{
+    io::WriteHalf,
+    net::UnixStream,
+    sync::mpsc::{Receiver, channel},
+};
+
+use super::command::CHANNEL_ID;
+
+/// How long a command may take, unless a caller says otherwise. Discarding a large memfd holds
+/// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Service = QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>;
+
+/// The commands' side of the monitor.
+pub(super) struct Monitor {
+    service: Service,
+}
+
+impl Monitor {
+    /// Greets QEMU and starts to take in its events.
+    pub(super) async fn open(socket: UnixStream) -> std::io::Result<(Self, Receiver<Event>, String)> {
+        let negotiation = QmpStreamTokio::open(socket).await?;
+        let version = &negotiation.capabilities.QMP.version.qemu;
+        let version = format!("QEMU {}.{}.{}", version.major, version.minor, version.micro);
+        let (service, mut events) = negotiation.negotiate().await?.into_parts();
+        let (sender, receiver) = channel(64);
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(event) => {
+                        if let Some(event) = translate(&event)
+                            && sender.send(event).await.is_err()
+                        {
+                            break;
+                        }
+                    }
+                    // The answer to a command that nobody waits for any more, or an event that a
+                    // newer QEMU has and this library does not.
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                        tracing::debug!(%error, "a message of QEMU was skipped");
+                    }
+                    Err(_) => break,
+                }
+            }
+        });
+        Ok((Self { service }, receiver, version))
+    }
+
+    /// Runs a command.
+    pub(super) async fn run<C: qmp::QmpCommand + 'static>(&self, command: C) -> Result<C::Ok> {
+        self.run_within(command, LIMIT).await
+    }
+
+    /// Runs a command that may take this long.
+    pub(super) async fn run_within<C: qmp::QmpCommand + 'static>(&self, command: C, limit: Duration) -> Result<C::Ok> {
+        match tokio::time::timeout(limit, self.service.execute(command)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(VmError::Command { command: C::NAME.to_owned(), reason: error.to_string() }),
+            Err(_) => Err(VmError::Hung(limit)),
+        }
+    }
+
+    /// Runs a command of the human monitor, for what QMP has no command.
+    pub(super) async fn human(&self, line: String) -> Result<String> {
+        self.run(qmp::human_monitor_command { command_line: line, cpu_index: None }).await
+    }
+}
+
+/// The events that matter.
+fn translate(event: &qmp::Event) -> Option<Event> {
+    match event {
+        qmp::Event::VSERPORT_CHANGE { data, .. } if data.id == CHANNEL_ID => Some(Event::Channel { open: data.open }),
+        qmp::Event::STOP { .. } => Some(Event::Paused),
+        qmp::Event::SHUTDOWN { data, .. } if data.guest => {
+            Some(Event::Ended { restart: data.reason == qmp::ShutdownCause::guest_reset })
+        }
+        _ => None,
+    }
+}

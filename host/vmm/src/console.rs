@@ -1,0 +1,155 @@
+//! The guest's console: its latest lines, kept for error messages and for whoever listens.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    sync::{broadcast, watch},
+};
+
+/// Lines that are kept.
+const KEPT_LINES: usize = 2000;
+/// Bytes of a line; the rest of a longer one counts as the next.
+const MAX_LINE_BYTES: usize = 1024;
+/// Bytes that are copied to the log file.
+const MAX_LOG_BYTES: usize = 16 << 20;
+/// What the kernel writes when it gives up.
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// A handle on the latest lines; clones share them.
+#[derive(Clone)]
+pub struct Console {
+    lines: Arc<Mutex<VecDeque<Arc<str>>>>,
+    listeners: broadcast::Sender<Arc<str>>,
+    panic: watch::Sender<Option<Arc<str>>>,
+}
+
+impl Console {
+    pub(crate) fn new() -> Self {
+        Self { lines: Arc::default(), listeners: broadcast::channel(KEPT_LINES).0, panic: watch::channel(None).0 }
+    }
+
+    /// Its last `count` lines.
+    pub fn tail(&self, count: usize) -> Vec<Arc<str>> {
+        let lines = self.lock();
+        lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
+    }
+
+    /// Its last line that is not empty.
+    pub fn last_line(&self) -> String {
+        self.lock().iter().rev().find(|line| !line.trim().is_empty()).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Every line from now on.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<str>> {
+        self.listeners.subscribe()
+    }
+
+    /// The line with which the kernel panicked, if it did.
+    pub fn panic(&self) -> Option<Arc<str>> {
+        self.panic.borrow().clone()
+    }
+
+    /// The line with which the kernel panics, when it does.
+    pub(crate) async fn panicked(&self) -> Arc<str> {
+        let mut panic = self.panic.subscribe();
+        match panic.wait_for(Option::is_some).await.map(|line| line.clone()) {
+            Ok(Some(line)) => line,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Takes in what `source` says until it ends.
+    pub(crate) async fn follow(self, source: impl AsyncRead + Unpin, log: Option<File>) {
+        let mut log = log.map(|file| (file, MAX_LOG_BYTES));
+        lines(source, |line| {
+            if let Some((file, room)) = &mut log
+                && *room > line.len()
+                && writeln!(file, "{line}").is_ok()
+            {
+                *room -= line.len() + 1;
+            }
+            self.take(line);
+        })
+        .await;
+    }
+
+    fn take(&self, line: &str) {
+        let line: Arc<str> = line.into();
+        if line.contains(PANIC) && self.panic.borrow().is_none() {
+            let start = line.find(PANIC).unwrap_or_default();
+            self.panic.send_replace(Some(line[start..].into()));
+        }
+        let mut lines = self.lock();
+        if lines.len() == KEPT_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.clone());
+        drop(lines);
+        let _ = self.listeners.send(line);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<str>>> {
+        // Nothing that holds the lock can leave the list half changed.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls `take` with each line of `source`, without control characters, until it ends.
+pub(crate) async fn lines(mut source: impl AsyncRead + Unpin, mut take: impl FnMut(&str)) {
+    let mut line = Vec::new();
+    let mut buffer = vec![0; 4096];
+    loop {
+        let count = match source.read(&mut buffer).await {
+            Ok(count) if count > 0 => count,
+            _ => break,
+        };
+        for &byte in &buffer[..count] {
+            match byte {
+                b'\n' => {
+                    take(&String::from_utf8_lossy(&line));
+                    line.clear();
+                }
+                // The guest must not be able to write escape sequences to somebody's terminal.
+                0..=31 | 127 if byte != b'\t' => {}
+                _ => line.push(byte),
+            }
+            if line.len() == MAX_LINE_BYTES {
+                take(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        }
+    }
+    if !line.is_empty() {
+        take(&String::from_utf8_lossy(&line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_kept_cleaned_and_bounded() {
+        let console = Console::new();
+        let mut listener = console.listen();
+        let text = [b"one\r\n\x1b[31mtwo\n".as_slice(), &[b'x'; 3000], b"\n"].concat();
+        console.clone().follow(text.as_slice(), None).await;
+        assert_eq!(&*console.tail(5)[0], "one");
+        assert_eq!(&*console.tail(4)[0], "[31mtwo");
+        assert!(console.last_line().len() <= MAX_LINE_BYTES);
+        assert_eq!(&*listener.recv().await.unwrap(), "one");
+    }
+
+    #[tokio::test]
+    async fn the_line_of_a_panic_is_found() {
+        let console = Console::new();
+        let text = b"[    1.0] Kernel panic - not syncing: no init\n[    1.1] CPU: 0\n";
+        console.clone().follow(text.as_slice(), None).await;
+        assert_eq!(&*console.panicked().await, "Kernel panic - not syncing: no init");
+    }
+}

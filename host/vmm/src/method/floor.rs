@@ -1,0 +1,183 @@
+//! The least a reclaim can take: the host gives back as much memory of the same kind, and no guest
+//! is involved. A process of its own does so, as the VMM would.
+
+use crate::{MemoryBackend, Result, VmError};
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    time::{Duration, Instant},
+};
+
+/// Bytes of a huge page: QEMU aligns its memory to it.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+
+/// A process that holds memory as a VMM does, and gives it back when asked.
+pub struct Floor {
+    child: libc::pid_t,
+    commands: File,
+    answers: File,
+}
+
+impl Floor {
+    /// Starts the process, with `bytes` of untouched memory.
+    pub fn start(bytes: u64, backend: MemoryBackend) -> Result<Self> {
+        let fail = |e: std::io::Error| VmError::system("the process that measures the floor cannot be started", e);
+        let bytes = usize::try_from(bytes).map_err(|e| VmError::Config(format!("{bytes} bytes: {e}")))?;
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
+        let (command_reader, command_writer) = pipe()?;
+        let (answer_reader, answer_writer) = pipe()?;
+        // SAFETY: the child only makes system calls on what it owns, allocates nothing, and leaves
+        // by _exit.
+        let child = unsafe { libc::fork() };
+        match child {
+            -1 => Err(fail(std::io::Error::last_os_error())),
+            0 => {
+                // Else the child's copies would keep the pipes open when the parent dies.
+                drop((command_writer, answer_reader));
+                serve(bytes, backend, command_reader.as_raw_fd(), answer_writer.as_raw_fd());
+                // SAFETY: ends the child without running the parent's clean-up.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Self { child, commands: command_writer.into(), answers: answer_reader.into() }),
+        }
+    }
+
+    /// Touches every page, as a guest that uses all its memory does.
+    pub fn populate(&mut self) -> Result<Duration> {
+        self.order(b'p')
+    }
+
+    /// Gives everything back to the host; how long that took.
+    pub fn discard(&mut self) -> Result<Duration> {
+        self.order(b'd')
+    }
+
+    fn order(&mut self, order: u8) -> Result<Duration> {
+        let mut answer = [0; 8];
+        self.commands
+            .write_all(&[order])
+            .and_then(|()| self.answers.read_exact(&mut answer))
+            .map_err(|e| VmError::system("the process that measures the floor has died (is there enough memory?)", e))?;
+        Ok(Duration::from_nanos(u64::from_ne_bytes(answer)))
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        // SAFETY: the child has not been waited for, so its number is still its own.
+        unsafe {
+            libc::kill(self.child, libc::SIGKILL);
+            libc::waitpid(self.child, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// What the child does until its commands end. It allocates nothing.
+fn serve(bytes: usize, backend: MemoryBackend, commands: RawFd, answers: RawFd) {
+    let Some((memory, fd)) = map(bytes, backend) else { return };
+    let mut order = 0u8;
+    loop {
+        // SAFETY: one byte, into a variable that lives here.
+        if unsafe { libc::read(commands, (&raw mut order).cast(), 1) } != 1 {
+            return;
+        }
+        let start = Instant::now();
+        match order {
+            b'p' => {
+                for offset in (0..bytes).step_by(PAGE_BYTES) {
+                    // SAFETY: the offset is within the mapping.
+                    unsafe { memory.add(offset).write_volatile(1) };
+                }
+            }
+            _ => discard(memory, bytes, &fd),
+        }
+        let ns = (start.elapsed().as_nanos() as u64).to_ne_bytes();
+        // SAFETY: eight bytes of a variable that lives here.
+        if unsafe { libc::write(answers, ns.as_ptr().cast(), ns.len()) } != 8 {
+            return;
+        }
+    }
+}
+
+/// Maps memory as QEMU does for a memory backend of that kind.
+fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>)> {
+    let fd = match backend {
+        MemoryBackend::Ram => None,
+        MemoryBackend::Memfd => {
+            // SAFETY: a constant name; the new descriptor belongs to nobody else.
+            let fd = unsafe {
+                let fd = libc::memfd_create(c"squeezy-floor".as_ptr(), libc::MFD_CLOEXEC);
+                if fd < 0 {
+                    return None;
+                }
+                OwnedFd::from_raw_fd(fd)
+            };
+            // SAFETY: a descriptor that is open.
+            if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) } != 0 {
+                return None;
+            }
+            Some(fd)
+        }
+    };
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: new mappings only; the second replaces a part of the first, which nobody uses.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let hole = libc::mmap(std::ptr::null_mut(), bytes + HUGE_PAGE_BYTES, libc::PROT_NONE, flags, -1, 0);
+        if hole == libc::MAP_FAILED {
+            return None;
+        }
+        let aligned = hole.cast::<u8>().add(hole.cast::<u8>().align_offset(HUGE_PAGE_BYTES));
+        let (flags, number) = match &fd {
+            None => (flags, -1),
+            Some(fd) => (libc::MAP_SHARED | libc::MAP_NORESERVE, fd.as_raw_fd()),
+        };
+        let memory = libc::mmap(aligned.cast(), bytes, protection, flags | libc::MAP_FIXED, number, 0);
+        if memory == libc::MAP_FAILED {
+            return None;
+        }
+        libc::madvise(memory, bytes, libc::MADV_HUGEPAGE);
+        Some((memory.cast(), fd))
+    }
+}
+
+/// Gives memory back as QEMU does (`ram_block_discard_range`).
+fn discard(memory: *mut u8, bytes: usize, fd: &Option<OwnedFd>) {
+    // SAFETY: the child's own mapping, in which nothing else lives.
+    unsafe {
+        if let Some(fd) = fd {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            libc::fallocate(fd.as_raw_fd(), mode, 0, bytes as libc::off_t);
+        }
+        libc::madvise(memory.cast(), bytes, libc::MADV_DONTNEED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_touched_and_given_back() {
+        for backend in [MemoryBackend::Ram, MemoryBackend::Memfd] {
+            let bytes = 64 << 20;
+            let mut floor = Floor::start(bytes, backend).unwrap();
+            let resident = || {
+                let text = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
+                text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+            };
+            let before = resident();
+            floor.populate().unwrap();
+            let full = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
+            let full = full.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096;
+            assert!(full >= before + bytes - (4 << 20), "{backend}: {before} {full}");
+            assert!(floor.discard().unwrap() > Duration::ZERO);
+            let text = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
+            let after = text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096;
+            assert!(after < before + (4 << 20), "{backend}: {before} {after}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Ways to give an instance its memory and to take it back: one file each, used by `squeezy run`
+//! and by every experiment.
+
+mod balloon;
+mod fixed;
+mod floor;
+mod node;
+mod squeezy;
+mod virtio_mem;
+
+use crate::{Artifacts, BoxFuture, Kernel, Resize, Result, Vm, VmConfig, VmError, config::names};
+use serde::{Deserialize, Serialize};
+use squeezy_protocol::{InstanceSpec, PartitionChoice};
+use std::{fmt, str::FromStr, sync::Mutex};
+
+pub use floor::Floor;
+
+/// A way to resize, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MethodName {
+    /// Partitions.
+    Squeezy,
+    /// Stock virtio-mem: one device, memory shared by all instances.
+    VirtioMem,
+    /// Stock virtio-balloon.
+    Balloon,
+    /// Nothing is given back.
+    Static,
+    /// A stock kernel with one virtio-mem device and NUMA node for each instance.
+    Node,
+    /// No guest at all: the host discards as much memory of the same kind. See [`Floor`].
+    Floor,
+}
+
+names!(MethodName {
+    MethodName::Squeezy = "squeezy",
+    MethodName::VirtioMem = "virtio-mem",
+    MethodName::Balloon = "balloon",
+    MethodName::Static = "static",
+    MethodName::Node = "node",
+    MethodName::Floor = "floor",
+});
+
+impl MethodName {
+    /// Every method.
+    pub const ALL: [Self; 6] =
+        [Self::Squeezy, Self::VirtioMem, Self::Balloon, Self::Static, Self::Node, Self::Floor];
+
+    /// The method for instances of that size, or nothing for [`MethodName::Floor`], which has no VM.
+    pub fn method(self, sizing: Sizing) -> Option<Box<dyn Method>> {
+        Some(match self {
+            Self::Squeezy => Box::new(squeezy::Squeezy::new(sizing)),
+            Self::VirtioMem => Box::new(virtio_mem::VirtioMem::new(sizing)),
+            Self::Balloon => Box::new(balloon::Balloon::new(sizing)),
+            Self::Static => Box::new(fixed::Fixed::new(sizing)),
+            Self::Node => Box::new(node::Node::new(sizing)),
+            Self::Floor => return None,
+        })
+    }
+}
+
+/// What a VM has to have room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizing {
+    /// Bytes of memory of one instance; rounded up to 4 MiB.
+    pub instance_bytes: u64,
+    /// Most instances at a time.
+    pub instances: u16,
+    /// Bytes for what instances share, such as the page cache; there from the start on.
+    pub shared_bytes: u64,
+}
+
+/// Which of a VM's slots for instances is meant, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slot(pub u16);
+
+/// Memory for one more instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plugged {
+    /// Pass it back to [`Method::reclaim`].
+    pub slot: Slot,
+    /// What it took; nothing where nothing is plugged.
+    pub resize: Option<Resize>,
+}
+
+/// One VM's way to give instances their memory and to take it back.
+pub trait Method: Send + Sync {
+    /// Its name.
+    fn name(&self) -> MethodName;
+    /// The kernel it needs.
+    fn kernel(&self) -> Kernel {
+        Kernel::Release
+    }
+    /// Fills in the memory of a VM's configuration (and, with `files`, its kernel).
+    fn configure(&self, config: VmConfig) -> VmConfig;
+    /// Gives the guest memory for one more instance.
+    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>>;
+    /// Takes one instance's memory back. When the guest does not follow in time, the error says why
+    /// and the slot is free all the same: the request stands and the guest goes on with it.
+    fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
+    /// Sets where an instance in that slot gets its memory from. A wait for a partition is bounded
+    /// by `wait_ms`, which the caller sets.
+    fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
+        let _ = slot;
+        spec.partition = PartitionChoice::None;
+    }
+}
+
+/// A configuration of a VM for a method: kernel, initramfs and memory.
+pub fn configure(method: &dyn Method, name: &str, files: &Artifacts) -> VmConfig {
+    method.configure(VmConfig::new(name, files.kernel(method.kernel()), files.initramfs()))
+}
+
+/// Which slots of a VM are in use.
+struct Slots {
+    used: Mutex<Vec<bool>>,
+}
+
+impl Slots {
+    fn new(count: u16) -> Self {
+        Self { used: Mutex::new(vec![false; count.into()]) }
+    }
+
+    /// Takes the first free slot; also says how many are then in use.
+    fn take(&self) -> Result<(Slot, u16)> {
+        let mut used = self.lock();
+        let Some(index) = used.iter().position(|used| !used) else {
+            return Err(VmError::Config(format!("all {} instances that the VM has room for are there", used.len())));
+        };
+        used[index] = true;
+        Ok((Slot(index as u16), count(&used)))
+    }
+
+    /// Frees a slot; says how many are then in use.
+    fn free(&self, slot: Slot) -> Result<u16> {
+        let mut used = self.lock();
+        match used.get_mut(usize::from(slot.0)) {
+            Some(used @ true) => *used = false,
+            _ => return Err(VmError::Config(format!("slot {} is not in use", slot.0))),
+        }
+        Ok(count(&used))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
+        self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn count(used: &[bool]) -> u16 {
+    used.iter().map(|used| u16::from(*used)).sum()
+}
+
+/// Takes a slot and makes the memory what `target` says for that many instances.
+async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> Result<Plugged> {
+    let (slot, count) = slots.take()?;
+    match vm.resize(target(count)).await {
+        Ok(resize) => Ok(Plugged { slot, resize: Some(resize) }),
+        Err(error) => {
+            // What was not given must not stay asked for.
+            if let (Ok(count), Ok(device)) = (slots.free(slot), vm.device()) {
+                vm.withdraw(device, target(count)).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Frees a slot and makes the memory what `target` says for the instances that are left.
+async fn reclaim_by_count(slots: &Slots, vm: &Vm, slot: Slot, target: impl Fn(u16) -> u64) -> Result<Option<Resize>> {
+    let count = slots.free(slot)?;
+    vm.resize(target(count)).await.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_given_once() {
+        let slots = Slots::new(2);
+        assert_eq!(slots.take().unwrap(), (Slot(0), 1));
+        assert_eq!(slots.take().unwrap(), (Slot(1), 2));
+        assert!(slots.take().unwrap_err().to_string().contains("all 2 instances"));
+        assert_eq!(slots.free(Slot(0)).unwrap(), 1);
+        assert!(slots.free(Slot(0)).is_err());
+        assert!(slots.free(Slot(9)).is_err());
+        assert_eq!(slots.take().unwrap(), (Slot(0), 2));
+    }
+
+    #[test]
+    fn every_method_reads_back_by_its_name() {
+        let sizing = Sizing { instance_bytes: 128 << 20, instances: 2, shared_bytes: 64 << 20 };
+        for name in MethodName::ALL {
+            assert_eq!(name.to_string().parse(), Ok(name));
+            assert_eq!(name.method(sizing).map(|m| m.name()), (name != MethodName::Floor).then_some(name));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A child process that cannot outlive its parent.
+
+use crate::{Result, VmError};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::{
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// A running or ended child. It is killed when this is dropped.
+pub(crate) struct Process {
+    id: u32,
+    /// Signals go here, so that they cannot reach a stranger that has got the same number.
+    pidfd: OwnedFd,
+    exit: watch::Receiver<Option<ExitStatus>>,
+}
+
+/// A child that has just been started.
+pub(crate) struct Spawned {
+    pub(crate) process: Process,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+}
+
+impl Process {
+    /// Starts `command` with its output piped. It inherits `fds` under the numbers they have.
+    pub(crate) fn spawn(mut command: Command, fds: Vec<OwnedFd>) -> Result<Spawned> {
+        let program = command.get_program().to_owned();
+        let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let parent = std::process::id();
+        // SAFETY: between fork and exec only system calls are made, all of them safe there, and
+        // `numbers` is read without allocating.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The parent may have died before that call.
+                if rustix::process::getppid().is_none_or(|p| p.as_raw_nonzero().get() as u32 != parent) {
+                    return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+                }
+                for &number in &numbers {
+                    // Only here, so that no other child started meanwhile inherits them too.
+                    if libc::fcntl(number, libc::F_SETFD, 0) < 0 {
+                        return Err(std::io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+
+        let (started, start) = mpsc::sync_channel(1);
+        let (exited, exit) = watch::channel(None);
+        // The death signal comes when the *thread* that forked ends, which a thread of a runtime's
+        // pool may do at any time. So a thread of its own starts the child and waits for it.
+        std::thread::Builder::new()
+            .name("vmm-keeper".to_owned())
+            .spawn(move || {
+                let mut child = match command.spawn() {
+                    Ok(child) => child,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                drop(fds);
+                let parts = (child.id(), pidfd(&child), child.stdout.take(), child.stderr.take());
+                if started.send(Ok(parts)).is_err() {
+                    let _ = child.kill();
+                }
+                let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(0));
+                exited.send_replace(Some(status));
+            })
+            .map_err(|e| VmError::system("a thread cannot be started", e))?;
+        let (id, pidfd, stdout, stderr) = start
+            .recv()
+            .map_err(|e| VmError::system("the VMM cannot be started", e))?
+            .map_err(|e| VmError::Program { program: program.into(), reason: e.to_string() })?;
+        let process = Self { id, pidfd: pidfd.map_err(|e| VmError::system("pidfd_open", e))?, exit };
+        match (stdout, stderr) {
+            (Some(stdout), Some(stderr)) => Ok(Spawned { process, stdout, stderr }),
+            _ => Err(VmError::system("the VMM cannot be started", "its output is not piped")),
+        }
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Kills it, if it still runs.
+    pub(crate) fn kill(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Its exit status, when it has ended and is reaped.
+    pub(crate) async fn exited(&self) -> ExitStatus {
+        let mut exit = self.exit.clone();
+        let status = exit.wait_for(Option::is_some).await.map(|status| *status);
+        status.ok().flatten().unwrap_or_else(|| ExitStatus::from_raw(0))
+    }
+
+    /// Kills it and waits until it is gone with all its memory, at most `limit`.
+    pub(crate) async fn end(&self, limit: Duration) -> bool {
+        self.kill();
+        tokio::time::timeout(limit, self.exited()).await.is_ok()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn pidfd(child: &Child) -> std::io::Result<OwnedFd> {
+    Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_child_ends_with_its_handle() {
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        let spawned = Process::spawn(command, Vec::new()).unwrap();
+        let exit = spawned.process.exit.clone();
+        let id = spawned.process.id();
+        drop(spawned);
+        tokio::time::timeout(Duration::from_secs(5), exit.clone().wait_for(Option::is_some)).await.unwrap().unwrap();
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let spawned = std::thread::spawn(|| {
+            let mut command = Command::new("sleep");
+            command.arg("1000");
+            Process::spawn(command, Vec::new()).unwrap()
+        })
+        .join()
+        .unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(spawned.process.exit.borrow().is_none());
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named() {
+        let Err(error) = Process::spawn(Command::new("no-such-vmm"), Vec::new()) else { panic!() };
+        assert!(error.to_string().contains("no-such-vmm"), "{error}");
+    }
+}

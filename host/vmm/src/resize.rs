@@ -1,0 +1,103 @@
+//! Changing the size of a device and waiting until the guest has followed.
+
+use crate::{
+    AgentClient, Result, VmError,
+    backend::{Backend, Device, DeviceRequests},
+    pause::Pause,
+};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// How long between two looks at a device's size, at first. QEMU's own event comes at most once a
+/// second, so it cannot be waited for.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
+/// And at most, later on.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A resize that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// Bytes the guest had before.
+    pub before_bytes: u64,
+    /// Bytes it was asked to have.
+    pub requested_bytes: u64,
+    /// Bytes it has now: those that were asked for, or what a later request made of them.
+    pub plugged_bytes: u64,
+    /// From the request until the device had that size.
+    pub latency: Duration,
+    /// How many times the device was looked at for it.
+    pub polls: u32,
+    /// What the guest asked the device for it, if that is counted.
+    pub device: Option<DeviceRequests>,
+}
+
+/// The size a device was asked for last: a resize that is overtaken by a later one ends with it.
+pub(crate) type Asked = std::sync::atomic::AtomicU64;
+
+/// Asks for a size and waits for it.
+pub(crate) async fn resize(
+    backend: &dyn Backend,
+    agent: Option<&AgentClient>,
+    device: Device,
+    (asked, requested_bytes): (&Asked, u64),
+    limit: Duration,
+) -> Result<Resize> {
+    use std::sync::atomic::Ordering::SeqCst;
+    let pause = Pause::new().map_err(|e| VmError::system("timerfd", e))?;
+    let before_bytes = backend.plugged(device).await?;
+    let requests = backend.device_requests().await;
+    let start = Instant::now();
+    asked.store(requested_bytes, SeqCst);
+    backend.request(device, requested_bytes).await?;
+    let mut polls = 0;
+    let mut plugged_bytes;
+    let latency = loop {
+        plugged_bytes = backend.plugged(device).await?;
+        polls += 1;
+        let elapsed = start.elapsed();
+        if plugged_bytes == asked.load(SeqCst) {
+            break elapsed;
+        }
+        if elapsed >= limit {
+            let shrinks = requested_bytes < plugged_bytes;
+            return Err(VmError::Resize {
+                requested: requested_bytes,
+                plugged: plugged_bytes,
+                after: elapsed,
+                reason: reason(agent, shrinks).await,
+            });
+        }
+        // A hundredth of what has passed keeps the error small and the host free for the guest.
+        let next = (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        pause.wait(next).await.map_err(|e| VmError::system("timerfd", e))?;
+    };
+    let device = match requests {
+        Some(earlier) => backend.device_requests().await.map(|now| now - earlier),
+        None => None,
+    };
+    Ok(Resize { before_bytes, requested_bytes, plugged_bytes, latency, polls, device })
+}
+
+/// Why the guest has not done what it was asked to, as far as it says.
+async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
+    let memory = match agent {
+        Some(agent) => tokio::time::timeout(Duration::from_secs(3), agent.memory()).await,
+        None => return "there is no agent to say why".to_owned(),
+    };
+    let memory = match memory {
+        Ok(Ok(memory)) => memory,
+        Ok(Err(error)) => return format!("the guest cannot say why: {error}"),
+        Err(_) => return "the guest does not say why in time; it may be overloaded".to_owned(),
+    };
+    let free = memory.meminfo_bytes.get("MemAvailable").copied().unwrap_or_default();
+    match memory.squeezy {
+        Some(squeezy) if shrinks && !squeezy.shrink_blocked.trim().is_empty() => {
+            format!("blocked by partitions: {}", squeezy.shrink_blocked.trim())
+        }
+        Some(_) if !shrinks => "the size asked for is no whole number of partitions, or the guest has no memory \
+                                for their memory map; its kernel log says which"
+            .to_owned(),
+        _ if shrinks => format!("it could not free enough memory to unplug ({free} bytes are available in it)"),
+        _ => format!("it has not taken all the memory it was offered ({free} bytes are available in it)"),
+    }
+}
