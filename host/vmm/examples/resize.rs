@@ -1,0 +1,42 @@
+//! Starts a VM, plugs and unplugs memory and says how long each took: the shortest way to see that
+//! a kernel, an initramfs and this crate go together.
+//!
+//! `cargo run -p squeezy-vmm --example resize -- METHOD [KERNEL] [--build DIR]`
+
+use squeezy_vmm::{
+    Artifacts, VmConfig, Vm, VmError,
+    method::{MethodName, Sizing, configure},
+};
+
+#[tokio::main]
+async fn main() -> Result<(), VmError> {
+    let mut arguments = std::env::args().skip(1);
+    let name: MethodName = arguments.next().as_deref().unwrap_or("squeezy").parse()?;
+    let sizing = Sizing { instance_bytes: 256 << 20, instances: 4, shared_bytes: 64 << 20 };
+    let Some(method) = name.method(sizing) else {
+        return Err(VmError::Config(format!("{name} has no VM")));
+    };
+    let files = Artifacts::find(None)?;
+    let mut config: VmConfig = configure(&*method, "resize", &files);
+    if let Some(kernel) = arguments.next() {
+        config.kernel = kernel.into();
+    }
+    config.vcpus = 2;
+    config.count_device_requests = true;
+    let vm = Vm::start_with(config, |step| println!("{step:?}")).await?;
+    println!("{} {:?}", vm.vmm_version(), vm.agent()?.info().await?);
+    println!("{:?}", vm.memory().await?);
+    let mut slots = Vec::new();
+    for _ in 0..sizing.instances {
+        let plugged = method.plug(&vm).await?;
+        println!("plug {:?}", plugged.resize);
+        slots.push(plugged.slot);
+    }
+    println!("{:?}", vm.memory().await?);
+    for slot in slots {
+        println!("reclaim {:?}", method.reclaim(&vm, slot).await?);
+    }
+    println!("{:?}", vm.memory().await?);
+    println!("{:?}", vm.cpu_times()?);
+    vm.stop().await
+}
