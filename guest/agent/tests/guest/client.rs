@@ -1,0 +1,89 @@
+//! A host's side of the channel, as small as can be.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde::de::DeserializeOwned;
+use squeezy_protocol::{ErrorBody, Instance};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A connection; clones make calls at the same time.
+#[derive(Clone)]
+pub struct Client(SendRequest<Full<Bytes>>);
+
+/// An answer, whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Client {
+    pub async fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    pub async fn try_call(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, hyper::Error> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://agent{path}"))
+            .body(Full::new(body.into()))
+            .unwrap();
+        let response = self.0.clone().send_request(request).await?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer { status: parts.status, headers: parts.headers, body })
+    }
+
+    pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        tokio::time::timeout(Duration::from_secs(180), self.try_call(method, path, body))
+            .await
+            .unwrap_or_else(|_| panic!("{method} {path}: no answer"))
+            .unwrap_or_else(|e| panic!("{method} {path}: {e:?}"))
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> T {
+        self.call("GET", path, "").await.json()
+    }
+
+    pub async fn start(&self, spec: serde_json::Value) -> Result<Instance, ErrorBody> {
+        let answer = self.call("POST", "/v1/instances", spec.to_string()).await;
+        if answer.status == StatusCode::CREATED { Ok(answer.json()) } else { Err(answer.error()) }
+    }
+
+    pub async fn delete(&self, id: &str, grace_ms: u32) -> Instance {
+        self.call("DELETE", &format!("/v1/instances/{id}?grace_ms={grace_ms}"), "").await.json()
+    }
+
+    pub async fn log(&self, id: &str) -> String {
+        let answer = self.call("GET", &format!("/v1/instances/{id}/log"), "").await;
+        String::from_utf8_lossy(&answer.body).into_owned()
+    }
+}
+
+impl Answer {
+    pub fn json<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{}: {e}: {:?}", self.status, self.body))
+    }
+
+    /// The body of an answer that must be an error, in one line.
+    pub fn error(&self) -> ErrorBody {
+        assert!(self.status.as_u16() >= 400, "{self:?}");
+        let error: ErrorBody = self.json();
+        assert!(!error.message.is_empty() && !error.message.contains('\n'), "{error:?}");
+        error
+    }
+}

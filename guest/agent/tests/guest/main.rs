@@ -1,0 +1,370 @@
+//! The agent in a real VM: boots a kernel under QEMU and speaks to it as the host does.
+
+mod client;
+mod vm;
+
+use client::Client;
+use http::StatusCode;
+use serde_json::{Value, json};
+use squeezy_protocol::{
+    ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, Memory, Profile,
+};
+use std::time::{Duration, Instant};
+use vm::{Artifacts, Vm};
+
+/// The promise: the agent's own memory, in bytes.
+const MAX_AGENT_BYTES: u64 = 4 << 20;
+
+/// Artifacts, or the reason why this test cannot run here.
+fn artifacts() -> Option<Artifacts> {
+    Artifacts::find().map_err(|why| eprintln!("SKIPPED: {why}")).ok()
+}
+
+fn shell(id: &str, script: &str) -> Value {
+    json!({
+        "id": id, "command": ["/bin/sh", "-c", script], "image": true, "partition": "none",
+        "environment": {"PATH": "/bin"}
+    })
+}
+
+/// Runs a script in an instance to its end; returns how it ended and what it wrote.
+async fn run(client: &Client, spec: Value) -> (ExitReason, String) {
+    let id = spec["id"].as_str().unwrap().to_owned();
+    client.start(spec).await.unwrap();
+    let instance: Instance = client.get(&format!("/v1/instances/{id}/wait")).await;
+    let InstanceState::Ended(reason) = instance.state else { panic!("{instance:?}") };
+    let log = client.log(&id).await;
+    client.delete(&id, 0).await;
+    (reason, log)
+}
+
+#[tokio::test]
+async fn the_whole_agent_in_one_vm() {
+    let Some(artifacts) = artifacts() else { return };
+    let mut vm = Vm::boot(&artifacts, "512", "");
+    let begin = Instant::now();
+    let client = vm.connect().await;
+    let info: Info = client.get("/v1/info").await;
+    eprintln!("first answer after {:?}: {info:?}", begin.elapsed());
+    assert_eq!(info.page_size_bytes, 4096);
+    assert_eq!(info.vcpus, 2);
+
+    macro_rules! case {
+        ($name:ident) => {
+            let begin = Instant::now();
+            eprintln!("{} ...", stringify!($name));
+            $name(&client).await;
+            eprintln!("{} passed in {:?}", stringify!($name), begin.elapsed());
+        };
+    }
+    case!(memory_is_reported);
+    case!(an_instance_is_isolated);
+    case!(an_instance_serves_requests);
+    case!(a_call_that_waits_stops_no_other);
+    case!(ends_have_reasons);
+    case!(memory_has_a_limit);
+    case!(stopping_reaps_everything);
+    case!(bad_requests_get_one_clear_line);
+    case!(without_partitions_an_error_says_so);
+    case!(functions_are_profiled);
+    case!(many_instances);
+    case!(directories_of_the_image_can_be_replaced);
+
+    let info: Info = client.get("/v1/info").await;
+    eprintln!("the agent holds {} KiB", info.agent_resident_bytes >> 10);
+    assert!(info.agent_resident_bytes < MAX_AGENT_BYTES, "{info:?}");
+
+    drop(client);
+    let client = hosts_come_and_go(&vm).await;
+    assert_eq!(client.call("POST", "/v1/shutdown", "").await.status, StatusCode::ACCEPTED);
+    vm.ended(Duration::from_secs(20)).await;
+    let console = vm.console();
+    assert!(!console.contains("panic"), "{console}");
+}
+
+async fn memory_is_reported(client: &Client) {
+    let memory: Memory = client.get("/v1/memory").await;
+    assert!(memory.meminfo_bytes["MemTotal"] > 300 << 20, "{memory:?}");
+    assert!(memory.vmstat["pgfault"] > 0);
+    assert!(memory.kernel_threads_ns["kworker"] > 0, "{:?}", memory.kernel_threads_ns);
+}
+
+async fn an_instance_is_isolated(client: &Client) {
+    let script = "
+        echo pid $$; cat /proc/self/oom_score_adj; cat /proc/self/cgroup
+        cat /proc/sys/kernel/hostname; ls /proc | grep -c '^[0-9]'
+        echo x > /kept/file && cat /kept/file; ls /; ls /dev; ls /tmp
+        echo 1 > /proc/sys/vm/drop_caches || echo read-only
+        echo b > /proc/sysrq-trigger
+        grep -E 'Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs|SigIgn|SigBlk' /proc/self/status
+        ls -l /proc/self/fd; pwd; echo $A; cat /proc/net/dev; cat /proc/mounts
+        kill -9 1; echo end";
+    let mut spec = shell("isolated", script);
+    spec["environment"]["A"] = "value".into();
+    spec["working_directory"] = "/kept".into();
+    let (reason, log) = run(client, spec).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    for line in ["pid 1", "0", "isolated", "0::/", "x", "read-only", "/kept", "value", "end"] {
+        assert!(log.lines().any(|l| l == line), "no line '{line}' in:\n{log}");
+    }
+    for set in ["CapPrm", "CapEff", "CapBnd", "CapAmb", "SigIgn", "SigBlk"] {
+        assert!(log.contains(&format!("{set}:\t0000000000000000")), "{set} in:\n{log}");
+    }
+    assert!(log.contains("NoNewPrivs:\t1"), "{log}");
+    // The next one sees the image as it was.
+    let (_, log) = run(client, shell("fresh", "ls /kept /www")).await;
+    assert!(log.contains("hello") && !log.contains("file"), "{log}");
+}
+
+/// Needs a tmpfs with extended attributes under the overlay.
+async fn directories_of_the_image_can_be_replaced(client: &Client) {
+    let script = "rm -r /www && mkdir /www && ls /www && echo new > /www/hello && cat /www/hello";
+    let (reason, log) = run(client, shell("replace", script)).await;
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "new\n"));
+}
+
+fn server(id: &str) -> Value {
+    json!({
+        "id": id, "command": ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"], "image": true,
+        "partition": "none", "port": 8080, "memory_limit_bytes": 64 << 20,
+        "cpu_limit_millis": 500
+    })
+}
+
+async fn an_instance_serves_requests(client: &Client) {
+    let instance = client.start(server("web")).await.unwrap();
+    eprintln!("started in {:.1} ms", instance.start_ns as f64 / 1e6);
+    let begin = Instant::now();
+    let answer = client.call("GET", "/v1/instances/web/http/hello", "").await;
+    eprintln!("first answer after {:?}", begin.elapsed());
+    assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
+    assert_eq!(answer.headers[INSTANCE_HEADER], "web");
+    let body = "abc".repeat(100_000);
+    let answer = client.call("POST", "/v1/instances/web/http/cgi-bin/echo?q=1", body.clone()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.body, body);
+    let answer = client.call("GET", "/v1/instances/web/http/none", "").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert_eq!(answer.headers[INSTANCE_HEADER], "web");
+    // Not the instance's answer, so without its header.
+    let long = vec![b'x'; (8 << 20) + 1];
+    let answer = client.call("POST", "/v1/instances/web/http/cgi-bin/echo", long).await;
+    assert_eq!(answer.error().code, ErrorCode::Invalid);
+    assert!(!answer.headers.contains_key(INSTANCE_HEADER));
+    client.delete("web", 0).await;
+}
+
+async fn a_call_that_waits_stops_no_other(client: &Client) {
+    client.start(shell("sleeper", "sleep 1000")).await.unwrap();
+    let mut deaf = shell("deaf", "sleep 1000");
+    deaf["port"] = 8080.into();
+    client.start(deaf).await.unwrap();
+    let waits: Vec<_> = ["sleeper/wait", "deaf/wait", "deaf/http/", "deaf/http/x"]
+        .into_iter()
+        .map(|path| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.call("GET", &format!("/v1/instances/{path}"), "").await
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let _: Info = client.get("/v1/info").await;
+    }
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    client.delete("sleeper", 0).await;
+    client.delete("deaf", 0).await;
+    for (number, wait) in waits.into_iter().enumerate() {
+        let answer = wait.await.unwrap();
+        if number < 2 {
+            let instance: Instance = answer.json();
+            assert_eq!(instance.state, InstanceState::Ended(ExitReason::Stopped));
+        } else {
+            assert_eq!(answer.error().code, ErrorCode::Unavailable);
+        }
+    }
+}
+
+async fn ends_have_reasons(client: &Client) {
+    assert_eq!(run(client, shell("three", "exit 3")).await.0, ExitReason::Exited(3));
+    // Process 1 of a pid namespace does not die of its own signals but of faults it does.
+    let script = "sh -c 'kill -11 $$'; echo $?";
+    let (reason, log) = run(client, shell("child", script)).await;
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "Segmentation fault\n139\n"));
+    // Orphans die with it.
+    let (reason, _) = run(client, shell("orphans", "(sleep 1000 &) ; (sleep 1000 &) ; exit 0")).await;
+    assert_eq!(reason, ExitReason::Exited(0));
+}
+
+async fn memory_has_a_limit(client: &Client) {
+    let (reason, _) = run(
+        client,
+        json!({
+            "id": "hog", "command": ["/bin/memhog", "100M"], "image": false,
+            "partition": "none", "memory_limit_bytes": 32 << 20
+        }),
+    )
+    .await;
+    assert_eq!(reason, ExitReason::ExceededMemory);
+    // The writable layer counts too, and is bounded besides.
+    let mut spec = shell("files", "dd if=/dev/zero of=/big bs=1M count=64; echo status $?");
+    spec["memory_limit_bytes"] = (32 << 20).into();
+    let (reason, log) = run(client, spec).await;
+    assert!(reason == ExitReason::ExceededMemory || log.contains("status 1"), "{reason:?} {log}");
+}
+
+async fn stopping_reaps_everything(client: &Client) {
+    let script = "trap 'echo bye; exit 0' TERM; while :; do (sleep 1000 &); sleep 1; done";
+    client.start(shell("polite", script)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let log_before = client.log("polite").await;
+    let begin = Instant::now();
+    let ended = client.delete("polite", 10_000).await;
+    eprintln!("ended in {:?}", begin.elapsed());
+    assert_eq!(log_before, "");
+    assert_eq!(ended.state, InstanceState::Ended(ExitReason::Stopped));
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    // Without a handler there is nothing to wait for.
+    client.start(shell("plain", "sleep 1000")).await.unwrap();
+    let begin = Instant::now();
+    client.delete("plain", 60_000).await;
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    let (_, left) = run(
+        client,
+        json!({
+            "id": "look", "image": false, "partition": "none",
+            "command": ["/bin/sh", "-c", "echo $(ls -d /proc/[0-9]* | wc -l)"]
+        }),
+    )
+    .await;
+    eprintln!("processes seen inside: {left}");
+    let list: Vec<Instance> = client.get("/v1/instances").await;
+    assert_eq!(list, []);
+}
+
+async fn bad_requests_get_one_clear_line(client: &Client) {
+    for (method, path, body, status, code) in [
+        ("GET", "/", "", 404, ErrorCode::NotFound),
+        ("GET", "/v1/nothing", "", 404, ErrorCode::NotFound),
+        ("PUT", "/v1/info", "", 404, ErrorCode::NotFound),
+        ("POST", "/v1/instances", "{", 400, ErrorCode::Invalid),
+        ("POST", "/v1/instances", "{\"id\":\"a\"}", 400, ErrorCode::Invalid),
+        ("GET", "/v1/instances/absent", "", 404, ErrorCode::NotFound),
+        ("GET", "/v1/instances/BAD", "", 400, ErrorCode::Invalid),
+        ("DELETE", "/v1/instances/absent", "", 404, ErrorCode::NotFound),
+        ("GET", "/v1/instances/absent/http/x", "", 404, ErrorCode::NotFound),
+        ("PUT", "/v1/profile", "{\"functions\":[]}", 400, ErrorCode::Invalid),
+    ] {
+        let answer = client.call(method, path, body).await;
+        assert_eq!((answer.status.as_u16(), answer.error().code), (status, code), "{path}");
+    }
+    let huge = vec![b' '; (1 << 20) + 1];
+    let answer = client.call("POST", "/v1/instances", huge).await;
+    assert!(answer.error().message.contains("longer than"), "{answer:?}");
+    for (change, value, words) in [
+        ("command", json!(["/bin/absent"]), "executing /bin/absent: No such file"),
+        ("command", json!(["/www/hello"]), "executing /www/hello: Permission denied"),
+        ("working_directory", json!("/absent"), "working_directory /absent: No such file"),
+        ("memory_node", json!(7), "cpuset.mems"),
+    ] {
+        let mut spec = shell("bad", "true");
+        spec[change] = value;
+        let error = client.start(spec).await.unwrap_err();
+        assert!(error.message.contains(words), "{error:?}");
+    }
+    client.start(shell("twice", "sleep 1000")).await.unwrap();
+    assert_eq!(client.start(shell("twice", "true")).await.unwrap_err().code, ErrorCode::Exists);
+    let answer = client.call("GET", "/v1/instances/twice/http/", "").await;
+    assert!(answer.error().message.contains("without a port"), "{answer:?}");
+    client.delete("twice", 0).await;
+}
+
+async fn without_partitions_an_error_says_so(client: &Client) {
+    let memory: Memory = client.get("/v1/memory").await;
+    assert_eq!(memory.squeezy, None);
+    let mut spec = shell("nowhere", "true");
+    spec["partition"] = "any".into();
+    let error = client.start(spec).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Invalid);
+    assert!(error.message.contains("squeezy.partitions="), "{error:?}");
+    let mut spec = shell("tool", "squeezyctl exec -- true; echo $?");
+    spec["image"] = false.into();
+    let (_, log) = run(client, spec).await;
+    assert!(log.contains("no partitions") && log.ends_with("125\n"), "{log}");
+}
+
+async fn functions_are_profiled(client: &Client) {
+    let request = json!({"functions": ["kernel_clone", "no_such_function", "do_exit"]}).to_string();
+    let answer = client.call("PUT", "/v1/profile", request.clone()).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+    run(client, shell("forks", "for i in 1 2 3 4 5; do busybox true; done")).await;
+    let profile: Profile = client.get("/v1/profile").await;
+    let clones = profile.functions["kernel_clone"];
+    assert!(clones.calls >= 5 && clones.time_ns > 0, "{profile:?}");
+    assert!(!profile.functions.contains_key("no_such_function"));
+    client.call("PUT", "/v1/profile", request).await;
+    let profile: Profile = client.get("/v1/profile").await;
+    assert!(!profile.functions.contains_key("kernel_clone"), "{profile:?}");
+}
+
+async fn many_instances(client: &Client) {
+    const COUNT: usize = 32;
+    let begin = Instant::now();
+    let starts: Vec<_> = (0..COUNT)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let id = format!("many-{number}");
+                client.start(server(&id)).await.unwrap();
+                let path = format!("/v1/instances/{id}/http/hello");
+                assert_eq!(client.call("GET", &path, "").await.body, "hello");
+                client.delete(&id, 0).await;
+            })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap();
+    }
+    eprintln!("{COUNT} instances started, asked and stopped in {:?}", begin.elapsed());
+}
+
+/// A host may go away in the middle of anything, and the next one be served.
+async fn hosts_come_and_go(vm: &Vm) -> Client {
+    use tokio::io::AsyncWriteExt;
+    for garbage in [&b""[..], b"\0\0\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"] {
+        let mut stream = vm.stream().await;
+        stream.write_all(garbage).await.unwrap();
+        drop(stream);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let client = vm.connect().await;
+        let _: Info = client.get("/v1/info").await;
+        let waiting = client.clone();
+        client.start(shell("left", "sleep 1000")).await.unwrap();
+        let wait = tokio::spawn(async move {
+            waiting.try_call("GET", "/v1/instances/left/wait", "").await.is_ok()
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        wait.abort();
+        let _ = wait.await;
+        drop(client);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        // What was started lives on.
+        let client = vm.connect().await;
+        let list: Vec<Instance> = client.get("/v1/instances").await;
+        assert_eq!(list.len(), 1);
+        client.delete("left", 0).await;
+        drop(client);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    vm.connect().await
+}
+
+#[tokio::test]
+async fn the_death_of_the_agent_ends_the_vm() {
+    let Some(artifacts) = artifacts() else { return };
+    // Without its port the agent cannot work: it must not sit there in silence. A wrong name is
+    // the simplest way to that; here it is process 1 killing itself by the host's power.
+    let mut vm = Vm::boot(&artifacts, "256", "init=/bin/sh rdinit=/bin/false");
+    vm.ended(Duration::from_secs(60)).await;
+    assert!(vm.console().contains("Attempted to kill init"), "{}", vm.console());
+}

@@ -1,0 +1,144 @@
+//! A VM to test in, by plain QEMU, so that the agent's tests depend on no other part.
+
+use crate::client::Client;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tokio::net::UnixStream;
+
+/// A running VM; killed when dropped.
+pub struct Vm {
+    qemu: Child,
+    directory: tempfile::TempDir,
+}
+
+/// What the tests need; `Err` says what is missing and how to get it.
+pub struct Artifacts {
+    pub kernel: PathBuf,
+    pub initramfs: PathBuf,
+}
+
+impl Artifacts {
+    pub fn find() -> Result<Self, String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let build = env::var_os("SQUEEZY_BUILD").map_or_else(|| root.join("build"), PathBuf::from);
+        let kernel = env::var_os("SQUEEZY_TEST_KERNEL")
+            .map_or_else(|| build.join("kernel/release/bzImage"), PathBuf::from);
+        let found = Self { kernel, initramfs: build.join("initramfs.cpio") };
+        for (path, way) in [
+            (&found.kernel, "make kernel, or set SQUEEZY_TEST_KERNEL"),
+            (&found.initramfs, "guest/image/initramfs.sh"),
+        ] {
+            if !path.exists() {
+                return Err(format!("{} is missing: {way}", path.display()));
+            }
+        }
+        for program in ["qemu-system-x86_64", "mkfs.erofs"] {
+            let known = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            if known.is_err() {
+                return Err(format!("{program} is missing: install qemu-system-x86 erofs-utils"));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Vm {
+    /// Boots it with an image of busybox and nothing else.
+    pub fn boot(artifacts: &Artifacts, memory: &str, command_line: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        make_image(&at("image"), &at("image.erofs"));
+        let qemu = Command::new("qemu-system-x86_64")
+            .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-m", memory, "-kernel"])
+            .arg(&artifacts.kernel)
+            .arg("-initrd")
+            .arg(&artifacts.initramfs)
+            .arg("-append")
+            .arg(format!("console=ttyS0 panic=-1 quiet {command_line}"))
+            .args(["-device", "virtio-serial-pci"])
+            .args(["-device", "virtserialport,name=org.squeezy.agent,chardev=agent", "-chardev"])
+            .arg(format!("socket,id=agent,path={},server=on,wait=off", at("agent.sock").display()))
+            .arg("-drive")
+            .arg(format!(
+                "file={},if=none,id=image,format=raw,readonly=on",
+                at("image.erofs").display()
+            ))
+            .args(["-device", "virtio-blk-pci,drive=image,serial=image", "-serial"])
+            .arg(format!("file:{}", at("console").display()))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { qemu, directory }
+    }
+
+    /// Connects as the host does.
+    pub async fn connect(&self) -> Client {
+        Client::new(self.stream().await).await
+    }
+
+    /// The channel's bytes.
+    pub async fn stream(&self) -> UnixStream {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match UnixStream::connect(self.directory.path().join("agent.sock")).await {
+                Ok(stream) => return stream,
+                Err(error) => assert!(Instant::now() < deadline, "{error}\n{}", self.console()),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What the guest has printed.
+    pub fn console(&self) -> String {
+        let bytes = fs::read(self.directory.path().join("console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Waits until QEMU has ended by itself.
+    pub async fn ended(&mut self, within: Duration) {
+        let deadline = Instant::now() + within;
+        while self.qemu.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the VM lives on\n{}", self.console());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("console of the VM:\n{}", self.console());
+        }
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// Busybox, and a web server's files.
+fn make_image(tree: &Path, image: &Path) {
+    for directory in ["bin", "www/cgi-bin", "proc", "kept"] {
+        fs::create_dir_all(tree.join(directory)).unwrap();
+    }
+    fs::copy("/usr/bin/busybox", tree.join("bin/busybox")).expect("busybox-static is installed");
+    for applet in ["sh", "cat", "sleep", "httpd", "ls", "grep", "dd", "mkdir", "rm", "true"] {
+        std::os::unix::fs::symlink("busybox", tree.join("bin").join(applet)).unwrap();
+    }
+    fs::write(tree.join("www/hello"), "hello").unwrap();
+    let echo = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\nexec cat\n";
+    let script = tree.join("www/cgi-bin/echo");
+    fs::write(&script, echo).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let made = Command::new("mkfs.erofs")
+        .arg("--quiet")
+        .args([image, tree])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success(), "mkfs.erofs: {made}");
+}
