@@ -28,6 +28,7 @@ struct body {
 	void (*fn)(int argc, char **argv);
 	enum { BODY_TEST, BODY_TEST_INSIDE, BODY_ACTOR } kind;
 	unsigned int seconds;		/* time limit; 0: DEFAULT_SECONDS */
+	bool leaves_partitions;		/* may leave partitions that are not free */
 	struct body *next;
 };
 
@@ -144,13 +145,15 @@ int in_child(void (*fn)(void *), void *data);
 /* The same for a child that must return TEST_PASS; its skips and failures are passed on. */
 void in_child_ok(void (*fn)(void *), void *data);
 
+/* How many times slower than usual the guest is: SELFTEST_SLOWNESS, 1 without. */
+unsigned int slowness(void);
 u64 now_ms(void);
 void sleep_ms(unsigned int ms);
 
-/* Evaluates @cond every few milliseconds until it holds; false after @ms. */
+/* Evaluates @cond every few milliseconds until it holds; false after @ms of a usual guest. */
 #define WAIT_FOR(cond, ms)							\
 	({									\
-		u64 end_ = now_ms() + (ms);				\
+		u64 end_ = now_ms() + (u64)(ms) * slowness();		\
 		bool held_;							\
 										\
 		while (!(held_ = (cond)) && now_ms() < end_)			\

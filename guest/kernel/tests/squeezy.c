@@ -90,6 +90,24 @@ u64 read_field(const char *path, const char *field)
 	FAIL("%s has no %s", path, field);
 }
 
+u64 ordinary_free(void)
+{
+	FILE *file = fopen("/proc/zoneinfo", "re");
+	unsigned long long pages, sum = 0;
+	char line[256], zone[32] = "";
+
+	ASSERT(file, "/proc/zoneinfo: %m");
+	while (fgets(line, sizeof(line), file)) {
+		sscanf(line, "Node %*d, zone %31s", zone);
+		if (sscanf(line, " pages free %llu", &pages) == 1 &&
+		    (!strncmp(zone, "DMA", 3) || !strcmp(zone, "Normal") ||
+		     !strcmp(zone, "Movable")))
+			sum += pages;
+	}
+	fclose(file);
+	return sum * PAGE;
+}
+
 bool have_partitions(void)
 {
 	return !access(SYSFS "partitions", R_OK);

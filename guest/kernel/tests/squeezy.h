@@ -92,6 +92,9 @@ bool write_text(const char *path, const char *text);
 /* A line "NAME VALUE" of /proc/vmstat, /proc/meminfo (in kB), memory.events and the like. */
 u64 read_field(const char *path, const char *field);
 
+/* Bytes free outside of partitions: in the node's own zones. */
+u64 ordinary_free(void);
+
 /* The kernel log from now on: kmsg_mark() returns a descriptor for kmsg_has(). */
 int kmsg_mark(void);
 bool kmsg_has(int mark, const char *a, const char *b);

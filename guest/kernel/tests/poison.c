@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Memory that fails: the partition it was in is lost, visibly, and nothing else is. */
+#define _GNU_SOURCE
+#include "harness.h"
+#include "host.h"
+#include "squeezy.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+ACTOR(has_a_soft_error)
+{
+	char *memory = map_anon(4 * MIB);
+
+	fill(memory, 4 * MIB, 1);
+	if (madvise(memory, PAGE, MADV_SOFT_OFFLINE)) {
+		if (errno == EINVAL || errno == EPERM)
+			skip("no memory failure handling: %m");
+		FAIL("MADV_SOFT_OFFLINE: %m");
+	}
+	ASSERT(filled(memory, 4 * MIB, 1), "lost");
+	assert_confined(getpid(), 4 * MIB / PAGE);
+	tell("went on");
+	hear();
+}
+
+static void assert_lost(int partition)
+{
+	ASSERT(WAIT_FOR(partition_is(partition, "quarantined") ||
+			partition_is(partition, "draining"), 5000), "%s",
+	       partition_state(partition));
+	ASSERT_ERRNO(squeezy_assign(partition, 0), EAGAIN);
+	/* The others come and go as ever. */
+	host_resize(size_of_partitions(1), 10000);
+	host_request_size(size_of_partitions(0));
+	sleep_ms(300);
+	ASSERT_EQ(host_size(), size_of_partitions(1));
+	note("shrink_blocked: %s", shrink_blocked());
+	ASSERT(strstr(shrink_blocked(), "quarantined") || strstr(shrink_blocked(), "draining"),
+	       "'%s'", shrink_blocked());
+	host_resize(size_of_partitions(partitions()), 10000);
+}
+
+TEST(soft_offline_replaces_the_page_and_quarantines_the_partition, .leaves_partitions = true)
+{
+	struct actor actor;
+
+	require_partitions();
+	require_host();
+	actor = actor_start(ANY, "has_a_soft_error", NULL);
+	actor_hear(&actor);
+	actor_kill(&actor);
+	assert_lost(actor.partition);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * File pages of assigned processes: from the shared partition, once for all of them, and never a
+ * reason to kill. The files are on the drive with the serial number "image": a large one, "data",
+ * and "README" with nothing of interest.
+ */
+#define _GNU_SOURCE
+#include "harness.h"
+#include "squeezy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WHERE	"/tmp/image"
+#define DATA	WHERE "/data"
+
+/* Mounts the drive; other tests may have done so. */
+static void mount_image(void)
+{
+	DIR *drives = opendir("/sys/block");
+	struct dirent *entry;
+	char path[300], serial[64];
+
+	while (drives && (entry = readdir(drives))) {
+		snprintf(path, sizeof(path), "/sys/block/%s/serial", entry->d_name);
+		if (!read_text(path, serial, sizeof(serial)) || strcmp(serial, "image"))
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		mkdir(WHERE, 0755);
+		if (access(DATA, R_OK) && mount(path, WHERE, "erofs", MS_RDONLY, NULL))
+			FAIL("mount %s: %m", path);
+		closedir(drives);
+		if (access(DATA, R_OK))
+			skip("the drive has no file data");
+		return;
+	}
+	skip("no drive with the serial number image");
+}
+
+static void drop_caches(void)
+{
+	sync();
+	ASSERT(write_text("/proc/sys/vm/drop_caches", "3"), "drop_caches: %m");
+}
+
+static u64 data_bytes(void)
+{
+	struct stat st;
+
+	OK(stat(DATA, &st));
+	return st.st_size / PAGE * PAGE;
+}
+
+static char *map_data(int prot)
+{
+	int fd = OK(open(DATA, O_RDONLY));
+	char *memory = mmap(NULL, data_bytes(), prot, MAP_PRIVATE, fd, 0);
+
+	ASSERT(memory != MAP_FAILED, "mmap: %m");
+	return memory;
+}
+
+static u64 sum(const char *memory, u64 bytes)
+{
+	u64 i, result = 0;
+
+	for (i = 0; i < bytes; i += PAGE)
+		result += *(volatile unsigned char *)(memory + i);
+	return result;
+}
+
+/* Counts where the pages of a mapping lie: shared, in a partition, elsewhere. */
+static void places(const char *memory, u64 bytes, u64 *shared, u64 *inside, u64 *ordinary)
+{
+	u64 at;
+	int place;
+
+	*shared = 0;
+	*inside = 0;
+	*ordinary = 0;
+	for (at = 0; at < bytes; at += PAGE) {
+		place = place_of(pfn_of(memory + at));
+		if (place == IN_SHARED)
+			++*shared;
+		else if (place >= 0)
+			++*inside;
+		else
+			++*ordinary;
+	}
+}
+
+ACTOR(maps_the_file)
+{
+	u64 bytes = data_bytes(), shared, inside, ordinary;
+	char *memory = map_data(PROT_READ);
+
+	sum(memory, bytes);
+	places(memory, bytes, &shared, &inside, &ordinary);
+	tell("%llu", pfn_of(memory));
+	note("file pages: %llu shared, %llu in partitions, %llu ordinary", shared, inside,
+	     ordinary);
+	ASSERT_EQ(inside, 0);
+	/* Readahead at the edges may have come from anywhere. */
+	ASSERT_GE(shared, bytes / PAGE * 9 / 10);
+	assert_confined(getpid(), 1);
+	hear();
+}
+
+TEST(mapped_files_are_in_the_shared_partition_once)
+{
+	struct actor first, second;
+	u64 frame;
+
+	require_partitions();
+	mount_image();
+	if (shared_bytes() < data_bytes() * 3 / 2)
+		skip("the shared partition is too small for the file");
+	drop_caches();
+	first = actor_start(ANY, "maps_the_file", NULL);
+	frame = strtoull(actor_hear(&first), NULL, 10);
+	second = actor_start(ANY, "maps_the_file", NULL);
+	ASSERT_EQ(strtoull(actor_hear(&second), NULL, 10), frame);
+	actor_kill(&first);
+	/* It outlives who brought it. */
+	actor_tell(&second, "go");
+	actor_join(&second);
+}
+
+TEST_INSIDE(files_that_are_read_are_in_the_shared_partition)
+{
+	u64 bytes, shared, inside, ordinary;
+	char *buffer = map_anon(MIB), *memory;
+	int fd;
+
+	mount_image();
+	bytes = data_bytes();
+	if (shared_bytes() < bytes * 3 / 2)
+		skip("the shared partition is too small for the file");
+	drop_caches();
+	fd = OK(open(DATA, O_RDONLY));
+	while (read(fd, buffer, MIB) > 0)
+		;
+	memory = map_data(PROT_READ);
+	sum(memory, bytes);
+	places(memory, bytes, &shared, &inside, &ordinary);
+	ASSERT_EQ(inside, 0);
+	ASSERT_GE(shared, bytes / PAGE * 9 / 10);
+	assert_range_in(buffer, MIB, OK(squeezy_get(0)));
+}
+
+TEST_INSIDE(private_copies_of_file_pages_are_inside)
+{
+	u64 bytes, at;
+	char *memory;
+
+	mount_image();
+	bytes = data_bytes();
+	memory = map_data(PROT_READ | PROT_WRITE);
+	sum(memory, bytes);
+	for (at = 0; at < bytes; at += PAGE)
+		memory[at]++;
+	assert_range_in(memory, bytes, OK(squeezy_get(0)));
+}
+
+/* With the shared partition full of what cannot be dropped, cache goes elsewhere. */
+ACTOR(fills_shared_partition)
+{
+	u64 bytes = strtoull(argv[0], NULL, 0);
+
+	fill(map_anon(bytes), bytes, 1);
+	tell("filled");
+	hear();
+}
+
+TEST(a_full_shared_partition_kills_nobody)
+{
+	struct actor hog, reader;
+	char text[32];
+	u64 kills;
+
+	require_partitions();
+	mount_image();
+	kills = read_field("/proc/vmstat", "oom_kill");
+	drop_caches();
+	/* Unassigned memory goes to ZONE_MOVABLE first: that is the shared partition. */
+	snprintf(text, sizeof(text), "%llu", shared_bytes());
+	hog = actor_start(NOBODY, "fills_shared_partition", text, NULL);
+	actor_hear(&hog);
+	reader = actor_start(ANY, "reads_the_file_twice", NULL);
+	actor_join(&reader);
+	ASSERT_EQ(read_field("/proc/vmstat", "oom_kill"), kills);
+	actor_kill(&hog);
+}
+
+ACTOR(reads_the_file_twice)
+{
+	char *memory = map_data(PROT_READ);
+	struct audit seen;
+	u64 first;
+
+	first = sum(memory, data_bytes());
+	OK(madvise(memory, data_bytes(), MADV_DONTNEED));
+	ASSERT_EQ(sum(memory, data_bytes()), first);
+	audit(getpid(), OK(squeezy_get(0)), &seen);
+	ASSERT_EQ(seen.file_partition, 0);
+	ASSERT_EQ(seen.anon_outside, 0);
+}
+
+/* Cache of assigned processes, dropped and read again while their partition is full. */
+ACTOR(reads_with_a_full_partition)
+{
+	u64 bytes = partition_bytes() / 100 * 90;
+	char *memory;
+
+	fill(map_anon(bytes), bytes, 1);
+	drop_caches();
+	memory = map_data(PROT_READ);
+	sum(memory, data_bytes());
+}
+
+TEST(a_full_partition_still_reads_files)
+{
+	struct actor actor;
+
+	require_partitions();
+	mount_image();
+	actor = actor_start(ANY, "reads_with_a_full_partition", NULL);
+	actor_join(&actor);
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * User space never sees a byte that somebody else wrote, and the guest zeroes nothing for a plug
+ * or an unplug. Boot this with init_on_alloc=1 and with init_on_free=1 as well.
+ */
+#define _GNU_SOURCE
+#include "harness.h"
+#include "host.h"
+#include "squeezy.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ROUNDS 3
+
+static u64 most(void)
+{
+	return partition_bytes() / 100 * 85 / HUGE_PAGE * HUGE_PAGE;
+}
+
+/* Reads before it writes, all bytes of all pages, then leaves a pattern in them. */
+ACTOR(looks_and_soils)
+{
+	u64 bytes = most(), i;
+	char *memory = atoi(argv[0]) ? map_huge(bytes) : map_anon(bytes);
+	u64 *words = (u64 *)memory;
+
+	/* Every other page by a write first, so that it is not the zero page that is seen. */
+	for (i = PAGE; i < bytes; i += 2 * PAGE)
+		memory[i] = 0;
+	ASSERT(all_zero(memory, bytes), "memory of an earlier process");
+	for (i = 0; i < bytes / sizeof(*words); i++)
+		words[i] = 0xa5a5a5a5a5a5a5a5ull;
+}
+
+static void look_and_soil(int partition, const char *huge)
+{
+	struct actor actor = actor_start(partition, "looks_and_soils", huge, NULL);
+
+	actor_join(&actor);
+}
+
+TEST(memory_of_the_last_one_is_zero_for_the_next, .seconds = 120)
+{
+	int round;
+
+	require_partitions();
+	for (round = 0; round < ROUNDS; round++)
+		look_and_soil(0, round % 2 ? "1" : "0");
+}
+
+TEST(memory_is_zero_after_a_plug, .seconds = 180)
+{
+	int round;
+
+	require_partitions();
+	require_host();
+	for (round = 0; round < ROUNDS; round++) {
+		host_partitions(0, 20000);
+		host_partitions(1, 20000);
+		look_and_soil(0, round % 2 ? "1" : "0");
+	}
+	host_partitions(partitions(), 20000);
+}
+
+TEST(pages_between_processes_are_zero_at_once)
+{
+	struct actor first, second;
+
+	require_partitions();
+	/* The second waits for the very partition that the first one leaves. */
+	first = actor_start(0, "looks_and_soils", "0", NULL);
+	second = actor_start(0, "looks_and_soils", "1", NULL);
+	actor_join(&first);
+	actor_join(&second);
+}
+
+TEST(resizing_touches_no_memory)
+{
+	u64 before, after;
+	int i;
+
+	require_partitions();
+	require_host();
+	host_partitions(1, 20000);
+	look_and_soil(0, "1");
+	ASSERT(settle(), "in use");
+	host_partitions(0, 20000);
+	before = host_resident();
+	for (i = 0; i < 3; i++) {
+		host_partitions(1, 20000);
+		host_partitions(0, 20000);
+	}
+	host_partitions(1, 20000);
+	after = host_resident();
+	/* A guest that zeroed what is plugged would have it all resident now. */
+	ASSERT_LE(after, before + 4 * MIB);
+	host_partitions(partitions(), 20000);
+}
