@@ -42,7 +42,7 @@ ACTOR(instance)
 TEST(an_instance_survives_the_driver)
 {
 	struct actor actor;
-	char name[64];
+	char name[256];
 	int free;
 
 	require_partitions();

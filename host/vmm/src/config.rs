@@ -1,7 +1,7 @@
 //! What a VM is made of.
 
 use crate::{Result, VmError};
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 /// Memory blocks of Linux on x86-64, in bytes: where a partition's slot starts.
 pub const MEMORY_BLOCK_BYTES: u64 = 128 << 20;
@@ -48,6 +48,9 @@ pub struct VmConfig {
     pub count_device_requests: bool,
     /// Where a copy of the guest's console goes, at most 16 MiB of it.
     pub console_log: Option<PathBuf>,
+    /// Arguments added to the VMM's own, for what a test or an experiment needs beside: a device,
+    /// a second monitor. They are not checked.
+    pub arguments: Vec<OsString>,
     /// Whether the guest runs the agent. Without it [`Vm::start`](crate::Vm::start) returns as
     /// soon as the VMM runs, and the guest may power off by itself (tests of the kernel do).
     pub agent: bool,
@@ -223,6 +226,7 @@ impl VmConfig {
             free_page_reporting: false,
             count_device_requests: false,
             console_log: None,
+            arguments: Vec::new(),
             agent: true,
             timeouts: Timeouts::default(),
         }

@@ -93,6 +93,7 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
         command.arg("-blockdev").arg(blockdev(image));
         command.args(["-device", "virtio-blk-pci,drive=image,serial=image,addr=0x1e"]);
     }
+    command.args(&config.arguments);
     command
 }
 
