@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM squeezy
+
+#if !defined(_TRACE_SQUEEZY_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _TRACE_SQUEEZY_H
+
+#include <linux/tracepoint.h>
+
+/* Every change of a partition's state; names as in sysfs. */
+TRACE_EVENT(squeezy_state,
+
+	TP_PROTO(unsigned int number, const char *from, const char *to,
+		 unsigned int users),
+
+	TP_ARGS(number, from, to, users),
+
+	TP_STRUCT__entry(
+		__field(unsigned int, number)
+		__string(from, from)
+		__string(to, to)
+		__field(unsigned int, users)
+	),
+
+	TP_fast_assign(
+		__entry->number = number;
+		__assign_str(from);
+		__assign_str(to);
+		__entry->users = users;
+	),
+
+	TP_printk("partition=%u %s -> %s users=%u", __entry->number,
+		  __get_str(from), __get_str(to), __entry->users)
+);
+
+/* A partition was plugged or unplugged, or could not be; times in ns. */
+TRACE_EVENT(squeezy_resize,
+
+	TP_PROTO(unsigned int number, bool plug, int result, u64 guest_ns,
+		 u64 device_ns),
+
+	TP_ARGS(number, plug, result, guest_ns, device_ns),
+
+	TP_STRUCT__entry(
+		__field(unsigned int, number)
+		__field(bool, plug)
+		__field(int, result)
+		__field(u64, guest_ns)
+		__field(u64, device_ns)
+	),
+
+	TP_fast_assign(
+		__entry->number = number;
+		__entry->plug = plug;
+		__entry->result = result;
+		__entry->guest_ns = guest_ns;
+		__entry->device_ns = device_ns;
+	),
+
+	TP_printk("partition=%u %s result=%d guest_ns=%llu device_ns=%llu",
+		  __entry->number, __entry->plug ? "plug" : "unplug",
+		  __entry->result, __entry->guest_ns, __entry->device_ns)
+);
+
+/* An unused partition had pages left that per-CPU lists did not explain. */
+TRACE_EVENT(squeezy_stragglers,
+
+	TP_PROTO(unsigned int number, unsigned long found,
+		 unsigned long migrated, unsigned long left),
+
+	TP_ARGS(number, found, migrated, left),
+
+	TP_STRUCT__entry(
+		__field(unsigned int, number)
+		__field(unsigned long, found)
+		__field(unsigned long, migrated)
+		__field(unsigned long, left)
+	),
+
+	TP_fast_assign(
+		__entry->number = number;
+		__entry->found = found;
+		__entry->migrated = migrated;
+		__entry->left = left;
+	),
+
+	TP_printk("partition=%u found=%lu migrated=%lu left=%lu",
+		  __entry->number, __entry->found, __entry->migrated,
+		  __entry->left)
+);
+
+/* A full partition gave back what only reclaim could, in pages. */
+TRACE_EVENT(squeezy_reclaim,
+
+	TP_PROTO(unsigned int number, unsigned long reclaimed,
+		 unsigned long split),
+
+	TP_ARGS(number, reclaimed, split),
+
+	TP_STRUCT__entry(
+		__field(unsigned int, number)
+		__field(unsigned long, reclaimed)
+		__field(unsigned long, split)
+	),
+
+	TP_fast_assign(
+		__entry->number = number;
+		__entry->reclaimed = reclaimed;
+		__entry->split = split;
+	),
+
+	TP_printk("partition=%u reclaimed=%lu split=%lu", __entry->number,
+		  __entry->reclaimed, __entry->split)
+);
+
+#endif /* _TRACE_SQUEEZY_H */
+
+#include <trace/define_trace.h>

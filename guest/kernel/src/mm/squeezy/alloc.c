@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Allocate private memory from partitions.
+ *
+ * This file is the seam behind which a partition's pages are handed out: today
+ * by a zone's buddy lists. A partition has no watermarks, no fallback and no
+ * kswapd. When it is full, what per-CPU lists and reclaim can give back is got
+ * first; then a process of this partition is killed.
+ */
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/oom.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/swap.h>
+
+#include "../internal.h"
+#include "partition.h"
+
+static struct folio *squeezy_get_folio(struct squeezy_partition *p, gfp_t gfp,
+				       unsigned int order)
+{
+	struct page *page;
+	unsigned int i;
+
+	page = alloc_page_from_partition(gfp | __GFP_COMP, order,
+					 &p->zonelist);
+	if (!page)
+		return NULL;
+
+	/*
+	 * With init_on_free=1 the allocator takes every free page for zero. One
+	 * that was not freed since it was plugged is only if the host says so,
+	 * which virtio-mem does not promise.
+	 */
+	if (want_init_on_free() && (gfp & __GFP_ZERO))
+		for (i = 0; i < 1 << order; i++)
+			clear_highpage(page + i);
+
+	return page_rmappable_folio(page);
+}
+
+static bool squeezy_is_dying(void)
+{
+	return tsk_is_oom_victim(current) || fatal_signal_pending(current);
+}
+
+/*
+ * The partition has no free page. Returns NULL when the fault has to fail, and
+ * an ordinary folio to a process that needs it only to exit.
+ */
+static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
+					const struct vm_area_struct *vma)
+{
+	const bool member = current->mm && current->mm->squeezy == p;
+	struct folio *folio;
+
+	for (;;) {
+		drain_all_pages(&p->zone);
+		folio = squeezy_get_folio(p, gfp, 0);
+		if (folio)
+			return folio;
+		if (!gfpflags_allow_blocking(gfp) || (gfp & __GFP_NORETRY))
+			return NULL;
+
+		/* Folio batches can hold the last reference of freed memory. */
+		lru_add_drain_all();
+		if (squeezy_reclaim(p)) {
+			drain_all_pages(&p->zone);
+			folio = squeezy_get_folio(p, gfp, 0);
+			if (folio)
+				return folio;
+			continue;
+		}
+
+		if (squeezy_is_dying())
+			return member ? folio_alloc_noprof(gfp, 0) : NULL;
+		if (!member || (vma->vm_flags & VM_DROPPABLE))
+			return NULL;
+		if (!squeezy_out_of_memory(p, gfp, 0))
+			return NULL;
+		cond_resched();
+	}
+}
+
+/**
+ * squeezy_vma_alloc_folio - allocate private memory for a virtual memory area
+ * @gfp: GFP flags
+ * @order: order of the folio
+ * @vma: the area, which decides by its mm where the memory comes from
+ *
+ * Takes the place of folio_alloc() in vma_alloc_folio().
+ */
+struct folio *squeezy_vma_alloc_folio(gfp_t gfp, int order,
+				      struct vm_area_struct *vma)
+{
+	struct squeezy_partition *p;
+	struct folio *folio;
+
+	if (!squeezy_enabled())
+		return folio_alloc_noprof(gfp, order);
+	p = vma->vm_mm->squeezy;
+	if (!p)
+		return folio_alloc_noprof(gfp, order);
+
+	folio = squeezy_get_folio(p, gfp, order);
+	if (folio || order)
+		return folio;
+	return squeezy_alloc_slow(p, gfp, vma);
+}
+
+/**
+ * squeezy_collapse_alloc - allocate a huge page to collapse private memory into
+ * @mm: whose memory is collapsed; it has a partition
+ * @gfp: GFP flags
+ *
+ * khugepaged only holds mm_count here; see I1 in partition.h for why that is
+ * not enough.
+ */
+struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
+{
+	struct folio *folio;
+
+	if (!mmget_not_zero(mm))
+		return NULL;
+	folio = squeezy_get_folio(mm->squeezy, gfp, HPAGE_PMD_ORDER);
+	mmput_async(mm);
+	return folio;
+}
+
+/**
+ * squeezy_migration_target - allocate a folio to move a partition's folio to
+ * @src: the folio
+ * @gfp: GFP flags
+ * @order: its order
+ *
+ * Memory of an assigned partition stays inside; what an unused one still holds
+ * moves out.
+ */
+struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
+				       unsigned int order)
+{
+	struct squeezy_partition *p = squeezy_folio_partition(src);
+	struct folio *folio;
+
+	if (!folio_test_anon(src) || !squeezy_get(p))
+		return __folio_alloc(gfp, order, folio_nid(src), NULL);
+	folio = squeezy_get_folio(p, gfp, order);
+	squeezy_put(p);
+	return folio;
+}

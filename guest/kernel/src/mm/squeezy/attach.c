@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Attach processes to partitions: prctl(PR_SQUEEZY), fork, execve and exit.
+ *
+ * An assignment is pending on the task until its next successful execve, whose
+ * new mm enters the partition: a vfork child can never assign its parent, and
+ * an mm is in one partition for life.
+ */
+#include <linux/capability.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+#include <linux/ptrace.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+
+#include "partition.h"
+
+/**
+ * __squeezy_mm_init - decide which partition a new address space is in
+ * @mm: the address space, not yet used by anybody
+ * @task: the task it is for: a child's own with fork, current with execve
+ */
+void __squeezy_mm_init(struct mm_struct *mm, struct task_struct *task)
+{
+	struct squeezy_partition *p = NULL;
+
+	if (task == current && current->squeezy_pending)
+		p = current->squeezy_pending;
+	else if (current->mm)
+		p = current->mm->squeezy;
+
+	/* Whoever we have it from holds it, so it is assigned. */
+	if (p && WARN_ON_ONCE(!squeezy_get(p)))
+		p = NULL;
+	mm->squeezy = p;
+}
+
+/**
+ * __squeezy_mm_exit - an address space has let go of all its memory
+ * @mm: the address space, after exit_mmap(), or one that was never used
+ */
+void __squeezy_mm_exit(struct mm_struct *mm)
+{
+	struct squeezy_partition *p = mm->squeezy;
+
+	if (!p)
+		return;
+	mm->squeezy = NULL;
+	squeezy_put(p);
+}
+
+/**
+ * __squeezy_drop_pending - forget an assignment
+ * @task: current, whose execve consumed it or that exits
+ */
+void __squeezy_drop_pending(struct task_struct *task)
+{
+	struct squeezy_partition *p = task->squeezy_pending;
+
+	if (!p)
+		return;
+	task->squeezy_pending = NULL;
+	squeezy_put(p);
+}
+
+static int squeezy_prctl_assign(unsigned long number, unsigned long timeout_ms)
+{
+	struct squeezy_partition *p;
+	long timeout;
+	int rc;
+
+	if ((int)number != PR_SQUEEZY_ANY && number >= squeezy_layout.nr)
+		return -EINVAL;
+	if ((int)timeout_ms != PR_SQUEEZY_FOREVER && timeout_ms > INT_MAX)
+		return -EINVAL;
+	if (!capable(CAP_SYS_RESOURCE))
+		return -EPERM;
+	if (current->mm->squeezy || current->squeezy_pending)
+		return -EBUSY;
+
+	timeout = (int)timeout_ms == PR_SQUEEZY_FOREVER ?
+			MAX_SCHEDULE_TIMEOUT : msecs_to_jiffies(timeout_ms);
+	rc = squeezy_wait_and_assign(number, timeout, &p);
+	if (rc)
+		return rc;
+	current->squeezy_pending = p;
+	return p->number;
+}
+
+static int squeezy_prctl_cancel(void)
+{
+	if (!current->squeezy_pending)
+		return -ENODATA;
+	__squeezy_drop_pending(current);
+	return 0;
+}
+
+static int squeezy_prctl_get(unsigned long pid)
+{
+	struct task_struct *task;
+	struct mm_struct *mm;
+	int rc = -ENODATA;
+
+	if (!pid) {
+		if (current->mm->squeezy)
+			rc = current->mm->squeezy->number;
+		return rc;
+	}
+	if (pid > INT_MAX)
+		return -ESRCH;
+
+	task = find_get_task_by_vpid(pid);
+	if (!task)
+		return -ESRCH;
+	mm = mm_access(task, PTRACE_MODE_READ_FSCREDS);
+	put_task_struct(task);
+	if (IS_ERR(mm))
+		return PTR_ERR(mm);
+	if (mm) {
+		if (mm->squeezy)
+			rc = mm->squeezy->number;
+		mmput(mm);
+	}
+	return rc;
+}
+
+/**
+ * squeezy_prctl - prctl(PR_SQUEEZY)
+ * @op: PR_SQUEEZY_ASSIGN, PR_SQUEEZY_CANCEL or PR_SQUEEZY_GET
+ * @a: the operation's first argument
+ * @b: the operation's second argument
+ * @c: reserved, 0
+ *
+ * Return: see include/uapi/linux/squeezy.h and docs/abi.md.
+ */
+int squeezy_prctl(unsigned long op, unsigned long a, unsigned long b,
+		  unsigned long c)
+{
+	if (!squeezy_enabled())
+		return -ENODEV;
+	if (c)
+		return -EINVAL;
+
+	switch (op) {
+	case PR_SQUEEZY_ASSIGN:
+		return squeezy_prctl_assign(a, b);
+	case PR_SQUEEZY_CANCEL:
+		return a || b ? -EINVAL : squeezy_prctl_cancel();
+	case PR_SQUEEZY_GET:
+		return b ? -EINVAL : squeezy_prctl_get(a);
+	default:
+		return -EINVAL;
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Get every page of an unused partition back.
+ *
+ * That the last address space is gone does not prove that the pages are. Most
+ * are on per-CPU lists, which are drained. What is left after that is held by a
+ * pipe, a socket, an I/O request in flight, a long-term pin: the partition is
+ * watched, so that the free of such a page runs the drain again, and what can be
+ * moved to ordinary memory is moved.
+ */
+#include <linux/irq_work.h>
+#include <linux/memory_hotplug.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/page-isolation.h>
+#include <linux/sched/mm.h>
+#include <linux/swap.h>
+#include <linux/workqueue.h>
+
+#include "../internal.h"
+#include "partition.h"
+#include <trace/events/squeezy.h>
+
+static void squeezy_drain_fn(struct work_struct *work)
+{
+	struct squeezy_partition *p;
+	unsigned int i;
+
+	mutex_lock(&squeezy_mutex);
+	squeezy_for_each_partition(p, i) {
+		switch (READ_ONCE(p->state)) {
+		case SQUEEZY_DRAINING:
+		case SQUEEZY_QUARANTINED:
+			if (squeezy_drain(p))
+				squeezy_kick();
+			break;
+		default:
+			break;
+		}
+	}
+	mutex_unlock(&squeezy_mutex);
+}
+
+static DECLARE_WORK(squeezy_drain_work, squeezy_drain_fn);
+
+/* Have unused partitions drained, from any context but under zone->lock. */
+void squeezy_queue_drain(void)
+{
+	queue_work(system_unbound_wq, &squeezy_drain_work);
+}
+
+static void squeezy_freed_fn(struct irq_work *work)
+{
+	squeezy_queue_drain();
+}
+
+static DEFINE_IRQ_WORK(squeezy_freed_work, squeezy_freed_fn);
+
+/*
+ * A page of a watched partition was freed. The caller holds zone->lock, under
+ * which nothing may be woken: a scheduler lock can be held around zone->lock.
+ */
+void __squeezy_page_freed(void)
+{
+	irq_work_queue(&squeezy_freed_work);
+}
+
+/* Pages on the zone's free lists, however they are accounted for. */
+static unsigned long squeezy_exact_free(struct zone *zone)
+{
+	unsigned long pages = 0;
+	unsigned int order;
+
+	lockdep_assert_held(&zone->lock);
+	for (order = 0; order < NR_PAGE_ORDERS; order++)
+		pages += zone->free_area[order].nr_free << order;
+	return pages;
+}
+
+/**
+ * squeezy_pages_used - pages of a partition that are not on its free lists
+ * @p: the partition, plugged
+ *
+ * Per-CPU lists count as used. So does all of it while a block is isolated.
+ */
+static unsigned long squeezy_pages_used(struct squeezy_partition *p)
+{
+	struct zone *zone = &p->zone;
+	unsigned long used, flags;
+
+	spin_lock_irqsave(&zone->lock, flags);
+	used = zone_managed_pages(zone);
+	if (!has_isolate_pageblock(zone))
+		used -= squeezy_exact_free(zone);
+	spin_unlock_irqrestore(&zone->lock, flags);
+	return used;
+}
+
+/* True if every page of the partition is free. */
+bool squeezy_is_empty(struct squeezy_partition *p)
+{
+	return !squeezy_pages_used(p);
+}
+
+/*
+ * Have each free of a page run squeezy_drain_fn(), and none end on a per-CPU
+ * list. Both before the caller counts again, or the last free could be missed.
+ */
+static void squeezy_watch(struct squeezy_partition *p, bool watch)
+{
+	if (watch == test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		return;
+	zone_pcp_set_bypass(&p->zone, watch);
+	assign_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags, watch);
+	/* Pairs with zone->lock in __free_one_page() and squeezy_pages_used(). */
+	smp_mb__after_atomic();
+}
+
+/* Move what can be moved to ordinary memory. Returns how many pages were. */
+static unsigned long squeezy_migrate(struct squeezy_partition *p)
+{
+	struct migration_target_control mtc = {
+		.nid = zone_to_nid(&p->zone),
+		.gfp_mask = GFP_USER | __GFP_MOVABLE | __GFP_NORETRY,
+		.reason = MR_MEMORY_HOTPLUG,
+	};
+	const unsigned long start = p->start_pfn;
+	const unsigned long end = start + squeezy_layout.partition_pages;
+	unsigned long before = squeezy_pages_used(p), after, pfn;
+	LIST_HEAD(folios);
+
+	for (pfn = start; pfn < end; pfn++) {
+		struct page *page = pfn_to_page(pfn);
+		struct folio *folio;
+
+		if (PageBuddy(page)) {
+			/* Racy: a wrong order only makes us look at more. */
+			unsigned int order = buddy_order_unsafe(page);
+
+			if (order <= MAX_PAGE_ORDER)
+				pfn += (1UL << order) - 1;
+			continue;
+		}
+		if (!(pfn & 1023))
+			cond_resched();
+		if (PageTail(page))
+			continue;
+		folio = page_folio(page);
+		if (!folio_test_lru(folio) || !folio_try_get(folio))
+			continue;
+		if (page_folio(page) == folio && folio_isolate_lru(folio)) {
+			node_stat_mod_folio(folio, NR_ISOLATED_ANON +
+					    folio_is_file_lru(folio),
+					    folio_nr_pages(folio));
+			list_add_tail(&folio->lru, &folios);
+		}
+		folio_put(folio);
+	}
+	if (!list_empty(&folios) &&
+	    migrate_pages(&folios, alloc_migration_target, NULL,
+			  (unsigned long)&mtc, MIGRATE_SYNC, MR_MEMORY_HOTPLUG,
+			  NULL))
+		putback_movable_pages(&folios);
+
+	drain_all_pages(&p->zone);
+	after = squeezy_pages_used(p);
+	return before > after ? before - after : 0;
+}
+
+/**
+ * squeezy_drain - try to make an unused partition free
+ * @p: the partition, draining or quarantined
+ *
+ * Return: true if it is free now. Otherwise it is quarantined, and the free of
+ * a page brings us here again.
+ */
+bool squeezy_drain(struct squeezy_partition *p)
+{
+	unsigned long found, migrated = 0, left;
+
+	lockdep_assert_held(&squeezy_mutex);
+
+	if (p->state == SQUEEZY_QUARANTINED) {
+		/* Woken by a free; what is left could not be moved before. */
+		if (!squeezy_is_empty(p))
+			return false;
+		squeezy_change_state(p, SQUEEZY_QUARANTINED, SQUEEZY_DRAINING);
+	}
+
+	drain_all_pages(&p->zone);
+	if (squeezy_is_empty(p))
+		goto out_free;
+
+	squeezy_watch(p, true);
+	lru_add_drain_all();
+	drain_all_pages(&p->zone);
+	found = squeezy_pages_used(p);
+	if (!found)
+		goto out_free;
+
+	migrated = squeezy_migrate(p);
+	squeezy_count(stragglers_migrated, migrated);
+	left = squeezy_pages_used(p);
+	trace_squeezy_stragglers(p->number, found, migrated, left);
+	if (left) {
+		squeezy_count(quarantines, 1);
+		squeezy_count(stragglers_drained, left);
+		squeezy_change_state(p, SQUEEZY_DRAINING, SQUEEZY_QUARANTINED);
+		/* The last page may have gone between the count and here. */
+		squeezy_queue_drain();
+		return false;
+	}
+
+out_free:
+	squeezy_watch(p, false);
+	squeezy_enter_free(p);
+	return true;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Private memory partitions.
+ *
+ * The region of the first virtio-mem device holds one shared partition and N
+ * private ones. The shared partition is ordinary memory in ZONE_MOVABLE and is
+ * left to the driver. Each private partition is a struct zone outside
+ * pgdat->node_zones: no zonelist but its own leads to it, so kswapd, kcompactd
+ * and the allocator's fallbacks never see it. Which one a page belongs to stands
+ * in page->flags (SQUEEZY_WIDTH), and page_zone() looks there.
+ *
+ * A process is assigned with prctl(PR_SQUEEZY) and enters its partition with
+ * the next execve; mm->squeezy never changes after mm_init(). All private
+ * anonymous memory of such an mm comes from the partition, whoever faults.
+ *
+ * STATES
+ *
+ *  ABSENT -> POPULATING -> FREE -> ASSIGNED -> DRAINING -> FREE
+ *  FREE -> UNPLUGGING -> UNPLUGGED -> PLUGGING -> FREE
+ *  DRAINING <-> QUARANTINED
+ *
+ * LOCKS, outer to inner
+ *
+ *  squeezy_mutex		plug, unplug, populate and drain
+ *  page_offline_rwsem		by page_offline_begin()
+ *  partition->lock		state and users; wake-ups
+ *  zone->lock			is the zone empty?
+ *
+ * INVARIANTS
+ *
+ *  I1 A page leaves the zone's free lists only in ASSIGNED: every allocation is
+ *     for an mm that counts as a user and that somebody holds mm_users of, and
+ *     it counts until mm_users is 0 and exit_mmap() is done.
+ *  I2 FREE is entered with every page free and without users. By I1 no page
+ *     leaves the free lists after that, and so none is freed: the lists are
+ *     frozen in FREE, UNPLUGGING, UNPLUGGED and PLUGGING. They live in the
+ *     memory map, which stays, and plugging rebuilds nothing.
+ *  I3 Assigning and unplugging both take FREE away under partition->lock, so
+ *     exactly one of them wins.
+ *  I4 execve counts the new mm before the old one is put, fork counts the
+ *     child's before the parent's can go: users does not touch 0 in between.
+ *  I5 Every entry to FREE and every change of the requested size makes the
+ *     driver compare what is plugged with what is requested: no event is lost.
+ */
+#ifndef _MM_SQUEEZY_PARTITION_H
+#define _MM_SQUEEZY_PARTITION_H
+
+#include <linux/atomic.h>
+#include <linux/kobject.h>
+#include <linux/mmzone.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/squeezy.h>
+#include <uapi/linux/squeezy.h>
+
+/**
+ * enum squeezy_state - where a partition stands in its life
+ * @SQUEEZY_ABSENT: never plugged, no memory map
+ * @SQUEEZY_POPULATING: its memory is being added and onlined
+ * @SQUEEZY_FREE: plugged, every page free, no users
+ * @SQUEEZY_ASSIGNED: has users
+ * @SQUEEZY_DRAINING: the last user is gone, perhaps not all pages are free
+ * @SQUEEZY_QUARANTINED: as draining, but what is left cannot be moved
+ * @SQUEEZY_UNPLUGGING: the request to take it is on its way to the device
+ * @SQUEEZY_UNPLUGGED: given back; nothing may touch its memory
+ * @SQUEEZY_PLUGGING: the request to bring it is on its way to the device
+ */
+enum squeezy_state {
+	SQUEEZY_ABSENT,
+	SQUEEZY_POPULATING,
+	SQUEEZY_FREE,
+	SQUEEZY_ASSIGNED,
+	SQUEEZY_DRAINING,
+	SQUEEZY_QUARANTINED,
+	SQUEEZY_UNPLUGGING,
+	SQUEEZY_UNPLUGGED,
+	SQUEEZY_PLUGGING,
+	SQUEEZY_NR_STATES
+};
+
+/**
+ * struct squeezy_partition - one private partition
+ * @number: its number, from 0; its id in page->flags is one more
+ * @start_pfn: first page of its slot
+ * @kobj: its directory in sysfs
+ * @lock: protects @state and @users
+ * @state: see enum squeezy_state
+ * @users: address spaces, pending assignments and migrations that hold it
+ * @oom_kills: processes killed because it was full
+ * @reclaim_lock: serializes walks over its pages in search of reclaimable ones
+ * @zone: the memory itself
+ * @zonelist: leads to @zone and nowhere else
+ */
+struct squeezy_partition {
+	unsigned int number;
+	unsigned long start_pfn;
+	struct kobject kobj;
+
+	spinlock_t lock;
+	enum squeezy_state state;
+	unsigned int users;
+
+	atomic_long_t oom_kills;
+	struct mutex reclaim_lock;
+
+	struct zone zone;
+	struct zonelist zonelist;
+};
+
+/**
+ * struct squeezy_layout - how the device's region is divided
+ * @partition_pages: pages of one private partition
+ * @slot_pages: distance between two slots, whole memory blocks
+ * @shared_pages: pages of the shared partition
+ * @first_pfn: first page of slot 0
+ * @nr: number of private partitions
+ */
+struct squeezy_layout {
+	unsigned long partition_pages;
+	unsigned long slot_pages;
+	unsigned long shared_pages;
+	unsigned long first_pfn;
+	unsigned int nr;
+};
+
+/**
+ * struct squeezy_request - what the command line asks for
+ * @partition_size: bytes of one private partition
+ * @shared_size: bytes of the shared partition
+ * @nr: number of private partitions
+ */
+struct squeezy_request {
+	u64 partition_size;
+	u64 shared_size;
+	unsigned int nr;
+};
+
+/*
+ * Counters. The names are those of the files in sysfs; times are in ns,
+ * stragglers in pages.
+ */
+#define SQUEEZY_COUNTERS(X)		\
+	X(plugs)			\
+	X(unplugs)			\
+	X(plug_failures)		\
+	X(unplug_failures)		\
+	X(device_requests)		\
+	X(plug_guest_ns)		\
+	X(plug_device_ns)		\
+	X(unplug_guest_ns)		\
+	X(unplug_device_ns)		\
+	X(assignments)			\
+	X(waits)			\
+	X(wait_timeouts)		\
+	X(oom_kills)			\
+	X(stragglers_drained)		\
+	X(stragglers_migrated)		\
+	X(quarantines)
+
+enum squeezy_counter {
+#define SQUEEZY_COUNTER_ENUM(name) SQUEEZY_COUNTER_##name,
+	SQUEEZY_COUNTERS(SQUEEZY_COUNTER_ENUM)
+#undef SQUEEZY_COUNTER_ENUM
+	SQUEEZY_NR_COUNTERS
+};
+
+extern atomic64_t squeezy_counters[SQUEEZY_NR_COUNTERS];
+
+#define squeezy_count(name, n) \
+	atomic64_add(n, &squeezy_counters[SQUEEZY_COUNTER_##name])
+
+extern const char * const squeezy_state_names[SQUEEZY_NR_STATES];
+extern struct squeezy_layout squeezy_layout;
+extern struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS];
+extern struct mutex squeezy_mutex;
+
+#define squeezy_for_each_partition(p, i) \
+	for ((i) = 0; (i) < squeezy_layout.nr && \
+	     ((p) = squeezy_partitions[i]); (i)++)
+
+/* partition.c: the state machine */
+bool squeezy_may_change(enum squeezy_state from, enum squeezy_state to);
+void squeezy_set_state(struct squeezy_partition *p, enum squeezy_state to);
+bool squeezy_change_state(struct squeezy_partition *p, enum squeezy_state from,
+			  enum squeezy_state to);
+struct squeezy_partition *squeezy_try_assign(int number);
+bool squeezy_get(struct squeezy_partition *p);
+void squeezy_put(struct squeezy_partition *p);
+int squeezy_wait_and_assign(int number, long timeout,
+			    struct squeezy_partition **p);
+void squeezy_enter_free(struct squeezy_partition *p);
+unsigned int squeezy_count_states(unsigned int *counts);
+
+/* region.c: the layout, and which page belongs to whom */
+int squeezy_make_layout(const struct squeezy_request *request, u64 addr,
+			u64 size, u64 block_size, u64 memory_block_size,
+			struct squeezy_layout *layout, const char **why);
+bool squeezy_setup(u64 addr, u64 size, u64 block_size);
+struct squeezy_partition *squeezy_pfn_partition(unsigned long pfn);
+struct squeezy_partition *squeezy_folio_partition(struct folio *folio);
+
+/* resize.c: plug, unplug, populate */
+void squeezy_kick(void);
+unsigned int squeezy_owed(unsigned int *counts);
+
+/* drain.c: get every page of an unused partition back */
+bool squeezy_is_empty(struct squeezy_partition *p);
+bool squeezy_drain(struct squeezy_partition *p);
+void squeezy_queue_drain(void);
+
+/* reclaim.c: get back what only reclaim can */
+unsigned long squeezy_reclaim(struct squeezy_partition *p);
+
+/* oom.c */
+bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);
+
+/* sysfs.c */
+int squeezy_sysfs_init(void);
+
+#endif /* _MM_SQUEEZY_PARTITION_H */

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /sys/kernel/mm/squeezy: what docs/abi.md lists.
+ */
+#include <linux/kobject.h>
+#include <linux/mm.h>
+#include <linux/sysfs.h>
+#include <linux/vmstat.h>
+
+#include "partition.h"
+
+#define SQUEEZY_RO(_name) \
+	static struct kobj_attribute _name##_attribute = __ATTR_RO(_name)
+
+static ssize_t partition_size_show(struct kobject *kobj,
+				   struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n",
+			  PFN_PHYS(squeezy_layout.partition_pages));
+}
+SQUEEZY_RO(partition_size);
+
+static ssize_t shared_size_show(struct kobject *kobj,
+				struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", PFN_PHYS(squeezy_layout.shared_pages));
+}
+SQUEEZY_RO(shared_size);
+
+static ssize_t partitions_show(struct kobject *kobj,
+			       struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", squeezy_layout.nr);
+}
+SQUEEZY_RO(partitions);
+
+/* States in which a partition cannot be unplugged, with how many there are. */
+static ssize_t shrink_blocked_show(struct kobject *kobj,
+				   struct kobj_attribute *attr, char *buf)
+{
+	unsigned int counts[SQUEEZY_NR_STATES];
+	ssize_t length = 0;
+	unsigned int state;
+
+	if (squeezy_owed(counts)) {
+		for (state = 0; state < SQUEEZY_NR_STATES; state++) {
+			if (!counts[state] || state == SQUEEZY_ABSENT ||
+			    state == SQUEEZY_UNPLUGGED)
+				continue;
+			length += sysfs_emit_at(buf, length, "%s%s %u",
+						length ? " " : "",
+						squeezy_state_names[state],
+						counts[state]);
+		}
+	}
+	return length + sysfs_emit_at(buf, length, "\n");
+}
+SQUEEZY_RO(shrink_blocked);
+
+static struct attribute *squeezy_attributes[] = {
+	&partition_size_attribute.attr,
+	&shared_size_attribute.attr,
+	&partitions_attribute.attr,
+	&shrink_blocked_attribute.attr,
+	NULL
+};
+
+static const struct attribute_group squeezy_group = {
+	.attrs = squeezy_attributes,
+};
+
+#define SQUEEZY_COUNTER_FILE(name)					\
+static ssize_t name##_show(struct kobject *kobj,			\
+			   struct kobj_attribute *attr, char *buf)	\
+{									\
+	return sysfs_emit(buf, "%lld\n",				\
+		atomic64_read(&squeezy_counters[SQUEEZY_COUNTER_##name])); \
+}									\
+SQUEEZY_RO(name);
+SQUEEZY_COUNTERS(SQUEEZY_COUNTER_FILE)
+
+#define SQUEEZY_COUNTER_ATTRIBUTE(name) &name##_attribute.attr,
+static struct attribute *squeezy_counter_attributes[] = {
+	SQUEEZY_COUNTERS(SQUEEZY_COUNTER_ATTRIBUTE)
+	NULL
+};
+
+static const struct attribute_group squeezy_counter_group = {
+	.name = "counters",
+	.attrs = squeezy_counter_attributes,
+};
+
+static struct squeezy_partition *to_partition(struct kobject *kobj)
+{
+	return container_of(kobj, struct squeezy_partition, kobj);
+}
+
+static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
+			  char *buf)
+{
+	return sysfs_emit(buf, "%s\n",
+		squeezy_state_names[READ_ONCE(to_partition(kobj)->state)]);
+}
+SQUEEZY_RO(state);
+
+static ssize_t users_show(struct kobject *kobj, struct kobj_attribute *attr,
+			  char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(to_partition(kobj)->users));
+}
+SQUEEZY_RO(users);
+
+static ssize_t start_address_show(struct kobject *kobj,
+				  struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n",
+			  PFN_PHYS(to_partition(kobj)->start_pfn));
+}
+SQUEEZY_RO(start_address);
+
+static ssize_t managed_bytes_show(struct kobject *kobj,
+				  struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n",
+		PFN_PHYS(zone_managed_pages(&to_partition(kobj)->zone)));
+}
+SQUEEZY_RO(managed_bytes);
+
+static ssize_t free_bytes_show(struct kobject *kobj,
+			       struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n",
+		PFN_PHYS(zone_page_state_snapshot(&to_partition(kobj)->zone,
+						  NR_FREE_PAGES)));
+}
+SQUEEZY_RO(free_bytes);
+
+static ssize_t partition_oom_kills_show(struct kobject *kobj,
+					struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%ld\n",
+			  atomic_long_read(&to_partition(kobj)->oom_kills));
+}
+
+static struct kobj_attribute partition_oom_kills_attribute = {
+	.attr = { .name = "oom_kills", .mode = 0444 },
+	.show = partition_oom_kills_show,
+};
+
+static struct attribute *partition_attrs[] = {
+	&state_attribute.attr,
+	&users_attribute.attr,
+	&start_address_attribute.attr,
+	&managed_bytes_attribute.attr,
+	&free_bytes_attribute.attr,
+	&partition_oom_kills_attribute.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(partition);
+
+/* Partitions are there until the machine goes down. */
+static void squeezy_partition_release(struct kobject *kobj)
+{
+}
+
+static const struct kobj_type squeezy_partition_type = {
+	.release = squeezy_partition_release,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = partition_groups,
+};
+
+/**
+ * squeezy_sysfs_init - make all files
+ *
+ * Return: 0 or -ENOMEM, with some of the files there.
+ */
+int squeezy_sysfs_init(void)
+{
+	struct kobject *root = kobject_create_and_add("squeezy", mm_kobj);
+	struct squeezy_partition *p;
+	unsigned int i;
+	int rc;
+
+	if (!root)
+		return -ENOMEM;
+	rc = sysfs_create_group(root, &squeezy_group);
+	if (!rc)
+		rc = sysfs_create_group(root, &squeezy_counter_group);
+	squeezy_for_each_partition(p, i) {
+		if (rc)
+			break;
+		rc = kobject_init_and_add(&p->kobj, &squeezy_partition_type,
+					  root, "partition%u", i);
+	}
+	return rc;
+}
