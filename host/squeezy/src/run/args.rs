@@ -1,0 +1,182 @@
+//! The command line of `squeezy run`.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use squeezy_runtime::function::parse_size;
+use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
+use std::{path::PathBuf, time::Duration};
+
+/// Boots a VM for the function, replays the load with real HTTP requests, starts instances as
+/// requests come and gives their memory back to the host as they end; once for each method.
+///
+/// Ctrl-C ends the run early and still prints the summary. The exit status is 0 when every request
+/// was answered rightly, 1 when not, and 130 after Ctrl-C.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// The function: a directory with a function.toml, or an erofs image NAME.erofs with
+    /// NAME.toml beside it.
+    #[arg(value_name = "FUNCTION")]
+    pub function: PathBuf,
+
+    /// How instances get their memory and give it back; several run one after the other.
+    #[arg(
+        long = "method",
+        value_enum,
+        value_delimiter = ',',
+        value_name = "METHOD",
+        default_value = "squeezy,virtio-mem,static"
+    )]
+    pub methods: Vec<Method>,
+
+    /// A trace in the Azure 2019 (invocations) or 2021 format. Without one the load is a synthetic
+    /// burst, and labelled so.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// The function of the trace to replay, by the start of its hash. Without it the burstiest
+    /// one that is invoked at most 120 times in its busiest minute.
+    #[arg(long = "function", value_name = "HASH", requires = "trace")]
+    pub trace_function: Option<String>,
+
+    /// Where in the trace to begin, in seconds; without it where most is going on.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "trace")]
+    pub from: Option<Duration>,
+
+    /// How many times as fast as recorded to replay the trace.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, requires = "trace")]
+    pub speed: f64,
+
+    /// How long to send requests, for each method.
+    #[arg(long, value_name = "SECONDS", default_value = "45", value_parser = positive_seconds)]
+    pub duration: Duration,
+
+    /// Requests in each burst of the synthetic load.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(1..=10_000),
+        conflicts_with = "trace"
+    )]
+    pub burst: u32,
+
+    /// How long an instance without a request is kept, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub keep_alive: Duration,
+
+    /// Instances the VM may hold; without it what function.toml says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub concurrency: Option<u16>,
+
+    /// An instance's memory, such as 768M; without it what function.toml says.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+
+    /// Memory for what instances share, the page cache above all.
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    pub shared_memory: u64,
+
+    /// The VM's processors; without it as many as the instances' shares add up to, at most the
+    /// host's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub vcpus: Option<u32>,
+
+    /// Requests that may wait for an instance before more are turned away.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub queue: u32,
+
+    /// Determines everything that is drawn.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// What runs the guest's code: auto, kvm or tcg.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub accelerator: AcceleratorChoice,
+
+    /// What backs the guest's memory: ram (private, huge pages advised) or memfd.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub memory_backend: MemoryBackend,
+
+    /// Writes everything that was measured to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Writes the plot to this file, as SVG.
+    #[arg(long, value_name = "FILE", value_parser = svg_file)]
+    pub plot: Option<PathBuf>,
+
+    /// The directory of kernels and images; without it $SQUEEZY_BUILD, else `build` of the checkout.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub build: Option<PathBuf>,
+
+    /// Prints lines instead of the live view, as when the output is no terminal.
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// The methods `squeezy run` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Partitions: one request to the device gives an instance's memory back.
+    Squeezy,
+    /// Stock virtio-mem: the guest migrates pages to free what is asked back.
+    VirtioMem,
+    /// Stock ballooning.
+    Balloon,
+    /// The VM has all its memory from the start on, and keeps it.
+    Static,
+}
+
+impl Method {
+    /// Its name in squeezy-vmm.
+    pub fn name(self) -> squeezy_vmm::method::MethodName {
+        use squeezy_vmm::method::MethodName;
+        match self {
+            Self::Squeezy => MethodName::Squeezy,
+            Self::VirtioMem => MethodName::VirtioMem,
+            Self::Balloon => MethodName::Balloon,
+            Self::Static => MethodName::Static,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| (0.0..=1e7).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds from 0 to 10000000 was expected".to_owned())
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    let duration = seconds(text)?;
+    if (1..=86_400).contains(&duration.as_secs()) {
+        Ok(duration)
+    } else {
+        Err("a number of seconds from 1 to 86400 was expected".to_owned())
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|factor| (0.001..=1000.0).contains(factor))
+        .ok_or_else(|| "a number from 0.001 to 1000 was expected".to_owned())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if (1 << 20..=1 << 40).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("a size from 1M to 1024G was expected".to_owned())
+    }
+}
+
+fn svg_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+        Ok(path)
+    } else {
+        Err("the plot is an SVG file; give it a name that ends with .svg".to_owned())
+    }
+}

@@ -1,0 +1,74 @@
+//! Why a run cannot begin, or what is left of it cannot be written.
+
+use squeezy_runtime::{
+    PolicyError,
+    function::FunctionError,
+    load::{BurstError, ChoiceError, TraceError},
+};
+use squeezy_vmm::VmError;
+use std::path::PathBuf;
+
+/// One sentence for a person, with the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A file or directory cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The function's definition makes no sense.
+    #[error("{}: {error}", path.display())]
+    Function {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: FunctionError,
+    },
+    /// The function is given by something that is neither a directory nor an image.
+    #[error("{}: neither a directory with a function.toml nor an image NAME.erofs with NAME.toml beside it", .0.display())]
+    NoFunction(PathBuf),
+    /// The trace makes no sense.
+    #[error("{}: {error}", path.display())]
+    Trace {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TraceError,
+    },
+    /// The trace does not have the function.
+    #[error("{}: {error}", path.display())]
+    Choice {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        error: ChoiceError,
+    },
+    /// The window of the trace is empty.
+    #[error(
+        "nothing is invoked within {length_seconds} s from second {from_seconds} of the trace on; give another --from, more --speed or a longer --duration"
+    )]
+    EmptyWindow {
+        /// Where the window begins.
+        from_seconds: f64,
+        /// How long it is in the trace's own time.
+        length_seconds: f64,
+    },
+    /// The synthetic load makes no sense.
+    #[error("the synthetic load: {0}")]
+    Burst(#[from] BurstError),
+    /// No instance could ever run.
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    /// A VM cannot be used.
+    #[error("{0}")]
+    Vm(#[from] VmError),
+    /// The plot cannot be drawn.
+    #[error("the plot cannot be drawn: {0}")]
+    Plot(String),
+    /// The program's own threads cannot be started.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+}

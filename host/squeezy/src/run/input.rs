@@ -1,0 +1,120 @@
+//! Reads what a run is about: the function and the load.
+
+use super::{args::Args, error::RunError};
+use squeezy_runtime::{
+    function::Function,
+    load::{Burst, Load, TraceError, azure2019, azure2021, choose},
+};
+use squeezy_vmm::Artifacts;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Largest function.toml, in bytes.
+const MAX_DEFINITION_BYTES: u64 = 1 << 20;
+
+/// Without `--function`, only functions that are invoked at most so many times in their busiest
+/// minute come into question: more is too much for one VM.
+const PEAK_PER_MINUTE: u64 = 120;
+
+/// A function and where its image is.
+pub struct FunctionInput {
+    /// What is known of it.
+    pub function: Function,
+    /// The read-only root of its instances.
+    pub image: PathBuf,
+}
+
+/// Reads the function that the command line names.
+pub fn read_function(path: &Path, files: &Artifacts) -> Result<FunctionInput, RunError> {
+    if path.extension().is_some_and(|extension| extension == "erofs") && path.is_file() {
+        let function = read_definition(&path.with_extension("toml"))?;
+        return Ok(FunctionInput { function, image: path.to_owned() });
+    }
+    let definition = path.join("function.toml");
+    if !definition.is_file() {
+        return Err(RunError::NoFunction(path.to_owned()));
+    }
+    let function = read_definition(&definition)?;
+    let image = files.image(&function.name);
+    Ok(FunctionInput { function, image })
+}
+
+fn read_definition(path: &Path) -> Result<Function, RunError> {
+    let file = |error| RunError::File { path: path.to_owned(), error };
+    let length = path.metadata().map_err(file)?.len();
+    if length > MAX_DEFINITION_BYTES {
+        return Err(file(std::io::Error::other(format!(
+            "longer than {MAX_DEFINITION_BYTES} bytes"
+        ))));
+    }
+    let text = std::fs::read_to_string(path).map_err(file)?;
+    Function::parse(&text).map_err(|error| RunError::Function { path: path.to_owned(), error })
+}
+
+/// Reads or makes up the load that the command line asks for.
+pub fn read_load(args: &Args) -> Result<Load, RunError> {
+    match &args.trace {
+        Some(path) => read_trace(path, args),
+        None => synthetic(args.duration, args.burst).load(args.seed).map_err(RunError::from),
+    }
+}
+
+/// One burst early on, one later, and little between and after them.
+fn synthetic(length: Duration, burst_requests: u32) -> Burst {
+    Burst {
+        length,
+        period: length.mul_f64(0.6),
+        burst_length: length / 20,
+        burst_requests,
+        trickle_gap: length / 6,
+    }
+}
+
+fn read_trace(path: &Path, args: &Args) -> Result<Load, RunError> {
+    let trace_error = |error| RunError::Trace { path: path.to_owned(), error };
+    let file = File::open(path).map_err(|error| RunError::File { path: path.to_owned(), error })?;
+    let mut reader = BufReader::new(file);
+    let start =
+        reader.fill_buf().map_err(|error| trace_error(TraceError::Read { line: 1, error }))?;
+    let choice = |candidates: &[_]| {
+        choose(candidates, args.trace_function.as_deref(), PEAK_PER_MINUTE)
+            .map(str::to_owned)
+            .map_err(|error| RunError::Choice { path: path.to_owned(), error })
+    };
+    let load = if start.starts_with(b"app,func,") {
+        let trace = azure2021::Invocations::parse(reader).map_err(trace_error)?;
+        let function = choice(&trace.candidates())?;
+        trace.load(&function)
+    } else {
+        let trace = azure2019::Invocations::parse(reader).map_err(trace_error)?;
+        let function = choice(&trace.candidates())?;
+        trace.load(&function, args.seed)
+    };
+    // The function was chosen from the trace a moment ago.
+    let load = load.unwrap_or(Load { source: String::new(), arrivals: Vec::new() });
+    window(&load, args)
+}
+
+fn window(load: &Load, args: &Args) -> Result<Load, RunError> {
+    let length = args.duration.mul_f64(args.speed);
+    let from = args.from.unwrap_or_else(|| load.busiest_window(length));
+    let mut window = load.window(from, length, args.speed);
+    if window.arrivals.is_empty() {
+        return Err(RunError::EmptyWindow {
+            from_seconds: from.as_secs_f64(),
+            length_seconds: length.as_secs_f64(),
+        });
+    }
+    window.source = format!(
+        "{}, {} s from second {} on at {} times its speed",
+        window.source,
+        length.as_secs_f64(),
+        from.as_secs_f64(),
+        args.speed
+    );
+    Ok(window)
+}

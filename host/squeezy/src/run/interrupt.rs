@@ -1,0 +1,46 @@
+//! Ctrl-C, from the terminal or as a signal.
+
+use std::{io, sync::Arc};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+/// How often the run was told to end: once asks it to, twice makes it.
+#[derive(Clone)]
+pub struct Interrupt {
+    count: Arc<watch::Sender<u32>>,
+}
+
+impl Interrupt {
+    /// Listens to SIGINT, SIGTERM and SIGHUP from now on.
+    pub fn listen() -> io::Result<Self> {
+        let interrupt = Self { count: Arc::new(watch::Sender::new(0)) };
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            let mut signals = signal(kind)?;
+            let raised = interrupt.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    raised.raise();
+                }
+            });
+        }
+        Ok(interrupt)
+    }
+
+    /// As if Ctrl-C had been pressed.
+    pub fn raise(&self) {
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Whether it was pressed at all.
+    pub fn is_raised(&self) -> bool {
+        *self.count.borrow() > 0
+    }
+
+    /// Waits until it has been pressed so many times.
+    pub async fn raised(&self, times: u32) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.count.subscribe().wait_for(|count| *count >= times).await;
+    }
+}

@@ -1,0 +1,220 @@
+//! Carries out what the scaler decides, on a real VM.
+
+use super::{answer, record::Outcome};
+use squeezy_protocol::{
+    ErrorCode, ExitReason, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+};
+use squeezy_runtime::{InstanceNumber, RequestNumber, function::Function};
+use squeezy_vmm::{
+    MemoryUse, Resize, Vm, VmError,
+    method::{Method, Plugged, Slot},
+};
+use std::time::{Duration, Instant};
+
+/// How long an instance may wait for its partition; its memory is plugged when it starts, so this
+/// is for what the kernel has left to do.
+const PARTITION_WAIT_MS: u32 = 10_000;
+
+/// How long an instance may take to end by itself when it is told to.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long between two tries to reach a server that does not listen yet.
+const INIT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A VM, the way its memory is changed, and the function it is for.
+pub struct Machine {
+    /// The VM.
+    pub vm: Vm,
+    /// How its memory is changed.
+    pub method: Box<dyn Method>,
+    /// What its instances are.
+    pub function: Function,
+    /// An instance's memory, in bytes.
+    pub instance_bytes: u64,
+    /// An instance's share of a processor in thousandths; no limit when absent.
+    pub cpu_millis: Option<u32>,
+}
+
+/// How long the parts of a start took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartTimes {
+    /// Until its command was executed.
+    pub spawn: Duration,
+    /// From there until its server had answered `/init`.
+    pub init: Duration,
+}
+
+/// A resize that was tried.
+#[derive(Debug)]
+pub struct Tried {
+    /// From the request until it was done or given up; nothing where there is nothing to resize.
+    pub latency: Option<Duration>,
+    /// How much less was resident on the host after than before, in bytes.
+    pub resident_drop_bytes: u64,
+    /// Why it failed, if it did.
+    pub error: Option<VmError>,
+}
+
+impl Machine {
+    /// Plugs the memory of one more instance.
+    pub async fn plug(&self) -> (Option<Slot>, Tried) {
+        match self.method.plug(&self.vm).await {
+            Ok(Plugged { slot, resize }) => (Some(slot), tried(Ok(resize), 0)),
+            Err(error) => (None, tried(Err(error), 0)),
+        }
+    }
+
+    /// Takes the memory of an ended instance back. Without a slot it was asked back before, and
+    /// the question is only whether the guest has followed by now.
+    pub async fn reclaim(&self, slot: Option<Slot>) -> Tried {
+        let Some(slot) = slot else {
+            return match self.vm.memory().await {
+                Ok(MemoryUse { asked_bytes, plugged_bytes, .. }) if plugged_bytes > asked_bytes => {
+                    let error = VmError::Resize {
+                        requested: asked_bytes,
+                        plugged: plugged_bytes,
+                        after: Duration::ZERO,
+                        reason: "it has still not given it back".to_owned(),
+                    };
+                    tried(Err(error), 0)
+                }
+                Ok(_) => tried(Ok(None), 0),
+                Err(error) => tried(Err(error), 0),
+            };
+        };
+        let before = self.resident_bytes().await;
+        let result = self.method.reclaim(&self.vm, slot).await;
+        let drop = before.saturating_sub(self.resident_bytes().await);
+        tried(result, drop)
+    }
+
+    async fn resident_bytes(&self) -> u64 {
+        self.vm.memory().await.map_or(0, |memory| memory.resident.resident_bytes)
+    }
+
+    /// Starts an instance in its slot and waits until its server has answered `/init`.
+    pub async fn start(&self, number: InstanceNumber, slot: Slot) -> Result<StartTimes, String> {
+        let begin = Instant::now();
+        let id = self.id(number);
+        let mut spec = InstanceSpec {
+            id: id.clone(),
+            command: self.function.command.clone(),
+            environment: self.function.environment.clone(),
+            working_directory: self.function.working_directory.clone(),
+            image: true,
+            partition: PartitionChoice::None,
+            wait_ms: PARTITION_WAIT_MS,
+            memory_limit_bytes: Some(self.instance_bytes),
+            memory_node: None,
+            cpu_limit_millis: self.cpu_millis,
+            port: Some(self.function.port),
+        };
+        self.method.place(slot, &mut spec);
+        let agent = self.vm.agent().map_err(text)?;
+        agent.start(&spec).await.map_err(text)?;
+        let spawn = begin.elapsed();
+        tokio::time::timeout(self.function.init_timeout, self.init(&id)).await.map_err(
+            |_| {
+                format!(
+                    "/init was not answered within {} s",
+                    self.function.init_timeout.as_secs_f64()
+                )
+            },
+        )??;
+        Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
+    }
+
+    /// Sends `/init` until the instance's server is up and answers it.
+    async fn init(&self, id: &InstanceId) -> Result<(), String> {
+        let agent = self.vm.agent().map_err(text)?;
+        let limit = self.function.init_timeout;
+        loop {
+            let response =
+                agent.http(id, answer::init(&self.function), limit).await.map_err(text)?;
+            if answer::is_from_instance(&response) {
+                return if response.status().is_success() {
+                    Ok(())
+                } else {
+                    Err(format!(
+                        "/init: status {}: {}",
+                        response.status(),
+                        answer::quote(&response)
+                    ))
+                };
+            }
+            if let InstanceState::Ended(reason) = agent.instance(id).await.map_err(text)?.state {
+                return Err(format!(
+                    "it ended before it listened ({reason:?}): {}",
+                    self.last_words(id).await
+                ));
+            }
+            tokio::time::sleep(INIT_PAUSE).await;
+        }
+    }
+
+    /// Passes a request to an instance. Also says whether the instance can take another one.
+    pub async fn run(&self, number: InstanceNumber, request: RequestNumber) -> (Outcome, bool) {
+        let agent = match self.vm.agent() {
+            Ok(agent) => agent,
+            Err(error) => return (Outcome::Failed(text(error)), false),
+        };
+        let activation = answer::run(&self.function, request.0);
+        match agent.http(&self.id(number), activation, self.function.run_timeout).await {
+            Ok(response) if answer::is_from_instance(&response) => {
+                (answer::judge(&self.function, &response), true)
+            }
+            Ok(response) => (Outcome::Failed(answer::quote(&response)), false),
+            Err(error) => (Outcome::Failed(text(error)), false),
+        }
+    }
+
+    /// Waits until an instance has ended; why it did.
+    pub async fn ended(&self, number: InstanceNumber) -> Option<ExitReason> {
+        match self.vm.agent().ok()?.wait(&self.id(number)).await.ok()?.state {
+            InstanceState::Ended(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Stops an instance, or what there is of it.
+    pub async fn stop(&self, number: InstanceNumber) -> Result<(), String> {
+        let agent = self.vm.agent().map_err(text)?;
+        match agent.stop(&self.id(number), STOP_GRACE).await {
+            // It never came to be.
+            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    /// The last line an instance wrote.
+    async fn last_words(&self, id: &InstanceId) -> String {
+        let log = match self.vm.agent() {
+            Ok(agent) => agent.log(id).await.unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        let line = log.lines().rev().find(|line| !line.trim().is_empty());
+        line.unwrap_or("it wrote nothing").chars().take(200).collect()
+    }
+
+    /// The name of an instance in the VM.
+    fn id(&self, number: InstanceNumber) -> InstanceId {
+        // A function's name is made of the same characters; its start is enough here.
+        let name: String = self.function.name.chars().take(40).collect();
+        let id = format!("{name}-{number}");
+        id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
+    }
+}
+
+fn tried(result: Result<Option<Resize>, VmError>, resident_drop_bytes: u64) -> Tried {
+    let (latency, error) = match result {
+        Ok(resize) => (resize.map(|resize| resize.latency), None),
+        Err(VmError::Resize { after, .. }) if after.is_zero() => (None, result.err()),
+        Err(VmError::Resize { after, .. }) => (Some(after), result.err()),
+        Err(error) => (None, Some(error)),
+    };
+    Tried { latency, resident_drop_bytes, error }
+}
+
+fn text(error: VmError) -> String {
+    error.to_string()
+}

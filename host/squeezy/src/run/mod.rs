@@ -1,0 +1,94 @@
+//! `squeezy run`: replays a load against a function in a VM, once for each method.
+
+mod answer;
+mod args;
+mod error;
+mod input;
+mod interrupt;
+mod machine;
+mod plot;
+mod record;
+mod replay;
+mod setup;
+mod summary;
+mod view;
+
+pub use args::Args;
+
+use error::RunError;
+use interrupt::Interrupt;
+use record::{Outcome, Report};
+use serde::Serialize;
+use setup::Setup;
+use std::{path::Path, process::ExitCode};
+use summary::Summary;
+
+/// Exit status after Ctrl-C, as shells expect it.
+const INTERRUPTED: u8 = 130;
+
+/// Runs it to its end.
+pub fn main(args: Args) -> Result<ExitCode, RunError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(RunError::Start)?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: Args) -> Result<ExitCode, RunError> {
+    // Before anything takes time: what cannot be written in the end is an error now.
+    for path in [&args.json, &args.plot].into_iter().flatten() {
+        write(path, "")?;
+    }
+    let setup = Setup::read(args)?;
+    let interrupt = Interrupt::listen().map_err(RunError::Start)?;
+    let view = view::open(setup.args.plain, &interrupt);
+    let result = setup.run(&*view, &interrupt).await;
+    // Gives the terminal back.
+    drop(view);
+    let report = result?;
+
+    print!("\n{}", summary::table(&report));
+    if let Some(path) = &setup.args.json {
+        write(path, &json(&report))?;
+        println!("measurements: {}", path.display());
+    }
+    if let Some(path) = &setup.args.plot {
+        write(path, &plot::svg(&report).map_err(|e| RunError::Plot(e.to_string()))?)?;
+        println!("plot: {}", path.display());
+    }
+    Ok(status(&report, &interrupt))
+}
+
+fn status(report: &Report, interrupt: &Interrupt) -> ExitCode {
+    let right = |method: &record::MethodRecord| {
+        method.ended_early.is_none() && method.requests.iter().all(|r| r.outcome == Outcome::Right)
+    };
+    if interrupt.is_raised() {
+        ExitCode::from(INTERRUPTED)
+    } else if report.methods.iter().all(right) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The JSON file: the figures first, then everything they come from.
+#[derive(Serialize)]
+struct Document<'a> {
+    summaries: Vec<Summary>,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+fn json(report: &Report) -> String {
+    let summaries = report.methods.iter().map(Summary::of).collect();
+    let text = serde_json::to_string_pretty(&Document { summaries, report });
+    // Every key is a string, which is all that could fail.
+    text.expect("a report can be written") + "\n"
+}
+
+fn write(path: &Path, text: &str) -> Result<(), RunError> {
+    std::fs::write(path, text).map_err(|error| RunError::File { path: path.to_owned(), error })
+}

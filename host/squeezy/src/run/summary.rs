@@ -1,0 +1,219 @@
+//! What a run comes to: figures for the JSON file, and a table for the terminal.
+
+use super::{
+    record::{Direction, MethodRecord, Outcome, Report},
+    view::milliseconds,
+};
+use serde::Serialize;
+use squeezy_runtime::{
+    Moment,
+    series::{integral, percentile},
+};
+use std::time::Duration;
+
+/// The figures of one method.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The method.
+    pub method: String,
+    /// Requests that came.
+    pub requests: usize,
+    /// Of them, answered rightly.
+    pub right: usize,
+    /// Answered, but not as they should be.
+    pub wrong: usize,
+    /// Not answered because the instance or the VM failed.
+    pub failed: usize,
+    /// Turned away.
+    pub rejected: usize,
+    /// Answered by an instance that was not up when they came.
+    pub cold: usize,
+    /// Median latency of those whose instance was up.
+    pub warm_latency_p50_seconds: Option<f64>,
+    /// Their 99th percentile.
+    pub warm_latency_p99_seconds: Option<f64>,
+    /// Median latency of those whose instance was not up.
+    pub cold_latency_p50_seconds: Option<f64>,
+    /// Their 99th percentile.
+    pub cold_latency_p99_seconds: Option<f64>,
+    /// Instances that were started.
+    pub starts: usize,
+    /// Of them, those that could not be.
+    pub failed_starts: usize,
+    /// Plugs that were asked for.
+    pub plugs: usize,
+    /// Median time of those that came about.
+    pub plug_latency_p50_ns: Option<f64>,
+    /// Reclaims that were asked for.
+    pub reclaims: usize,
+    /// Of them, those that did not come about in time.
+    pub failed_reclaims: usize,
+    /// Median time of the others.
+    pub reclaim_latency_p50_ns: Option<f64>,
+    /// Their longest time.
+    pub reclaim_latency_max_ns: Option<f64>,
+    /// Most memory the guest had.
+    pub plugged_peak_bytes: u64,
+    /// Memory the guest had in the end.
+    pub plugged_end_bytes: u64,
+    /// Most memory that was resident on the host.
+    pub resident_peak_bytes: u64,
+    /// Memory that was resident on the host in the end.
+    pub resident_end_bytes: u64,
+    /// Memory the guest had, added up over the run.
+    pub plugged_gib_seconds: f64,
+    /// Memory that was resident on the host, added up over the run.
+    pub resident_gib_seconds: f64,
+}
+
+impl Summary {
+    /// Sums up what a method did.
+    pub fn of(record: &MethodRecord) -> Self {
+        let count = |wanted: fn(&Outcome) -> bool| {
+            record.requests.iter().filter(|r| wanted(&r.outcome)).count()
+        };
+        let latency = |cold: bool, percent: f64| {
+            let of_kind =
+                record.requests.iter().filter(|r| r.cold == cold && r.outcome == Outcome::Right);
+            percentile(&of_kind.map(|r| r.latency_seconds).collect::<Vec<_>>(), percent)
+        };
+        let resizes = |direction| record.resizes.iter().filter(move |r| r.direction == direction);
+        let times = |direction| {
+            let done = resizes(direction).filter(|r| r.error.is_none());
+            done.map(|r| r.latency_ns as f64).collect::<Vec<_>>()
+        };
+        let bytes = |value: fn(&super::record::Sample) -> u64| {
+            let mut values = record.samples.iter().map(value);
+            (values.clone().max().unwrap_or(0), values.next_back().unwrap_or(0))
+        };
+        let gib_seconds = |value: fn(&super::record::Sample) -> u64| {
+            let points: Vec<_> = record
+                .samples
+                .iter()
+                .map(|s| (Moment(Duration::from_secs_f64(s.at_seconds)), value(s) as f64))
+                .collect();
+            integral(&points) / f64::from(1 << 30)
+        };
+        let (plugged_peak_bytes, plugged_end_bytes) = bytes(|s| s.plugged_bytes);
+        let (resident_peak_bytes, resident_end_bytes) = bytes(|s| s.resident_bytes);
+        Self {
+            method: record.method.clone(),
+            requests: record.requests.len(),
+            right: count(|o| *o == Outcome::Right),
+            wrong: count(|o| matches!(o, Outcome::Wrong(_))),
+            failed: count(|o| matches!(o, Outcome::Failed(_))),
+            rejected: count(|o| matches!(o, Outcome::Rejected(_))),
+            cold: record.requests.iter().filter(|r| r.cold).count(),
+            warm_latency_p50_seconds: latency(false, 50.0),
+            warm_latency_p99_seconds: latency(false, 99.0),
+            cold_latency_p50_seconds: latency(true, 50.0),
+            cold_latency_p99_seconds: latency(true, 99.0),
+            starts: record.starts.len(),
+            failed_starts: record.starts.iter().filter(|s| s.error.is_some()).count(),
+            plugs: resizes(Direction::Plug).count(),
+            plug_latency_p50_ns: percentile(&times(Direction::Plug), 50.0),
+            reclaims: resizes(Direction::Reclaim).count(),
+            failed_reclaims: resizes(Direction::Reclaim).filter(|r| r.error.is_some()).count(),
+            reclaim_latency_p50_ns: percentile(&times(Direction::Reclaim), 50.0),
+            reclaim_latency_max_ns: percentile(&times(Direction::Reclaim), 100.0),
+            plugged_peak_bytes,
+            plugged_end_bytes,
+            resident_peak_bytes,
+            resident_end_bytes,
+            plugged_gib_seconds: gib_seconds(|s| s.plugged_bytes),
+            resident_gib_seconds: gib_seconds(|s| s.resident_bytes),
+        }
+    }
+}
+
+/// One line of the table: what it is called, and what it shows.
+type Row = (&'static str, fn(&Summary) -> String);
+
+const ROWS: [Row; 14] = [
+    ("requests right / all", |s| format!("{} / {}", s.right, s.requests)),
+    ("  wrong, failed, rejected", |s| format!("{}, {}, {}", s.wrong, s.failed, s.rejected)),
+    ("  cold", |s| s.cold.to_string()),
+    ("warm latency p50, p99", |s| {
+        format!("{}, {}", seconds(s.warm_latency_p50_seconds), seconds(s.warm_latency_p99_seconds))
+    }),
+    ("cold latency p50, p99", |s| {
+        format!("{}, {}", seconds(s.cold_latency_p50_seconds), seconds(s.cold_latency_p99_seconds))
+    }),
+    ("instances started", |s| match s.failed_starts {
+        0 => s.starts.to_string(),
+        failed => format!("{} ({failed} failed)", s.starts),
+    }),
+    ("plug, median", |s| time(s.plug_latency_p50_ns)),
+    ("reclaims", |s| match s.failed_reclaims {
+        0 => s.reclaims.to_string(),
+        failed => format!("{} ({failed} failed)", s.reclaims),
+    }),
+    ("reclaim, median", |s| time(s.reclaim_latency_p50_ns)),
+    ("reclaim, longest", |s| time(s.reclaim_latency_max_ns)),
+    ("plugged at peak, at the end", |s| both(s.plugged_peak_bytes, s.plugged_end_bytes)),
+    ("resident at peak, at the end", |s| both(s.resident_peak_bytes, s.resident_end_bytes)),
+    ("plugged GiB x seconds", |s| format!("{:.1}", s.plugged_gib_seconds)),
+    ("resident GiB x seconds", |s| format!("{:.1}", s.resident_gib_seconds)),
+];
+
+/// The methods side by side.
+pub fn table(report: &Report) -> String {
+    let summaries: Vec<_> = report.methods.iter().map(Summary::of).collect();
+    let mut text = format!("{:30}", "");
+    summaries.iter().for_each(|summary| text += &format!("{:>18}", summary.method));
+    text.push('\n');
+    for (name, value) in ROWS {
+        text += &format!("{name:30}");
+        summaries.iter().for_each(|summary| text += &format!("{:>18}", value(summary)));
+        text.push('\n');
+    }
+    for method in &report.methods {
+        if let Some(reason) = &method.ended_early {
+            text += &format!("{} ended early: {reason}\n", method.method);
+        }
+    }
+    text += &format!("load: {}\n", report.load);
+    for note in &report.notes {
+        text += &format!("note: {note}\n");
+    }
+    text
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2} s"))
+}
+
+fn time(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| milliseconds(ns as u64))
+}
+
+fn both(peak: u64, end: u64) -> String {
+    format!("{}, {} MiB", peak >> 20, end >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::record::tests::example;
+
+    #[test]
+    fn figures_are_those_of_the_record() {
+        let summary = Summary::of(&example().methods[0]);
+        assert_eq!((summary.requests, summary.right, summary.rejected), (10, 9, 1));
+        assert_eq!(summary.reclaim_latency_p50_ns, Some(4e6));
+        assert_eq!(summary.warm_latency_p50_seconds, Some(0.2));
+        assert_eq!(summary.plugged_peak_bytes, (256 + 8 * 128) << 20);
+    }
+
+    #[test]
+    fn the_table_has_a_column_for_each_method() {
+        let text = table(&example());
+        let head = text.lines().next().unwrap();
+        assert_eq!(
+            head.split_whitespace().collect::<Vec<_>>(),
+            ["squeezy", "virtio-mem", "static"]
+        );
+        assert!(text.contains("9 / 10"));
+        assert!(text.contains("4.0 ms"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Lines, for logs and pipes: what happens as it happens, the state of things every few seconds.
+
+use super::{Heading, Totals, View, describe};
+use crate::run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample};
+use std::sync::{Mutex, PoisonError};
+
+/// Seconds between two lines about the state of things.
+const INTERVAL_SECONDS: f64 = 5.0;
+
+/// Prints lines.
+#[derive(Default)]
+pub struct Lines(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    heading: Heading,
+    totals: Totals,
+    at_seconds: f64,
+    next_seconds: f64,
+}
+
+impl Lines {
+    fn with(&self, work: impl FnOnce(&mut State)) {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl View for Lines {
+    fn begin(&self, heading: Heading) {
+        self.with(|state| {
+            println!("{}: {}; load: {}", heading.function, heading.method, heading.load);
+            *state = State { heading, ..State::default() };
+        });
+    }
+
+    fn note(&self, text: &str) {
+        self.with(|state| println!("{:6.1} s  {text}", state.at_seconds));
+    }
+
+    fn sample(&self, sample: &Sample) {
+        self.with(|state| {
+            state.at_seconds = sample.at_seconds;
+            if sample.at_seconds < state.next_seconds {
+                return;
+            }
+            state.next_seconds = sample.at_seconds + INTERVAL_SECONDS;
+            println!(
+                "{:6.1} s  instances {} ({} starting, {} idle, {} busy), requests {} of {} done, {} wait; \
+                 memory asked {} plugged {} resident {} MiB",
+                sample.at_seconds,
+                sample.alive(),
+                sample.starting,
+                sample.idle,
+                sample.busy,
+                state.totals.all(),
+                state.heading.requests,
+                sample.queued,
+                sample.asked_bytes >> 20,
+                sample.plugged_bytes >> 20,
+                sample.resident_bytes >> 20,
+            );
+        });
+    }
+
+    fn request(&self, request: &RequestRecord) {
+        self.with(|state| {
+            state.totals.count(&request.outcome);
+            let (what, reason) = match &request.outcome {
+                Outcome::Right => return,
+                Outcome::Wrong(reason) => ("answered wrongly", reason),
+                Outcome::Failed(reason) => ("failed", reason),
+                Outcome::Rejected(reason) => ("rejected", reason),
+            };
+            println!("{:6.1} s  a request was {what}: {reason}", state.at_seconds);
+        });
+    }
+
+    fn resize(&self, resize: &ResizeRecord) {
+        self.with(|state| {
+            if resize.direction == Direction::Reclaim || resize.error.is_some() {
+                println!("{:6.1} s  {}", resize.at_seconds.max(state.at_seconds), describe(resize));
+            }
+        });
+    }
+}

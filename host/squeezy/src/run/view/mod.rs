@@ -1,0 +1,108 @@
+//! Shows a run while it goes on: live where the output is a terminal, as lines where it is not.
+
+mod lines;
+mod live;
+
+use super::{
+    interrupt::Interrupt,
+    record::{Outcome, RequestRecord, ResizeRecord, Sample},
+};
+use std::{io::IsTerminal, time::Duration};
+
+/// What is about to be shown.
+#[derive(Clone, Debug, Default)]
+pub struct Heading {
+    /// The function.
+    pub function: String,
+    /// The method, and which of how many it is.
+    pub method: String,
+    /// What the load is.
+    pub load: String,
+    /// How long requests are sent.
+    pub length: Duration,
+    /// Requests that will be sent.
+    pub requests: usize,
+    /// Instances the VM may hold.
+    pub concurrency: u16,
+}
+
+/// Whoever watches.
+pub trait View: Send + Sync {
+    /// A method's turn begins.
+    fn begin(&self, heading: Heading);
+    /// Something worth a line has happened.
+    fn note(&self, text: &str);
+    /// The state of things, several times a second.
+    fn sample(&self, sample: &Sample);
+    /// A request has ended.
+    fn request(&self, request: &RequestRecord);
+    /// The VM's memory has changed, or did not.
+    fn resize(&self, resize: &ResizeRecord);
+}
+
+/// The view for this output.
+pub fn open(plain: bool, interrupt: &Interrupt) -> Box<dyn View> {
+    if !plain && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+        // A terminal that cannot be drawn on can still be written to.
+        if let Ok(live) = live::Live::open(interrupt.clone()) {
+            return Box::new(live);
+        }
+    }
+    Box::new(lines::Lines::default())
+}
+
+/// How many requests ended how.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    right: usize,
+    wrong: usize,
+    failed: usize,
+    rejected: usize,
+}
+
+impl Totals {
+    fn count(&mut self, outcome: &Outcome) {
+        *match outcome {
+            Outcome::Right => &mut self.right,
+            Outcome::Wrong(_) => &mut self.wrong,
+            Outcome::Failed(_) => &mut self.failed,
+            Outcome::Rejected(_) => &mut self.rejected,
+        } += 1;
+    }
+
+    fn all(&self) -> usize {
+        self.right + self.wrong + self.failed + self.rejected
+    }
+}
+
+/// A resize on one line.
+fn describe(resize: &ResizeRecord) -> String {
+    use super::record::Direction;
+    let what = match resize.direction {
+        Direction::Plug => "plug",
+        Direction::Reclaim => "reclaim",
+    };
+    let size = resize.size_bytes >> 20;
+    let time = milliseconds(resize.latency_ns);
+    match (&resize.error, resize.direction) {
+        (Some(error), _) => format!("{what} {size} MiB of instance {}: {error}", resize.instance),
+        (None, Direction::Plug) => {
+            format!("{what} {size} MiB for instance {}: {time}", resize.instance)
+        }
+        (None, Direction::Reclaim) => format!(
+            "{what} {size} MiB of instance {}: {time}, {} MiB less resident",
+            resize.instance,
+            resize.resident_drop_bytes >> 20
+        ),
+    }
+}
+
+/// A latency as people read it.
+pub fn milliseconds(ns: u64) -> String {
+    let ms = ns as f64 / 1e6;
+    match ms {
+        _ if ms < 10.0 => format!("{ms:.1} ms"),
+        _ if ms < 10_000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms / 1e3),
+    }
+}
