@@ -119,10 +119,8 @@ mod tests {
 
     #[test]
     fn constants_are_those_of_the_kernel_header() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../kernel/src/include/uapi/linux/squeezy.h"
-        );
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/src/include/uapi/linux/squeezy.h");
         let header = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
         for (name, ours) in [
             ("PR_SQUEEZY", PR_SQUEEZY),

@@ -97,9 +97,8 @@ fn kernel_thread_name(stat: &str) -> Option<String> {
     // The name may hold parentheses itself.
     let (name, fields) = rest.rsplit_once(") ")?;
     let parent = fields.split(' ').nth(1)?;
-    (pid == "2" || parent == "2").then(|| {
-        if name.starts_with("kworker") { "kworker".to_owned() } else { name.to_owned() }
-    })
+    (pid == "2" || parent == "2")
+        .then(|| if name.starts_with("kworker") { "kworker".to_owned() } else { name.to_owned() })
 }
 
 /// CPU time of a process in nanoseconds. `/proc/PID/stat` counts ticks of 10 ms, which is longer

@@ -118,8 +118,7 @@ mod tests {
 
     #[test]
     fn sums_over_processors_and_restores_cut_names() {
-        let functions =
-            ["schedule".to_owned(), "virtio_mem_sbm_unplug_any_sb_online".to_owned()];
+        let functions = ["schedule".to_owned(), "virtio_mem_sbm_unplug_any_sb_online".to_owned()];
         let mut profile = Profile::default();
         add(&mut profile, &functions, TABLE);
         add(&mut profile, &functions, TABLE);

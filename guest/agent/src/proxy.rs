@@ -172,7 +172,6 @@ fn too_long(what: &str) -> ApiError {
     ApiError::invalid(format!("the {what} is longer than {MAX_PAYLOAD_BYTES} bytes"))
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

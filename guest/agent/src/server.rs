@@ -116,11 +116,13 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                     Ok(ok(&state.instances.delete(&id, grace).await?))
                 }
                 (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
-                (&Method::GET, ["log"]) => {
-                    Ok(plain(state.instances.get(&id)?.log().map_err(|e| {
-                        ApiError::internal("reading the instance's log", e)
-                    })?))
-                }
+                (&Method::GET, ["log"]) => Ok(plain(
+                    state
+                        .instances
+                        .get(&id)?
+                        .log()
+                        .map_err(|e| ApiError::internal("reading the instance's log", e))?,
+                )),
                 (_, ["http"] | ["http", _]) => {
                     proxy::pass(state.instances.get(&id)?, rest.get(1).unwrap_or(&""), request)
                         .await
@@ -154,14 +156,14 @@ fn grace(query: Option<&str>) -> Result<Duration, ApiError> {
 /// Reads and checks a JSON body.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ApiError> {
     let body = request.into_body();
-    let too_long =
-        || ApiError::invalid(format!("the body is longer than {MAX_BODY_BYTES} bytes"));
+    let too_long = || ApiError::invalid(format!("the body is longer than {MAX_BODY_BYTES} bytes"));
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_long());
     }
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
-        .await
-        .map_err(|_| ApiError::invalid("the body did not arrive within 30 s"))?;
+    let collected =
+        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
+            .await
+            .map_err(|_| ApiError::invalid("the body did not arrive within 30 s"))?;
     let bytes = match collected {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_long()),

@@ -78,6 +78,14 @@ impl Mapping {
         }
     }
 
+    /// Reads one word of every page.
+    pub fn read(&self) {
+        for page in 0..self.bytes / PAGE_BYTES {
+            // SAFETY: as in touch; anonymous pages that nobody wrote to hold zeroes.
+            unsafe { self.word(page).read_volatile() };
+        }
+    }
+
     /// The first page that does not hold what `touch(round)` wrote.
     pub fn first_wrong_page(&self, round: u32) -> Option<usize> {
         (0..self.bytes / PAGE_BYTES).find(|&page| {

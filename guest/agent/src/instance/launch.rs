@@ -110,9 +110,7 @@ async fn read_reports(reports: Receiver) -> io::Result<Vec<u8>> {
 }
 
 /// The partition and the nanoseconds of waiting for it, or why there is no instance.
-fn understand(
-    text: &[u8],
-) -> Result<(Option<squeezy_protocol::PartitionNumber>, u64), ApiError> {
+fn understand(text: &[u8]) -> Result<(Option<squeezy_protocol::PartitionNumber>, u64), ApiError> {
     let mut attached = None;
     for line in text.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {

@@ -80,9 +80,11 @@ impl Instances {
 
     /// One instance.
     pub fn get(&self, id: &InstanceId) -> Result<Rc<Entry>, ApiError> {
-        self.entries.borrow().get(id).cloned().ok_or_else(|| {
-            ApiError::new(ErrorCode::NotFound, format!("there is no instance {id}"))
-        })
+        self.entries
+            .borrow()
+            .get(id)
+            .cloned()
+            .ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("there is no instance {id}")))
     }
 
     /// Starts an instance and returns when its command has been executed. Once begun, the start
@@ -115,9 +117,7 @@ impl Instances {
         }
         let (report, reported) = oneshot::channel();
         tokio::task::spawn_local(Rc::clone(self).live(entry, spec, begin, report));
-        reported
-            .await
-            .unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
+        reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
     }
 
     /// From the start of an instance to its end.
@@ -247,8 +247,8 @@ impl Entry {
     /// action would end it, but the kernel spares process 1 of a pid namespace: then false.
     fn ask_to_end(&self) -> bool {
         let Some(pid) = Pid::from_raw(self.start.get().pid as i32) else { return false };
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
+            .unwrap_or_default();
         end::handles_sigterm(&status) && kill_process(pid, Signal::TERM).is_ok()
     }
 

@@ -34,7 +34,8 @@ pub struct Files<'a> {
 pub fn spawn(files: Files<'_>) -> io::Result<u32> {
     let null = File::open("/dev/null")?;
     // Out of the way of the numbers that dup2 will write to.
-    let high = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, ABOVE_CHILD_FDS).map_err(io::Error::from);
+    let high =
+        |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, ABOVE_CHILD_FDS).map_err(io::Error::from);
     let sources: [(OwnedFd, i32); 5] = [
         (high(null.as_fd())?, 0),
         (high(files.output)?, 1),

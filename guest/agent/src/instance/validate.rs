@@ -24,7 +24,10 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
         Some(_) => {}
     }
     if !spec.working_directory.starts_with('/') {
-        return fail(format!("working_directory: {:?} is no absolute path", spec.working_directory));
+        return fail(format!(
+            "working_directory: {:?} is no absolute path",
+            spec.working_directory
+        ));
     }
     let mut strings = spec
         .command

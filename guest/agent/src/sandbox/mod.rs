@@ -86,8 +86,7 @@ fn internal(what: &str) -> impl FnOnce(io::Error) -> Failure + '_ {
 /// The whole life of the process up to its command; returns only when that cannot be executed.
 pub fn main() -> ExitCode {
     // SAFETY: the agent passes these two files, and nothing else in this process owns them.
-    let (plan, mut report) =
-        unsafe { (File::from_raw_fd(PLAN_FD), File::from_raw_fd(REPORT_FD)) };
+    let (plan, mut report) = unsafe { (File::from_raw_fd(PLAN_FD), File::from_raw_fd(REPORT_FD)) };
     let Err(failure) = become_instance(plan, &mut report);
     send(&mut report, &Report::Failed { code: failure.code, message: failure.message });
     ExitCode::FAILURE
@@ -100,10 +99,7 @@ fn send(report: &mut File, message: &Report) {
     let _ = report.write_all(&line);
 }
 
-fn become_instance(
-    mut plan: File,
-    report: &mut File,
-) -> Result<std::convert::Infallible, Failure> {
+fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::Infallible, Failure> {
     fcntl_setfd(&*report, FdFlags::CLOEXEC)
         .map_err(|e| internal("preparing the report")(e.into()))?;
     let mut text = Vec::new();
@@ -116,8 +112,7 @@ fn become_instance(
 
     setsid().map_err(|e| internal("starting a session")(e.into()))?;
     fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
-    setrlimit(Resource::Nofile, FILES)
-        .map_err(|e| internal("limiting open files")(e.into()))?;
+    setrlimit(Resource::Nofile, FILES).map_err(|e| internal("limiting open files")(e.into()))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     root::enter(&plan.lower, spec.memory_limit_bytes).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
@@ -199,7 +194,10 @@ impl Command {
     fn new(spec: &InstanceSpec) -> Result<Self, Failure> {
         let text = |text: String| {
             CString::new(text).map_err(|_| {
-                Failure::new(ErrorCode::Invalid, "command and environment must not hold a zero byte")
+                Failure::new(
+                    ErrorCode::Invalid,
+                    "command and environment must not hold a zero byte",
+                )
             })
         };
         Ok(Self {
@@ -217,8 +215,7 @@ impl Command {
         let pointers = |strings: &[CString]| -> Vec<_> {
             strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
         };
-        let (arguments, environment) =
-            (pointers(&self.arguments), pointers(&self.environment));
+        let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
         // SAFETY: signal numbers and a zeroed set are valid arguments; close_range closes files
         // that are not used any more (the report's number is below the range); the pointers are
         // to terminated strings and arrays that outlive the call.

@@ -25,9 +25,6 @@ pub fn drop_all() -> io::Result<()> {
     }
     clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
-    set_capabilities(
-        None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
-    )?;
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     Ok(())
 }

@@ -4,8 +4,10 @@
 use crate::init::{SANDBOX, mount_filesystem};
 use rustix::{
     fs::{CWD, FileType, Mode, makedev, mknodat},
-    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change,
-        mount_remount, unmount},
+    mount::{
+        MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount,
+        unmount,
+    },
     process::{chdir, pivot_root},
 };
 use std::{
@@ -15,8 +17,14 @@ use std::{
 };
 
 /// Device nodes every program may expect: name, major, minor.
-const DEVICES: [(&str, u32, u32); 6] =
-    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
 const LINKS: [(&str, &str); 4] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -90,8 +98,7 @@ fn devices() -> io::Result<()> {
 }
 
 fn restrict_proc() -> io::Result<()> {
-    let read_only =
-        MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
     for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
         mount_bind(path, path)?;
         mount_remount(path, read_only, "")?;

@@ -163,9 +163,9 @@ async fn a_call_that_waits_stops_no_other(client: &Client) {
         .into_iter()
         .map(|path| {
             let client = client.clone();
-            tokio::spawn(async move {
-                client.call("GET", &format!("/v1/instances/{path}"), "").await
-            })
+            tokio::spawn(
+                async move { client.call("GET", &format!("/v1/instances/{path}"), "").await },
+            )
         })
         .collect();
     for _ in 0..20 {
@@ -192,7 +192,8 @@ async fn ends_have_reasons(client: &Client) {
     let (reason, log) = run(client, shell("child", script)).await;
     assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "Segmentation fault\n139\n"));
     // Orphans die with it.
-    let (reason, _) = run(client, shell("orphans", "(sleep 1000 &) ; (sleep 1000 &) ; exit 0")).await;
+    let (reason, _) =
+        run(client, shell("orphans", "(sleep 1000 &) ; (sleep 1000 &) ; exit 0")).await;
     assert_eq!(reason, ExitReason::Exited(0));
 }
 
@@ -331,7 +332,9 @@ async fn many_instances(client: &Client) {
 /// A host may go away in the middle of anything, and the next one be served.
 async fn hosts_come_and_go(vm: &Vm) -> Client {
     use tokio::io::AsyncWriteExt;
-    for garbage in [&b""[..], b"\0\0\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"] {
+    for garbage in
+        [&b""[..], b"\0\0\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"]
+    {
         let mut stream = vm.stream().await;
         stream.write_all(garbage).await.unwrap();
         drop(stream);
