@@ -87,7 +87,8 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned());
     add("-display", "none".to_owned());
     add("-append", config.kernel_command_line());
-    command.args(["-no-user-config", "-nodefaults", "-no-reboot"]);
+    // It starts stopped: see `Qemu::open_regions`.
+    command.args(["-no-user-config", "-nodefaults", "-no-reboot", "-S"]);
     command.arg("-kernel").arg(&config.kernel).arg("-initrd").arg(&config.initramfs);
     if let Some(image) = &config.image {
         command.arg("-blockdev").arg(blockdev(image));

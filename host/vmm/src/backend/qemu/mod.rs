@@ -8,7 +8,7 @@ use crate::{
     Result, VmError,
     accelerator::Accelerator,
     backend::{Backend, BoxFuture, Device, DeviceRequests, HostMemory, RunState, Started},
-    config::VmConfig,
+    config::{GuestMemory, VmConfig},
     console::{Console, lines},
     measure::ThreadRole,
     process::Process,
@@ -100,7 +100,27 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
         stderr,
         counts_requests: config.count_device_requests,
     };
+    if matches!(config.memory, GuestMemory::Partitions(_)) {
+        backend.open_regions(config).await?;
+    }
+    backend.monitor.run(qmp::cont {}).await?;
     Ok(Started { backend: Box::new(backend), events, console, channel })
+}
+
+impl Qemu {
+    /// Makes all of each device's region usable from the start.
+    ///
+    /// QEMU lets a guest plug no further than a little beyond the requested size. Slots of
+    /// partitions start at whole memory blocks, so with sizes that are none the last slots would be
+    /// out of reach. The usable part never shrinks while the machine runs, so asking for all of it
+    /// once, before the guest can see it, is enough.
+    async fn open_regions(&self, config: &VmConfig) -> Result<()> {
+        for (index, device) in (0u16..).zip(&config.devices()) {
+            self.request(Device::VirtioMem(index), device.region_bytes).await?;
+            self.request(Device::VirtioMem(index), device.initial_bytes).await?;
+        }
+        Ok(())
+    }
 }
 
 impl Backend for Qemu {
