@@ -35,7 +35,7 @@ tree_hash() {
 	done | sha256sum | cut -c1-64
 }
 
-# hold_lock NAME: from now on this process alone does what NAME says; waits for its turn.
+# hold_lock NAME: from now on this process alone works on NAME; waits for its turn. One at a time.
 hold_lock() {
 	mkdir -p "$cache/locks"
 	exec 9>"$cache/locks/$1"

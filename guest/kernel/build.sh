@@ -7,6 +7,7 @@ set -euo pipefail
 usage() {
 	cat <<'TEXT'
 usage: guest/kernel/build.sh VARIANT [MAKE TARGET...]
+       guest/kernel/build.sh --source
 
   release   the kernel that instances run on
   debug     release with PROVE_LOCKING, DEBUG_VM, KASAN, KUnit and fault injection
@@ -17,6 +18,7 @@ usage: guest/kernel/build.sh VARIANT [MAKE TARGET...]
 The image goes to build/kernel/VARIANT/bzImage, through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy}
 that is keyed by everything it was built from. With MAKE TARGETs (mm/squeezy/ for instance) only these
 are built, and no image. Each variant keeps its objects, so that a changed file takes seconds.
+--source prints where the unpacked source of Debian is.
 TEXT
 }
 
@@ -33,7 +35,7 @@ kernel_cache=$cache/kernel
 
 case ${1:-} in
 release | debug | off) patched=yes ;;
-stock | node) patched=no ;;
+stock | node | --source) patched=no ;;
 -h | --help) usage; exit 0 ;;
 *) usage >&2; exit 2 ;;
 esac
@@ -200,12 +202,12 @@ link_image() {
 	done
 }
 
-# compile TARGET...: with the number of objects of the last full build as the measure.
+# compile TARGET...: with the number of objects of a full build as the measure, where it is one.
 compile() {
 	local expected=0 start=$SECONDS fresh=no
-	if [ ! -f "$objects/vmlinux" ]; then
-		fresh=yes
-		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1350)
+	if [ ! -f "$objects/vmlinux.o" ]; then
+		[ -d "$objects/mm" ] || fresh=yes
+		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1930)
 	fi
 	with_progress "kernel $variant: objects" "$log" '^  (CC|AS|AR|LD) ' "$expected" \
 		kernel_make -j"$(nproc)" "$@" || {
@@ -227,6 +229,15 @@ patches=("$hooks"/*.patch)
 shopt -u nullglob
 
 find_source
+if [ "$variant" = --source ]; then
+	pristine=$kernel_cache/source/$source_version
+	if [ ! -d "$pristine" ]; then
+		hold_lock kernel
+		unpack_source
+	fi
+	say "$pristine"
+	exit 0
+fi
 image=$kernel_cache/images/$variant-$(content_key)
 if [ ${#targets[@]} -eq 0 ] && [ -f "$image/bzImage" ]; then
 	link_image

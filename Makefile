@@ -1,0 +1,55 @@
+# Everything there is to do here. `make run` and `make test` are all a newcomer needs.
+# What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast test-vm lint bench kernel image programs dependencies clean
+
+# What `make run` passes on: make run ARGS="--method squeezy --duration 60"
+ARGS ?=
+FUNCTION ?= functions/html
+# For `make kernel`: release debug off stock node
+VARIANT ?= release
+# For `make bench`: reclaim utilisation cpu plug faults
+EXPERIMENT ?= reclaim
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+run: dependencies kernel-release image programs ## build what is missing and run a function in an N:1 VM
+	target/release/squeezy run $(FUNCTION) $(ARGS)
+
+test: test-fast test-vm ## all tests, the fast ones first
+
+test-fast: dependencies ## tests that need no VM
+	cargo test --workspace --lib --bins
+	scripts/test-function.sh functions/html
+
+# One test at a time: an emulated VM needs every processor there is.
+test-vm: dependencies kernel-release kernel-debug image ## tests in VMs
+	RUST_TEST_THREADS=1 cargo test --workspace --test '*'
+
+lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
+	@scripts/install-dependencies.sh lint
+	@scripts/lint.sh
+
+bench: dependencies kernel-release kernel-off kernel-node image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
+	target/release/squeezy bench $(EXPERIMENT) $(ARGS)
+
+kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|debug|off|stock|node
+
+kernel-%: dependencies
+	@guest/kernel/build.sh $*
+
+image: dependencies ## the function's image and the initramfs
+	@guest/image/build.sh $(FUNCTION)
+	@guest/image/initramfs.sh >/dev/null
+
+programs: dependencies ## target/release/squeezy
+	@cargo build --release -p squeezy
+
+dependencies:
+	@scripts/install-dependencies.sh
+
+clean: ## remove what was built here; the cache stays
+	cargo clean
+	rm -rf build

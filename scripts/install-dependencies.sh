@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Installs with apt what is missing to build, run and test; asks for root only when something is.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "$0")/common.sh"
+
+case ${1:-run} in
+run | lint) purpose=${1:-run} ;;
+*)
+	echo "usage: scripts/install-dependencies.sh [run|lint]" >&2
+	exit 2
+	;;
+esac
+
+# Rust of Debian 12 is too old; this is what the workspace needs (rust-version in Cargo.toml).
+rust_version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+rust_target=x86_64-unknown-linux-musl
+
+# wanted: package, what shows that it is there (a command or a path), what it is for.
+wanted() {
+	cat <<'TABLE'
+gcc gcc the guest kernel
+make make the guest kernel
+flex flex the guest kernel
+bison bison the guest kernel
+bc bc the guest kernel
+libelf-dev /usr/include/libelf.h objtool, a part of the kernel build
+xz-utils xz unpacking the kernel
+cpio cpio the initramfs
+patch patch the hooks in the kernel
+rsync rsync the kernel's source tree
+ccache ccache compiling the kernel's variants
+linux-source-6.12 /usr/src/linux-source-6.12.tar.xz the kernel's source
+musl-tools musl-gcc static programs for the guest
+busybox-static /bin/busybox the shell in the guest
+mmdebstrap mmdebstrap function images
+erofs-utils mkfs.erofs function images
+python3 python3 function images
+python3-pip /usr/bin/pip3 Python packages of function images
+qemu-system-x86 qemu-system-x86_64 the VM
+seabios /usr/share/seabios/bios-256k.bin the VM's firmware
+TABLE
+	# Without root, the image is made in a user namespace.
+	[ "$(id -u)" = 0 ] || echo "uidmap newuidmap function images without root"
+	if [ "$purpose" = lint ]; then
+		cat <<'TABLE'
+perl perl checkpatch
+shellcheck shellcheck scripts
+pyflakes3 pyflakes3 Python
+TABLE
+	fi
+}
+
+there() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		command -v sudo >/dev/null || die "sudo is missing: run this as root: $*"
+		sudo "$@"
+	fi
+}
+
+install_packages() {
+	local log=$cache/logs/apt.log
+	command -v apt-get >/dev/null ||
+		die "this is no Debian: install these by other means: ${missing[*]}"
+	as_root true || die "root is needed to install: ${missing[*]}"
+	with_progress "installing: steps" "$log" '^(Get|Unpacking|Setting up)' 0 \
+		as_root sh -c 'export DEBIAN_FRONTEND=noninteractive
+			apt-get -o Acquire::Retries=3 update &&
+			apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"' \
+		apt "${missing[@]}" || {
+		show_failure "$log"
+		die "cannot install ${missing[*]}"
+	}
+}
+
+# The kernel's source may have been downloaded without root already.
+have_source() {
+	[ "$1" = linux-source-6.12 ] && [ -d "$cache/kernel/source" ]
+}
+
+check_rust() {
+	local have
+	command -v cargo >/dev/null ||
+		die "cargo is missing: install Rust $rust_version or newer with rustup (https://rustup.rs)"
+	have=$(cargo --version | cut -d' ' -f2)
+	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
+		die "cargo is $have, $rust_version or newer is needed: rustup update stable"
+	[ -d "$(rustc --print sysroot)/lib/rustlib/$rust_target" ] && return
+	command -v rustup >/dev/null ||
+		die "Rust's target $rust_target is missing and there is no rustup to add it: install that target's standard library"
+	say "installing: Rust's standard library for $rust_target, for programs in the guest"
+	rustup target add "$rust_target" || die "cannot add it: rustup target add $rust_target"
+}
+
+missing=()
+while read -r package sign reason; do
+	there "$sign" || have_source "$package" && continue
+	missing+=("$package")
+	say "installing: $package, for $reason"
+done < <(wanted)
+[ ${#missing[@]} -eq 0 ] || install_packages
+check_rust

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Everything `make lint` checks. Goes on after a finding, and fails at the end.
+set -uo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "$0")/common.sh"
+cd "$root" || exit 1
+
+failed=()
+
+# check NAME COMMAND...
+check() {
+	local name=$1
+	shift
+	say "--- $name"
+	"$@" || failed+=("$name")
+}
+
+# Warnings that are about sending a patch to a list, or about what the series is not:
+# FILE_PATH_CHANGES wants MAINTAINERS entries, COMMIT_LOG_LONG_LINE forbids tables in messages.
+checkpatch() {
+	"$linux/scripts/checkpatch.pl" --root="$linux" --strict --terse --no-summary --quiet \
+		--ignore FILE_PATH_CHANGES,COMMIT_LOG_LONG_LINE "$@"
+}
+
+kernel_sources() {
+	local status=0 file
+	while IFS= read -r file; do
+		checkpatch --file "$file" || status=1
+	done < <(find guest/kernel/src -name '*.[ch]')
+	return $status
+}
+
+kernel_hooks() {
+	local status=0 file
+	for file in guest/kernel/hooks/*/*.patch; do
+		checkpatch "$file" || status=1
+	done
+	return $status
+}
+
+shell_scripts() {
+	git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
+		[ -f "$file" ] || continue
+		case $file in *.md | *.patch | *.rs | *.py | *.c) continue ;; esac
+		head -c 64 "$file" | grep -aqE '^#!.*\b(ba)?sh\b|^# shellcheck shell' && printf '%s\0' "$file"
+	done | xargs -0 -r shellcheck -x
+}
+
+python_sources() {
+	git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 -r pyflakes3
+}
+
+linux=$(guest/kernel/build.sh --source | tail -1)
+[ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
+check "checkpatch: guest/kernel/src" kernel_sources
+check "checkpatch: guest/kernel/hooks" kernel_hooks
+check "rustfmt" cargo fmt --all --check
+check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+check "shellcheck" shell_scripts
+check "pyflakes" python_sources
+check "links in documents" python3 scripts/check-links.py
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'lint: findings in: %s\n' "$(printf '%s; ' "${failed[@]}" | sed 's/; $//')" >&2
+	exit 1
+fi
+say "lint: no findings"

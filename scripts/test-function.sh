@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs the tests of a function with the interpreter and the packages of its image.
+# usage: scripts/test-function.sh FUNCTION_DIRECTORY
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "$0")/common.sh"
+
+function_directory=${1:?usage: scripts/test-function.sh FUNCTION_DIRECTORY}
+tree=$("$root/guest/image/build.sh" --tree "$function_directory" | tail -1)
+enter=(chroot "$tree")
+[ "$(id -u)" = 0 ] || enter=(unshare --map-root-user chroot "$tree")
+for test in "$function_directory"/tests/test_*.py; do
+	say "$test"
+	# From standard input: the image is not written to.
+	PYTHONDONTWRITEBYTECODE=1 timeout 120 "${enter[@]}" /usr/bin/python3 - <"$test"
+done
