@@ -9,7 +9,17 @@ use squeezy_vmm::{
 };
 
 #[tokio::main]
-async fn main() -> Result<(), VmError> {
+async fn main() -> std::process::ExitCode {
+    match run().await {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("resize: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), VmError> {
     let mut arguments = std::env::args().skip(1);
     let name: MethodName = arguments.next().as_deref().unwrap_or("squeezy").parse()?;
     let sizing = Sizing { instance_bytes: 256 << 20, instances: 4, shared_bytes: 64 << 20 };

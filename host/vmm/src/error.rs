@@ -106,6 +106,10 @@ pub enum VmError {
         host: &'static str,
     },
 
+    /// The guest's kernel runs without the partitions it was told to have.
+    #[error("the guest's kernel has no partitions as asked for: {0}")]
+    NoPartitions(String),
+
     /// More memory was asked for than the VM's region can hold.
     #[error("{asked} bytes were asked for, but the VM's region holds {region}: start the VM with more instances or smaller ones")]
     RegionTooSmall {

@@ -1,7 +1,7 @@
 //! One VM, from its start to its end.
 
 use crate::{
-    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, Resident, Resize, Result, VmConfig, VmError,
+    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, PartitionLayout, Resident, Resize, Result, VmConfig, VmError,
     backend::{self, Backend, Device, Event, HostMemory, RunState, Started},
     fate::Fate,
     measure,
@@ -158,6 +158,10 @@ impl Vm {
     async fn settle(&self) -> Result<()> {
         match self.config().memory {
             GuestMemory::Balloon { .. } => self.resize(0).await.map(drop),
+            GuestMemory::Partitions(layout) => {
+                self.check_partitions(layout).await?;
+                self.resize(layout.shared_bytes).await.map(drop)
+            }
             _ => {
                 for (index, device) in (0u16..).zip(self.config().devices()) {
                     self.resize_device(Device::VirtioMem(index), device.initial_bytes).await?;
@@ -165,6 +169,26 @@ impl Vm {
                 Ok(())
             }
         }
+    }
+
+    /// The guest's kernel must have understood the layout as it was meant.
+    async fn check_partitions(&self, layout: PartitionLayout) -> Result<()> {
+        let wrong = |what: String| {
+            let said = self.console().tail(usize::MAX);
+            let said = said.iter().rev().find_map(|line| line.find("squeezy:").map(|at| line[at..].to_owned()));
+            Err(VmError::NoPartitions(match said {
+                Some(line) => format!("{what}; its log says: {line}"),
+                None => format!("{what}; was it built with CONFIG_SQUEEZY?"),
+            }))
+        };
+        let Some(squeezy) = self.agent()?.memory().await?.squeezy else {
+            return wrong("it runs as a stock kernel".to_owned());
+        };
+        let count = squeezy.partitions.len();
+        if squeezy.partition_size_bytes != layout.partition_bytes || count != usize::from(layout.partitions) {
+            return wrong(format!("it has {count} of {} bytes", squeezy.partition_size_bytes));
+        }
+        Ok(())
     }
 
     /// What it was started with.
@@ -388,7 +412,7 @@ async fn supervise(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>, chann
                 Event::Ended { restart } => ended = Some(restart),
                 Event::Paused => shared.look(&ended).await,
             },
-            _ = tick.tick() => shared.look(&ended).await,
+            _ = tick.tick(), if shared.fate.known().is_none() => shared.look(&ended).await,
         }
     }
 }

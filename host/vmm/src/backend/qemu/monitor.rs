@@ -57,15 +57,26 @@ impl Monitor {
     }
 
     /// Runs a command.
-    pub(super) async fn run<C: qmp::QmpCommand + 'static>(&self, command: C) -> Result<C::Ok> {
+    pub(super) async fn run<C>(&self, command: C) -> Result<C::Ok>
+    where
+        C: qmp::QmpCommand<Ok: Send> + 'static,
+    {
         self.run_within(command, LIMIT).await
     }
 
     /// Runs a command that may take this long.
-    pub(super) async fn run_within<C: qmp::QmpCommand + 'static>(&self, command: C, limit: Duration) -> Result<C::Ok> {
-        match tokio::time::timeout(limit, self.service.execute(command)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(VmError::Command { command: C::NAME.to_owned(), reason: error.to_string() }),
+    pub(super) async fn run_within<C>(&self, command: C, limit: Duration) -> Result<C::Ok>
+    where
+        C: qmp::QmpCommand<Ok: Send> + 'static,
+    {
+        let refused = |reason: String| VmError::Command { command: C::NAME.to_owned(), reason };
+        // A task of its own: whoever asked may stop waiting at any moment, but the library must see
+        // every command through to its answer, or it mistakes that for the next one's.
+        let execution = tokio::spawn(self.service.execute(command));
+        match tokio::time::timeout(limit, execution).await {
+            Ok(Ok(Ok(answer))) => Ok(answer),
+            Ok(Ok(Err(error))) => Err(refused(error.to_string())),
+            Ok(Err(error)) => Err(refused(error.to_string())),
             Err(_) => Err(VmError::Hung(limit)),
         }
     }

@@ -1,0 +1,67 @@
+//! What the tests share: a small VM, and waiting for things with a limit.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use squeezy_protocol::{InstanceSpec, PartitionChoice};
+use squeezy_vmm::{AcceleratorChoice, Artifacts, Kernel, VmConfig};
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A VM as the artifacts of `make kernel image` make it.
+pub fn config(name: &str) -> VmConfig {
+    let files = Artifacts::find(None).unwrap_or_else(|e| panic!("this test needs a guest: {e}"));
+    let mut config = VmConfig::new(name, files.kernel(Kernel::Release), files.initramfs());
+    config.accelerator = AcceleratorChoice::Tcg;
+    config
+}
+
+/// An instance that runs a program of the initramfs.
+pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
+    InstanceSpec {
+        id: id.parse().unwrap(),
+        command: command.iter().map(ToString::to_string).collect(),
+        environment: Default::default(),
+        working_directory: "/".into(),
+        image: false,
+        partition: PartitionChoice::None,
+        wait_ms: 0,
+        memory_limit_bytes: None,
+        memory_node: None,
+        cpu_limit_millis: None,
+        port: None,
+    }
+}
+
+/// A shell script that can be used in QEMU's place.
+pub fn wrapper(directory: &Path, script: &str) -> PathBuf {
+    let path = directory.join("qemu");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Whether a process is there and not a zombie.
+pub fn alive(process: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until `done`, at most `limit`.
+pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// Sends a signal to a process that this test has started.
+pub fn signal(process: u32, name: &str) {
+    let status = std::process::Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    assert!(status.unwrap().success());
+}

@@ -1,0 +1,98 @@
+//! Memory that is plugged can be used, and memory that is unplugged is the host's again.
+
+mod common;
+
+use common::{config, instance};
+use squeezy_protocol::{ExitReason, InstanceState};
+use squeezy_vmm::{
+    GuestMemory, MemoryBackend, Vm, VmError,
+    method::{MethodName, Sizing},
+};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_bytes: 64 * MIB };
+
+/// Plugs for an instance that uses most of its memory, ends it, reclaims, and looks at the host.
+async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
+    let method = name.method(SIZING).unwrap();
+    let mut config = method.configure(config("resizing"));
+    config.memory_backend = backend;
+    config.count_device_requests = true;
+    let vm = Vm::start(config).await.unwrap();
+    let agent = vm.agent().unwrap();
+    let start = vm.memory().await.unwrap();
+    assert_eq!(start.asked_bytes, start.plugged_bytes);
+
+    let plugged = method.plug(&vm).await.unwrap();
+    let resize = plugged.resize.unwrap();
+    assert_eq!(resize.plugged_bytes - resize.before_bytes, SIZING.instance_bytes);
+    assert!(resize.latency > Duration::ZERO && resize.polls > 0);
+    let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "1"]);
+    hog.wait_ms = 5000;
+    method.place(plugged.slot, &mut hog);
+    agent.start(&hog).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), agent.wait(&hog.id)).await.unwrap().unwrap();
+    assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)), "{}", agent.log(&hog.id).await.unwrap());
+    agent.stop(&hog.id, Duration::ZERO).await.unwrap();
+    let used = vm.memory().await.unwrap();
+    let grown = used.resident.resident_bytes - start.resident.resident_bytes;
+    assert!(grown > 190 * MIB, "{grown}");
+
+    let reclaimed = method.reclaim(&vm, plugged.slot).await.unwrap().unwrap();
+    assert_eq!(reclaimed.before_bytes - reclaimed.plugged_bytes, SIZING.instance_bytes);
+    let end = vm.memory().await.unwrap();
+    assert_eq!(end.plugged_bytes, start.plugged_bytes);
+    assert_eq!(end.asked_bytes, start.asked_bytes);
+    let kept = end.resident.resident_bytes.saturating_sub(start.resident.resident_bytes);
+    assert!(kept < 100 * MIB, "{name} on {backend}: {kept} of {grown} bytes are still resident");
+    match name {
+        MethodName::Balloon => assert_eq!(reclaimed.device, None),
+        _ => assert!(reclaimed.device.unwrap().unplug > 0),
+    }
+    vm.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn virtio_mem_on_anonymous_memory() {
+    plug_use_and_reclaim(MethodName::VirtioMem, MemoryBackend::Ram).await;
+}
+
+#[tokio::test]
+async fn virtio_mem_on_a_memfd() {
+    plug_use_and_reclaim(MethodName::VirtioMem, MemoryBackend::Memfd).await;
+}
+
+#[tokio::test]
+async fn balloon_on_anonymous_memory() {
+    plug_use_and_reclaim(MethodName::Balloon, MemoryBackend::Ram).await;
+}
+
+#[tokio::test]
+async fn a_resize_that_is_overtaken_ends_with_the_later_one() {
+    let mut config = config("overtaken");
+    config.memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 512 * MIB };
+    let vm = Vm::start(config).await.unwrap();
+    let both = async { tokio::join!(vm.resize(0), vm.resize(256 * MIB), vm.resize(384 * MIB)) };
+    let (first, second, third) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    let last = third.unwrap();
+    assert_eq!(last.plugged_bytes, 384 * MIB);
+    assert!(first.unwrap().requested_bytes == 0 && second.is_ok());
+    assert_eq!(vm.memory().await.unwrap().plugged_bytes, vm.config().base_bytes + 384 * MIB);
+    vm.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn fixed_memory_stays() {
+    let method = MethodName::Static.method(SIZING).unwrap();
+    let vm = Vm::start(method.configure(config("fixed"))).await.unwrap();
+    let all = vm.config().base_bytes + 2 * SIZING.instance_bytes + SIZING.shared_bytes;
+    assert_eq!(vm.memory().await.unwrap().plugged_bytes, all);
+    assert!(matches!(vm.resize(0).await, Err(VmError::NotResizable(_))));
+    let plugged = method.plug(&vm).await.unwrap();
+    assert_eq!(plugged.resize, None);
+    assert_eq!(method.reclaim(&vm, plugged.slot).await.unwrap(), None);
+    let times = vm.cpu_times().unwrap();
+    assert!(times.vcpus_ns > 100_000_000 && times.devices_ns > 0, "{times:?}");
+    vm.stop().await.unwrap();
+}
