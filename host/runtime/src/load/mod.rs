@@ -2,12 +2,12 @@
 
 pub mod azure2019;
 pub mod azure2021;
-mod burst;
 mod random;
+mod synthetic;
 mod table;
 
-pub use burst::{Burst, BurstError};
 pub use random::Random;
+pub use synthetic::{Synthetic, SyntheticError};
 pub use table::TraceError;
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};

@@ -46,21 +46,21 @@ pub struct Args {
     pub speed: f64,
 
     /// How long to send requests, for each method.
-    #[arg(long, value_name = "SECONDS", default_value = "45", value_parser = positive_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "50", value_parser = positive_seconds)]
     pub duration: Duration,
 
-    /// Requests in each burst of the synthetic load.
+    /// Requests in the largest burst of the synthetic load; without it as many as the VM may hold
+    /// instances.
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 12,
         value_parser = clap::value_parser!(u32).range(1..=10_000),
         conflicts_with = "trace"
     )]
-    pub burst: u32,
+    pub burst: Option<u32>,
 
     /// How long an instance without a request is kept, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     pub keep_alive: Duration,
 
     /// Instances the VM may hold; without it what function.toml says.

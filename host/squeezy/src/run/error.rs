@@ -3,7 +3,7 @@
 use squeezy_runtime::{
     PolicyError,
     function::FunctionError,
-    load::{BurstError, ChoiceError, TraceError},
+    load::{ChoiceError, SyntheticError, TraceError},
 };
 use squeezy_vmm::VmError;
 use std::path::PathBuf;
@@ -57,8 +57,8 @@ pub enum RunError {
         length_seconds: f64,
     },
     /// The synthetic load makes no sense.
-    #[error("the synthetic load: {0}")]
-    Burst(#[from] BurstError),
+    #[error("{0}")]
+    Synthetic(#[from] SyntheticError),
     /// No instance could ever run.
     #[error("{0}")]
     Policy(#[from] PolicyError),

@@ -3,7 +3,7 @@
 use super::{args::Args, error::RunError};
 use squeezy_runtime::{
     function::Function,
-    load::{Burst, Load, TraceError, azure2019, azure2021, choose},
+    load::{Load, Synthetic, TraceError, azure2019, azure2021, choose},
 };
 use squeezy_vmm::Artifacts;
 use std::{
@@ -55,22 +55,29 @@ fn read_definition(path: &Path) -> Result<Function, RunError> {
     Function::parse(&text).map_err(|error| RunError::Function { path: path.to_owned(), error })
 }
 
-/// Reads or makes up the load that the command line asks for.
-pub fn read_load(args: &Args) -> Result<Load, RunError> {
+/// Reads the load that the command line asks for, or makes one up with `burst` requests at once.
+pub fn read_load(args: &Args, burst: u32) -> Result<Load, RunError> {
     match &args.trace {
         Some(path) => read_trace(path, args),
-        None => synthetic(args.duration, args.burst).load(args.seed).map_err(RunError::from),
+        None => Ok(synthetic(args.duration, burst).load(args.seed)?),
     }
 }
 
-/// One burst early on, one later, and little between and after them.
-fn synthetic(length: Duration, burst_requests: u32) -> Burst {
-    Burst {
+/// A burst that ebbs away, so that instances end while others go on, and a smaller one later.
+fn synthetic(length: Duration, requests: u32) -> Synthetic {
+    let burst =
+        |at: f64, part: f64| (length.mul_f64(at), (f64::from(requests) * part).ceil() as u32);
+    Synthetic {
         length,
-        period: length.mul_f64(0.6),
-        burst_length: length / 20,
-        burst_requests,
-        trickle_gap: length / 6,
+        bursts: vec![
+            burst(0.04, 1.0),
+            burst(0.36, 0.75),
+            burst(0.48, 0.5),
+            burst(0.60, 0.25),
+            burst(0.88, 0.5),
+        ],
+        burst_length: length / 100,
+        trickle_gap: length / 5,
     }
 }
 

@@ -12,10 +12,13 @@ use std::error::Error;
 
 const COLUMN_WIDTH: u32 = 400;
 const ROW_HEIGHT: u32 = 200;
-const HEAD_HEIGHT: u32 = 64;
+const HEAD_HEIGHT: u32 = 84;
 const FOOT_HEIGHT: u32 = 40;
+const LEGEND_HEIGHT: u32 = 24;
 const LABEL_AREA: u32 = 58;
 const FONT: &str = "sans-serif";
+/// About what a character of the legend is wide.
+const CHARACTER_WIDTH: i32 = 6;
 /// Characters of a line in the foot that fit into one column.
 const FOOT_CHARACTERS: usize = 62;
 
@@ -23,7 +26,6 @@ const FOOT_CHARACTERS: usize = 62;
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const GREEN: RGBColor = RGBColor(0, 158, 115);
-const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const GREY: RGBColor = RGBColor(120, 120, 120);
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
@@ -64,13 +66,6 @@ const PANELS: [Panel; 3] = [
                 dashed: false,
                 steps: true,
                 value: |s| s.busy as f64,
-            },
-            Curve {
-                name: "requests waiting",
-                colour: VERMILION,
-                dashed: true,
-                steps: true,
-                value: |s| s.queued as f64,
             },
         ],
         least: 4.0,
@@ -130,8 +125,7 @@ pub fn svg(report: &Report) -> Result<String> {
             let top = highest(report, panel);
             for (column, method) in report.methods.iter().enumerate() {
                 let cell = &cells[row * columns + column];
-                let title = (row == 0).then_some(method.method.as_str());
-                draw_panel(cell, panel, method, title, seconds, top)?;
+                draw_panel(cell, panel, method, seconds, top)?;
             }
         }
         for (index, line) in foot.iter().enumerate() {
@@ -154,6 +148,11 @@ fn draw_head(area: &Area<'_>, report: &Report) -> Result {
         report.keep_alive_seconds
     );
     area.draw_text(&below, &(FONT, 12).into_font().color(&GREY), (8, 34))?;
+    let bold = (FONT, 14).into_font().style(FontStyle::Bold).color(&BLACK);
+    for (column, method) in report.methods.iter().enumerate() {
+        let x = (COLUMN_WIDTH * column as u32 + LABEL_AREA + 8) as i32;
+        area.draw_text(&method.method, &bold, (x, 62))?;
+    }
     Ok(())
 }
 
@@ -161,14 +160,12 @@ fn draw_panel(
     area: &Area<'_>,
     panel: &Panel,
     method: &MethodRecord,
-    title: Option<&str>,
     seconds: f64,
     top: f64,
 ) -> Result {
     let mut builder = ChartBuilder::on(area);
     builder.margin(8).margin_right(14).x_label_area_size(34).y_label_area_size(LABEL_AREA);
-    // Every row has room for the title, so that all panels are of one height.
-    builder.caption(title.unwrap_or(" "), (FONT, 14).into_font().style(FontStyle::Bold));
+    builder.margin_top(LEGEND_HEIGHT);
     let mut chart = builder.build_cartesian_2d(0.0..seconds, 0.0..top)?;
     chart
         .configure_mesh()
@@ -196,24 +193,21 @@ fn draw_panel(
     draw_legend(area, panel)
 }
 
-/// Names the curves along the top of the panel; plotters' own legend would cover them.
+/// Names the curves above the panel; plotters' own legend would cover them.
 fn draw_legend(area: &Area<'_>, panel: &Panel) -> Result {
-    let (width, _) = area.dim_in_pixel();
-    let mut x = width as i32 - 14;
-    let y = 18;
-    for curve in panel.curves.iter().rev() {
-        let style = (FONT, 11).into_font().color(&BLACK);
-        let style = style.pos(Pos::new(HPos::Right, VPos::Center));
-        area.draw_text(curve.name, &style, (x, y))?;
-        x -= 6 * curve.name.len() as i32 + 6;
-        let line = [(x - 18, y), (x, y)];
+    let mut x = LABEL_AREA as i32 + 8;
+    let y = LEGEND_HEIGHT as i32 / 2;
+    for curve in panel.curves {
+        let line = [(x, y), (x + 18, y)];
         let stroke = curve.colour.stroke_width(2);
         if curve.dashed {
             area.draw(&DashedPathElement::new(line, 4, 3, stroke))?;
         } else {
             area.draw(&PathElement::new(line, stroke))?;
         }
-        x -= 28;
+        let style = (FONT, 11).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw_text(curve.name, &style, (x + 24, y))?;
+        x += 24 + CHARACTER_WIDTH * curve.name.len() as i32 + 16;
     }
     Ok(())
 }

@@ -53,7 +53,6 @@ impl Setup {
     pub fn read(args: Args) -> Result<Self, RunError> {
         let files = Artifacts::find(args.build.as_deref())?;
         let input = read_function(&args.function, &files)?;
-        let load = read_load(&args)?;
         let sizing = Sizing {
             instance_bytes: round_up(
                 args.memory.unwrap_or(input.function.memory_bytes),
@@ -62,6 +61,7 @@ impl Setup {
             instances: args.concurrency.unwrap_or(input.function.concurrency),
             shared_bytes: args.shared_memory,
         };
+        let load = read_load(&args, args.burst.unwrap_or(sizing.instances.into()))?;
         Ok(Self { args, files, input, load, sizing })
     }
 

@@ -202,7 +202,7 @@ mod tests {
         assert_eq!((summary.requests, summary.right, summary.rejected), (10, 9, 1));
         assert_eq!(summary.reclaim_latency_p50_ns, Some(4e6));
         assert_eq!(summary.warm_latency_p50_seconds, Some(0.2));
-        assert_eq!(summary.plugged_peak_bytes, (256 + 8 * 128) << 20);
+        assert_eq!(summary.plugged_peak_bytes, (256 + 7 * 128) << 20);
     }
 
     #[test]
