@@ -85,22 +85,23 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 }
 
 /**
- * squeezy_vma_alloc_folio - allocate private memory for a virtual memory area
+ * vma_alloc_folio_noprof - allocate private memory for a virtual memory area
  * @gfp: GFP flags
  * @order: order of the folio
  * @vma: the area, which decides by its mm where the memory comes from
+ * @addr: where in the area
+ * @hugepage: whether the folio is for a huge page
  *
- * Takes the place of folio_alloc() in vma_alloc_folio().
+ * On a machine without partitions, and for an mm without one, this is
+ * folio_alloc(), as it is without CONFIG_SQUEEZY.
  */
-struct folio *squeezy_vma_alloc_folio(gfp_t gfp, int order,
-				      struct vm_area_struct *vma)
+struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
+				     struct vm_area_struct *vma,
+				     unsigned long addr, bool hugepage)
 {
-	struct squeezy_partition *p;
+	struct squeezy_partition *p = mm_squeezy(vma->vm_mm);
 	struct folio *folio;
 
-	if (!squeezy_enabled())
-		return folio_alloc_noprof(gfp, order);
-	p = vma->vm_mm->squeezy;
 	if (!p)
 		return folio_alloc_noprof(gfp, order);
 
@@ -109,6 +110,7 @@ struct folio *squeezy_vma_alloc_folio(gfp_t gfp, int order,
 		return folio;
 	return squeezy_alloc_slow(p, gfp, vma);
 }
+EXPORT_SYMBOL(vma_alloc_folio_noprof);
 
 /**
  * squeezy_collapse_alloc - allocate a huge page to collapse private memory into

@@ -200,12 +200,12 @@ bool squeezy_drain(struct squeezy_partition *p)
 		goto out_free;
 
 	migrated = squeezy_migrate(p);
-	squeezy_count(stragglers_migrated, migrated);
+	squeezy_count(SQUEEZY_STRAGGLERS_MIGRATED, migrated);
 	left = squeezy_pages_used(p);
 	trace_squeezy_stragglers(p->number, found, migrated, left);
 	if (left) {
-		squeezy_count(quarantines, 1);
-		squeezy_count(stragglers_drained, left);
+		squeezy_count(SQUEEZY_QUARANTINES, 1);
+		squeezy_count(SQUEEZY_STRAGGLERS_DRAINED, left);
 		squeezy_change_state(p, SQUEEZY_DRAINING, SQUEEZY_QUARANTINED);
 		/* The last page may have gone between the count and here. */
 		squeezy_queue_drain();

@@ -101,7 +101,7 @@ bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order)
 	retry = partition_out_of_memory(&oc);
 	if (oc.chosen && oc.chosen != (void *)-1UL) {
 		atomic_long_inc(&p->oom_kills);
-		squeezy_count(oom_kills, 1);
+		squeezy_count(SQUEEZY_OOM_KILLS, 1);
 		pr_warn("squeezy: partition %u of %lu KiB is full: killed a process in it\n",
 			p->number,
 			squeezy_managed_pages(p) << (PAGE_SHIFT - 10));

@@ -117,7 +117,7 @@ struct squeezy_partition *squeezy_try_assign(int number)
 		}
 		spin_unlock(&p->lock);
 		if (taken) {
-			squeezy_count(assignments, 1);
+			squeezy_count(SQUEEZY_ASSIGNMENTS, 1);
 			return p;
 		}
 	}
@@ -181,7 +181,7 @@ int squeezy_wait_and_assign(int number, long timeout,
 	if (!timeout)
 		return -EAGAIN;
 
-	squeezy_count(waits, 1);
+	squeezy_count(SQUEEZY_WAITS, 1);
 	left = wait_event_interruptible_timeout(squeezy_waiters,
 						(*p = squeezy_try_assign(number)),
 						timeout);
@@ -189,7 +189,7 @@ int squeezy_wait_and_assign(int number, long timeout,
 		return 0;
 	if (left < 0)
 		return -EINTR;
-	squeezy_count(wait_timeouts, 1);
+	squeezy_count(SQUEEZY_WAIT_TIMEOUTS, 1);
 	return -ETIMEDOUT;
 }
 

@@ -50,7 +50,7 @@
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
-#include <linux/squeezy.h>
+#include <linux/squeezy_hooks.h>
 #include <uapi/linux/squeezy.h>
 
 /**
@@ -96,12 +96,12 @@ struct squeezy_partition {
 	unsigned long start_pfn;
 	struct kobject kobj;
 
-	spinlock_t lock;
+	spinlock_t lock; /* state, users */
 	enum squeezy_state state;
 	unsigned int users;
 
 	atomic_long_t oom_kills;
-	struct mutex reclaim_lock;
+	struct mutex reclaim_lock; /* one walk over the pages at a time */
 
 	struct zone zone;
 	struct zonelist zonelist;
@@ -135,39 +135,51 @@ struct squeezy_request {
 	unsigned int nr;
 };
 
-/*
- * Counters. The names are those of the files in sysfs; times are in ns,
- * stragglers in pages.
+/**
+ * enum squeezy_counter - what is counted; times are in ns
+ * @SQUEEZY_PLUGS: partitions plugged
+ * @SQUEEZY_UNPLUGS: partitions unplugged
+ * @SQUEEZY_PLUG_FAILURES: plugs that the device or a lack of memory prevented
+ * @SQUEEZY_UNPLUG_FAILURES: unplugs that the device refused
+ * @SQUEEZY_DEVICE_REQUESTS: requests sent to the device for partitions
+ * @SQUEEZY_PLUG_GUEST_NS: time plugs took in the guest
+ * @SQUEEZY_PLUG_DEVICE_NS: time plugs waited for the device
+ * @SQUEEZY_UNPLUG_GUEST_NS: time unplugs took in the guest
+ * @SQUEEZY_UNPLUG_DEVICE_NS: time unplugs waited for the device
+ * @SQUEEZY_ASSIGNMENTS: partitions assigned
+ * @SQUEEZY_WAITS: assignments that had to wait
+ * @SQUEEZY_WAIT_TIMEOUTS: of these, how many waited in vain
+ * @SQUEEZY_OOM_KILLS: processes killed because their partition was full
+ * @SQUEEZY_STRAGGLERS_DRAINED: pages of unused partitions that were waited for
+ * @SQUEEZY_STRAGGLERS_MIGRATED: pages moved out of unused partitions
+ * @SQUEEZY_QUARANTINES: times a partition was left with pages it could not move
  */
-#define SQUEEZY_COUNTERS(X)		\
-	X(plugs)			\
-	X(unplugs)			\
-	X(plug_failures)		\
-	X(unplug_failures)		\
-	X(device_requests)		\
-	X(plug_guest_ns)		\
-	X(plug_device_ns)		\
-	X(unplug_guest_ns)		\
-	X(unplug_device_ns)		\
-	X(assignments)			\
-	X(waits)			\
-	X(wait_timeouts)		\
-	X(oom_kills)			\
-	X(stragglers_drained)		\
-	X(stragglers_migrated)		\
-	X(quarantines)
-
 enum squeezy_counter {
-#define SQUEEZY_COUNTER_ENUM(name) SQUEEZY_COUNTER_##name,
-	SQUEEZY_COUNTERS(SQUEEZY_COUNTER_ENUM)
-#undef SQUEEZY_COUNTER_ENUM
+	SQUEEZY_PLUGS,
+	SQUEEZY_UNPLUGS,
+	SQUEEZY_PLUG_FAILURES,
+	SQUEEZY_UNPLUG_FAILURES,
+	SQUEEZY_DEVICE_REQUESTS,
+	SQUEEZY_PLUG_GUEST_NS,
+	SQUEEZY_PLUG_DEVICE_NS,
+	SQUEEZY_UNPLUG_GUEST_NS,
+	SQUEEZY_UNPLUG_DEVICE_NS,
+	SQUEEZY_ASSIGNMENTS,
+	SQUEEZY_WAITS,
+	SQUEEZY_WAIT_TIMEOUTS,
+	SQUEEZY_OOM_KILLS,
+	SQUEEZY_STRAGGLERS_DRAINED,
+	SQUEEZY_STRAGGLERS_MIGRATED,
+	SQUEEZY_QUARANTINES,
 	SQUEEZY_NR_COUNTERS
 };
 
 extern atomic64_t squeezy_counters[SQUEEZY_NR_COUNTERS];
 
-#define squeezy_count(name, n) \
-	atomic64_add(n, &squeezy_counters[SQUEEZY_COUNTER_##name])
+static inline void squeezy_count(enum squeezy_counter counter, u64 n)
+{
+	atomic64_add(n, &squeezy_counters[counter]);
+}
 
 extern const char * const squeezy_state_names[SQUEEZY_NR_STATES];
 extern struct squeezy_layout squeezy_layout;

@@ -54,6 +54,7 @@ static void squeezy_retry_fn(struct work_struct *work)
 		squeezy_device.ops->kick(squeezy_device.owner);
 	mutex_unlock(&squeezy_mutex);
 }
+
 static DECLARE_DELAYED_WORK(squeezy_retry, squeezy_retry_fn);
 
 static u64 squeezy_partition_size(void)
@@ -105,7 +106,7 @@ static int squeezy_request_device(struct squeezy_partition *p, bool plug,
 	rc = request(squeezy_device.owner, PFN_PHYS(p->start_pfn),
 		     squeezy_partition_size());
 	*device_ns += ktime_get_ns() - start;
-	squeezy_count(device_requests, 1);
+	squeezy_count(SQUEEZY_DEVICE_REQUESTS, 1);
 	return rc;
 }
 
@@ -139,19 +140,19 @@ static void squeezy_account(struct squeezy_partition *p, bool plug, int rc,
 
 	trace_squeezy_resize(p->number, plug, rc, guest_ns, device_ns);
 	if (plug) {
-		squeezy_count(plug_guest_ns, guest_ns);
-		squeezy_count(plug_device_ns, device_ns);
+		squeezy_count(SQUEEZY_PLUG_GUEST_NS, guest_ns);
+		squeezy_count(SQUEEZY_PLUG_DEVICE_NS, device_ns);
 		if (rc)
-			squeezy_count(plug_failures, 1);
+			squeezy_count(SQUEEZY_PLUG_FAILURES, 1);
 		else
-			squeezy_count(plugs, 1);
+			squeezy_count(SQUEEZY_PLUGS, 1);
 	} else {
-		squeezy_count(unplug_guest_ns, guest_ns);
-		squeezy_count(unplug_device_ns, device_ns);
+		squeezy_count(SQUEEZY_UNPLUG_GUEST_NS, guest_ns);
+		squeezy_count(SQUEEZY_UNPLUG_DEVICE_NS, device_ns);
 		if (rc)
-			squeezy_count(unplug_failures, 1);
+			squeezy_count(SQUEEZY_UNPLUG_FAILURES, 1);
 		else
-			squeezy_count(unplugs, 1);
+			squeezy_count(SQUEEZY_UNPLUGS, 1);
 	}
 }
 

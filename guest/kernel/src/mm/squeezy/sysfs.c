@@ -18,6 +18,7 @@ static ssize_t partition_size_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n",
 			  PFN_PHYS(squeezy_layout.partition_pages));
 }
+
 SQUEEZY_RO(partition_size);
 
 static ssize_t shared_size_show(struct kobject *kobj,
@@ -25,6 +26,7 @@ static ssize_t shared_size_show(struct kobject *kobj,
 {
 	return sysfs_emit(buf, "%llu\n", PFN_PHYS(squeezy_layout.shared_pages));
 }
+
 SQUEEZY_RO(shared_size);
 
 static ssize_t partitions_show(struct kobject *kobj,
@@ -32,6 +34,7 @@ static ssize_t partitions_show(struct kobject *kobj,
 {
 	return sysfs_emit(buf, "%u\n", squeezy_layout.nr);
 }
+
 SQUEEZY_RO(partitions);
 
 /* States in which a partition cannot be unplugged, with how many there are. */
@@ -55,6 +58,7 @@ static ssize_t shrink_blocked_show(struct kobject *kobj,
 	}
 	return length + sysfs_emit_at(buf, length, "\n");
 }
+
 SQUEEZY_RO(shrink_blocked);
 
 static struct attribute *squeezy_attributes[] = {
@@ -69,26 +73,55 @@ static const struct attribute_group squeezy_group = {
 	.attrs = squeezy_attributes,
 };
 
-#define SQUEEZY_COUNTER_FILE(name)					\
-static ssize_t name##_show(struct kobject *kobj,			\
-			   struct kobj_attribute *attr, char *buf)	\
-{									\
-	return sysfs_emit(buf, "%lld\n",				\
-		atomic64_read(&squeezy_counters[SQUEEZY_COUNTER_##name])); \
-}									\
-SQUEEZY_RO(name);
-SQUEEZY_COUNTERS(SQUEEZY_COUNTER_FILE)
-
-#define SQUEEZY_COUNTER_ATTRIBUTE(name) &name##_attribute.attr,
-static struct attribute *squeezy_counter_attributes[] = {
-	SQUEEZY_COUNTERS(SQUEEZY_COUNTER_ATTRIBUTE)
-	NULL
+static const char * const squeezy_counter_names[SQUEEZY_NR_COUNTERS] = {
+	[SQUEEZY_PLUGS] = "plugs",
+	[SQUEEZY_UNPLUGS] = "unplugs",
+	[SQUEEZY_PLUG_FAILURES] = "plug_failures",
+	[SQUEEZY_UNPLUG_FAILURES] = "unplug_failures",
+	[SQUEEZY_DEVICE_REQUESTS] = "device_requests",
+	[SQUEEZY_PLUG_GUEST_NS] = "plug_guest_ns",
+	[SQUEEZY_PLUG_DEVICE_NS] = "plug_device_ns",
+	[SQUEEZY_UNPLUG_GUEST_NS] = "unplug_guest_ns",
+	[SQUEEZY_UNPLUG_DEVICE_NS] = "unplug_device_ns",
+	[SQUEEZY_ASSIGNMENTS] = "assignments",
+	[SQUEEZY_WAITS] = "waits",
+	[SQUEEZY_WAIT_TIMEOUTS] = "wait_timeouts",
+	[SQUEEZY_OOM_KILLS] = "oom_kills",
+	[SQUEEZY_STRAGGLERS_DRAINED] = "stragglers_drained",
+	[SQUEEZY_STRAGGLERS_MIGRATED] = "stragglers_migrated",
+	[SQUEEZY_QUARANTINES] = "quarantines",
 };
 
-static const struct attribute_group squeezy_counter_group = {
-	.name = "counters",
-	.attrs = squeezy_counter_attributes,
-};
+static struct kobj_attribute squeezy_counter_files[SQUEEZY_NR_COUNTERS];
+
+static ssize_t squeezy_counter_show(struct kobject *kobj,
+				    struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%lld\n",
+		atomic64_read(&squeezy_counters[attr - squeezy_counter_files]));
+}
+
+static int squeezy_create_counters(struct kobject *root)
+{
+	struct kobject *directory = kobject_create_and_add("counters", root);
+	unsigned int i;
+	int rc;
+
+	if (!directory)
+		return -ENOMEM;
+	for (i = 0; i < SQUEEZY_NR_COUNTERS; i++) {
+		struct kobj_attribute *file = &squeezy_counter_files[i];
+
+		sysfs_attr_init(&file->attr);
+		file->attr.name = squeezy_counter_names[i];
+		file->attr.mode = 0444;
+		file->show = squeezy_counter_show;
+		rc = sysfs_create_file(directory, &file->attr);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
 
 static struct squeezy_partition *to_partition(struct kobject *kobj)
 {
@@ -101,6 +134,7 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 	return sysfs_emit(buf, "%s\n",
 		squeezy_state_names[READ_ONCE(to_partition(kobj)->state)]);
 }
+
 SQUEEZY_RO(state);
 
 static ssize_t users_show(struct kobject *kobj, struct kobj_attribute *attr,
@@ -108,6 +142,7 @@ static ssize_t users_show(struct kobject *kobj, struct kobj_attribute *attr,
 {
 	return sysfs_emit(buf, "%u\n", READ_ONCE(to_partition(kobj)->users));
 }
+
 SQUEEZY_RO(users);
 
 static ssize_t start_address_show(struct kobject *kobj,
@@ -116,6 +151,7 @@ static ssize_t start_address_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n",
 			  PFN_PHYS(to_partition(kobj)->start_pfn));
 }
+
 SQUEEZY_RO(start_address);
 
 static ssize_t managed_bytes_show(struct kobject *kobj,
@@ -124,6 +160,7 @@ static ssize_t managed_bytes_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n",
 		PFN_PHYS(zone_managed_pages(&to_partition(kobj)->zone)));
 }
+
 SQUEEZY_RO(managed_bytes);
 
 static ssize_t free_bytes_show(struct kobject *kobj,
@@ -133,6 +170,7 @@ static ssize_t free_bytes_show(struct kobject *kobj,
 		PFN_PHYS(zone_page_state_snapshot(&to_partition(kobj)->zone,
 						  NR_FREE_PAGES)));
 }
+
 SQUEEZY_RO(free_bytes);
 
 static ssize_t partition_oom_kills_show(struct kobject *kobj,
@@ -185,7 +223,7 @@ int squeezy_sysfs_init(void)
 		return -ENOMEM;
 	rc = sysfs_create_group(root, &squeezy_group);
 	if (!rc)
-		rc = sysfs_create_group(root, &squeezy_counter_group);
+		rc = squeezy_create_counters(root);
 	squeezy_for_each_partition(p, i) {
 		if (rc)
 			break;

@@ -208,4 +208,5 @@ static struct kunit_suite squeezy_suite = {
 	.name = "squeezy",
 	.test_cases = squeezy_cases,
 };
+
 kunit_test_suite(squeezy_suite);
