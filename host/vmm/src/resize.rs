@@ -6,7 +6,11 @@ use crate::{
     pause::Pause,
 };
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
 
 /// How long between two looks at a device's size, at first. QEMU's own event comes at most once a
 /// second, so it cannot be waited for.
@@ -32,17 +36,40 @@ pub struct Resize {
 }
 
 /// The size a device was asked for last: a resize that is overtaken by a later one ends with it.
-pub(crate) type Asked = std::sync::atomic::AtomicU64;
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    bytes: AtomicU64,
+    /// Held while a size is decided on and sent, so that what was sent last is what is here.
+    order: Mutex<()>,
+}
+
+impl Asked {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { bytes: bytes.into(), order: Mutex::default() }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(SeqCst)
+    }
+
+    /// Asks for the size that `target` then says.
+    pub(crate) async fn send(&self, backend: &dyn Backend, device: Device, target: impl Fn() -> u64) -> Result<u64> {
+        let _order = self.order.lock().await;
+        let bytes = target();
+        self.bytes.store(bytes, SeqCst);
+        backend.request(device, bytes).await?;
+        Ok(bytes)
+    }
+}
 
 /// Asks for a size and waits for it.
 pub(crate) async fn resize(
     backend: &dyn Backend,
     agent: Option<&AgentClient>,
     device: Device,
-    (asked, requested_bytes): (&Asked, u64),
+    (asked, target): (&Asked, impl Fn() -> u64),
     limit: Duration,
 ) -> Result<Resize> {
-    use std::sync::atomic::Ordering::SeqCst;
     let pause = Pause::new().map_err(|e| VmError::system("timerfd", e))?;
     let before_bytes = backend.plugged(device).await?;
     let requests = match device {
@@ -51,15 +78,14 @@ pub(crate) async fn resize(
         Device::Balloon => None,
     };
     let start = Instant::now();
-    asked.store(requested_bytes, SeqCst);
-    backend.request(device, requested_bytes).await?;
+    let requested_bytes = asked.send(backend, device, target).await?;
     let mut polls = 0;
     let mut plugged_bytes;
     let latency = loop {
         plugged_bytes = backend.plugged(device).await?;
         polls += 1;
         let elapsed = start.elapsed();
-        if plugged_bytes == asked.load(SeqCst) {
+        if plugged_bytes == asked.bytes() {
             break elapsed;
         }
         if elapsed >= limit {

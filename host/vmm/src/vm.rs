@@ -242,6 +242,13 @@ impl Vm {
     /// When the guest does not follow in time the error carries its reason, and the request stands:
     /// the guest goes on with it when it can. A later resize of the same device overrides it.
     pub async fn resize_device(&self, device: Device, bytes: u64) -> Result<Resize> {
+        self.resize_by(device, || bytes).await
+    }
+
+    /// As [`Vm::resize_device`], to what `target` says at the moment of the request. When several
+    /// change what it says, whoever asks last asks for the sum of all changes.
+    pub(crate) async fn resize_by(&self, device: Device, target: impl Fn() -> u64) -> Result<Resize> {
+        let bytes = target();
         let shared = &*self.shared;
         let base = shared.config.base_bytes;
         let (index, region, offset) = match (device, shared.config.memory) {
@@ -258,10 +265,10 @@ impl Vm {
         }
         let asked = &shared.asked[index];
         let work = async {
-            check_host_memory((bytes + offset).saturating_sub(asked.load(Ordering::SeqCst)))?;
-            let target = (asked, bytes + offset);
+            check_host_memory((bytes + offset).saturating_sub(asked.bytes()))?;
+            let target = || target().min(region) + offset;
             let limit = shared.config.timeouts.resize;
-            resize::resize(&*shared.backend, self.agent.as_ref(), device, target, limit).await
+            resize::resize(&*shared.backend, self.agent.as_ref(), device, (asked, target), limit).await
         };
         let mut done = shared.fate.guard(work).await.map_err(|error| match error {
             VmError::Resize { requested, plugged, after, reason } => VmError::Resize {
@@ -279,12 +286,11 @@ impl Vm {
     }
 
     /// Asks for a size without waiting for it, to take back a request that has failed.
-    pub(crate) async fn withdraw(&self, device: Device, bytes: u64) {
+    pub(crate) async fn withdraw(&self, device: Device, target: impl Fn() -> u64) {
         let offset = if device == Device::Balloon { self.config().base_bytes } else { 0 };
         let index = if let Device::VirtioMem(index) = device { index.into() } else { 0 };
         if let Some(asked) = self.shared.asked.get(index) {
-            asked.store(bytes + offset, Ordering::SeqCst);
-            let _ = self.shared.backend.request(device, bytes + offset).await;
+            let _ = asked.send(&*self.shared.backend, device, || target() + offset).await;
         }
     }
 
@@ -300,7 +306,7 @@ impl Vm {
     /// What is asked for, plugged and resident now.
     pub async fn memory(&self) -> Result<MemoryUse> {
         let shared = &*self.shared;
-        let asked: u64 = shared.asked.iter().map(|asked| asked.load(Ordering::SeqCst)).sum();
+        let asked: u64 = shared.asked.iter().map(Asked::bytes).sum();
         let mut plugged = 0;
         let work = async {
             match shared.config.memory {

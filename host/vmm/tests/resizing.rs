@@ -6,9 +6,9 @@ use common::{config, instance};
 use squeezy_protocol::{ExitReason, InstanceState};
 use squeezy_vmm::{
     GuestMemory, MemoryBackend, Vm, VmError,
-    method::{MethodName, Sizing},
+    method::{Method, MethodName, Sizing},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const MIB: u64 = 1 << 20;
 const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_bytes: 64 * MIB };
@@ -80,6 +80,27 @@ async fn a_resize_that_is_overtaken_ends_with_the_later_one() {
     assert!(first.unwrap().requested_bytes == 0 && second.is_ok());
     assert_eq!(vm.memory().await.unwrap().plugged_bytes, vm.config().base_bytes + 384 * MIB);
     vm.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_come_and_go_at_once_leave_the_right_size() {
+    let sizing = Sizing { instance_bytes: 128 * MIB, instances: 4, shared_bytes: 64 * MIB };
+    let method: Arc<dyn Method> = MethodName::VirtioMem.method(sizing).unwrap().into();
+    let vm = Arc::new(Vm::start(method.configure(config("busy"))).await.unwrap());
+    let start = vm.memory().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (method, vm) = (method.clone(), vm.clone());
+        tasks.spawn(async move {
+            for _ in 0..3 {
+                let plugged = method.plug(&vm).await.unwrap();
+                method.reclaim(&vm, plugged.slot).await.unwrap();
+            }
+        });
+    }
+    tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.unwrap();
+    let end = vm.memory().await.unwrap();
+    assert_eq!((end.asked_bytes, end.plugged_bytes), (start.asked_bytes, start.plugged_bytes));
 }
 
 #[tokio::test]

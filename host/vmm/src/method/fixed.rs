@@ -29,10 +29,10 @@ impl Method for Fixed {
     }
 
     fn plug<'a>(&'a self, _: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(async { self.slots.take().map(|(slot, _)| Plugged { slot, resize: None }) })
+        Box::pin(async { self.slots.take().map(|slot| Plugged { slot, resize: None }) })
     }
 
     fn reclaim<'a>(&'a self, _: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(async move { self.slots.free(slot).map(|_| None) })
+        Box::pin(async move { self.slots.free(slot).map(|()| None) })
     }
 }

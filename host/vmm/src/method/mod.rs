@@ -122,24 +122,28 @@ impl Slots {
         Self { used: Mutex::new(vec![false; count.into()]) }
     }
 
-    /// Takes the first free slot; also says how many are then in use.
-    fn take(&self) -> Result<(Slot, u16)> {
+    /// Takes the first free slot.
+    fn take(&self) -> Result<Slot> {
         let mut used = self.lock();
         let Some(index) = used.iter().position(|used| !used) else {
             return Err(VmError::Config(format!("all {} instances that the VM has room for are there", used.len())));
         };
         used[index] = true;
-        Ok((Slot(index as u16), count(&used)))
+        Ok(Slot(index as u16))
     }
 
-    /// Frees a slot; says how many are then in use.
-    fn free(&self, slot: Slot) -> Result<u16> {
-        let mut used = self.lock();
-        match used.get_mut(usize::from(slot.0)) {
+    /// Frees a slot.
+    fn free(&self, slot: Slot) -> Result<()> {
+        match self.lock().get_mut(usize::from(slot.0)) {
             Some(used @ true) => *used = false,
             _ => return Err(VmError::Config(format!("slot {} is not in use", slot.0))),
         }
-        Ok(count(&used))
+        Ok(())
+    }
+
+    /// How many are in use.
+    fn count(&self) -> u16 {
+        self.lock().iter().map(|used| u16::from(*used)).sum()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
@@ -147,20 +151,16 @@ impl Slots {
     }
 }
 
-fn count(used: &[bool]) -> u16 {
-    used.iter().map(|used| u16::from(*used)).sum()
-}
-
 /// Takes a slot and makes the memory what `target` says for that many instances.
 async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> Result<Plugged> {
-    let (slot, count) = slots.take()?;
-    match vm.resize(target(count)).await {
+    let slot = slots.take()?;
+    let device = vm.device()?;
+    match vm.resize_by(device, || target(slots.count())).await {
         Ok(resize) => Ok(Plugged { slot, resize: Some(resize) }),
         Err(error) => {
             // What was not given must not stay asked for.
-            if let (Ok(count), Ok(device)) = (slots.free(slot), vm.device()) {
-                vm.withdraw(device, target(count)).await;
-            }
+            slots.free(slot)?;
+            vm.withdraw(device, || target(slots.count())).await;
             Err(error)
         }
     }
@@ -168,8 +168,8 @@ async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> R
 
 /// Frees a slot and makes the memory what `target` says for the instances that are left.
 async fn reclaim_by_count(slots: &Slots, vm: &Vm, slot: Slot, target: impl Fn(u16) -> u64) -> Result<Option<Resize>> {
-    let count = slots.free(slot)?;
-    vm.resize(target(count)).await.map(Some)
+    slots.free(slot)?;
+    vm.resize_by(vm.device()?, || target(slots.count())).await.map(Some)
 }
 
 #[cfg(test)]
@@ -179,13 +179,15 @@ mod tests {
     #[test]
     fn slots_are_given_once() {
         let slots = Slots::new(2);
-        assert_eq!(slots.take().unwrap(), (Slot(0), 1));
-        assert_eq!(slots.take().unwrap(), (Slot(1), 2));
+        assert_eq!(slots.take().unwrap(), Slot(0));
+        assert_eq!(slots.take().unwrap(), Slot(1));
+        assert_eq!(slots.count(), 2);
         assert!(slots.take().unwrap_err().to_string().contains("all 2 instances"));
-        assert_eq!(slots.free(Slot(0)).unwrap(), 1);
+        slots.free(Slot(0)).unwrap();
+        assert_eq!(slots.count(), 1);
         assert!(slots.free(Slot(0)).is_err());
         assert!(slots.free(Slot(9)).is_err());
-        assert_eq!(slots.take().unwrap(), (Slot(0), 2));
+        assert_eq!(slots.take().unwrap(), Slot(0));
     }
 
     #[test]

@@ -41,12 +41,12 @@ impl Method for Node {
 
     fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
         Box::pin(async {
-            let (slot, _) = self.slots.take()?;
+            let slot = self.slots.take()?;
             match vm.resize_device(Device::VirtioMem(slot.0), self.node_bytes).await {
                 Ok(resize) => Ok(Plugged { slot, resize: Some(resize) }),
                 Err(error) => {
                     let _ = self.slots.free(slot);
-                    vm.withdraw(Device::VirtioMem(slot.0), 0).await;
+                    vm.withdraw(Device::VirtioMem(slot.0), || 0).await;
                     Err(error)
                 }
             }
