@@ -1,1 +1,20 @@
-//! End-to-end tests.
+//! Boots VMs and runs the kernel's selftests (`guest/kernel/tests`) in them.
+//!
+//! A [`Suite`] is one boot: a kernel, a layout, boot parameters and the programs to run. The guest
+//! writes TAP to one virtio-serial port; over another it asks the host to resize its memory. A test
+//! that fails in the guest, a guest that stops, and a kernel that complains on its console are
+//! failures of the test that ran the suite.
+
+mod complaints;
+mod host;
+mod monitor;
+mod suite;
+mod tap;
+
+pub use complaints::complaints;
+pub use monitor::Monitor;
+pub use suite::{Report, Suite, base_bytes, partitions};
+pub use tap::{Outcome, Verdict};
+
+/// Bytes of a MiB.
+pub const MIB: u64 = 1 << 20;

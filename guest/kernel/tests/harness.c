@@ -164,12 +164,10 @@ struct actor actor_start(int partition, const char *name, ...)
 	}
 	close(ends[1]);
 	actor.fd = ends[0];
-	/* The first word is the harness's own: it says that the execve() is over. */
-	ASSERT(!strcmp(actor_hear(&actor), "started"), "%s", name);
-	if (partition != NOBODY) {
-		actor.partition = squeezy_get(actor.pid);
-		ASSERT(actor.partition >= 0, "%s is in no partition: %m", name);
-	}
+	/* The first message is the harness's own: the execve() is over, and where it led. */
+	actor.partition = atoi(actor_hear(&actor));
+	ASSERT((actor.partition == NOBODY) == (partition == NOBODY), "%s is in partition %d",
+	       name, actor.partition);
 	return actor;
 }
 
@@ -358,14 +356,14 @@ static int run_tests(int argc, char **argv)
 	bool wanted;
 
 	for (body = bodies; body; body = body->next)
-		count += body->kind != BODY_ACTOR;
+		count += body->kind <= BODY_TEST_INSIDE;
 	say("TAP version 13");
 	if (argc < 2)
 		say("1..%d", count);
 	for (body = bodies; body; body = body->next) {
 		u64 start = now_ms();
 
-		if (body->kind == BODY_ACTOR)
+		if (body->kind > BODY_TEST_INSIDE)
 			continue;
 		for (wanted = argc < 2, i = 1; i < argc; i++)
 			wanted |= !strcmp(argv[i], body->name);
@@ -394,12 +392,14 @@ int main(int argc, char **argv)
 
 	signal(SIGPIPE, SIG_IGN);
 	if (argc >= 3 && !strcmp(argv[1], "--body")) {
+		long own = squeezy_get(0);
+
 		body = find_body(argv[2]);
 		if (!body)
 			FAIL("no body %s", argv[2]);
 		child_of_test();
 		if (body->kind == BODY_ACTOR)
-			tell("started");
+			tell("%ld", own < 0 ? NOBODY : own);
 		body->fn(argc - 3, argv + 3);
 		return TEST_PASS;
 	}

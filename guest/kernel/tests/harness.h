@@ -26,7 +26,7 @@ typedef unsigned long long u64;
 struct body {
 	const char *name;
 	void (*fn)(int argc, char **argv);
-	enum { BODY_TEST, BODY_TEST_INSIDE, BODY_ACTOR } kind;
+	enum { BODY_TEST, BODY_TEST_INSIDE, BODY_ACTOR, BODY_PLAIN } kind;
 	unsigned int seconds;		/* time limit; 0: DEFAULT_SECONDS */
 	bool leaves_partitions;		/* may leave partitions that are not free */
 	struct body *next;
@@ -50,6 +50,8 @@ void register_body(struct body *body);
 #define TEST(id, ...)		BODY(id, BODY_TEST, __VA_ARGS__)
 #define TEST_INSIDE(id, ...)	BODY(id, BODY_TEST_INSIDE, __VA_ARGS__)
 #define ACTOR(id, ...)		BODY(id, BODY_ACTOR, __VA_ARGS__)
+/* As an actor, but nobody listens: for whatever else executes this program. */
+#define PLAIN(id, ...)		BODY(id, BODY_PLAIN, __VA_ARGS__)
 
 /* Prints a diagnostic line. */
 void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -109,7 +111,7 @@ struct actor {
 	int partition;		/* the number it got, NOBODY without */
 };
 
-#define ACTOR_FD	9
+#define ACTOR_FD	100
 #define ANY		(-1)
 #define NOBODY		(-2)	/* no partition */
 #define MESSAGE_BYTES	256

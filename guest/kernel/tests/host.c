@@ -125,6 +125,11 @@ void host_device_busy(bool busy)
 	ask("busy %d\n", busy);
 }
 
+u64 host_boot(void)
+{
+	return ask("boot\n");
+}
+
 u64 size_of_partitions(int count)
 {
 	return shared_bytes() + count * partition_bytes();

@@ -25,6 +25,8 @@ void host_resize(u64 bytes, unsigned int ms);
 u64 host_resident(void);
 /* Has the device answer every request with BUSY, or no longer. */
 void host_device_busy(bool busy);
+/* Tells the host that the guest has started; how often it has until now. */
+u64 host_boot(void);
 /* Asks for shared + @count partitions and waits until the guest has them. */
 void host_partitions(int count, unsigned int ms);
 /* What the device has to be asked for so that the guest has @count partitions. */

@@ -31,7 +31,7 @@ static unsigned int seconds(void)
 }
 
 /* Runs in a partition, forks a small tree, writes, exits. */
-ACTOR(burst_plain)
+PLAIN(burst)
 {
 	unsigned int seed = atoi(argv[0]);
 	u64 bytes = (1 + rand_r(&seed) % 8) * MIB;
@@ -49,19 +49,19 @@ ACTOR(burst_plain)
 		char text[16], *arguments[] = { text, NULL };
 
 		snprintf(text, sizeof(text), "%d", rand_r(&seed));
-		exec_body("burst_plain", arguments);
+		exec_body("burst", arguments);
 	}
 	_exit(filled(memory, bytes, seed) ? 0 : 1);
 }
 
 /* Fills its partition until it is killed. */
-ACTOR(glutton_plain)
+PLAIN(glutton)
 {
 	fill(map_anon(partition_bytes() * 2), partition_bytes() * 2, 1);
 }
 
 /* Leaves pages in the pipe at ACTOR_FD, which its parent drops when it likes. */
-ACTOR(straggle_plain)
+PLAIN(straggle)
 {
 	char *memory = map_anon(16 * PAGE);
 	struct iovec iov = { memory, 16 * PAGE };
@@ -102,7 +102,7 @@ ACTOR(worker)
 	while (now_ms() < end) {
 		pid_t pid;
 
-		if (!strcmp(kind, "straggle_plain")) {
+		if (!strcmp(kind, "straggle")) {
 			close(ends[0]);
 			OK(pipe2(ends, O_CLOEXEC));
 		}
@@ -168,28 +168,28 @@ static void stress(const char * const *kinds, int count)
 
 TEST(bursts, .seconds = LIMIT_SECONDS)
 {
-	static const char * const kinds[] = { "burst_plain" };
+	static const char * const kinds[] = { "burst" };
 
 	stress(kinds, 1);
 }
 
 TEST(gluttons, .seconds = LIMIT_SECONDS)
 {
-	static const char * const kinds[] = { "glutton_plain", "burst_plain" };
+	static const char * const kinds[] = { "glutton", "burst" };
 
 	stress(kinds, 2);
 }
 
 TEST(stragglers, .seconds = LIMIT_SECONDS)
 {
-	static const char * const kinds[] = { "straggle_plain", "burst_plain" };
+	static const char * const kinds[] = { "straggle", "burst" };
 
 	stress(kinds, 2);
 }
 
 TEST(all_together, .seconds = LIMIT_SECONDS)
 {
-	static const char * const kinds[] = { "burst_plain", "glutton_plain", "straggle_plain" };
+	static const char * const kinds[] = { "burst", "glutton", "straggle" };
 
 	stress(kinds, 3);
 }

@@ -1,0 +1,11 @@
+//! A guest that restarts while partitions are plugged and in use.
+
+use squeezy_tests::{Suite, partitions};
+use squeezy_vmm::Kernel;
+
+/// The firmware runs again; the device has been reset and has nothing plugged.
+#[test]
+fn reboot() {
+    let suite = Suite::new("reboot", Kernel::Release, partitions(128, 3, 128), &["restart:partitions_after_a_reboot", "resize"]);
+    suite.arguments(&["-action", "reboot=reset"]).check();
+}

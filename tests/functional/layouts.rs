@@ -1,0 +1,57 @@
+//! Sizes and counts of partitions.
+
+use squeezy_tests::{Suite, partitions};
+use squeezy_vmm::Kernel;
+
+const RULES: [&str; 6] = [
+    "populate",
+    "partition",
+    "assign:any_gives_every_free_partition_once",
+    "confine:huge_pages",
+    "oom:kills_inside_only",
+    "zero:memory_is_zero_after_a_plug",
+];
+
+#[test]
+fn sizes_that_are_whole_memory_blocks() {
+    Suite::new("768m", Kernel::Release, partitions(768, 2, 256), &RULES).check();
+}
+
+#[test]
+fn large_partitions() {
+    Suite::new("1536m", Kernel::Release, partitions(1536, 2, 128), &RULES).check();
+}
+
+#[test]
+fn sizes_less_than_a_memory_block() {
+    Suite::new("100m", Kernel::Release, partitions(100, 3, 36), &RULES).check();
+}
+
+#[test]
+fn sizes_a_little_more_than_a_memory_block() {
+    Suite::new("132m", Kernel::Release, partitions(132, 3, 128), &RULES).check();
+}
+
+#[test]
+fn no_shared_partition() {
+    Suite::new("no-shared", Kernel::Release, partitions(128, 2, 0), &RULES).check();
+}
+
+#[test]
+fn one_partition() {
+    let programs = ["assign", "straggler", "zero"];
+    Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs).check();
+}
+
+#[test]
+fn a_hundred_and_twenty_eight_partitions() {
+    let programs = [
+        "resize:grows_and_shrinks_to_every_size",
+        "assign:any_gives_every_free_partition_once",
+        "assign:a_release_wakes_who_waits",
+        "partition:counters_of_memory_add_up",
+        "partition:assigned_partitions_stay_and_free_ones_go",
+        "robust:page_frames_can_be_walked_in_every_state",
+    ];
+    Suite::new("128", Kernel::Release, partitions(128, 128, 128), &programs).check();
+}

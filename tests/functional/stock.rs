@@ -1,0 +1,20 @@
+//! Resizing by stock virtio-mem: that the suite passes there shows that it asks for the right
+//! thing, and that a kernel with the option built in and unused behaves as stock.
+
+use squeezy_tests::{MIB, Suite};
+use squeezy_vmm::{GuestMemory, Kernel};
+
+fn stock(name: &str, kernel: Kernel) {
+    let memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    Suite::new(name, kernel, memory, &["resize", "assign:without_partitions_is_enodev"]).check();
+}
+
+#[test]
+fn on_a_kernel_without_the_option() {
+    stock("stock-off", Kernel::Off);
+}
+
+#[test]
+fn on_our_kernel_without_parameters() {
+    stock("stock-release", Kernel::Release);
+}

@@ -1,0 +1,288 @@
+//! One boot of a VM that runs selftests.
+
+use crate::{
+    MIB, Monitor, Outcome, Verdict, complaints,
+    host::Host,
+    tap::Tap,
+};
+use squeezy_vmm::{AcceleratorChoice, Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
+use std::{
+    fs,
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::Mutex,
+    time::timeout,
+};
+
+/// Two processors run one VM at a time well, and two badly.
+static ONE_VM: Mutex<()> = Mutex::const_new(());
+
+/// How long a guest may be silent: the longest test that says nothing, and then some.
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// Bytes of the file that selftests read.
+const DATA_BYTES: usize = 24 << 20;
+
+/// A boot, and the programs to run in it.
+pub struct Suite {
+    name: String,
+    kernel: Kernel,
+    memory: GuestMemory,
+    base_bytes: u64,
+    image: bool,
+    parameters: Vec<String>,
+    arguments: Vec<String>,
+    programs: Vec<String>,
+}
+
+/// What came of a [`Suite`].
+pub struct Report {
+    /// Its tests, in the order in which they ran.
+    pub outcomes: Vec<Outcome>,
+    /// The guest's console.
+    pub console: Vec<String>,
+    /// Why the guest did not get to the end of its programs, if it did not.
+    pub cut_short: Option<String>,
+    name: String,
+}
+
+impl Suite {
+    /// Programs (`NAME` or `NAME:TEST`) on a kernel with this memory.
+    pub fn new(name: &str, kernel: Kernel, memory: GuestMemory, programs: &[&str]) -> Self {
+        Self {
+            name: name.to_owned(),
+            kernel,
+            memory,
+            base_bytes: base_bytes(memory),
+            image: false,
+            parameters: Vec::new(),
+            arguments: Vec::new(),
+            programs: programs.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Adds boot parameters.
+    pub fn parameters(mut self, parameters: &[&str]) -> Self {
+        self.parameters.extend(parameters.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Adds arguments of QEMU.
+    pub fn arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Gives the guest so much base memory instead of the usual, in bytes.
+    pub fn base(mut self, bytes: u64) -> Self {
+        self.base_bytes = bytes;
+        self
+    }
+
+    /// Gives the guest a drive with a file to read.
+    pub fn image(mut self) -> Self {
+        self.image = true;
+        self
+    }
+
+    /// Boots, runs the programs, and panics with all that went wrong, if anything did.
+    pub fn check(self) {
+        let report = self.run();
+        report.print();
+        report.assert_passed();
+    }
+
+    /// Boots and runs the programs.
+    pub fn run(self) -> Report {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let _one = ONE_VM.lock().await;
+            let name = self.name.clone();
+            self.boot().await.unwrap_or_else(|error| panic!("{name}: {error}"))
+        })
+    }
+
+    /// How many times slower than the release kernel its kernel is.
+    fn slowness(&self) -> u32 {
+        if self.kernel == Kernel::Debug { 6 } else { 2 }
+    }
+
+    fn config(&self, directory: &Path) -> io::Result<VmConfig> {
+        let files = Artifacts::find(None).map_err(io::Error::other)?;
+        let mut config = VmConfig::new(&self.name, files.kernel(self.kernel), files.path().join("selftests.cpio"));
+        config.memory = self.memory;
+        config.base_bytes = self.base_bytes;
+        config.vcpus = 2;
+        config.agent = false;
+        config.accelerator = AcceleratorChoice::Auto;
+        config.console_log = Some(directory.join("console"));
+        config.image = self.image.then(|| make_image(directory)).transpose()?;
+        config.command_line = vec![
+            "rdinit=/selftests/run".to_owned(),
+            "panic_on_warn=1".to_owned(),
+            format!("SELFTEST_SLOWNESS={}", self.slowness()),
+        ];
+        config.command_line.extend(self.parameters.iter().cloned());
+        config.command_line.push("--".to_owned());
+        config.command_line.extend(self.programs.iter().cloned());
+        let mut add = |words: [&str; 2]| config.arguments.extend(words.map(Into::into));
+        let socket = |name: &str| format!("socket,id=test-{name},path={}", directory.join(name).display());
+        add(["-device", "virtio-serial-pci,id=tests"]);
+        for name in ["tap", "test"] {
+            add(["-chardev", &socket(name)]);
+            add(["-device", &format!("virtserialport,bus=tests.0,chardev=test-{name},name=org.squeezy.{name}")]);
+        }
+        add(["-chardev", &socket("monitor")]);
+        add(["-mon", "chardev=test-monitor,mode=control"]);
+        config.arguments.extend(self.arguments.iter().map(Into::into));
+        Ok(config)
+    }
+
+    async fn boot(self) -> io::Result<Report> {
+        let directory = tempfile::Builder::new().prefix("squeezy-test-").tempdir()?;
+        let at = |name: &str| UnixListener::bind(directory.path().join(name));
+        let (tap, port, monitor, sink) = (at("tap")?, at("test")?, at("monitor")?, at("sink")?);
+        let vm = Vm::start(self.config(directory.path())?).await.map_err(io::Error::other)?;
+        let vm = Arc::new(vm);
+        // The VMM connects before it starts, so that these are there already.
+        let (tap, port, monitor) = (accept(&tap).await?, accept(&port).await?, accept(&monitor).await?);
+        let host = Host {
+            vm: vm.clone(),
+            monitor: Monitor::open(monitor).await?,
+            sink,
+            sink_path: directory.path().join("sink"),
+            boots: 0,
+        };
+        let serving = tokio::spawn(host.serve(port));
+        let mut lines = Tap::default();
+        let read = read_tap(tap, &mut lines, SILENCE * self.slowness()).await;
+        serving.abort();
+        let _ = serving.await;
+        let cut_short = match read {
+            _ if lines.ended => None,
+            Err(error) => Some(error.to_string()),
+            // The port is closed by the end of the VM, which knows why.
+            Ok(()) => Some(match timeout(Duration::from_secs(10), vm.wait()).await {
+                Ok(end) => end.to_string(),
+                Err(_) => "the guest has closed its port".to_owned(),
+            }),
+        };
+        if let Some(vm) = Arc::into_inner(vm) {
+            let _ = vm.stop().await;
+        }
+        let console = fs::read(directory.path().join("console"))?;
+        let console = String::from_utf8_lossy(&console).lines().map(str::to_owned).collect();
+        Ok(Report { outcomes: lines.outcomes, console, cut_short, name: self.name })
+    }
+}
+
+impl Report {
+    /// The test of this name.
+    pub fn outcome(&self, name: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|outcome| outcome.name == name)
+    }
+
+    /// What is wrong, one problem an entry.
+    pub fn problems(&self) -> Vec<String> {
+        let failed = self.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Failed);
+        let mut problems: Vec<String> = failed.map(ToString::to_string).collect();
+        if self.outcomes.iter().all(|outcome| outcome.verdict == Verdict::Skipped) {
+            problems.push("no test could run".to_owned());
+        }
+        problems.extend(self.cut_short.iter().map(|why| format!("the guest did not finish: {why}")));
+        let complaints = complaints(self.console.iter().map(String::as_str));
+        problems.extend(complaints.iter().map(|line| format!("the kernel says: {line}")));
+        problems
+    }
+
+    /// Writes every test with what it said.
+    pub fn print(&self) {
+        self.outcomes.iter().for_each(|outcome| println!("{}: {outcome}", self.name));
+    }
+
+    /// Panics with all problems, if there are any, and leaves the console for a look.
+    pub fn assert_passed(&self) {
+        let problems = self.problems();
+        if problems.is_empty() {
+            return;
+        }
+        let log = std::env::temp_dir().join(format!("squeezy-{}-console.log", self.name));
+        let kept = fs::write(&log, self.console.join("\n")).map(|()| log.display().to_string());
+        panic!(
+            "{}: {} problems\n{}\nthe guest's console: {}",
+            self.name,
+            problems.len(),
+            problems.join("\n"),
+            kept.unwrap_or_else(|error| format!("not kept: {error}"))
+        );
+    }
+}
+
+async fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
+    Ok(timeout(Duration::from_secs(10), listener.accept()).await??.0)
+}
+
+/// Reads until the runner has ended or the port is closed.
+async fn read_tap(port: UnixStream, tap: &mut Tap, silence: Duration) -> io::Result<()> {
+    let mut port = BufReader::new(port);
+    let mut line = Vec::new();
+    while !tap.ended {
+        let read = timeout(silence, port.read_until(b'\n', &mut line)).await.map_err(|_| {
+            io::Error::other(format!("the guest has said nothing for {} s", silence.as_secs()))
+        })?;
+        match read {
+            Ok(0) => break,
+            Ok(_) => tap.line(String::from_utf8_lossy(&line).trim_end()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(error),
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Base memory for a guest of this kind, in bytes: what the tests need, and the memory map.
+pub fn base_bytes(memory: GuestMemory) -> u64 {
+    let region = match memory {
+        GuestMemory::Partitions(layout) => layout.region_bytes(),
+        GuestMemory::VirtioMem { region_bytes, .. } => region_bytes,
+        _ => 0,
+    };
+    squeezy_vmm::round_up(512 * MIB + region / 64, 2 * MIB)
+}
+
+/// Partitions of so many MiB.
+pub fn partitions(partition_mib: u64, partitions: u16, shared_mib: u64) -> GuestMemory {
+    GuestMemory::Partitions(PartitionLayout::new(partition_mib * MIB, partitions, shared_mib * MIB))
+}
+
+/// A read-only file system with one file of noise in it.
+fn make_image(directory: &Path) -> io::Result<PathBuf> {
+    let content = directory.join("content");
+    fs::create_dir(&content)?;
+    // xorshift64: noise that does not compress, and the same each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = Vec::with_capacity(DATA_BYTES);
+    while noise.len() < DATA_BYTES {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    fs::write(content.join("data"), noise)?;
+    let image = directory.join("image.erofs");
+    let made = Command::new("mkfs.erofs").arg(&image).arg(&content).output().map_err(|error| {
+        io::Error::other(format!("mkfs.erofs cannot be run ({error}): apt install erofs-utils"))
+    })?;
+    if !made.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+    }
+    Ok(image)
+}
