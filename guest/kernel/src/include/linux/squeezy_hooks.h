@@ -138,8 +138,8 @@ int squeezy_plug(void *owner, u64 size);
 int squeezy_unplug(void *owner, u64 size);
 
 /* Provided by the page allocator for mm/squeezy/ only. */
-struct page *alloc_page_from_partition(gfp_t gfp, unsigned int order,
-				       struct zonelist *zonelist);
+struct page *alloc_page_from_zonelist(gfp_t gfp, unsigned int order,
+				      struct zonelist *zonelist, bool reserve);
 void free_partition_core(struct page *page, unsigned int order);
 void zone_pcp_set_bypass(struct zone *zone, bool bypass);
 void partition_zone_init(struct zone *zone, int nid, unsigned int id);

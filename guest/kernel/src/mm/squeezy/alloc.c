@@ -24,8 +24,8 @@ static struct folio *squeezy_get_folio(struct squeezy_partition *p, gfp_t gfp,
 	struct page *page;
 	unsigned int i;
 
-	page = alloc_page_from_partition(gfp | __GFP_COMP, order,
-					 &p->zonelist);
+	page = alloc_page_from_zonelist(gfp | __GFP_COMP, order, &p->zonelist,
+					false);
 	if (!page)
 		return NULL;
 

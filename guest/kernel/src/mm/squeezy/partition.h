@@ -226,6 +226,9 @@ unsigned long squeezy_reclaim(struct squeezy_partition *p);
 /* oom.c */
 bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);
 
+/* shared.c */
+void squeezy_init_shared(void);
+
 /* sysfs.c */
 int squeezy_sysfs_init(void);
 

@@ -325,6 +325,7 @@ bool squeezy_setup(u64 addr, u64 size, u64 block_size)
 	if (mhp_get_default_online_type() == MMOP_OFFLINE)
 		mhp_set_default_online_type(MMOP_ONLINE_MOVABLE);
 
+	squeezy_init_shared();
 	static_branch_enable(&squeezy_key);
 	squeezy_check_memmap();
 	if (squeezy_sysfs_init())

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * File pages come from the shared partition, once for all instances.
+ *
+ * The shared partition is the node's ZONE_MOVABLE, where file pages go by
+ * themselves. But the allocator falls back to other zones before it reclaims,
+ * and base memory would fill with cache that is only read once. Here the shared
+ * partition's own cache is reclaimed first; then the allocation falls back, and
+ * never is anybody killed for cache.
+ */
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/swap.h>
+
+#include "../internal.h"
+#include "partition.h"
+
+/* Leads to the node's ZONE_MOVABLE and nowhere else. */
+static struct zonelist squeezy_shared_zonelist;
+
+static struct folio *squeezy_get_shared(gfp_t gfp, unsigned int order)
+{
+	return page_rmappable_folio(alloc_page_from_zonelist(gfp | __GFP_COMP,
+				order, &squeezy_shared_zonelist, true));
+}
+
+static void squeezy_reclaim_shared(gfp_t gfp)
+{
+	unsigned int noreclaim;
+
+	fs_reclaim_acquire(gfp);
+	noreclaim = memalloc_noreclaim_save();
+	try_to_free_pages(&squeezy_shared_zonelist, 0, gfp, NULL);
+	memalloc_noreclaim_restore(noreclaim);
+	fs_reclaim_release(gfp);
+}
+
+/* Returns NULL if the allocation is to fall back to other zones. */
+static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
+{
+	struct zone *zone = squeezy_shared_zonelist._zonerefs[0].zone;
+	struct folio *folio;
+
+	if (gfp_zone(gfp) != ZONE_MOVABLE || !populated_zone(zone))
+		return NULL;
+	folio = squeezy_get_shared(gfp, order);
+	if (folio || order || !gfpflags_allow_blocking(gfp) ||
+	    current->flags & PF_MEMALLOC)
+		return folio;
+
+	wakeup_kswapd(zone, gfp, 0, ZONE_MOVABLE);
+	squeezy_reclaim_shared(gfp);
+	return squeezy_get_shared(gfp, 0);
+}
+
+/**
+ * filemap_alloc_folio_noprof - allocate a folio for the page cache
+ * @gfp: GFP flags
+ * @order: order of the folio
+ *
+ * On a machine without partitions this is folio_alloc(), as it is without
+ * CONFIG_SQUEEZY.
+ */
+struct folio *filemap_alloc_folio_noprof(gfp_t gfp, unsigned int order)
+{
+	struct folio *folio = NULL;
+
+	if (squeezy_enabled())
+		folio = squeezy_alloc_shared(gfp, order);
+	return folio ?: folio_alloc_noprof(gfp, order);
+}
+EXPORT_SYMBOL(filemap_alloc_folio_noprof);
+
+/**
+ * squeezy_init_shared - make the way to the shared partition
+ */
+void squeezy_init_shared(void)
+{
+	struct zoneref *zoneref = &squeezy_shared_zonelist._zonerefs[0];
+
+	zoneref->zone = &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
+	zoneref->zone_idx = ZONE_MOVABLE;
+}
