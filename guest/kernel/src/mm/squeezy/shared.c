@@ -8,6 +8,7 @@
  * partition's own cache is reclaimed first; then the allocation falls back, and
  * never is anybody killed for cache.
  */
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
@@ -25,15 +26,30 @@ static struct folio *squeezy_get_shared(gfp_t gfp, unsigned int order)
 				order, &squeezy_shared_zonelist, true));
 }
 
-static void squeezy_reclaim_shared(gfp_t gfp)
+/* When reclaim found nothing, it is left alone for so long. */
+#define SQUEEZY_SHARED_PAUSE	(HZ / 10)
+
+/* Racy without harm: at worst one more walk. */
+static unsigned long squeezy_shared_pause_end = INITIAL_JIFFIES;
+
+static bool squeezy_reclaim_shared(gfp_t gfp)
 {
 	unsigned int noreclaim;
+	unsigned long progress;
+
+	if (time_before(jiffies, READ_ONCE(squeezy_shared_pause_end)))
+		return false;
 
 	fs_reclaim_acquire(gfp);
 	noreclaim = memalloc_noreclaim_save();
-	try_to_free_pages(&squeezy_shared_zonelist, 0, gfp, NULL);
+	progress = try_to_free_pages(&squeezy_shared_zonelist, 0, gfp, NULL);
 	memalloc_noreclaim_restore(noreclaim);
 	fs_reclaim_release(gfp);
+
+	if (!progress)
+		WRITE_ONCE(squeezy_shared_pause_end,
+			   jiffies + SQUEEZY_SHARED_PAUSE);
+	return progress;
 }
 
 /* Returns NULL if the allocation is to fall back to other zones. */
@@ -50,8 +66,7 @@ static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
 		return folio;
 
 	wakeup_kswapd(zone, gfp, 0, ZONE_MOVABLE);
-	squeezy_reclaim_shared(gfp);
-	return squeezy_get_shared(gfp, 0);
+	return squeezy_reclaim_shared(gfp) ? squeezy_get_shared(gfp, 0) : NULL;
 }
 
 /**
