@@ -1,0 +1,106 @@
+//! Where an experiment is made: what it is made with, and the lines it has yielded.
+
+use super::{
+    error::Result,
+    options::Options,
+    progress::Progress,
+    record::{Header, Record, Writer},
+};
+use squeezy_vmm::{Accelerator, Artifacts, VmConfig, method::MethodName};
+use std::time::{Duration, Instant};
+
+/// How long `--quick` may take: less than the 6 minutes that are promised, for the last step may
+/// take longer than those before it.
+const QUICK_BUDGET: Duration = Duration::from_secs(280);
+
+/// The things that every VM of an experiment has in common, and its results.
+pub(crate) struct Lab<R> {
+    pub(crate) files: Artifacts,
+    pub(crate) progress: Progress,
+    accelerator: Accelerator,
+    options: Options,
+    writer: Writer,
+    records: Vec<R>,
+    started: Instant,
+}
+
+impl<R: Record> Lab<R> {
+    /// Checks that everything that is needed is there.
+    pub(crate) fn open(options: &Options) -> Result<Self> {
+        let files = Artifacts::find(options.build.as_deref())?;
+        let progress = Progress::new();
+        let accelerator = Accelerator::choose(options.accelerator)?;
+        progress.note(&format!("accelerator {}: {}", accelerator.kind, accelerator.reason));
+        Ok(Self {
+            files,
+            progress,
+            accelerator,
+            options: options.clone(),
+            writer: Writer::create(options.json.as_deref())?,
+            records: Vec::new(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Sets in a VM's configuration what all VMs have in common.
+    pub(crate) fn configure(&self, config: &mut VmConfig) {
+        config.vcpus = self.options.vcpus;
+        config.accelerator = self.options.accelerator;
+        config.memory_backend = self.options.memory_backend;
+        config.count_device_requests = true;
+        // Stock methods may well take a minute without KVM.
+        config.timeouts.resize = Duration::from_secs(if self.options.quick { 60 } else { 180 });
+        config.timeouts.boot = Duration::from_secs(180);
+        config.timeouts.call = Duration::from_secs(120);
+    }
+
+    /// The header of a line about a guest, or about none.
+    pub(crate) fn header(&self, experiment: &str, method: &str, trial: u32, guest: Option<(&str, &str)>) -> Header {
+        let (kernel, qemu) = guest.unwrap_or(("none", "none"));
+        Header {
+            experiment: experiment.to_owned(),
+            method: method.to_owned(),
+            trial,
+            accelerator: self.accelerator.kind.to_string(),
+            memory_backend: self.options.memory_backend.to_string(),
+            kernel: kernel.to_owned(),
+            qemu: qemu.to_owned(),
+        }
+    }
+
+    /// Keeps a line.
+    pub(crate) fn keep(&mut self, record: R) -> Result {
+        self.writer.write(&record)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Whether `share` (0 to 1) of the work may have taken until now, and `next` more: `--quick`
+    /// must end in time, at the price of trials.
+    pub(crate) fn has_time(&self, share: f64, next: Duration) -> bool {
+        !self.options.quick || self.started.elapsed() + next <= QUICK_BUDGET.mul_f64(share)
+    }
+
+    /// Of `methods`, those that can be had here: one that nobody asked for by name is left out,
+    /// with a note, when its kernel has not been built.
+    pub(crate) fn available(&self, methods: Vec<MethodName>, named: bool) -> Vec<MethodName> {
+        methods
+            .into_iter()
+            .filter(|name| {
+                let Some(method) = name.method(super::stand::smallest()) else { return true };
+                let kernel = self.files.kernel(method.kernel());
+                let there = named || kernel.exists();
+                if !there {
+                    self.progress.note(&format!("left out: {name}, for there is no {}", kernel.display()));
+                }
+                there
+            })
+            .collect()
+    }
+
+    /// All lines.
+    pub(crate) fn close(self) -> Vec<R> {
+        self.progress.finish();
+        self.records
+    }
+}

@@ -1,0 +1,65 @@
+//! What the experiments share.
+
+pub(crate) mod bound;
+pub(crate) mod chart;
+pub(crate) mod error;
+pub(crate) mod interrupt;
+pub(crate) mod lab;
+pub(crate) mod options;
+pub(crate) mod progress;
+pub(crate) mod record;
+pub(crate) mod size;
+pub(crate) mod stand;
+pub(crate) mod stats;
+pub(crate) mod table;
+
+use bound::Bound;
+use error::{BenchError, Result};
+use lab::Lab;
+use options::Options;
+use record::Record;
+use table::Table;
+
+/// One experiment: its arguments, how it measures, and what is made of its lines.
+pub(crate) trait Experiment {
+    /// Its name on the command line and in its lines.
+    const NAME: &'static str;
+    /// One measurement.
+    type Record: Record;
+
+    /// How to measure and where results go.
+    fn options(&self) -> &Options;
+    /// Measures; the lab keeps each line.
+    async fn measure(&self, lab: &mut Lab<Self::Record>) -> Result;
+    /// The figures in short.
+    fn table(records: &[Self::Record]) -> Table;
+    /// The promised numbers that these lines say something about.
+    fn bounds(records: &[Self::Record]) -> Vec<Bound>;
+    /// The plot, as SVG.
+    fn plot(records: &[Self::Record]) -> Result<String>;
+}
+
+/// Runs an experiment from its arguments to its plot.
+pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
+    let options = experiment.options();
+    let records = match &options.from {
+        Some(path) => record::read(path, E::NAME)?,
+        None => {
+            let mut lab = Lab::open(options)?;
+            experiment.measure(&mut lab).await?;
+            lab.close()
+        }
+    };
+    if records.is_empty() {
+        return Err(BenchError::Arguments("nothing was measured: no method is left to compare".to_owned()));
+    }
+    print!("{}", E::table(&records));
+    for bound in E::bounds(&records) {
+        println!("{bound}");
+    }
+    if let Some(path) = &options.plot {
+        let svg = E::plot(&records)?;
+        std::fs::write(path, svg).map_err(|e| BenchError::file(path, e))?;
+    }
+    Ok(())
+}

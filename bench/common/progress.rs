@@ -1,0 +1,94 @@
+//! How far an experiment is, on standard error.
+
+use std::{
+    io::{IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+/// Counts steps and guesses from those that are done how long the others will take.
+pub(crate) struct Progress {
+    start: Instant,
+    /// What all steps weigh; heavier ones take longer.
+    total: f64,
+    done: f64,
+    terminal: bool,
+}
+
+impl Progress {
+    /// With nothing done yet.
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), total: 0.0, done: 0.0, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Announces what all steps together weigh.
+    pub(crate) fn plan(&mut self, total: f64) {
+        self.total = total;
+    }
+
+    /// Says what is being done now.
+    pub(crate) fn say(&self, what: &str) {
+        let head = line(self.start.elapsed(), self.done, self.total);
+        let mut stderr = std::io::stderr().lock();
+        // Nothing can be done for somebody who has closed standard error.
+        let _ = if self.terminal {
+            write!(stderr, "\r\x1b[K{head} {what}").and_then(|()| stderr.flush())
+        } else {
+            writeln!(stderr, "{head} {what}")
+        };
+    }
+
+    /// Says something that stays on the screen.
+    pub(crate) fn note(&self, what: &str) {
+        let clear = if self.terminal { "\r\x1b[K" } else { "" };
+        let _ = writeln!(std::io::stderr().lock(), "{clear}{what}");
+    }
+
+    /// Counts what has been done.
+    pub(crate) fn advance(&mut self, weight: f64) {
+        self.done = (self.done + weight).min(self.total);
+    }
+
+    /// How long it has taken until now.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Leaves the line of the terminal.
+    pub(crate) fn finish(&self) {
+        if self.terminal {
+            self.note(&format!("took {}", duration(self.start.elapsed())));
+        }
+    }
+}
+
+fn line(elapsed: Duration, done: f64, total: f64) -> String {
+    let percent = if total > 0.0 { 100.0 * done / total } else { 0.0 };
+    let mut line = format!("[{percent:3.0}%, {}", duration(elapsed));
+    // The first step says little about the others.
+    if done > 0.0 && percent >= 2.0 {
+        let left = elapsed.mul_f64((total - done) / done);
+        line += &format!(", about {} left", duration(left));
+    }
+    line + "]"
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_in_proportion() {
+        assert_eq!(line(Duration::from_secs(30), 1.0, 4.0), "[ 25%, 30 s, about 1 min 30 s left]");
+        assert_eq!(line(Duration::from_secs(3), 0.0, 4.0), "[  0%, 3 s]");
+        assert_eq!(line(Duration::ZERO, 0.0, 0.0), "[  0%, 0 s]");
+        assert_eq!(duration(Duration::from_secs(3723)), "1 h 02 min");
+    }
+}

@@ -1,0 +1,55 @@
+//! Medians and quartiles.
+
+/// The middle and the spread of some measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    /// A quarter of the measurements is at most this.
+    pub(crate) low: f64,
+    /// Half of them is.
+    pub(crate) median: f64,
+    /// Three quarters are.
+    pub(crate) high: f64,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+impl Spread {
+    /// Of at least one finite number.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| quantile(&values, share);
+        Some(Self { low: at(0.25)?, median: at(0.5)?, high: at(0.75)?, count: values.len() })
+    }
+}
+
+/// The median of at least one number.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
+/// Between the two nearest of sorted values, in proportion (as R's and NumPy's default).
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_are_those_of_numpy() {
+        let spread = Spread::of([7.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(spread, Spread { low: 1.75, median: 2.5, high: 4.0, count: 4 });
+        assert_eq!(median([5.0, 1.0, 9.0]), Some(5.0));
+        assert_eq!(median([5.0]), Some(5.0));
+    }
+
+    #[test]
+    fn what_is_not_there_or_not_a_number_does_not_count() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([f64::NAN, 2.0, f64::INFINITY]), Some(2.0));
+    }
+}

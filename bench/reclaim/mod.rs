@@ -1,0 +1,277 @@
+//! Latency of taking an instance's memory back while the rest of the VM is full (Figure 5 of the
+//! Squeezy paper). See README.md.
+
+mod report;
+
+use crate::common::{
+    Experiment,
+    bound::Bound,
+    error::{BenchError, Result},
+    lab::Lab,
+    options::{Methods, Options},
+    record::{Header, Record},
+    size,
+    stand::{PAGE_BYTES, Reclaimed, Stand, nanoseconds},
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_vmm::method::{Floor, MethodName, Sizing};
+use std::{collections::BTreeMap, time::Instant};
+
+/// What can be measured.
+const METHODS: [MethodName; 5] =
+    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node, MethodName::Floor];
+
+/// Most memory of all instances together, so that the VM fits beside other work on the host.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// Kernel functions that the breakdown is made of, where the kernel has them.
+const FUNCTIONS: [&str; 10] = [
+    "virtio_mem_run_wq",
+    "virtio_mem_send_request",
+    "alloc_contig_range_noprof",
+    "migrate_pages",
+    "start_isolate_page_range",
+    "split_free_pages",
+    "post_alloc_hook",
+    "update_balloon_size_func",
+    "balloon_page_alloc",
+    "tell_host",
+];
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    methods: Methods,
+    /// Sizes of an instance, with commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size::parse_instance)]
+    sizes: Vec<u64>,
+    /// Whether the guest's kernel zeroes memory that it allocates (init_on_alloc): 0, 1 or both
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=1))]
+    init_on_alloc: Vec<u8>,
+    /// Trials more in which the guest counts calls of kernel functions, for the breakdown; they take
+    /// longer and do not count for the latency
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    breakdown: Option<u32>,
+}
+
+/// One reclaim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// Memory of the instance that is gone, which is asked back.
+    pub(crate) size_bytes: u64,
+    /// Instances that the VM has room for.
+    pub(crate) instances: u16,
+    /// What the other instances hold meanwhile.
+    pub(crate) rest_bytes: u64,
+    pub(crate) init_on_alloc: u8,
+    /// Whether calls of kernel functions were counted meanwhile, which takes time.
+    pub(crate) profiled: bool,
+    pub(crate) latency_ns: u64,
+    pub(crate) guest_ns: u64,
+    pub(crate) device_ns: u64,
+    pub(crate) migrated_pages: u64,
+    pub(crate) zeroed_pages: u64,
+    pub(crate) device_requests: u64,
+    pub(crate) resident_drop_bytes: u64,
+    /// What was given back; less than `size_bytes` if it `failure` says why.
+    pub(crate) reclaimed_bytes: u64,
+    /// Why not everything was given back in time.
+    pub(crate) failure: Option<String>,
+    /// Time in each counted function, with what it calls; only where `profiled`.
+    pub(crate) functions_ns: BTreeMap<String, u64>,
+    /// Calls of each counted function; only where `profiled`.
+    pub(crate) functions_calls: BTreeMap<String, u64>,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+/// One VM's worth of trials.
+#[derive(Clone, Copy)]
+struct Setting {
+    method: MethodName,
+    size_bytes: u64,
+    init_on_alloc: u8,
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "reclaim";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let chosen = self.methods.chosen(&METHODS)?;
+        let methods = match (self.methods.named(), self.options.quick) {
+            (true, _) => chosen,
+            (false, true) => vec![MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Floor],
+            (false, false) => METHODS.to_vec(),
+        };
+        let methods = lab.available(methods, self.methods.named());
+        let settings = self.settings(&methods);
+        let trials = self.options.trials_or(3, 5);
+        let breakdown = self.breakdown.unwrap_or(if self.options.quick { 0 } else { 1 });
+        let weight = |setting: &Setting| setting.size_bytes as f64 * f64::from(trials + breakdown);
+        lab.progress.plan(settings.iter().map(weight).sum());
+        for (index, setting) in settings.iter().enumerate() {
+            let share = (index + 1) as f64 / settings.len() as f64;
+            match setting.method {
+                MethodName::Floor => floor(lab, *setting, trials, &self.options).await?,
+                _ => reclaim(lab, *setting, trials, breakdown, share).await?,
+            }
+            lab.progress.advance(weight(setting));
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        report::table(records)
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        report::bounds(records)
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        report::plot(records)
+    }
+}
+
+impl Arguments {
+    /// In this order: methods take turns, so that what changes on the host meanwhile hits all.
+    fn settings(&self, methods: &[MethodName]) -> Vec<Setting> {
+        let or = |given: &[u64], default: &[u64]| if given.is_empty() { default.to_vec() } else { given.to_vec() };
+        let default: &[u64] = match self.options.quick {
+            true => &[256 << 20, 512 << 20],
+            false => &[128 << 20, 256 << 20, 512 << 20, 1 << 30, 2 << 30],
+        };
+        let init: &[u8] = match (self.init_on_alloc.as_slice(), self.options.quick) {
+            ([], true) => &[0],
+            ([], false) => &[0, 1],
+            (given, _) => given,
+        };
+        let mut settings = Vec::new();
+        for size_bytes in or(&self.sizes, default) {
+            for &init_on_alloc in init {
+                // Without a guest there is nothing that zeroes.
+                let methods = methods.iter().filter(|&&m| m != MethodName::Floor || init_on_alloc == init[0]);
+                settings.extend(methods.map(|&method| Setting { method, size_bytes, init_on_alloc }));
+            }
+        }
+        settings
+    }
+}
+
+/// How many instances there are, at least two besides the one that goes.
+fn instances(size_bytes: u64) -> u16 {
+    (MOST_BYTES / 2 / size_bytes).clamp(3, 4) as u16
+}
+
+/// What an instance takes of its memory: all but what its process needs besides.
+pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
+    size_bytes - (6 << 20)
+}
+
+async fn reclaim(lab: &mut Lab<Line>, setting: Setting, trials: u32, breakdown: u32, share: f64) -> Result {
+    let Setting { method, size_bytes, init_on_alloc } = setting;
+    let count = instances(size_bytes);
+    let what = format!("{method}, {}, init_on_alloc={init_on_alloc}", size::show(size_bytes));
+    lab.progress.say(&format!("{what}: booting"));
+    let sizing = Sizing { instance_bytes: size_bytes, instances: count, shared_bytes: 0 };
+    let arguments = [format!("init_on_alloc={init_on_alloc}")];
+    let mut stand = Stand::start(lab, method, sizing, &arguments).await?;
+    let full: BTreeMap<u16, u64> = (0..count).map(|index| (index, hog_bytes(size_bytes))).collect();
+    let mut last = None;
+    for trial in 0..trials + breakdown {
+        let profiled = trial >= trials;
+        // A trial takes as long as the one before it did.
+        let start = Instant::now();
+        if last.is_some_and(|last| !lab.has_time(share, last)) {
+            lab.progress.note(&format!("{what}: {trial} of {} trials, for want of time", trials + breakdown));
+            break;
+        }
+        lab.progress.say(&format!("{what}: trial {} of {}", trial + 1, trials + breakdown));
+        stand.fill(&full).await?;
+        let victim = (trial % u32::from(count)) as u16;
+        stand.kill(victim).await?;
+        stand.settle().await;
+        let rest_bytes = stand.held_bytes();
+        let functions: &[&str] = if profiled { &FUNCTIONS } else { &[] };
+        let reclaimed = stand.reclaim(victim, functions).await?;
+        let guest = Some((stand.kernel(), stand.qemu()));
+        let header = lab.header(Arguments::NAME, &method.to_string(), trial, guest);
+        lab.keep(line(header, setting, count, rest_bytes, reclaimed))?;
+        stand.kill_all().await?;
+        last = Some(start.elapsed());
+    }
+    stand.stop().await
+}
+
+fn line(header: Header, setting: Setting, instances: u16, rest_bytes: u64, reclaimed: Reclaimed) -> Line {
+    let profile = reclaimed.profile.unwrap_or_default();
+    Line {
+        header,
+        size_bytes: setting.size_bytes,
+        instances,
+        rest_bytes,
+        init_on_alloc: setting.init_on_alloc,
+        profiled: !profile.functions.is_empty(),
+        latency_ns: reclaimed.latency_ns,
+        guest_ns: reclaimed.guest_ns,
+        device_ns: reclaimed.device_ns,
+        migrated_pages: reclaimed.migrated_pages,
+        // With init_on_alloc every page that leaves the allocator is zeroed.
+        zeroed_pages: reclaimed.taken_pages * u64::from(setting.init_on_alloc),
+        device_requests: reclaimed.device_requests,
+        resident_drop_bytes: reclaimed.resident_drop_bytes,
+        reclaimed_bytes: reclaimed.reclaimed_bytes,
+        failure: reclaimed.failure,
+        functions_ns: profile.functions.iter().map(|(name, calls)| (name.clone(), calls.time_ns)).collect(),
+        functions_calls: profile.functions.iter().map(|(name, calls)| (name.clone(), calls.calls)).collect(),
+    }
+}
+
+async fn floor(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Options) -> Result {
+    let size_bytes = setting.size_bytes;
+    lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
+    let backend = options.memory_backend;
+    let measured = tokio::task::spawn_blocking(move || {
+        let mut floor = Floor::start(size_bytes, backend)?;
+        (0..trials).map(|_| floor.populate().and_then(|_| floor.discard())).collect::<squeezy_vmm::Result<Vec<_>>>()
+    });
+    let measured = measured.await.map_err(|e| BenchError::Arguments(format!("the floor failed: {e}")))??;
+    for (trial, latency) in (0..).zip(measured) {
+        let latency_ns = nanoseconds(latency);
+        lab.keep(Line {
+            header: lab.header(Arguments::NAME, "floor", trial, None),
+            size_bytes,
+            instances: 1,
+            rest_bytes: 0,
+            init_on_alloc: setting.init_on_alloc,
+            profiled: false,
+            latency_ns,
+            guest_ns: 0,
+            device_ns: latency_ns,
+            migrated_pages: 0,
+            zeroed_pages: 0,
+            device_requests: 0,
+            resident_drop_bytes: size_bytes / PAGE_BYTES * PAGE_BYTES,
+            reclaimed_bytes: size_bytes,
+            failure: None,
+            functions_ns: BTreeMap::new(),
+            functions_calls: BTreeMap::new(),
+        })?;
+    }
+    Ok(())
+}
