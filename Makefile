@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-vm lint bench kernel image programs dependencies clean
+.PHONY: help run test test-fast test-vm stress lint bench kernel image selftests programs dependencies clean
 
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
@@ -25,8 +25,11 @@ test-fast: dependencies ## tests that need no VM
 	scripts/test-function.sh functions/html
 
 # One test at a time: an emulated VM needs every processor there is.
-test-vm: dependencies kernel-release kernel-debug image ## tests in VMs
+test-vm: dependencies kernel-release kernel-debug image selftests ## tests in VMs
 	RUST_TEST_THREADS=1 cargo test --workspace --test '*'
+
+stress: dependencies kernel-release kernel-debug image selftests ## long races in VMs
+	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --test stress -- --ignored --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
 	@scripts/install-dependencies.sh lint
@@ -43,6 +46,9 @@ kernel-%: dependencies
 image: dependencies ## the function's image and the initramfs
 	@guest/image/build.sh $(FUNCTION)
 	@guest/image/initramfs.sh >/dev/null
+
+selftests: dependencies ## programs that test the kernel from inside
+	@$(MAKE) --no-print-directory -C guest/kernel/tests OUT=$(CURDIR)/build
 
 programs: dependencies ## target/release/squeezy
 	@cargo build --release -p squeezy

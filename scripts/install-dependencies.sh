@@ -20,6 +20,7 @@ rust_target=x86_64-unknown-linux-musl
 wanted() {
 	cat <<'TABLE'
 gcc gcc the guest kernel
+libc6-dev /usr/include/stdio.h tools of the kernel build
 make make the guest kernel
 flex flex the guest kernel
 bison bison the guest kernel
