@@ -5,7 +5,11 @@
 //! SPECIFICATION.md and a plot are made from these lines, of this run or of an earlier one.
 
 mod common;
+mod cpu;
+mod faults;
+mod plug;
 mod reclaim;
+mod utilisation;
 
 pub use common::error::BenchError;
 
@@ -21,6 +25,14 @@ pub struct Bench {
 enum Experiment {
     /// Latency of taking an instance's memory back while the rest of the VM is full, by size.
     Reclaim(reclaim::Arguments),
+    /// Latency of taking an instance's memory back, by how full the rest of the VM is.
+    Utilisation(utilisation::Arguments),
+    /// CPU time, of the guest and of the host, that taking memory back takes.
+    Cpu(cpu::Arguments),
+    /// Latency of giving an instance memory, and of its first touch.
+    Plug(plug::Arguments),
+    /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
+    Faults(faults::Arguments),
 }
 
 impl Bench {
@@ -31,6 +43,10 @@ impl Bench {
         let work = async {
             match self.experiment {
                 Experiment::Reclaim(arguments) => common::run(arguments).await,
+                Experiment::Utilisation(arguments) => common::run(arguments).await,
+                Experiment::Cpu(arguments) => common::run(arguments).await,
+                Experiment::Plug(arguments) => common::run(arguments).await,
+                Experiment::Faults(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.

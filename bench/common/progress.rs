@@ -48,11 +48,6 @@ impl Progress {
         self.done = (self.done + weight).min(self.total);
     }
 
-    /// How long it has taken until now.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
     /// Leaves the line of the terminal.
     pub(crate) fn finish(&self) {
         if self.terminal {

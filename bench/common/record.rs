@@ -78,6 +78,32 @@ pub(crate) fn read<R: Record>(path: &Path, experiment: &str) -> Result<Vec<R>> {
     if records.is_empty() { Err(BenchError::file(path, "it has no results")) } else { Ok(records) }
 }
 
+/// The methods that lines are about, in the order in which they come.
+pub(crate) fn methods(records: &[impl Record]) -> Vec<String> {
+    let mut methods: Vec<String> = Vec::new();
+    for record in records {
+        if !methods.contains(&record.header().method) {
+            methods.push(record.header().method.clone());
+        }
+    }
+    methods
+}
+
+/// What lines were measured with, for the head of a plot.
+pub(crate) fn describe_run(records: &[impl Record]) -> String {
+    let headers = || records.iter().map(Record::header);
+    let Some(header) = headers().find(|header| header.qemu != "none").or(headers().next()) else {
+        return String::new();
+    };
+    format!(
+        "{}, QEMU {}, Linux {}, memory backend {}; medians with quartiles of one run",
+        header.accelerator,
+        header.qemu.trim_start_matches("QEMU "),
+        header.kernel,
+        header.memory_backend
+    )
+}
+
 /// What is wrong with a line, for the tests of each experiment: a field that every line must have
 /// is missing, or a figure does not name its unit.
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::{
 };
 use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, Memory, PartitionChoice, Profile, ProfileRequest};
 use squeezy_vmm::{
-    AgentClient, CpuTimes, GRANULE_BYTES, Kernel, Resize, Vm, VmConfig, VmError,
-    method::{Method, MethodName, Sizing, Slot},
+    AgentClient, CpuTimes, GRANULE_BYTES, Kernel, MemoryBackend, Resize, Vm, VmConfig, VmError,
+    method::{Floor, Method, MethodName, Sizing, Slot},
     round_up,
 };
 use std::{
@@ -17,8 +17,6 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Bytes of a page.
-pub(crate) const PAGE_BYTES: u64 = 4096;
 /// How long the guest is left alone before something is measured, so that what was started before
 /// does not count.
 const SETTLE: Duration = Duration::from_millis(400);
@@ -106,10 +104,6 @@ impl Stand {
         self.vm.vmm_version()
     }
 
-    /// The VM.
-    pub(crate) fn vm(&self) -> &Vm {
-        &self.vm
-    }
 
     fn agent(&self) -> Result<&AgentClient> {
         Ok(self.vm.agent()?)
@@ -186,6 +180,11 @@ impl Stand {
         tokio::time::sleep(SETTLE).await;
     }
 
+    /// CPU time of the guest's kernel threads, in nanoseconds since boot.
+    pub(crate) async fn kthreads_ns(&self) -> Result<u64> {
+        Ok(self.agent()?.memory().await?.kernel_threads_ns.values().sum())
+    }
+
     /// Takes the memory of an instance that is gone back, and measures that. With `functions` their
     /// calls are counted, which takes time itself.
     pub(crate) async fn reclaim(&mut self, index: u16, functions: &[&str]) -> Result<Reclaimed> {
@@ -259,6 +258,23 @@ impl Stand {
 fn base_bytes(sizing: Sizing) -> u64 {
     let all = sizing.shared_bytes + u64::from(sizing.instances) * sizing.instance_bytes;
     round_up((160 << 20) + all / 40, 2 << 20)
+}
+
+/// What an instance takes of its memory: all but what its process needs besides.
+pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
+    size_bytes.saturating_sub(6 << 20)
+}
+
+/// Has a process on the host, without a guest, take memory and give it back so many times; how long
+/// each took.
+pub(crate) async fn floor(bytes: u64, backend: MemoryBackend, trials: u32) -> Result<Vec<(Duration, Duration)>> {
+    let measure = move || {
+        let mut floor = Floor::start(bytes, backend)?;
+        let mut one = || Ok((floor.populate()?, floor.discard()?));
+        (0..trials).map(|_| one()).collect::<squeezy_vmm::Result<Vec<_>>>()
+    };
+    let done = tokio::task::spawn_blocking(measure).await;
+    Ok(done.map_err(|e| BenchError::Arguments(format!("the floor cannot be measured: {e}")))??)
 }
 
 /// `6.12.117 release`.

@@ -1,1 +1,274 @@
+//! CPU time, of the guest and of the host, that taking memory back takes (Figure 7 of the Squeezy
+//! and HyperAlloc papers). See README.md.
 
+use crate::common::{
+    Experiment,
+    bound::{Bound, Limit, number},
+    chart::{BLUE, Chart, GREEN, ORANGE, Panel, Series},
+    error::Result,
+    lab::Lab,
+    options::{Methods, Options},
+    record::{Header, Record, describe_run, methods},
+    size,
+    stand::{Stand, floor, hog_bytes, nanoseconds},
+    stats::{Spread, median},
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_vmm::method::{MethodName, Sizing};
+use std::{collections::BTreeMap, time::Instant};
+
+const METHODS: [MethodName; 5] =
+    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node, MethodName::Floor];
+
+/// Instances of a VM.
+const INSTANCES: u16 = 3;
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    methods: Methods,
+    /// Size of an instance
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse_instance)]
+    size: u64,
+}
+
+/// One reclaim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// Memory of the instance that is gone, which is asked back.
+    pub(crate) size_bytes: u64,
+    pub(crate) latency_ns: u64,
+    /// What the guest's kernel did for the reclaim: by its own count (squeezy), else CPU time of its
+    /// threads.
+    pub(crate) guest_ns: u64,
+    /// CPU time of all threads of the guest's kernel between two looks, before and after the reclaim.
+    pub(crate) guest_kthreads_ns: u64,
+    /// The same between two looks with nothing in between: what looking costs.
+    pub(crate) guest_kthreads_idle_ns: u64,
+    /// The same from before the instance was killed until after: what its end costs.
+    pub(crate) guest_kthreads_exit_ns: u64,
+    /// CPU time of the VMM's threads that run the guest.
+    pub(crate) host_vcpus_ns: u64,
+    /// CPU time of the VMM's threads that serve devices, which discard the memory.
+    pub(crate) host_devices_ns: u64,
+    pub(crate) reclaimed_bytes: u64,
+    /// Why not everything was given back in time.
+    pub(crate) failure: Option<String>,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "cpu";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
+        let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
+        let trials = self.options.trials_or(2, 10);
+        lab.progress.plan(methods.len() as f64 * f64::from(trials));
+        for (index, &method) in methods.iter().enumerate() {
+            let share = (index + 1) as f64 / methods.len() as f64;
+            match method {
+                MethodName::Floor => self.floor(lab, trials).await?,
+                _ => self.one_vm(lab, method, trials, share).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        let mut table = Table::new(&[
+            "method",
+            "n",
+            "guest us",
+            "guest kthreads us",
+            "of these idle us",
+            "at exit us",
+            "host vcpus us",
+            "host devices us",
+            "latency us",
+            "failed",
+        ]);
+        for method in methods(records) {
+            let lines = || records.iter().filter(|line| line.header.method == method);
+            let of = |value: fn(&Line) -> u64| number(median(lines().map(|l| value(l) as f64 / 1e3)).unwrap_or(0.0));
+            table.row([
+                method.clone(),
+                lines().count().to_string(),
+                of(|line| line.guest_ns),
+                of(|line| line.guest_kthreads_ns),
+                of(|line| line.guest_kthreads_idle_ns),
+                of(|line| line.guest_kthreads_exit_ns),
+                of(|line| line.host_vcpus_ns),
+                of(|line| line.host_devices_ns),
+                of(|line| line.latency_ns),
+                lines().filter(|line| line.failure.is_some()).count().to_string(),
+            ]);
+        }
+        table
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        let ours = || records.iter().filter(|line| line.header.method == "squeezy");
+        let mut bounds = Vec::new();
+        for (what, value) in [
+            ("guest CPU time per reclaim, by the kernel's count", (|line| line.guest_ns) as fn(&Line) -> u64),
+            ("guest CPU time per reclaim, all kernel threads", |line| line.guest_kthreads_ns),
+        ] {
+            if let Some(measured) = median(ours().map(|line| value(line) as f64 / 1e6)) {
+                bounds.push(Bound { what: what.to_owned(), measured, limit: Limit::AtMost(1.0), unit: " ms" });
+            }
+        }
+        bounds
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        let methods = methods(records);
+        let series = |name: &str, colour, value: fn(&Line) -> u64| Series {
+            name: name.to_owned(),
+            colour,
+            variant: false,
+            points: methods
+                .iter()
+                .map(|method| {
+                    let lines = records.iter().filter(|line| line.header.method == *method);
+                    // A logarithmic axis has no place for nothing.
+                    Spread::of(lines.map(|line| value(line) as f64 / 1e6)).filter(|spread| spread.median > 0.0)
+                })
+                .collect(),
+        };
+        let panel = Panel {
+            title: "CPU time of one reclaim".to_owned(),
+            x: "method".to_owned(),
+            y: "milliseconds".to_owned(),
+            series: vec![
+                series("guest: kernel", BLUE, |line| line.guest_ns),
+                series("host: vCPU threads", ORANGE, |line| line.host_vcpus_ns),
+                series("host: device thread", GREEN, |line| line.host_devices_ns),
+            ],
+            categories: methods.clone(),
+            joined: false,
+            logarithmic: true,
+        };
+        let size_bytes = records.first().map_or(0, |line| line.size_bytes);
+        Chart {
+            title: format!("CPU time of reclaiming {} of an ended instance", size::show(size_bytes)),
+            subtitle: describe_run(records),
+            panels: vec![panel],
+            foot: "The vCPU threads also run whatever else the guest does meanwhile; without KVM they translate it."
+                .to_owned(),
+        }
+        .svg()
+    }
+}
+
+impl Arguments {
+    async fn one_vm(&self, lab: &mut Lab<Line>, method: MethodName, trials: u32, share: f64) -> Result {
+        let size_bytes = self.size;
+        lab.progress.say(&format!("{method}: booting"));
+        let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
+        let mut stand = Stand::start(lab, method, sizing, &[]).await?;
+        let full: BTreeMap<u16, u64> = (0..INSTANCES).map(|index| (index, hog_bytes(size_bytes))).collect();
+        let mut last = None;
+        for trial in 0..trials {
+            let start = Instant::now();
+            if last.is_some_and(|last| !lab.has_time(share, last)) {
+                break;
+            }
+            lab.progress.say(&format!("{method}: trial {} of {trials}", trial + 1));
+            stand.fill(&full).await?;
+            stand.settle().await;
+            let victim = (trial % u32::from(INSTANCES)) as u16;
+            let looks = stand.kthreads_ns().await?;
+            let idle = stand.kthreads_ns().await?;
+            stand.kill(victim).await?;
+            stand.settle().await;
+            let gone = stand.kthreads_ns().await?;
+            let reclaimed = stand.reclaim(victim, &[]).await?;
+            let guest = Some((stand.kernel(), stand.qemu()));
+            lab.keep(Line {
+                header: lab.header(Self::NAME, &method.to_string(), trial, guest),
+                size_bytes,
+                latency_ns: reclaimed.latency_ns,
+                guest_ns: reclaimed.guest_ns,
+                guest_kthreads_ns: reclaimed.kthreads_ns,
+                guest_kthreads_idle_ns: idle.saturating_sub(looks),
+                guest_kthreads_exit_ns: gone.saturating_sub(idle),
+                host_vcpus_ns: reclaimed.host.vcpus_ns,
+                host_devices_ns: reclaimed.host.devices_ns,
+                reclaimed_bytes: reclaimed.reclaimed_bytes,
+                failure: reclaimed.failure,
+            })?;
+            stand.kill_all().await?;
+            lab.progress.advance(1.0);
+            last = Some(start.elapsed());
+        }
+        stand.stop().await
+    }
+
+    async fn floor(&self, lab: &mut Lab<Line>, trials: u32) -> Result {
+        lab.progress.say("floor");
+        for (trial, (_, discard)) in (0..).zip(floor(self.size, self.options.memory_backend, trials).await?) {
+            let latency_ns = nanoseconds(discard);
+            lab.keep(Line {
+                header: lab.header(Self::NAME, "floor", trial, None),
+                size_bytes: self.size,
+                latency_ns,
+                guest_ns: 0,
+                guest_kthreads_ns: 0,
+                guest_kthreads_idle_ns: 0,
+                guest_kthreads_exit_ns: 0,
+                host_vcpus_ns: 0,
+                // One thread that does nothing else.
+                host_devices_ns: latency_ns,
+                reclaimed_bytes: self.size,
+                failure: None,
+            })?;
+            lab.progress.advance(1.0);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    #[test]
+    fn lines_name_their_units_and_the_bound_is_a_millisecond() {
+        let line = Line {
+            header: header("cpu", "squeezy", 0),
+            size_bytes: 512 << 20,
+            latency_ns: 1,
+            guest_ns: 400_000,
+            guest_kthreads_ns: 1_400_000,
+            guest_kthreads_idle_ns: 1,
+            guest_kthreads_exit_ns: 1,
+            host_vcpus_ns: 1,
+            host_devices_ns: 1,
+            reclaimed_bytes: 1,
+            failure: None,
+        };
+        assert_eq!(complaint(&line, &["guest_ns", "host_vcpus_ns", "host_devices_ns"]), None);
+        let bounds = Arguments::bounds(std::slice::from_ref(&line));
+        assert_eq!(bounds.iter().map(Bound::met).collect::<Vec<_>>(), [true, false]);
+        assert!(Arguments::plot(std::slice::from_ref(&line)).unwrap().contains("vCPU"));
+        assert!(Arguments::table(&[line]).to_string().contains("400"));
+    }
+}

@@ -6,16 +6,16 @@ mod report;
 use crate::common::{
     Experiment,
     bound::Bound,
-    error::{BenchError, Result},
+    error::Result,
     lab::Lab,
     options::{Methods, Options},
     record::{Header, Record},
     size,
-    stand::{PAGE_BYTES, Reclaimed, Stand, nanoseconds},
+    stand::{Reclaimed, Stand, floor, hog_bytes, nanoseconds},
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{Floor, MethodName, Sizing};
+use squeezy_vmm::method::{MethodName, Sizing};
 use std::{collections::BTreeMap, time::Instant};
 
 /// What can be measured.
@@ -127,7 +127,7 @@ impl Experiment for Arguments {
         for (index, setting) in settings.iter().enumerate() {
             let share = (index + 1) as f64 / settings.len() as f64;
             match setting.method {
-                MethodName::Floor => floor(lab, *setting, trials, &self.options).await?,
+                MethodName::Floor => no_guest(lab, *setting, trials, &self.options).await?,
                 _ => reclaim(lab, *setting, trials, breakdown, share).await?,
             }
             lab.progress.advance(weight(setting));
@@ -176,11 +176,6 @@ impl Arguments {
 /// How many instances there are, at least two besides the one that goes.
 fn instances(size_bytes: u64) -> u16 {
     (MOST_BYTES / 2 / size_bytes).clamp(3, 4) as u16
-}
-
-/// What an instance takes of its memory: all but what its process needs besides.
-pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
-    size_bytes - (6 << 20)
 }
 
 async fn reclaim(lab: &mut Lab<Line>, setting: Setting, trials: u32, breakdown: u32, share: f64) -> Result {
@@ -242,16 +237,10 @@ fn line(header: Header, setting: Setting, instances: u16, rest_bytes: u64, recla
     }
 }
 
-async fn floor(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Options) -> Result {
+async fn no_guest(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Options) -> Result {
     let size_bytes = setting.size_bytes;
     lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
-    let backend = options.memory_backend;
-    let measured = tokio::task::spawn_blocking(move || {
-        let mut floor = Floor::start(size_bytes, backend)?;
-        (0..trials).map(|_| floor.populate().and_then(|_| floor.discard())).collect::<squeezy_vmm::Result<Vec<_>>>()
-    });
-    let measured = measured.await.map_err(|e| BenchError::Arguments(format!("the floor failed: {e}")))??;
-    for (trial, latency) in (0..).zip(measured) {
+    for (trial, (_, latency)) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?) {
         let latency_ns = nanoseconds(latency);
         lab.keep(Line {
             header: lab.header(Arguments::NAME, "floor", trial, None),
@@ -266,7 +255,7 @@ async fn floor(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Opt
             migrated_pages: 0,
             zeroed_pages: 0,
             device_requests: 0,
-            resident_drop_bytes: size_bytes / PAGE_BYTES * PAGE_BYTES,
+            resident_drop_bytes: size_bytes,
             reclaimed_bytes: size_bytes,
             failure: None,
             functions_ns: BTreeMap::new(),

@@ -5,6 +5,7 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{self, Chart, Panel, Series},
     error::Result,
+    record::{describe_run, methods},
     size,
     stats::{Spread, median},
     table::Table,
@@ -26,16 +27,6 @@ fn timed<'a>(
 
 fn figure<'a>(lines: impl Iterator<Item = &'a Line>, value: impl Fn(&Line) -> u64) -> Option<f64> {
     median(lines.map(|line| value(line) as f64))
-}
-
-fn methods(records: &[Line]) -> Vec<&str> {
-    let mut methods: Vec<&str> = Vec::new();
-    for line in records {
-        if !methods.contains(&line.header.method.as_str()) {
-            methods.push(&line.header.method);
-        }
-    }
-    methods
 }
 
 fn sizes(records: &[Line]) -> Vec<u64> {
@@ -65,12 +56,12 @@ pub(super) fn table(records: &[Line]) -> Table {
     for size_bytes in sizes(records) {
         for init_on_alloc in [0, 1] {
             for method in methods(records) {
-                let lines = timed(records, method, size_bytes, init_on_alloc);
+                let lines = timed(records, &method, size_bytes, init_on_alloc);
                 let Some(latency) = Spread::of(lines.clone().map(|line| line.latency_ns as f64)) else { continue };
                 let of = |value: fn(&Line) -> u64| figure(lines.clone(), value).unwrap_or(f64::NAN);
                 table.row([
                     size::show(size_bytes),
-                    method.to_owned(),
+                    method.clone(),
                     init_on_alloc.to_string(),
                     latency.count.to_string(),
                     ms(latency.median),
@@ -143,11 +134,11 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         for init in [0, 1] {
             let points: Vec<_> = sizes
                 .iter()
-                .map(|&size| Spread::of(timed(records, method, size, init).map(|line| line.latency_ns as f64 / 1e6)))
+                .map(|&size| Spread::of(timed(records, &method, size, init).map(|line| line.latency_ns as f64 / 1e6)))
                 .collect();
             if points.iter().any(Option::is_some) {
-                let name = if init == 0 { method.to_owned() } else { format!("{method}, init_on_alloc=1") };
-                series.push(Series { name, colour: chart::colour(method), variant: init == 1, points });
+                let name = if init == 0 { method.clone() } else { format!("{method}, init_on_alloc=1") };
+                series.push(Series { name, colour: chart::colour(&method), variant: init == 1, points });
             }
         }
     }
@@ -160,19 +151,82 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         joined: true,
         logarithmic: true,
     };
-    let first = &records[0].header;
     let chart = Chart {
         title: "Reclaiming the memory of an ended instance, the rest of the VM full".to_owned(),
-        subtitle: format!(
-            "{}, memory backend {}, medians with quartiles of one run",
-            records.iter().map(|line| &line.header).find(|h| h.qemu != "none").map_or_else(
-                || first.accelerator.clone(),
-                |h| format!("{}, {}, Linux {}", h.accelerator, h.qemu, h.kernel)
-            ),
-            first.memory_backend
-        ),
+        subtitle: describe_run(records),
         panels: vec![latency],
         foot: String::new(),
     };
     chart.svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+    use std::collections::BTreeMap;
+
+    fn line(method: &str, size_bytes: u64, latency_ns: u64) -> Line {
+        Line {
+            header: header("reclaim", method, 0),
+            size_bytes,
+            instances: 4,
+            rest_bytes: 0,
+            init_on_alloc: 0,
+            profiled: false,
+            latency_ns,
+            guest_ns: 1,
+            device_ns: 1,
+            migrated_pages: 0,
+            zeroed_pages: 0,
+            device_requests: 1,
+            resident_drop_bytes: size_bytes,
+            reclaimed_bytes: size_bytes,
+            failure: None,
+            functions_ns: BTreeMap::new(),
+            functions_calls: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn lines_have_what_was_promised_with_units() {
+        let required = [
+            "size_bytes",
+            "latency_ns",
+            "guest_ns",
+            "device_ns",
+            "migrated_pages",
+            "zeroed_pages",
+            "device_requests",
+            "resident_drop_bytes",
+            "init_on_alloc",
+        ];
+        assert_eq!(complaint(&line("floor", 1 << 30, 1), &required), None);
+    }
+
+    #[test]
+    fn bounds_compare_medians_of_the_same_size() {
+        let mut records = vec![
+            line("squeezy", 1 << 30, 3_000_000),
+            line("floor", 1 << 30, 2_000_000),
+            line("virtio-mem", 1 << 30, 1_200_000_000),
+            line("virtio-mem", 256 << 20, 1),
+        ];
+        let verdicts = |records: &[Line]| bounds(records).iter().map(Bound::met).collect::<Vec<_>>();
+        assert_eq!(verdicts(&records), [true, true, true, true, true]);
+        records[0].latency_ns = 5_000_000;
+        records[0].migrated_pages = 1;
+        assert_eq!(verdicts(&records), [false, false, false, true, true]);
+        // What was profiled says nothing about the latency.
+        records[0].profiled = true;
+        assert!(bounds(&records).is_empty());
+    }
+
+    #[test]
+    fn every_size_and_method_is_shown() {
+        let records = [line("squeezy", 1 << 30, 3_000_000), line("node", 128 << 20, 9_000_000)];
+        let text = table(&records).to_string();
+        assert!(text.contains("1 GiB") && text.contains("node"), "{text}");
+        assert!(plot(&records).unwrap().contains("128 MiB"));
+    }
 }

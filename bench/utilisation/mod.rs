@@ -1,1 +1,276 @@
+//! Latency of taking an instance's memory back, by how full the rest of the VM is (Figure 6 of the
+//! Squeezy paper). See README.md.
 
+use crate::common::{
+    Experiment,
+    bound::{Bound, Limit, number},
+    chart::{self, Chart, Panel, Series},
+    error::Result,
+    lab::Lab,
+    options::{Methods, Options},
+    record::{Header, Record, describe_run},
+    size,
+    stand::{Stand, hog_bytes},
+    stats::{Spread, median},
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_vmm::method::{MethodName, Sizing};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+const METHODS: [MethodName; 4] =
+    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node];
+
+/// Instances of a VM: the one that goes, and the rest.
+const INSTANCES: u16 = 4;
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    methods: Methods,
+    /// Size of an instance
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_instance)]
+    size: Option<u64>,
+    /// How full the rest of the VM is, in percent, with commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0, 25, 50, 75, 100],
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    fill: Vec<u8>,
+}
+
+/// One reclaim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// Memory of the instance that is gone, which is asked back.
+    pub(crate) size_bytes: u64,
+    /// How full the memory of the other instances is.
+    pub(crate) fill_percent: u8,
+    /// What they hold.
+    pub(crate) rest_bytes: u64,
+    pub(crate) latency_ns: u64,
+    pub(crate) guest_ns: u64,
+    pub(crate) device_ns: u64,
+    pub(crate) migrated_pages: u64,
+    pub(crate) device_requests: u64,
+    pub(crate) resident_drop_bytes: u64,
+    pub(crate) reclaimed_bytes: u64,
+    /// Why not everything was given back in time.
+    pub(crate) failure: Option<String>,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "utilisation";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
+        let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
+        let size_bytes = self.size.unwrap_or(if self.options.quick { 128 << 20 } else { 512 << 20 });
+        let fills: BTreeSet<u8> = self.fill.iter().copied().collect();
+        let trials = self.options.trials_or(1, 5);
+        lab.progress.plan(methods.len() as f64 * fills.len() as f64 * f64::from(trials));
+        for (index, &method) in methods.iter().enumerate() {
+            let share = (index + 1) as f64 / methods.len() as f64;
+            self.one_vm(lab, method, size_bytes, &fills, trials, share).await?;
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        let mut table =
+            Table::new(&["rest full", "method", "n", "median ms", "quartiles ms", "migrated", "requests", "failed"]);
+        for fill in fills(records) {
+            for method in methods(records) {
+                let lines = || select(records, &method, fill);
+                let Some(spread) = latency(records, &method, fill) else { continue };
+                let of = |value: fn(&Line) -> u64| number(median(lines().map(|l| value(l) as f64)).unwrap_or(0.0));
+                table.row([
+                    format!("{fill}%"),
+                    method.clone(),
+                    spread.count.to_string(),
+                    number(spread.median),
+                    format!("{}-{}", number(spread.low), number(spread.high)),
+                    of(|line| line.migrated_pages),
+                    of(|line| line.device_requests),
+                    lines().filter(|line| line.failure.is_some()).count().to_string(),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        let ours: Vec<f64> =
+            fills(records).iter().filter_map(|&fill| Some(latency(records, "squeezy", fill)?.median)).collect();
+        let (low, high) = (ours.iter().copied().fold(f64::INFINITY, f64::min), ours.iter().copied().fold(0.0, f64::max));
+        if ours.len() < 2 || low <= 0.0 {
+            return Vec::new();
+        }
+        vec![Bound {
+            what: "latency over how full the VM is, from the fastest to the slowest".to_owned(),
+            measured: (high / low - 1.0) * 100.0,
+            limit: Limit::AtMost(20.0),
+            unit: "%",
+        }]
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        let fills = fills(records);
+        let panel = Panel {
+            title: "Latency".to_owned(),
+            x: "how full the memory of the other instances is".to_owned(),
+            y: "milliseconds".to_owned(),
+            categories: fills.iter().map(|fill| format!("{fill}%")).collect(),
+            series: methods(records)
+                .into_iter()
+                .map(|method| Series {
+                    colour: chart::colour(&method),
+                    variant: false,
+                    points: fills.iter().map(|&fill| latency(records, &method, fill)).collect(),
+                    name: method,
+                })
+                .collect(),
+            joined: true,
+            logarithmic: true,
+        };
+        let size_bytes = records.first().map_or(0, |line| line.size_bytes);
+        Chart {
+            title: format!("Reclaiming {} of an ended instance in a VM of {INSTANCES}", size::show(size_bytes)),
+            subtitle: describe_run(records),
+            panels: vec![panel],
+            foot: String::new(),
+        }
+        .svg()
+    }
+}
+
+impl Arguments {
+    async fn one_vm(
+        &self,
+        lab: &mut Lab<Line>,
+        method: MethodName,
+        size_bytes: u64,
+        fills: &BTreeSet<u8>,
+        trials: u32,
+        share: f64,
+    ) -> Result {
+        lab.progress.say(&format!("{method}: booting"));
+        let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
+        let mut stand = Stand::start(lab, method, sizing, &[]).await?;
+        let mut last = None;
+        for trial in 0..trials {
+            // Levels take turns within a trial, so that a drift of the VM hits all of them.
+            for &fill in fills {
+                let start = Instant::now();
+                if last.is_some_and(|last| trial > 0 && !lab.has_time(share, last)) {
+                    continue;
+                }
+                lab.progress.say(&format!("{method}, the rest {fill}% full: trial {} of {trials}", trial + 1));
+                let victim = (trial % u32::from(INSTANCES)) as u16;
+                for index in 0..INSTANCES {
+                    stand.plug(index).await?;
+                }
+                let rest = hog_bytes(size_bytes) / 100 * u64::from(fill);
+                let bytes = (0..INSTANCES).map(|index| (index, if index == victim { hog_bytes(size_bytes) } else { rest }));
+                let bytes: BTreeMap<u16, u64> = bytes.filter(|(_, bytes)| *bytes > 0).collect();
+                stand.fill(&bytes).await?;
+                stand.kill(victim).await?;
+                stand.settle().await;
+                let rest_bytes = stand.held_bytes();
+                let reclaimed = stand.reclaim(victim, &[]).await?;
+                let guest = Some((stand.kernel(), stand.qemu()));
+                lab.keep(Line {
+                    header: lab.header(Self::NAME, &method.to_string(), trial, guest),
+                    size_bytes,
+                    fill_percent: fill,
+                    rest_bytes,
+                    latency_ns: reclaimed.latency_ns,
+                    guest_ns: reclaimed.guest_ns,
+                    device_ns: reclaimed.device_ns,
+                    migrated_pages: reclaimed.migrated_pages,
+                    device_requests: reclaimed.device_requests,
+                    resident_drop_bytes: reclaimed.resident_drop_bytes,
+                    reclaimed_bytes: reclaimed.reclaimed_bytes,
+                    failure: reclaimed.failure,
+                })?;
+                stand.kill_all().await?;
+                lab.progress.advance(1.0);
+                last = Some(start.elapsed());
+            }
+        }
+        stand.stop().await
+    }
+}
+
+fn select<'a>(records: &'a [Line], method: &'a str, fill: u8) -> impl Iterator<Item = &'a Line> {
+    records.iter().filter(move |line| line.header.method == method && line.fill_percent == fill)
+}
+
+/// In milliseconds.
+fn latency(records: &[Line], method: &str, fill: u8) -> Option<Spread> {
+    Spread::of(select(records, method, fill).map(|line| line.latency_ns as f64 / 1e6))
+}
+
+fn fills(records: &[Line]) -> Vec<u8> {
+    records.iter().map(|line| line.fill_percent).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn methods(records: &[Line]) -> Vec<String> {
+    crate::common::record::methods(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    fn line(method: &str, fill_percent: u8, latency_ns: u64) -> Line {
+        Line {
+            header: header("utilisation", method, 0),
+            size_bytes: 512 << 20,
+            fill_percent,
+            rest_bytes: 0,
+            latency_ns,
+            guest_ns: 0,
+            device_ns: 0,
+            migrated_pages: 0,
+            device_requests: 1,
+            resident_drop_bytes: 0,
+            reclaimed_bytes: 0,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn lines_name_their_units() {
+        assert_eq!(complaint(&line("squeezy", 0, 1), &["fill_percent", "latency_ns"]), None);
+    }
+
+    #[test]
+    fn flat_is_within_a_fifth() {
+        let mut records = vec![line("squeezy", 0, 1_000_000), line("squeezy", 100, 1_150_000)];
+        assert!(Arguments::bounds(&records)[0].met());
+        records.push(line("squeezy", 50, 1_300_000));
+        assert!(!Arguments::bounds(&records)[0].met());
+        assert!(Arguments::bounds(&records[..1]).is_empty());
+        assert!(Arguments::plot(&records).unwrap().contains("100%"));
+        assert!(Arguments::table(&records).to_string().contains("50%"));
+    }
+}
