@@ -20,8 +20,9 @@ check() {
 checkpatch() {
 	local ignored=FILE_PATH_CHANGES,COMMIT_LOG_LONG_LINE,$1
 	shift
-	GIT_DIR=/nonexistent "$linux/scripts/checkpatch.pl" --root="$linux" --strict --terse --no-summary --quiet \
-		--no-signoff --ignore "$ignored" "$@"
+	# It leaves a list of names where it stands.
+	(cd "$cache" && GIT_DIR=/nonexistent "$linux/scripts/checkpatch.pl" --root="$linux" --strict --terse \
+		--no-summary --quiet --no-signoff --ignore "$ignored" "$@")
 }
 
 kernel_sources() {
@@ -30,7 +31,7 @@ kernel_sources() {
 		ignored=NONE
 		# The form of TRACE_EVENT() in all of Linux.
 		case $file in */include/trace/*) ignored=OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT ;; esac
-		checkpatch $ignored --file "$file" || status=1
+		checkpatch $ignored --file "$root/$file" || status=1
 	done < <(find guest/kernel/src -name '*.[ch]')
 	return $status
 }
