@@ -4,7 +4,7 @@
 //! `cargo run -p squeezy-vmm --example resize -- METHOD [KERNEL] [--build DIR]`
 
 use squeezy_vmm::{
-    Artifacts, VmConfig, Vm, VmError,
+    Artifacts, Vm, VmConfig, VmError,
     method::{MethodName, Sizing, configure},
 };
 

@@ -8,8 +8,8 @@ use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
-    ErrorBody, Info, Instance, InstanceId, InstanceSpec, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory, Profile,
-    ProfileRequest,
+    ErrorBody, Info, Instance, InstanceId, InstanceSpec, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory,
+    Profile, ProfileRequest,
 };
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -99,7 +99,12 @@ impl AgentClient {
     /// Passes a request to an instance's own HTTP server: `/run` of the request's URI becomes
     /// `/v1/instances/ID/http/run`. The answer is the instance's, whatever its status, unless the
     /// agent could not get one. `limit` is how long it may take.
-    pub async fn http(&self, id: &InstanceId, request: Request<Bytes>, limit: Duration) -> Result<Response<Bytes>> {
+    pub async fn http(
+        &self,
+        id: &InstanceId,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>> {
         let (mut parts, body) = request.into_parts();
         if body.len() > MAX_PAYLOAD_BYTES {
             return Err(VmError::Config(format!(
@@ -109,7 +114,8 @@ impl AgentClient {
         }
         let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());
         let path = format!("/v1/instances/{id}/http{rest}");
-        parts.uri = path.parse().map_err(|e| VmError::Config(format!("`{rest}` is no path: {e}")))?;
+        parts.uri =
+            path.parse().map_err(|e| VmError::Config(format!("`{rest}` is no path: {e}")))?;
         parts.headers.remove(header::CONNECTION);
         parts.version = http::Version::HTTP_2;
         let request = Request::from_parts(parts, Full::new(body));
@@ -150,20 +156,32 @@ impl AgentClient {
     }
 
     /// Sends one of the agent's own calls; an answer of 400 or more is an error.
-    async fn send(&self, method: Method, path: &str, body: Bytes, limit: Option<Duration>) -> Result<Response<Bytes>> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Option<Duration>,
+    ) -> Result<Response<Bytes>> {
         let asked = format!("{method} {path}");
         let mut request = Request::builder().method(method).uri(path);
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::new(body)).map_err(|e| VmError::Config(format!("{asked}: {e}")))?;
+        let request =
+            request.body(Full::new(body)).map_err(|e| VmError::Config(format!("{asked}: {e}")))?;
         let response = self.exchange(request, limit, MAX_BODY_BYTES).await?;
         if response.status().as_u16() < 400 {
             return Ok(response);
         }
         match serde_json::from_slice::<ErrorBody>(response.body()) {
-            Ok(ErrorBody { code, message }) => Err(VmError::Agent { request: asked, code, message }),
-            Err(_) => Err(VmError::AgentLost(format!("it answers {asked} with status {}", response.status()))),
+            Ok(ErrorBody { code, message }) => {
+                Err(VmError::Agent { request: asked, code, message })
+            }
+            Err(_) => Err(VmError::AgentLost(format!(
+                "it answers {asked} with status {}",
+                response.status()
+            ))),
         }
     }
 
@@ -180,14 +198,21 @@ impl AgentClient {
         let mut sender = self.sender.clone();
         let exchange = async {
             sender.ready().await.map_err(|e| VmError::AgentLost(chain(&e)))?;
-            let response = sender.send_request(request).await.map_err(|e| VmError::AgentLost(chain(&e)))?;
+            let response =
+                sender.send_request(request).await.map_err(|e| VmError::AgentLost(chain(&e)))?;
             collect(response, most).await
         };
-        let late = || VmError::AgentLost(format!("it has not answered {asked} in time; the guest may be overloaded"));
+        let late = || {
+            VmError::AgentLost(format!(
+                "it has not answered {asked} in time; the guest may be overloaded"
+            ))
+        };
         self.fate
             .guard(async {
                 match limit {
-                    Some(limit) => tokio::time::timeout(limit, exchange).await.map_err(|_| late())?,
+                    Some(limit) => {
+                        tokio::time::timeout(limit, exchange).await.map_err(|_| late())?
+                    }
                     None => exchange.await,
                 }
             })

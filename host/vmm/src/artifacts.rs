@@ -32,7 +32,10 @@ impl Artifacts {
         }
         let beside = std::env::current_exe().ok().and_then(|exe| {
             // target/release/squeezy, and target/debug/deps/test-0123 for tests.
-            exe.ancestors().skip(1).find(|dir| dir.ends_with("target")).map(|dir| dir.with_file_name("build"))
+            exe.ancestors()
+                .skip(1)
+                .find(|dir| dir.ends_with("target"))
+                .map(|dir| dir.with_file_name("build"))
         });
         match beside {
             Some(path) if path.is_dir() => Ok(Self(path)),

@@ -1,7 +1,13 @@
 //! What a VM is made of.
 
 use crate::{Result, VmError};
-use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 /// Memory blocks of Linux on x86-64, in bytes: where a partition's slot starts.
 pub const MEMORY_BLOCK_BYTES: u64 = 128 << 20;
@@ -12,6 +18,9 @@ pub const GRANULE_BYTES: u64 = 4 << 20;
 
 /// Most partitions or nodes of a VM.
 pub const MAX_INSTANCES: u16 = 255;
+
+/// Most processors of a guest (`CONFIG_NR_CPUS`).
+const MAX_PROCESSORS: u32 = 64;
 
 /// Least base memory in bytes that kernel, initramfs and agent start in.
 const MIN_BASE_BYTES: u64 = 96 << 20;
@@ -210,7 +219,11 @@ names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd
 
 impl VmConfig {
     /// A VM with one processor and 256 MiB that do not change.
-    pub fn new(name: impl Into<String>, kernel: impl Into<PathBuf>, initramfs: impl Into<PathBuf>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        kernel: impl Into<PathBuf>,
+        initramfs: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             name: name.into(),
             program: "qemu-system-x86_64".into(),
@@ -235,7 +248,9 @@ impl VmConfig {
     /// Bytes of memory that the guest sees as ordinary RAM at boot.
     pub fn boot_bytes(&self) -> u64 {
         self.base_bytes.saturating_add(match self.memory {
-            GuestMemory::Fixed { extra_bytes } | GuestMemory::Balloon { extra_bytes } => extra_bytes,
+            GuestMemory::Fixed { extra_bytes } | GuestMemory::Balloon { extra_bytes } => {
+                extra_bytes
+            }
             _ => 0,
         })
     }
@@ -245,7 +260,10 @@ impl VmConfig {
         match self.memory {
             GuestMemory::Fixed { .. } | GuestMemory::Balloon { .. } => Vec::new(),
             GuestMemory::Partitions(layout) => {
-                vec![DeviceSize { region_bytes: layout.region_bytes(), initial_bytes: layout.shared_bytes }]
+                vec![DeviceSize {
+                    region_bytes: layout.region_bytes(),
+                    initial_bytes: layout.shared_bytes,
+                }]
             }
             GuestMemory::VirtioMem { region_bytes, initial_bytes } => vec![DeviceSize {
                 region_bytes: round_up(region_bytes, MEMORY_BLOCK_BYTES),
@@ -261,7 +279,11 @@ impl VmConfig {
     /// The kernel's whole command line.
     pub fn kernel_command_line(&self) -> String {
         // panic=-1 restarts at once and the VMM turns that into its end, so a panic is never a hang.
-        let mut words = vec!["console=ttyS0 panic=-1 memhp_default_state=online_movable".to_owned()];
+        // no_timer_check, as Linux does by itself under KVM: without KVM and on a busy host the timer
+        // interrupts that the check waits for come too late, and the guest panics.
+        let mut words = vec![
+            "console=ttyS0 panic=-1 no_timer_check memhp_default_state=online_movable".to_owned(),
+        ];
         if let GuestMemory::Partitions(layout) = self.memory {
             words.push(format!(
                 "squeezy.partition_size={}K squeezy.partitions={} squeezy.shared_size={}K",
@@ -279,19 +301,37 @@ impl VmConfig {
         let fail = |message: String| Err(VmError::Config(message));
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if self.name.is_empty() || self.name.len() > 63 || !self.name.bytes().all(plain) {
-            return fail(format!("the name `{}` is not 1 to 63 letters, digits, `-`, `_` and `.`", self.name));
+            return fail(format!(
+                "the name `{}` is not 1 to 63 letters, digits, `-`, `_` and `.`",
+                self.name
+            ));
         }
-        if !(1..=64).contains(&self.vcpus) {
-            return fail(format!("{} processors were asked for; 1 to 64 are possible", self.vcpus));
+        if !(1..=MAX_PROCESSORS).contains(&self.vcpus) {
+            return fail(format!(
+                "{} processors were asked for; 1 to {MAX_PROCESSORS} are possible",
+                self.vcpus
+            ));
         }
         match self.memory {
             GuestMemory::Partitions(PartitionLayout { partition_bytes, partitions, .. }) => {
                 check_instances(partition_bytes, partitions)?;
             }
-            GuestMemory::Nodes { node_bytes, nodes } => check_instances(node_bytes, nodes)?,
+            GuestMemory::Nodes { node_bytes, nodes } => {
+                check_instances(node_bytes, nodes)?;
+                // Each node has a processor that never comes, see the backend.
+                if self.vcpus + u32::from(nodes) > MAX_PROCESSORS {
+                    return fail(format!(
+                        "{nodes} nodes beside {} processors were asked for; both together are {MAX_PROCESSORS} at most",
+                        self.vcpus
+                    ));
+                }
+            }
             GuestMemory::VirtioMem { region_bytes, initial_bytes } => {
                 if initial_bytes > region_bytes {
-                    return Err(VmError::RegionTooSmall { asked: initial_bytes, region: region_bytes });
+                    return Err(VmError::RegionTooSmall {
+                        asked: initial_bytes,
+                        region: region_bytes,
+                    });
                 }
             }
             GuestMemory::Fixed { .. } | GuestMemory::Balloon { .. } => {}
@@ -309,14 +349,25 @@ impl VmConfig {
                 self.boot_bytes(),
             ));
         }
-        if self.boot_bytes() % (2 << 20) != 0 {
-            return fail(format!("{} bytes of base memory are no multiple of 2 MiB", self.boot_bytes()));
+        if !self.boot_bytes().is_multiple_of(2 << 20) {
+            return fail(format!(
+                "{} bytes of base memory are no multiple of 2 MiB",
+                self.boot_bytes()
+            ));
         }
         if self.kernel_command_line().len() > 2047 {
             return fail("the kernel's command line is longer than 2047 characters".to_owned());
         }
-        file(&self.kernel, "the guest's kernel", "build it with `make kernel`, or name the directory it is in")?;
-        file(&self.initramfs, "the guest's initramfs", "build it with `make image`, or name the directory it is in")?;
+        file(
+            &self.kernel,
+            "the guest's kernel",
+            "build it with `make kernel`, or name the directory it is in",
+        )?;
+        file(
+            &self.initramfs,
+            "the guest's initramfs",
+            "build it with `make image`, or name the directory it is in",
+        )?;
         if let Some(image) = &self.image {
             file(image, "the function's image", "build it with `make image`, or name the file")?;
         }
@@ -338,13 +389,19 @@ fn check_instances(bytes: u64, count: u16) -> Result<()> {
         return Err(VmError::Config(format!("an instance of {bytes} bytes is not possible")));
     }
     if !(1..=MAX_INSTANCES).contains(&count) {
-        return Err(VmError::Config(format!("{count} instances were asked for; 1 to {MAX_INSTANCES} are possible")));
+        return Err(VmError::Config(format!(
+            "{count} instances were asked for; 1 to {MAX_INSTANCES} are possible"
+        )));
     }
     Ok(())
 }
 
-fn file(path: &PathBuf, what: &'static str, remedy: &'static str) -> Result<()> {
-    if path.is_file() { Ok(()) } else { Err(VmError::Missing { what, path: path.clone(), remedy }) }
+fn file(path: &Path, what: &'static str, remedy: &'static str) -> Result<()> {
+    if path.is_file() {
+        Ok(())
+    } else {
+        Err(VmError::Missing { what, path: path.to_owned(), remedy })
+    }
 }
 
 /// `bytes` rounded up to a multiple of `unit`.
@@ -368,13 +425,22 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_in_one_line() {
         let good = VmConfig::new("a", "/dev/null", "/dev/null");
-        let cases: [(&str, fn(&mut VmConfig)); 7] = [
+        type Change = fn(&mut VmConfig);
+        let cases: [(&str, Change); 7] = [
             ("name", |c| c.name = "a,b".into()),
             ("processors", |c| c.vcpus = 0),
-            ("64 TiB", |c| c.memory = GuestMemory::VirtioMem { region_bytes: u64::MAX, initial_bytes: 0 }),
-            ("region holds", |c| c.memory = GuestMemory::VirtioMem { region_bytes: 0, initial_bytes: 1 }),
-            ("0 instances", |c| c.memory = GuestMemory::Partitions(PartitionLayout::new(1 << 30, 0, 0))),
-            ("too few", |c| c.memory = GuestMemory::Partitions(PartitionLayout::new(1 << 30, 255, 0))),
+            ("64 TiB", |c| {
+                c.memory = GuestMemory::VirtioMem { region_bytes: u64::MAX, initial_bytes: 0 }
+            }),
+            ("region holds", |c| {
+                c.memory = GuestMemory::VirtioMem { region_bytes: 0, initial_bytes: 1 }
+            }),
+            ("0 instances", |c| {
+                c.memory = GuestMemory::Partitions(PartitionLayout::new(1 << 30, 0, 0))
+            }),
+            ("too few", |c| {
+                c.memory = GuestMemory::Partitions(PartitionLayout::new(1 << 30, 255, 0))
+            }),
             ("kernel is not at", |c| c.kernel = "/nowhere".into()),
         ];
         for (expected, change) in cases {
@@ -391,7 +457,9 @@ mod tests {
         for choice in [AcceleratorChoice::Auto, AcceleratorChoice::Kvm, AcceleratorChoice::Tcg] {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }
-        assert!("xen".parse::<AcceleratorChoice>().unwrap_err().to_string().contains("auto, kvm, tcg"));
+        assert!(
+            "xen".parse::<AcceleratorChoice>().unwrap_err().to_string().contains("auto, kvm, tcg")
+        );
         assert_eq!("memfd".parse(), Ok(MemoryBackend::Memfd));
     }
 }

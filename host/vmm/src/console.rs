@@ -30,7 +30,11 @@ pub struct Console {
 
 impl Console {
     pub(crate) fn new() -> Self {
-        Self { lines: Arc::default(), listeners: broadcast::channel(KEPT_LINES).0, panic: watch::channel(None).0 }
+        Self {
+            lines: Arc::default(),
+            listeners: broadcast::channel(KEPT_LINES).0,
+            panic: watch::channel(None).0,
+        }
     }
 
     /// Its last `count` lines.
@@ -41,7 +45,12 @@ impl Console {
 
     /// Its last line that is not empty.
     pub fn last_line(&self) -> String {
-        self.lock().iter().rev().find(|line| !line.trim().is_empty()).map(ToString::to_string).unwrap_or_default()
+        self.lock()
+            .iter()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .map(ToString::to_string)
+            .unwrap_or_default()
     }
 
     /// Every line from now on.

@@ -36,7 +36,9 @@ pub enum VmError {
     },
 
     /// KVM was asked for by name and does not work.
-    #[error("KVM was asked for but cannot be used here: {0}; choose the accelerator `tcg`, or `auto` to have it chosen")]
+    #[error(
+        "KVM was asked for but cannot be used here: {0}; choose the accelerator `tcg`, or `auto` to have it chosen"
+    )]
     Kvm(String),
 
     /// The VMM ended before the VM ran.
@@ -57,7 +59,9 @@ pub enum VmError {
     Hung(Duration),
 
     /// The VMM has paused the VM by itself.
-    #[error("the VMM has paused the VM ({0}): under KVM this means an instruction it cannot run or an I/O error on the host; try the accelerator `tcg` and read the host's kernel log")]
+    #[error(
+        "the VMM has paused the VM ({0}): under KVM this means an instruction it cannot run or an I/O error on the host; try the accelerator `tcg` and read the host's kernel log"
+    )]
     Paused(String),
 
     /// The guest's kernel has panicked.
@@ -98,7 +102,9 @@ pub enum VmError {
     },
 
     /// The agent's version does not go with this host's.
-    #[error("the guest's agent is version {guest}, this host needs {host}: rebuild the initramfs with `make image`")]
+    #[error(
+        "the guest's agent is version {guest}, this host needs {host}: rebuild the initramfs with `make image`"
+    )]
     AgentVersion {
         /// The agent's.
         guest: String,
@@ -111,7 +117,9 @@ pub enum VmError {
     NoPartitions(String),
 
     /// More memory was asked for than the VM's region can hold.
-    #[error("{asked} bytes were asked for, but the VM's region holds {region}: start the VM with more instances or smaller ones")]
+    #[error(
+        "{asked} bytes were asked for, but the VM's region holds {region}: start the VM with more instances or smaller ones"
+    )]
     RegionTooSmall {
         /// Bytes that were asked for.
         asked: u64,
@@ -120,7 +128,9 @@ pub enum VmError {
     },
 
     /// The host does not have the memory.
-    #[error("{needed} bytes of memory are needed, but the host has {available} left: use fewer or smaller instances, or free memory")]
+    #[error(
+        "{needed} bytes of memory are needed, but the host has {available} left: use fewer or smaller instances, or free memory"
+    )]
     HostMemory {
         /// Bytes that are needed on top of what is in use.
         needed: u64,

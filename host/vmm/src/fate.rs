@@ -69,7 +69,11 @@ impl VmError {
     fn may_be_a_symptom(&self) -> bool {
         matches!(
             self,
-            Self::AgentLost(_) | Self::Command { .. } | Self::Hung(_) | Self::Measure { .. } | Self::System { .. }
+            Self::AgentLost(_)
+                | Self::Command { .. }
+                | Self::Hung(_)
+                | Self::Measure { .. }
+                | Self::System { .. }
         )
     }
 }

@@ -46,8 +46,8 @@ pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
 pub use backend::{BoxFuture, Device, DeviceRequests};
 pub use config::{
-    AcceleratorChoice, DeviceSize, GRANULE_BYTES, GuestMemory, MAX_INSTANCES, MEMORY_BLOCK_BYTES, MemoryBackend,
-    PartitionLayout, Timeouts, VmConfig, round_up,
+    AcceleratorChoice, DeviceSize, GRANULE_BYTES, GuestMemory, MAX_INSTANCES, MEMORY_BLOCK_BYTES,
+    MemoryBackend, PartitionLayout, Timeouts, VmConfig, round_up,
 };
 pub use console::Console;
 pub use error::{Result, VmError};

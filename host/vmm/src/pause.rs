@@ -1,6 +1,9 @@
 //! Pauses of less than a millisecond, which tokio's own timer does not have.
 
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use std::{io, os::fd::OwnedFd, time::Duration};
 use tokio::io::unix::AsyncFd;
 
@@ -9,7 +12,10 @@ pub(crate) struct Pause(AsyncFd<OwnedFd>);
 
 impl Pause {
     pub(crate) fn new() -> io::Result<Self> {
-        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let fd = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
         // SAFETY: the descriptor is owned by the `AsyncFd`, which never gives it away.
         Ok(Self(unsafe { AsyncFd::register(fd) }?))
     }
@@ -18,8 +24,13 @@ impl Pause {
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = time.max(Duration::from_nanos(1));
-        let value = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
-        timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+        let value =
+            Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        timerfd_settime(
+            self.0.get_ref(),
+            TimerfdTimerFlags::empty(),
+            &Itimerspec { it_interval: zero, it_value: value },
+        )?;
         loop {
             let mut ready = self.0.readable().await?;
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0; 8])?));

@@ -40,7 +40,9 @@ impl Process {
             command.pre_exec(move || {
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The parent may have died before that call.
-                if rustix::process::getppid().is_none_or(|p| p.as_raw_nonzero().get() as u32 != parent) {
+                if rustix::process::getppid()
+                    .is_none_or(|p| p.as_raw_nonzero().get() as u32 != parent)
+                {
                     return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
                 }
                 for &number in &numbers {
@@ -78,7 +80,8 @@ impl Process {
             .recv()
             .map_err(|e| VmError::system("the VMM cannot be started", e))?
             .map_err(|e| VmError::Program { program: program.into(), reason: e.to_string() })?;
-        let process = Self { id, pidfd: pidfd.map_err(|e| VmError::system("pidfd_open", e))?, exit };
+        let process =
+            Self { id, pidfd: pidfd.map_err(|e| VmError::system("pidfd_open", e))?, exit };
         match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => Ok(Spawned { process, stdout, stderr }),
             _ => Err(VmError::system("the VMM cannot be started", "its output is not piped")),
@@ -131,7 +134,10 @@ mod tests {
         let exit = spawned.process.exit.clone();
         let id = spawned.process.id();
         drop(spawned);
-        tokio::time::timeout(Duration::from_secs(5), exit.clone().wait_for(Option::is_some)).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), exit.clone().wait_for(Option::is_some))
+            .await
+            .unwrap()
+            .unwrap();
         assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
     }
 

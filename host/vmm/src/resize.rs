@@ -53,7 +53,12 @@ impl Asked {
     }
 
     /// Asks for the size that `target` then says.
-    pub(crate) async fn send(&self, backend: &dyn Backend, device: Device, target: impl Fn() -> u64) -> Result<u64> {
+    pub(crate) async fn send(
+        &self,
+        backend: &dyn Backend,
+        device: Device,
+        target: impl Fn() -> u64,
+    ) -> Result<u64> {
         let _order = self.order.lock().await;
         let bytes = target();
         self.bytes.store(bytes, SeqCst);
@@ -124,10 +129,16 @@ async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
         Some(squeezy) if shrinks && !squeezy.shrink_blocked.trim().is_empty() => {
             format!("blocked by partitions: {}", squeezy.shrink_blocked.trim())
         }
-        Some(_) if !shrinks => "the size asked for is no whole number of partitions, or the guest has no memory \
+        Some(_) if !shrinks => {
+            "the size asked for is no whole number of partitions, or the guest has no memory \
                                 for their memory map; its kernel log says which"
-            .to_owned(),
-        _ if shrinks => format!("it could not free enough memory to unplug ({free} bytes are available in it)"),
-        _ => format!("it has not taken all the memory it was offered ({free} bytes are available in it)"),
+                .to_owned()
+        }
+        _ if shrinks => {
+            format!("it could not free enough memory to unplug ({free} bytes are available in it)")
+        }
+        _ => format!(
+            "it has not taken all the memory it was offered ({free} bytes are available in it)"
+        ),
     }
 }

@@ -1,7 +1,8 @@
 //! One VM, from its start to its end.
 
 use crate::{
-    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, PartitionLayout, Resident, Resize, Result, VmConfig, VmError,
+    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, PartitionLayout, Resident, Resize,
+    Result, VmConfig, VmError,
     backend::{self, Backend, Device, Event, HostMemory, RunState, Started},
     fate::Fate,
     measure,
@@ -90,7 +91,8 @@ impl Vm {
         check_host_memory(config.boot_bytes() + initial)?;
 
         let started = Instant::now();
-        let Started { backend, events, console, channel } = backend::start(&config, &accelerator).await?;
+        let Started { backend, events, console, channel } =
+            backend::start(&config, &accelerator).await?;
         report(BootStep::Started(backend.version().to_owned()));
         let initial = match config.memory {
             GuestMemory::Balloon { .. } => vec![Asked::new(config.boot_bytes())],
@@ -138,7 +140,9 @@ impl Vm {
             report(BootStep::Kernel);
             let _ = open.wait_for(|open| *open).await;
             report(BootStep::AgentUp);
-            let agent = AgentClient::connect(channel, shared.fate.clone(), shared.config.timeouts.call).await?;
+            let agent =
+                AgentClient::connect(channel, shared.fate.clone(), shared.config.timeouts.call)
+                    .await?;
             check_version(&agent.info().await?.agent_version)?;
             Ok(agent)
         };
@@ -175,7 +179,10 @@ impl Vm {
     async fn check_partitions(&self, layout: PartitionLayout) -> Result<()> {
         let wrong = |what: String| {
             let said = self.console().tail(usize::MAX);
-            let said = said.iter().rev().find_map(|line| line.find("squeezy:").map(|at| line[at..].to_owned()));
+            let said = said
+                .iter()
+                .rev()
+                .find_map(|line| line.find("squeezy:").map(|at| line[at..].to_owned()));
             Err(VmError::NoPartitions(match said {
                 Some(line) => format!("{what}; its log says: {line}"),
                 None => format!("{what}; was it built with CONFIG_SQUEEZY?"),
@@ -185,7 +192,9 @@ impl Vm {
             return wrong("it runs as a stock kernel".to_owned());
         };
         let count = squeezy.partitions.len();
-        if squeezy.partition_size_bytes != layout.partition_bytes || count != usize::from(layout.partitions) {
+        if squeezy.partition_size_bytes != layout.partition_bytes
+            || count != usize::from(layout.partitions)
+        {
             return wrong(format!("it has {count} of {} bytes", squeezy.partition_size_bytes));
         }
         Ok(())
@@ -218,7 +227,9 @@ impl Vm {
 
     /// The agent; an error in a VM that was started without one.
     pub fn agent(&self) -> Result<&AgentClient> {
-        self.agent.as_ref().ok_or_else(|| VmError::AgentLost("the VM was started without one".to_owned()))
+        self.agent
+            .as_ref()
+            .ok_or_else(|| VmError::AgentLost("the VM was started without one".to_owned()))
     }
 
     /// Why the VM has ended, if it has.
@@ -247,7 +258,11 @@ impl Vm {
 
     /// As [`Vm::resize_device`], to what `target` says at the moment of the request. When several
     /// change what it says, whoever asks last asks for the sum of all changes.
-    pub(crate) async fn resize_by(&self, device: Device, target: impl Fn() -> u64) -> Result<Resize> {
+    pub(crate) async fn resize_by(
+        &self,
+        device: Device,
+        target: impl Fn() -> u64,
+    ) -> Result<Resize> {
         let bytes = target();
         let shared = &*self.shared;
         let base = shared.config.base_bytes;
@@ -255,7 +270,9 @@ impl Vm {
             (Device::Balloon, GuestMemory::Balloon { extra_bytes }) => (0, extra_bytes, base),
             (Device::VirtioMem(index), _) => {
                 let devices = shared.config.devices();
-                let device = devices.get(usize::from(index)).ok_or(VmError::NotResizable("it has no such device"))?;
+                let device = devices
+                    .get(usize::from(index))
+                    .ok_or(VmError::NotResizable("it has no such device"))?;
                 (index.into(), device.region_bytes, 0)
             }
             _ => return Err(VmError::NotResizable("it has no balloon")),
@@ -268,7 +285,8 @@ impl Vm {
             check_host_memory((bytes + offset).saturating_sub(asked.bytes()))?;
             let target = || target().min(region) + offset;
             let limit = shared.config.timeouts.resize;
-            resize::resize(&*shared.backend, self.agent.as_ref(), device, (asked, target), limit).await
+            resize::resize(&*shared.backend, self.agent.as_ref(), device, (asked, target), limit)
+                .await
         };
         let mut done = shared.fate.guard(work).await.map_err(|error| match error {
             VmError::Resize { requested, plugged, after, reason } => VmError::Resize {
@@ -310,7 +328,9 @@ impl Vm {
         let mut plugged = 0;
         let work = async {
             match shared.config.memory {
-                GuestMemory::Balloon { .. } => plugged = shared.backend.plugged(Device::Balloon).await?,
+                GuestMemory::Balloon { .. } => {
+                    plugged = shared.backend.plugged(Device::Balloon).await?
+                }
                 _ => {
                     for index in 0..self.memory.devices.len() {
                         let index = u16::try_from(index).unwrap_or(u16::MAX);
@@ -385,7 +405,11 @@ impl Drop for Vm {
 }
 
 /// Watches the VMM until it has ended, and seals the VM's fate.
-async fn supervise(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>, channel_open: watch::Sender<bool>) {
+async fn supervise(
+    shared: Arc<Shared>,
+    mut events: mpsc::Receiver<Event>,
+    channel_open: watch::Sender<bool>,
+) {
     let process = shared.backend.process();
     let mut ended = None;
     let mut tick = tokio::time::interval(WATCH_INTERVAL);
@@ -428,7 +452,9 @@ impl Shared {
     async fn look(&self, ended: &Option<bool>) {
         match self.backend.run_state(self.config.timeouts.hang).await {
             // A guest that has ended is stopped until the VMM exits.
-            Ok(RunState::Paused(reason)) if ended.is_none() => self.fate.seal(VmError::Paused(reason)),
+            Ok(RunState::Paused(reason)) if ended.is_none() => {
+                self.fate.seal(VmError::Paused(reason))
+            }
             Err(error @ VmError::Hung(_)) => self.fate.seal(error),
             // When the monitor is gone, so is the process, in a moment.
             Ok(_) | Err(_) => {}
@@ -455,7 +481,9 @@ impl Shared {
 
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (_, Some(9)) => "killed by signal 9; when nobody did that, the host ran out of memory".to_owned(),
+        (_, Some(9)) => {
+            "killed by signal 9; when nobody did that, the host ran out of memory".to_owned()
+        }
         (_, Some(signal)) => format!("killed by signal {signal}"),
         (code, None) => format!("exit status {}", code.unwrap_or_default()),
     }
@@ -473,7 +501,8 @@ fn check_host_memory(needed: u64) -> Result<()> {
 /// Host and guest come from one source; their versions' first two numbers must be the same.
 fn check_version(guest: &str) -> Result<()> {
     let host = env!("CARGO_PKG_VERSION");
-    let first_two = |version: &str| -> Vec<String> { version.split('.').take(2).map(str::to_owned).collect() };
+    let first_two =
+        |version: &str| -> Vec<String> { version.split('.').take(2).map(str::to_owned).collect() };
     if first_two(guest) == first_two(host) {
         Ok(())
     } else {

@@ -32,8 +32,14 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     hog.wait_ms = 5000;
     method.place(plugged.slot, &mut hog);
     agent.start(&hog).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(60), agent.wait(&hog.id)).await.unwrap().unwrap();
-    assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)), "{}", agent.log(&hog.id).await.unwrap());
+    let ended =
+        tokio::time::timeout(Duration::from_secs(60), agent.wait(&hog.id)).await.unwrap().unwrap();
+    assert_eq!(
+        ended.state,
+        InstanceState::Ended(ExitReason::Exited(0)),
+        "{}",
+        agent.log(&hog.id).await.unwrap()
+    );
     agent.stop(&hog.id, Duration::ZERO).await.unwrap();
     let used = vm.memory().await.unwrap();
     let grown = used.resident.resident_bytes - start.resident.resident_bytes;
@@ -48,6 +54,7 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     assert!(kept < 100 * MIB, "{name} on {backend}: {kept} of {grown} bytes are still resident");
     match name {
         MethodName::Balloon => assert_eq!(reclaimed.device, None),
+        MethodName::Squeezy => assert_eq!(reclaimed.device.unwrap().unplug, 1),
         _ => assert!(reclaimed.device.unwrap().unplug > 0),
     }
     vm.stop().await.unwrap();
@@ -61,6 +68,16 @@ async fn virtio_mem_on_anonymous_memory() {
 #[tokio::test]
 async fn virtio_mem_on_a_memfd() {
     plug_use_and_reclaim(MethodName::VirtioMem, MemoryBackend::Memfd).await;
+}
+
+#[tokio::test]
+async fn partitions_on_anonymous_memory() {
+    plug_use_and_reclaim(MethodName::Squeezy, MemoryBackend::Ram).await;
+}
+
+#[tokio::test]
+async fn partitions_on_a_memfd() {
+    plug_use_and_reclaim(MethodName::Squeezy, MemoryBackend::Memfd).await;
 }
 
 #[tokio::test]

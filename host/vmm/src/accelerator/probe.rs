@@ -5,7 +5,9 @@
 //! Machines have been seen whose /dev/kvm runs this a thousand times too slowly, or stops at an
 //! internal error, while answering every question about capabilities with yes.
 
-use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_bindings::{
+    CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region,
+};
 use kvm_ioctls::{Kvm, VcpuExit};
 use std::{
     fs::File,
@@ -27,7 +29,8 @@ const MEMORY_BYTES: usize = 8 << 20;
 ///
 /// Runs in a child process, for a broken KVM may never come back from running the guest.
 pub fn probe_kvm() -> Result<f64, String> {
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| e.to_string())?;
+    let (reader, writer) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| e.to_string())?;
     // SAFETY: the child makes system calls, allocates (which the C library allows after a fork),
     // and leaves by _exit; it takes no lock another thread of the parent could have held.
     let child = unsafe { libc::fork() };
@@ -118,7 +121,9 @@ fn run_guest() -> Result<f64, String> {
     // Some Intel processors need it; others refuse it.
     let _ = vm.set_tss_address(0x7ffb_d000);
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
-    let cpuid: CpuId = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
+    let cpuid: CpuId = kvm
+        .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+        .map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
     vcpu.set_cpuid2(&cpuid).map_err(failed("KVM_SET_CPUID2"))?;
 
     let mut sregs = vcpu.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
@@ -142,8 +147,14 @@ fn run_guest() -> Result<f64, String> {
     (sregs.idt.base, sregs.idt.limit) = (0x7000, 0);
     (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (0x8005_0033, 0x1000, 0x220, 0xd01);
     vcpu.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
-    let regs =
-        kvm_regs { rip: 0x20_0000, rsp: 0x30_0000, rbx: 0x40_0000, rcx: TRIPS, rflags: 2, ..Default::default() };
+    let regs = kvm_regs {
+        rip: 0x20_0000,
+        rsp: 0x30_0000,
+        rbx: 0x40_0000,
+        rcx: TRIPS,
+        rflags: 2,
+        ..Default::default()
+    };
     vcpu.set_regs(&regs).map_err(failed("KVM_SET_REGS"))?;
 
     let started = Instant::now();
@@ -151,10 +162,12 @@ fn run_guest() -> Result<f64, String> {
     let ns = started.elapsed().as_nanos() as f64 / TRIPS as f64;
     match exit {
         VcpuExit::IoOut(0xe9, _) => Ok(ns),
-        VcpuExit::InternalError => {
-            Err(format!("it stops at an instruction it cannot emulate (internal error), after {ns:.0} ns a loop trip"))
+        VcpuExit::InternalError => Err(format!(
+            "it stops at an instruction it cannot emulate (internal error), after {ns:.0} ns a loop trip"
+        )),
+        other => {
+            Err(format!("the probe's guest stopped with {other:?} after {ns:.0} ns a loop trip"))
         }
-        other => Err(format!("the probe's guest stopped with {other:?} after {ns:.0} ns a loop trip")),
     }
 }
 

@@ -5,7 +5,10 @@
 
 pub(crate) mod qemu;
 
-use crate::{Result, accelerator::Accelerator, config::VmConfig, console::Console, measure::ThreadRole, process::Process};
+use crate::{
+    Result, accelerator::Accelerator, config::VmConfig, console::Console, measure::ThreadRole,
+    process::Process,
+};
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, pin::Pin, time::Duration};
 use tokio::{net::UnixStream, sync::mpsc};

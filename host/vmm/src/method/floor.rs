@@ -24,9 +24,14 @@ pub struct Floor {
 impl Floor {
     /// Starts the process, with `bytes` of untouched memory.
     pub fn start(bytes: u64, backend: MemoryBackend) -> Result<Self> {
-        let fail = |e: std::io::Error| VmError::system("the process that measures the floor cannot be started", e);
-        let bytes = usize::try_from(bytes).map_err(|e| VmError::Config(format!("{bytes} bytes: {e}")))?;
-        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
+        let fail = |e: std::io::Error| {
+            VmError::system("the process that measures the floor cannot be started", e)
+        };
+        let bytes =
+            usize::try_from(bytes).map_err(|e| VmError::Config(format!("{bytes} bytes: {e}")))?;
+        let pipe = || {
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))
+        };
         let (command_reader, command_writer) = pipe()?;
         let (answer_reader, answer_writer) = pipe()?;
         // SAFETY: the child only makes system calls on what it owns, allocates nothing, and leaves
@@ -41,7 +46,9 @@ impl Floor {
                 // SAFETY: ends the child without running the parent's clean-up.
                 unsafe { libc::_exit(0) }
             }
-            child => Ok(Self { child, commands: command_writer.into(), answers: answer_reader.into() }),
+            child => {
+                Ok(Self { child, commands: command_writer.into(), answers: answer_reader.into() })
+            }
         }
     }
 
@@ -60,7 +67,12 @@ impl Floor {
         self.commands
             .write_all(&[order])
             .and_then(|()| self.answers.read_exact(&mut answer))
-            .map_err(|e| VmError::system("the process that measures the floor has died (is there enough memory?)", e))?;
+            .map_err(|e| {
+                VmError::system(
+                    "the process that measures the floor has died (is there enough memory?)",
+                    e,
+                )
+            })?;
         Ok(Duration::from_nanos(u64::from_ne_bytes(answer)))
     }
 }
@@ -126,7 +138,14 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
     // SAFETY: new mappings only; the second replaces a part of the first, which nobody uses.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let hole = libc::mmap(std::ptr::null_mut(), bytes + HUGE_PAGE_BYTES, libc::PROT_NONE, flags, -1, 0);
+        let hole = libc::mmap(
+            std::ptr::null_mut(),
+            bytes + HUGE_PAGE_BYTES,
+            libc::PROT_NONE,
+            flags,
+            -1,
+            0,
+        );
         if hole == libc::MAP_FAILED {
             return None;
         }
@@ -135,7 +154,8 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
             None => (flags, -1),
             Some(fd) => (libc::MAP_SHARED | libc::MAP_NORESERVE, fd.as_raw_fd()),
         };
-        let memory = libc::mmap(aligned.cast(), bytes, protection, flags | libc::MAP_FIXED, number, 0);
+        let memory =
+            libc::mmap(aligned.cast(), bytes, protection, flags | libc::MAP_FIXED, number, 0);
         if memory == libc::MAP_FAILED {
             return None;
         }

@@ -126,7 +126,10 @@ impl Slots {
     fn take(&self) -> Result<Slot> {
         let mut used = self.lock();
         let Some(index) = used.iter().position(|used| !used) else {
-            return Err(VmError::Config(format!("all {} instances that the VM has room for are there", used.len())));
+            return Err(VmError::Config(format!(
+                "all {} instances that the VM has room for are there",
+                used.len()
+            )));
         };
         used[index] = true;
         Ok(Slot(index as u16))
@@ -167,7 +170,12 @@ async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> R
 }
 
 /// Frees a slot and makes the memory what `target` says for the instances that are left.
-async fn reclaim_by_count(slots: &Slots, vm: &Vm, slot: Slot, target: impl Fn(u16) -> u64) -> Result<Option<Resize>> {
+async fn reclaim_by_count(
+    slots: &Slots,
+    vm: &Vm,
+    slot: Slot,
+    target: impl Fn(u16) -> u64,
+) -> Result<Option<Resize>> {
     slots.free(slot)?;
     vm.resize_by(vm.device()?, || target(slots.count())).await.map(Some)
 }
@@ -195,7 +203,10 @@ mod tests {
         let sizing = Sizing { instance_bytes: 128 << 20, instances: 2, shared_bytes: 64 << 20 };
         for name in MethodName::ALL {
             assert_eq!(name.to_string().parse(), Ok(name));
-            assert_eq!(name.method(sizing).map(|m| m.name()), (name != MethodName::Floor).then_some(name));
+            assert_eq!(
+                name.method(sizing).map(|m| m.name()),
+                (name != MethodName::Floor).then_some(name)
+            );
         }
     }
 }

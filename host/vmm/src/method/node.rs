@@ -2,7 +2,9 @@
 //! which its cgroup's cpuset binds it to.
 
 use super::{Method, MethodName, Plugged, Sizing, Slot, Slots};
-use crate::{BoxFuture, Device, GRANULE_BYTES, GuestMemory, Kernel, Resize, Result, Vm, VmConfig, round_up};
+use crate::{
+    BoxFuture, Device, GRANULE_BYTES, GuestMemory, Kernel, Resize, Result, Vm, VmConfig, round_up,
+};
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
 
 pub(super) struct Node {

@@ -11,7 +11,8 @@ pub(super) struct Squeezy {
 
 impl Squeezy {
     pub(super) fn new(sizing: Sizing) -> Self {
-        let layout = PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
+        let layout =
+            PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
         Self { layout, slots: Slots::new(sizing.instances) }
     }
 }
@@ -31,7 +32,9 @@ impl Method for Squeezy {
     }
 
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| self.layout.requested_bytes(count)))
+        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| {
+            self.layout.requested_bytes(count)
+        }))
     }
 
     /// Any: which partition it is, the guest's kernel decides, and it is not the slot's number.

@@ -10,7 +10,8 @@ pub(super) struct VirtioMem {
 
 impl VirtioMem {
     pub(super) fn new(sizing: Sizing) -> Self {
-        let layout = PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
+        let layout =
+            PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
         Self { layout, slots: Slots::new(sizing.instances) }
     }
 }
@@ -33,6 +34,8 @@ impl Method for VirtioMem {
     }
 
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| self.layout.requested_bytes(count)))
+        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| {
+            self.layout.requested_bytes(count)
+        }))
     }
 }

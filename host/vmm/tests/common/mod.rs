@@ -45,7 +45,8 @@ pub fn wrapper(directory: &Path, script: &str) -> PathBuf {
 
 /// Whether a process is there and not a zombie.
 pub fn alive(process: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    std::fs::read_to_string(format!("/proc/{process}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Waits until `done`, at most `limit`.
@@ -62,6 +63,7 @@ pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
 
 /// Sends a signal to a process that this test has started.
 pub fn signal(process: u32, name: &str) {
-    let status = std::process::Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    let status =
+        std::process::Command::new("kill").args(["-s", name, &process.to_string()]).status();
     assert!(status.unwrap().success());
 }

@@ -8,8 +8,8 @@ use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
 
 /// The id of the port the agent's channel goes through, as events name it.
 pub(super) const CHANNEL_ID: &str = "agent";
-/// The ids of the memory backend and the virtio-mem devices.
-pub(super) const BASE_ID: &str = "base";
+/// The id of the memory that the guest boots with.
+const BASE_ID: &str = "base";
 
 /// The id of the virtio-mem device of this index.
 pub(super) fn device_id(index: u16) -> String {
@@ -17,7 +17,12 @@ pub(super) fn device_id(index: u16) -> String {
 }
 
 /// Everything QEMU is started with. `monitor` and `channel` are connected sockets it inherits.
-pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: RawFd, channel: RawFd) -> Command {
+pub(super) fn command(
+    config: &VmConfig,
+    accelerator: AcceleratorKind,
+    monitor: RawFd,
+    channel: RawFd,
+) -> Command {
     let mut command = Command::new(&config.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
@@ -49,7 +54,10 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
     processors(config, &mut add);
     for (index, device) in (0u16..).zip(&devices) {
         let id = device_id(index);
-        add("-object", backend(config.memory_backend, &format!("{id}-backend"), device.region_bytes));
+        add(
+            "-object",
+            backend(config.memory_backend, &format!("{id}-backend"), device.region_bytes),
+        );
         let node = if nodes { format!(",node={}", index + 1) } else { String::new() };
         // With hundreds of devices the slots of the root bus run out; functions of a slot do not.
         let address = format!("addr={:#x}.{:#x},multifunction=on", 4 + index / 8, index % 8);
@@ -63,7 +71,10 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
     }
     if matches!(config.memory, GuestMemory::Balloon { .. }) || config.free_page_reporting {
         let reporting = if config.free_page_reporting { "on" } else { "off" };
-        add("-device", format!("virtio-balloon-pci,id=balloon,addr=0x3,free-page-reporting={reporting}"));
+        add(
+            "-device",
+            format!("virtio-balloon-pci,id=balloon,addr=0x3,free-page-reporting={reporting}"),
+        );
     }
 
     add("-chardev", format!("socket,id=monitor,fd={monitor}"));
@@ -73,7 +84,10 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
     add("-device", "virtio-serial-pci,id=serial,max_ports=2,addr=0x1".to_owned());
     add("-chardev", format!("socket,id=channel,fd={channel}"));
     let port = squeezy_protocol::PORT_NAME;
-    add("-device", format!("virtserialport,bus=serial.0,nr=1,id={CHANNEL_ID},name={port},chardev=channel"));
+    add(
+        "-device",
+        format!("virtserialport,bus=serial.0,nr=1,id={CHANNEL_ID},name={port},chardev=channel"),
+    );
     // The guest's random numbers must not have to wait for interrupts.
     add("-object", "rng-builtin,id=rng".to_owned());
     add("-device", "virtio-rng-pci,rng=rng,addr=0x2".to_owned());
@@ -84,10 +98,13 @@ pub(super) fn command(config: &VmConfig, accelerator: AcceleratorKind, monitor: 
         add("-trace", "virtio_mem_send_response".to_owned());
         add("-msg", "timestamp=on".to_owned());
     }
-    add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned());
+    add(
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned(),
+    );
     add("-display", "none".to_owned());
     add("-append", config.kernel_command_line());
-    // It starts stopped: see `Qemu::open_regions`.
+    // It starts stopped: see `set_up`.
     command.args(["-no-user-config", "-nodefaults", "-no-reboot", "-S"]);
     command.arg("-kernel").arg(&config.kernel).arg("-initrd").arg(&config.initramfs);
     if let Some(image) = &config.image {
@@ -122,7 +139,9 @@ fn backend(kind: MemoryBackend, id: &str, bytes: u64) -> String {
         MemoryBackend::Ram => ("memory-backend-ram", "off"),
         MemoryBackend::Memfd => ("memory-backend-memfd", "on"),
     };
-    format!("{kind},id={id},size={bytes}B,share={share},prealloc=off,reserve=off,merge=off,dump=off")
+    format!(
+        "{kind},id={id},size={bytes}B,share={share},prealloc=off,reserve=off,merge=off,dump=off"
+    )
 }
 
 /// JSON, for a path may hold any character.
@@ -145,7 +164,11 @@ mod tests {
 
     fn words(config: &VmConfig) -> String {
         let command = command(config, AcceleratorKind::Tcg, 5, 6);
-        command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        command
+            .get_args()
+            .map(|arg| arg.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -155,7 +178,9 @@ mod tests {
         let words = words(&config);
         assert!(words.contains("id=vmem0,memdev=vmem0-backend,requested-size=67108864"), "{words}");
         assert!(words.contains("size=268435456B,maxmem=2013265920B"), "{words}");
-        assert!(words.contains("squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"));
+        assert!(words.contains(
+            "squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"
+        ));
         assert!(!words.contains("vmem1") && !words.contains("balloon"));
     }
 

@@ -7,7 +7,7 @@ mod trace;
 use crate::{
     Result, VmError,
     accelerator::Accelerator,
-    backend::{Backend, BoxFuture, Device, DeviceRequests, HostMemory, RunState, Started},
+    backend::{Backend, BoxFuture, Device, DeviceRequests, Event, HostMemory, RunState, Started},
     config::{GuestMemory, VmConfig},
     console::{Console, lines},
     measure::ThreadRole,
@@ -25,7 +25,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::net::{UnixStream, unix::pipe};
+use tokio::{
+    net::{UnixStream, unix::pipe},
+    sync::mpsc::Receiver,
+};
 use trace::RequestCounter;
 
 /// Lines of standard error that are kept.
@@ -54,8 +57,12 @@ struct Stderr {
 pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Result<Started> {
     let (monitor, monitor_end) = pair()?;
     let (channel, channel_end) = pair()?;
-    let command =
-        command::command(config, accelerator.kind, monitor_end.as_raw_fd(), channel_end.as_raw_fd());
+    let command = command::command(
+        config,
+        accelerator.kind,
+        monitor_end.as_raw_fd(),
+        channel_end.as_raw_fd(),
+    );
     tracing::debug!(?command, "starting QEMU");
     let log = config
         .console_log
@@ -63,10 +70,11 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
         .map(File::create)
         .transpose()
         .map_err(|e| VmError::system("the console's log file cannot be written", e))?;
-    let spawned =
-        tokio::task::spawn_blocking(move || Process::spawn(command, vec![monitor_end, channel_end]))
-            .await
-            .map_err(|e| VmError::system("the VMM cannot be started", e))??;
+    let spawned = tokio::task::spawn_blocking(move || {
+        Process::spawn(command, vec![monitor_end, channel_end])
+    })
+    .await
+    .map_err(|e| VmError::system("the VMM cannot be started", e))??;
 
     let console = Console::new();
     tokio::spawn(console.clone().follow(reader(spawned.stdout.into())?, log));
@@ -74,21 +82,22 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
     let said = tokio::spawn(follow_stderr(reader(spawned.stderr.into())?, stderr.clone()));
 
     let process = spawned.process;
+    let limit = config.timeouts.start;
     let opened = tokio::select! {
-        opened = Monitor::open(monitor) => opened.map_err(|e| e.to_string()),
-        _ = process.exited() => Err(String::new()),
-        () = tokio::time::sleep(config.timeouts.start) => {
-            return Err(VmError::Start(format!("it did not answer within {} s", config.timeouts.start.as_secs())));
-        }
+        opened = tokio::time::timeout(limit, set_up(monitor, config)) => match opened {
+            Ok(opened) => opened,
+            Err(_) => Err(VmError::Start(format!("it did not answer within {} s", limit.as_secs()))),
+        },
+        _ = process.exited() => Err(VmError::Start("it said nothing".to_owned())),
     };
     let (monitor, events, version) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // Its last words come with its end.
+            // Its last words come with its end, and say more than that it has ended.
             process.end(Duration::from_secs(5)).await;
             let _ = tokio::time::timeout(Duration::from_secs(1), said).await;
             let said = lock(&stderr).text();
-            return Err(VmError::Start(if said.is_empty() { format!("it said nothing {error}") } else { said }));
+            return Err(if said.is_empty() { error } else { VmError::Start(said) });
         }
     };
     let backend = Qemu {
@@ -100,27 +109,28 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
         stderr,
         counts_requests: config.count_device_requests,
     };
-    if matches!(config.memory, GuestMemory::Partitions(_)) {
-        backend.open_regions(config).await?;
-    }
-    backend.monitor.run(qmp::cont {}).await?;
     Ok(Started { backend: Box::new(backend), events, console, channel })
 }
 
-impl Qemu {
-    /// Makes all of each device's region usable from the start.
-    ///
-    /// QEMU lets a guest plug no further than a little beyond the requested size. Slots of
-    /// partitions start at whole memory blocks, so with sizes that are none the last slots would be
-    /// out of reach. The usable part never shrinks while the machine runs, so asking for all of it
-    /// once, before the guest can see it, is enough.
-    async fn open_regions(&self, config: &VmConfig) -> Result<()> {
+/// Connects to QEMU, which has started with the machine stopped, and lets the machine run.
+async fn set_up(
+    socket: UnixStream,
+    config: &VmConfig,
+) -> Result<(Monitor, Receiver<Event>, String)> {
+    let opened = Monitor::open(socket).await.map_err(|e| VmError::Start(e.to_string()))?;
+    let monitor = &opened.0;
+    if matches!(config.memory, GuestMemory::Partitions(_)) {
+        // QEMU lets a guest plug no further than a little beyond the requested size. Slots of
+        // partitions start at whole memory blocks, so with sizes that are none the last slots would
+        // be out of reach. The usable part never shrinks while the machine runs, so asking for all
+        // of it once, before the guest can see it, is enough.
         for (index, device) in (0u16..).zip(&config.devices()) {
-            self.request(Device::VirtioMem(index), device.region_bytes).await?;
-            self.request(Device::VirtioMem(index), device.initial_bytes).await?;
+            monitor.request_size(index, device.region_bytes).await?;
+            monitor.request_size(index, device.initial_bytes).await?;
         }
-        Ok(())
     }
+    monitor.run(qmp::cont {}).await?;
+    Ok(opened)
 }
 
 impl Backend for Qemu {
@@ -149,14 +159,7 @@ impl Backend for Qemu {
     fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             match device {
-                Device::VirtioMem(index) => {
-                    let command = qmp::qom_set {
-                        path: device_id(index),
-                        property: "requested-size".to_owned(),
-                        value: bytes.into(),
-                    };
-                    self.monitor.run(command).await.map(drop)
-                }
+                Device::VirtioMem(index) => self.monitor.request_size(index, bytes).await,
                 Device::Balloon => {
                     let value = i64::try_from(bytes).unwrap_or(i64::MAX);
                     self.monitor.run(qmp::balloon { value }).await.map(drop)
@@ -169,7 +172,8 @@ impl Backend for Qemu {
         Box::pin(async move {
             match device {
                 Device::VirtioMem(index) => {
-                    let command = qmp::qom_get { path: device_id(index), property: "size".to_owned() };
+                    let command =
+                        qmp::qom_get { path: device_id(index), property: "size".to_owned() };
                     let value = self.monitor.run(command).await?;
                     value.as_u64().ok_or_else(|| VmError::Command {
                         command: "qom-get size".to_owned(),
@@ -191,11 +195,15 @@ impl Backend for Qemu {
                 for device in self.monitor.run(qmp::query_memory_devices {}).await? {
                     let qmp::MemoryDeviceInfo::virtio_mem(data) = device else { continue };
                     let name = data.data.id.unwrap_or_default();
-                    let Some(index) = name.strip_prefix("vmem").and_then(|index| index.parse::<usize>().ok()) else {
+                    let Some(index) =
+                        name.strip_prefix("vmem").and_then(|index| index.parse::<usize>().ok())
+                    else {
                         continue;
                     };
-                    if let (Some(range), Some(bytes)) = (devices.get_mut(index), self.regions.get(index)) {
-                        let address = u64::try_from(data.data.memaddr).unwrap_or_default();
+                    if let (Some(range), Some(bytes)) =
+                        (devices.get_mut(index), self.regions.get(index))
+                    {
+                        let address = data.data.memaddr;
                         *range = self.host_range(address, *bytes).await?;
                     }
                 }
@@ -207,7 +215,10 @@ impl Backend for Qemu {
     fn thread_role(&self, name: &str) -> ThreadRole {
         if name.starts_with("CPU ") {
             ThreadRole::Vcpu
-        } else if name.starts_with("qemu-system") || name.starts_with("IO ") || name.starts_with("worker") {
+        } else if name.starts_with("qemu-system")
+            || name.starts_with("IO ")
+            || name.starts_with("worker")
+        {
             ThreadRole::Device
         } else {
             ThreadRole::Other
@@ -233,7 +244,9 @@ impl Backend for Qemu {
     }
 
     fn quit(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.monitor.run_within(qmp::quit {}, Duration::from_secs(1)).await.map(drop) })
+        Box::pin(async move {
+            self.monitor.run_within(qmp::quit {}, Duration::from_secs(1)).await.map(drop)
+        })
     }
 }
 
@@ -245,7 +258,10 @@ impl Qemu {
             .trim()
             .rsplit_once("is 0x")
             .and_then(|(_, number)| u64::from_str_radix(number, 16).ok())
-            .ok_or_else(|| VmError::Measure { what: "the address of the guest's memory".to_owned(), reason: answer })?;
+            .ok_or_else(|| VmError::Measure {
+                what: "the address of the guest's memory".to_owned(),
+                reason: answer,
+            })?;
         Ok(start..start + bytes)
     }
 }
@@ -287,5 +303,6 @@ fn pair() -> Result<(UnixStream, OwnedFd)> {
 }
 
 fn reader(fd: OwnedFd) -> Result<pipe::Receiver> {
-    pipe::Receiver::from_owned_fd(fd).map_err(|e| VmError::system("the VMM's output cannot be read", e))
+    pipe::Receiver::from_owned_fd(fd)
+        .map_err(|e| VmError::system("the VMM's output cannot be read", e))
 }

@@ -13,7 +13,7 @@ use tokio::{
     sync::mpsc::{Receiver, channel},
 };
 
-use super::command::CHANNEL_ID;
+use super::command::{CHANNEL_ID, device_id};
 
 /// How long a command may take, unless a caller says otherwise. Discarding a large memfd holds
 /// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
@@ -28,7 +28,9 @@ pub(super) struct Monitor {
 
 impl Monitor {
     /// Greets QEMU and starts to take in its events.
-    pub(super) async fn open(socket: UnixStream) -> std::io::Result<(Self, Receiver<Event>, String)> {
+    pub(super) async fn open(
+        socket: UnixStream,
+    ) -> std::io::Result<(Self, Receiver<Event>, String)> {
         let negotiation = QmpStreamTokio::open(socket).await?;
         let version = &negotiation.capabilities.QMP.version.qemu;
         let version = format!("QEMU {}.{}.{}", version.major, version.minor, version.micro);
@@ -81,6 +83,13 @@ impl Monitor {
         }
     }
 
+    /// Asks the guest to have `bytes` of a virtio-mem device.
+    pub(super) async fn request_size(&self, index: u16, bytes: u64) -> Result<()> {
+        let property = "requested-size".to_owned();
+        let command = qmp::qom_set { path: device_id(index), property, value: bytes.into() };
+        self.run(command).await.map(drop)
+    }
+
     /// Runs a command of the human monitor, for what QMP has no command.
     pub(super) async fn human(&self, line: String) -> Result<String> {
         self.run(qmp::human_monitor_command { command_line: line, cpu_index: None }).await
@@ -90,7 +99,9 @@ impl Monitor {
 /// The events that matter.
 fn translate(event: &qmp::Event) -> Option<Event> {
     match event {
-        qmp::Event::VSERPORT_CHANGE { data, .. } if data.id == CHANNEL_ID => Some(Event::Channel { open: data.open }),
+        qmp::Event::VSERPORT_CHANGE { data, .. } if data.id == CHANNEL_ID => {
+            Some(Event::Channel { open: data.open })
+        }
         qmp::Event::STOP { .. } => Some(Event::Paused),
         qmp::Event::SHUTDOWN { data, .. } if data.guest => {
             Some(Event::Ended { restart: data.reason == qmp::ShutdownCause::guest_reset })
