@@ -45,9 +45,10 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, requires = "trace")]
     pub speed: f64,
 
-    /// How long to send requests, for each method.
-    #[arg(long, value_name = "SECONDS", default_value = "50", value_parser = positive_seconds)]
-    pub duration: Duration,
+    /// How long to send requests, for each method. Without it a minute of a trace, and as long as
+    /// suits the machine for the synthetic load: ten times what the first instance took to answer.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub duration: Option<Duration>,
 
     /// Requests in the largest burst of the synthetic load; without it as many as the VM may hold
     /// instances.
@@ -59,9 +60,10 @@ pub struct Args {
     )]
     pub burst: Option<u32>,
 
-    /// How long an instance without a request is kept, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
-    pub keep_alive: Duration,
+    /// How long an instance without a request is kept, in seconds. Without it what function.toml
+    /// says with a trace, and a sixth of the load's length with the synthetic load.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub keep_alive: Option<Duration>,
 
     /// Instances the VM may hold; without it what function.toml says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]

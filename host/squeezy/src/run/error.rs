@@ -65,10 +65,18 @@ pub enum RunError {
     /// A VM cannot be used.
     #[error("{0}")]
     Vm(#[from] VmError),
+    /// The first instance cannot be started, so no other can.
+    #[error("an instance of {function} cannot be run: {reason}")]
+    FirstInstance {
+        /// The function.
+        function: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The plot cannot be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),
-    /// The program's own threads cannot be started.
-    #[error("cannot start: {0}")]
-    Start(std::io::Error),
+    /// Ctrl-C cannot be listened to.
+    #[error("signals cannot be handled: {0}")]
+    Signals(std::io::Error),
 }

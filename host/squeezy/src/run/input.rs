@@ -20,6 +20,16 @@ const MAX_DEFINITION_BYTES: u64 = 1 << 20;
 /// minute come into question: more is too much for one VM.
 const PEAK_PER_MINUTE: u64 = 120;
 
+/// How long a trace is replayed unless the command line says so.
+const TRACE_LENGTH: Duration = Duration::from_secs(60);
+
+/// The synthetic load is at least so long, unless the command line says how long: less would be
+/// over before it can be seen.
+const LEAST_SYNTHETIC: Duration = Duration::from_secs(20);
+
+/// And at most so long.
+const MOST_SYNTHETIC: Duration = Duration::from_secs(120);
+
 /// A function and where its image is.
 pub struct FunctionInput {
     /// What is known of it.
@@ -55,12 +65,34 @@ fn read_definition(path: &Path) -> Result<Function, RunError> {
     Function::parse(&text).map_err(|error| RunError::Function { path: path.to_owned(), error })
 }
 
-/// Reads the load that the command line asks for, or makes one up with `burst` requests at once.
-pub fn read_load(args: &Args, burst: u32) -> Result<Load, RunError> {
-    match &args.trace {
-        Some(path) => read_trace(path, args),
-        None => Ok(synthetic(args.duration, burst).load(args.seed)?),
-    }
+/// A load, and how long instances without a request are kept under it.
+pub struct LoadInput {
+    /// When requests come.
+    pub load: Load,
+    /// How long requests are sent.
+    pub length: Duration,
+    /// How long an instance without a request is kept.
+    pub keep_alive: Duration,
+}
+
+/// Reads the trace that the command line names, if it names one.
+pub fn read_trace(args: &Args, function: &Function) -> Result<Option<LoadInput>, RunError> {
+    let Some(path) = &args.trace else { return Ok(None) };
+    let length = args.duration.unwrap_or(TRACE_LENGTH);
+    let load = window(&parse_trace(path, args)?, args, length)?;
+    let keep_alive = args.keep_alive.unwrap_or(function.keep_alive);
+    Ok(Some(LoadInput { load, length, keep_alive }))
+}
+
+/// Makes up a load with `burst` requests at once, for a function whose first instance took so long
+/// to answer its first request.
+pub fn make_up(args: &Args, burst: u32, first_answer: Duration) -> Result<LoadInput, RunError> {
+    let fitting = (first_answer * 10).clamp(LEAST_SYNTHETIC, MOST_SYNTHETIC);
+    // Whole seconds read better.
+    let length = args.duration.unwrap_or(Duration::from_secs(fitting.as_secs()));
+    let load = synthetic(length, burst).load(args.seed)?;
+    let keep_alive = args.keep_alive.unwrap_or(length / 6);
+    Ok(LoadInput { load, length, keep_alive })
 }
 
 /// A burst that ebbs away, so that instances end while others go on, and a smaller one later.
@@ -81,7 +113,7 @@ fn synthetic(length: Duration, requests: u32) -> Synthetic {
     }
 }
 
-fn read_trace(path: &Path, args: &Args) -> Result<Load, RunError> {
+fn parse_trace(path: &Path, args: &Args) -> Result<Load, RunError> {
     let trace_error = |error| RunError::Trace { path: path.to_owned(), error };
     let file = File::open(path).map_err(|error| RunError::File { path: path.to_owned(), error })?;
     let mut reader = BufReader::new(file);
@@ -102,12 +134,11 @@ fn read_trace(path: &Path, args: &Args) -> Result<Load, RunError> {
         trace.load(&function, args.seed)
     };
     // The function was chosen from the trace a moment ago.
-    let load = load.unwrap_or(Load { source: String::new(), arrivals: Vec::new() });
-    window(&load, args)
+    Ok(load.unwrap_or(Load { source: String::new(), arrivals: Vec::new() }))
 }
 
-fn window(load: &Load, args: &Args) -> Result<Load, RunError> {
-    let length = args.duration.mul_f64(args.speed);
+fn window(load: &Load, args: &Args, length: Duration) -> Result<Load, RunError> {
+    let length = length.mul_f64(args.speed);
     let from = args.from.unwrap_or_else(|| load.busiest_window(length));
     let mut window = load.window(from, length, args.speed);
     if window.arrivals.is_empty() {

@@ -93,9 +93,8 @@ impl Machine {
     }
 
     /// Starts an instance in its slot and waits until its server has answered `/init`.
-    pub async fn start(&self, number: InstanceNumber, slot: Slot) -> Result<StartTimes, String> {
+    pub async fn start(&self, id: &InstanceId, slot: Slot) -> Result<StartTimes, String> {
         let begin = Instant::now();
-        let id = self.id(number);
         let mut spec = InstanceSpec {
             id: id.clone(),
             command: self.function.command.clone(),
@@ -113,14 +112,9 @@ impl Machine {
         let agent = self.vm.agent().map_err(text)?;
         agent.start(&spec).await.map_err(text)?;
         let spawn = begin.elapsed();
-        tokio::time::timeout(self.function.init_timeout, self.init(&id)).await.map_err(
-            |_| {
-                format!(
-                    "/init was not answered within {} s",
-                    self.function.init_timeout.as_secs_f64()
-                )
-            },
-        )??;
+        tokio::time::timeout(self.function.init_timeout, self.init(id)).await.map_err(|_| {
+            format!("/init was not answered within {} s", self.function.init_timeout.as_secs_f64())
+        })??;
         Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
     }
 
@@ -153,13 +147,13 @@ impl Machine {
     }
 
     /// Passes a request to an instance. Also says whether the instance can take another one.
-    pub async fn run(&self, number: InstanceNumber, request: RequestNumber) -> (Outcome, bool) {
+    pub async fn run(&self, id: &InstanceId, request: RequestNumber) -> (Outcome, bool) {
         let agent = match self.vm.agent() {
             Ok(agent) => agent,
             Err(error) => return (Outcome::Failed(text(error)), false),
         };
         let activation = answer::run(&self.function, request.0);
-        match agent.http(&self.id(number), activation, self.function.run_timeout).await {
+        match agent.http(id, activation, self.function.run_timeout).await {
             Ok(response) if answer::is_from_instance(&response) => {
                 (answer::judge(&self.function, &response), true)
             }
@@ -169,17 +163,17 @@ impl Machine {
     }
 
     /// Waits until an instance has ended; why it did.
-    pub async fn ended(&self, number: InstanceNumber) -> Option<ExitReason> {
-        match self.vm.agent().ok()?.wait(&self.id(number)).await.ok()?.state {
+    pub async fn ended(&self, id: &InstanceId) -> Option<ExitReason> {
+        match self.vm.agent().ok()?.wait(id).await.ok()?.state {
             InstanceState::Ended(reason) => Some(reason),
             _ => None,
         }
     }
 
     /// Stops an instance, or what there is of it.
-    pub async fn stop(&self, number: InstanceNumber) -> Result<(), String> {
+    pub async fn stop(&self, id: &InstanceId) -> Result<(), String> {
         let agent = self.vm.agent().map_err(text)?;
-        match agent.stop(&self.id(number), STOP_GRACE).await {
+        match agent.stop(id, STOP_GRACE).await {
             // It never came to be.
             Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
             Err(error) => Err(text(error)),
@@ -196,11 +190,42 @@ impl Machine {
         line.unwrap_or("it wrote nothing").chars().take(200).collect()
     }
 
-    /// The name of an instance in the VM.
-    fn id(&self, number: InstanceNumber) -> InstanceId {
+    /// Starts a first instance, has it answer a request and ends it: after this the function's
+    /// files are in the page cache, as in a VM that has been in use. How long it took.
+    pub async fn warm_up(&self) -> Result<Duration, String> {
+        let begin = Instant::now();
+        let id = self.name("first");
+        let (slot, plugged) = self.plug().await;
+        let slot = match (slot, plugged.error) {
+            (Some(slot), _) => slot,
+            (None, Some(error)) => return Err(text(error)),
+            (None, None) => return Err("it has no memory".to_owned()),
+        };
+        self.start(&id, slot).await?;
+        let (outcome, _) = self.run(&id, RequestNumber(u64::MAX)).await;
+        let took = begin.elapsed();
+        if let Outcome::Wrong(reason) | Outcome::Failed(reason) | Outcome::Rejected(reason) =
+            outcome
+        {
+            return Err(format!("its answer is not as it should be: {reason}"));
+        }
+        self.stop(&id).await?;
+        match self.reclaim(Some(slot)).await.error {
+            // A guest that does not give it back now is what the run is there to show.
+            None | Some(VmError::Resize { .. }) => Ok(took),
+            Some(error) => Err(text(error)),
+        }
+    }
+
+    /// What an instance is called in the VM.
+    pub fn id(&self, number: InstanceNumber) -> InstanceId {
+        self.name(&number.to_string())
+    }
+
+    fn name(&self, suffix: &str) -> InstanceId {
         // A function's name is made of the same characters; its start is enough here.
         let name: String = self.function.name.chars().take(40).collect();
-        let id = format!("{name}-{number}");
+        let id = format!("{name}-{suffix}");
         id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod boot;
 mod error;
 mod input;
 mod interrupt;
@@ -23,38 +24,27 @@ use setup::Setup;
 use std::{path::Path, process::ExitCode};
 use summary::Summary;
 
-/// Exit status after Ctrl-C, as shells expect it.
-const INTERRUPTED: u8 = 130;
-
 /// Runs it to its end.
-pub fn main(args: Args) -> Result<ExitCode, RunError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(RunError::Start)?;
-    runtime.block_on(run(args))
-}
-
-async fn run(args: Args) -> Result<ExitCode, RunError> {
+pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     // Before anything takes time: what cannot be written in the end is an error now.
     for path in [&args.json, &args.plot].into_iter().flatten() {
         write(path, "")?;
     }
+    let (json_path, plot_path, plain) = (args.json.clone(), args.plot.clone(), args.plain);
     let setup = Setup::read(args)?;
-    let interrupt = Interrupt::listen().map_err(RunError::Start)?;
-    let view = view::open(setup.args.plain, &interrupt);
+    let interrupt = Interrupt::listen().map_err(RunError::Signals)?;
+    let view = view::open(plain, &interrupt);
     let result = setup.run(&*view, &interrupt).await;
     // Gives the terminal back.
     drop(view);
     let report = result?;
 
     print!("\n{}", summary::table(&report));
-    if let Some(path) = &setup.args.json {
+    if let Some(path) = &json_path {
         write(path, &json(&report))?;
         println!("measurements: {}", path.display());
     }
-    if let Some(path) = &setup.args.plot {
+    if let Some(path) = &plot_path {
         write(path, &plot::svg(&report).map_err(|e| RunError::Plot(e.to_string()))?)?;
         println!("plot: {}", path.display());
     }
@@ -66,7 +56,7 @@ fn status(report: &Report, interrupt: &Interrupt) -> ExitCode {
         method.ended_early.is_none() && method.requests.iter().all(|r| r.outcome == Outcome::Right)
     };
     if interrupt.is_raised() {
-        ExitCode::from(INTERRUPTED)
+        ExitCode::from(crate::INTERRUPTED)
     } else if report.methods.iter().all(right) {
         ExitCode::SUCCESS
     } else {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A whole run: one load, replayed for each method.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Names the format.
     pub kind: &'static str,
@@ -19,6 +19,8 @@ pub struct Report {
     pub keep_alive_seconds: f64,
     /// What the load is, and whether it is a real trace.
     pub load: String,
+    /// How long requests were sent.
+    pub load_seconds: f64,
     /// How many times as fast as recorded it was replayed.
     pub load_speed: f64,
     /// The seed of everything that was drawn.
@@ -48,6 +50,9 @@ pub struct MethodRecord {
     pub ended_early: Option<String>,
     /// From the start of the VMM until the agent answered.
     pub boot_seconds: f64,
+    /// From there until a first instance had started and answered a request. It is ended before
+    /// the load begins, and leaves the function's files in the page cache.
+    pub first_answer_seconds: f64,
     /// From the first moment of the load until the last instance's memory was back.
     pub length_seconds: f64,
     /// The state of things, several times a second.
@@ -214,6 +219,7 @@ pub(crate) mod tests {
             concurrency: 8,
             keep_alive_seconds: 15.0,
             load: "synthetic (no real trace): an example".into(),
+            load_seconds: 50.0,
             load_speed: 1.0,
             seed: 1,
             accelerator: "tcg".into(),

@@ -187,7 +187,7 @@ impl<'a> Replay<'a> {
                 let slot = self.bodies.get(&instance).and_then(|body| body.slot);
                 self.tasks.spawn(async move {
                     let result = match slot {
-                        Some(slot) => machine.start(instance, slot).await,
+                        Some(slot) => machine.start(&machine.id(instance), slot).await,
                         None => Err("it has no memory".to_owned()),
                     };
                     Done::Started { instance, result }
@@ -200,7 +200,7 @@ impl<'a> Replay<'a> {
                     open.cold = ready.is_none_or(|ready| ready > open.came);
                 }
                 self.tasks.spawn(async move {
-                    let (outcome, healthy) = machine.run(instance, request).await;
+                    let (outcome, healthy) = machine.run(&machine.id(instance), request).await;
                     Done::Answered { instance, request, outcome, healthy }
                 });
             }
@@ -209,7 +209,7 @@ impl<'a> Replay<'a> {
                     self.view.note(&format!("instance {instance} cannot go on and is stopped"));
                 }
                 self.tasks.spawn(async move {
-                    Done::Stopped { instance, result: machine.stop(instance).await }
+                    Done::Stopped { instance, result: machine.stop(&machine.id(instance)).await }
                 });
             }
             Command::Reclaim { instance, .. } => {
@@ -323,7 +323,7 @@ impl<'a> Replay<'a> {
                 start.init_seconds = times.init.as_secs_f64();
                 let machine = self.machine.clone();
                 self.tasks.spawn(async move {
-                    Done::Ended { instance, reason: machine.ended(instance).await }
+                    Done::Ended { instance, reason: machine.ended(&machine.id(instance)).await }
                 });
                 self.event(Event::Started(instance));
             }

@@ -2,7 +2,11 @@
 
 use super::{Heading, Totals, View, describe};
 use crate::run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample};
-use std::sync::{Mutex, PoisonError};
+use squeezy_runtime::load::Load;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 /// Seconds between two lines about the state of things.
 const INTERVAL_SECONDS: f64 = 5.0;
@@ -26,10 +30,18 @@ impl Lines {
 }
 
 impl View for Lines {
-    fn begin(&self, heading: Heading) {
+    fn begin(&self, function: &str, turn: &str, concurrency: u16) {
         self.with(|state| {
-            println!("{}: {}; load: {}", heading.function, heading.method, heading.load);
+            println!("{function}: {turn}");
+            let heading = Heading::new(function, turn, concurrency);
             *state = State { heading, ..State::default() };
+        });
+    }
+
+    fn load(&self, load: &Load, length: Duration) {
+        self.with(|state| {
+            println!("         load for {} s: {}", length.as_secs_f64(), load.source);
+            state.heading.load(load, length);
         });
     }
 

@@ -14,6 +14,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph},
 };
+use squeezy_runtime::load::Load;
 use std::{
     collections::VecDeque,
     io,
@@ -85,11 +86,17 @@ impl Drop for Live {
 }
 
 impl View for Live {
-    fn begin(&self, heading: Heading) {
+    fn begin(&self, function: &str, turn: &str, concurrency: u16) {
         self.with(|screen| {
             let notes = std::mem::take(&mut screen.notes);
+            let heading = Heading::new(function, turn, concurrency);
             *screen = Screen { heading, notes, ..Screen::default() };
         });
+        self.note(turn);
+    }
+
+    fn load(&self, load: &Load, length: Duration) {
+        self.with(|screen| screen.heading.load(load, length));
     }
 
     fn note(&self, text: &str) {
@@ -192,12 +199,12 @@ fn draw(frame: &mut Frame<'_>, screen: &Screen) {
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
-    let Heading { function, method, load, length, .. } = &screen.heading;
+    let Heading { function, turn, load, length, .. } = &screen.heading;
     let at = screen.samples.last().map_or(0.0, |sample| sample.at_seconds);
     let lines = vec![
         Line::from(vec![
             Span::from(format!("{function} ")).bold(),
-            Span::from(method.clone()).cyan().bold(),
+            Span::from(turn.clone()).cyan().bold(),
             Span::from(format!("   {at:.0} s (requests are sent for {} s)", length.as_secs_f64())),
         ]),
         Line::from(load.clone()).dim(),

@@ -7,29 +7,49 @@ use super::{
     interrupt::Interrupt,
     record::{Outcome, RequestRecord, ResizeRecord, Sample},
 };
+use squeezy_runtime::load::Load;
 use std::{io::IsTerminal, time::Duration};
 
-/// What is about to be shown.
+/// What is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Heading {
+struct Heading {
     /// The function.
-    pub function: String,
+    function: String,
     /// The method, and which of how many it is.
-    pub method: String,
-    /// What the load is.
-    pub load: String,
-    /// How long requests are sent.
-    pub length: Duration,
-    /// Requests that will be sent.
-    pub requests: usize,
+    turn: String,
     /// Instances the VM may hold.
-    pub concurrency: u16,
+    concurrency: u16,
+    /// What the load is; empty before it begins.
+    load: String,
+    /// How long requests are sent.
+    length: Duration,
+    /// Requests that will be sent.
+    requests: usize,
+}
+
+impl Heading {
+    fn new(function: &str, turn: &str, concurrency: u16) -> Self {
+        Self {
+            function: function.to_owned(),
+            turn: turn.to_owned(),
+            concurrency,
+            ..Self::default()
+        }
+    }
+
+    fn load(&mut self, load: &Load, length: Duration) {
+        self.load.clone_from(&load.source);
+        self.length = length;
+        self.requests = load.arrivals.len();
+    }
 }
 
 /// Whoever watches.
 pub trait View: Send + Sync {
-    /// A method's turn begins.
-    fn begin(&self, heading: Heading);
+    /// A method's turn begins: of a function, with so many instances at most.
+    fn begin(&self, function: &str, turn: &str, concurrency: u16);
+    /// The load begins; requests are sent for so long.
+    fn load(&self, load: &Load, length: Duration);
     /// Something worth a line has happened.
     fn note(&self, text: &str);
     /// The state of things, several times a second.

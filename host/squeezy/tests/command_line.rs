@@ -1,0 +1,119 @@
+//! What is wrong is said in one line that names the way out, before any VM is started.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+const FUNCTION: &str = include_str!("../../../functions/html/function.toml");
+
+fn squeezy(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_squeezy"))
+        .args(arguments)
+        .env_remove("SQUEEZY_BUILD")
+        .output()
+        .expect("the program can be run")
+}
+
+/// The only line on standard error.
+fn refusal(arguments: &[&str]) -> String {
+    let output = squeezy(arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+/// A directory with a function and an empty build directory.
+fn function() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("function.toml"), FUNCTION).unwrap();
+    std::fs::create_dir(directory.path().join("build")).unwrap();
+    directory
+}
+
+fn run(directory: &Path, more: &[&str]) -> String {
+    let (function, build) = (directory.to_str().unwrap(), directory.join("build"));
+    let mut arguments = vec!["run", function, "--build", build.to_str().unwrap(), "--plain"];
+    arguments.extend(more);
+    refusal(&arguments)
+}
+
+fn trace(directory: &TempDir, text: &str) -> String {
+    let path = directory.path().join("trace.csv");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn arguments_out_of_range_are_refused() {
+    for arguments in [
+        ["--method", "magic"],
+        ["--duration", "0"],
+        ["--keep-alive", "-1"],
+        ["--concurrency", "256"],
+        ["--memory", "12Q"],
+        ["--memory", "1K"],
+        ["--accelerator", "xen"],
+        ["--memory-backend", "disk"],
+        ["--plot", "plot.gif"],
+        ["--speed", "2"],
+        ["--seed", "x"],
+        ["--vcpus", "0"],
+    ] {
+        let output = squeezy(&["run", "functions/html", arguments[0], arguments[1]]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.starts_with("error: "), "{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let directory = function();
+    let text = refusal(&["run", "/nowhere", "--build", directory.path().to_str().unwrap()]);
+    assert!(text.contains("/nowhere") && text.contains("function.toml"), "{text}");
+    let text = refusal(&["run", "/nowhere", "--build", "/no/build"]);
+    assert!(text.contains("/no/build") && text.contains("--build"), "{text}");
+    let text = run(directory.path(), &[]);
+    assert!(text.contains("make kernel"), "{text}");
+    let text = run(directory.path(), &["--json", "/no/directory/out.json"]);
+    assert!(text.starts_with("squeezy: /no/directory/out.json: "), "{text}");
+}
+
+#[test]
+fn a_broken_definition_is_named_with_its_line() {
+    let directory = function();
+    let path = directory.path().join("function.toml");
+    std::fs::write(&path, FUNCTION.replace("port = ", "prot = ")).unwrap();
+    let text = run(directory.path(), &[]);
+    assert!(text.contains("function.toml: line ") && text.contains("`prot`"), "{text}");
+}
+
+#[test]
+fn a_broken_trace_is_named_with_its_line() {
+    let directory = function();
+    let path = trace(&directory, "app,func,end_timestamp,duration\na,f,1,x\n");
+    let text = run(directory.path(), &["--trace", &path]);
+    assert!(text.contains("trace.csv: line 2: column duration"), "{text}");
+    let path = trace(&directory, "a,b\n");
+    let text = run(directory.path(), &["--trace", &path]);
+    assert!(text.contains("line 1: the header has no column"), "{text}");
+    let path = trace(&directory, "app,func,end_timestamp,duration\n");
+    let text = run(directory.path(), &["--trace", &path]);
+    assert!(text.contains("the trace holds no invocation"), "{text}");
+}
+
+#[test]
+fn a_function_that_the_trace_lacks_is_refused() {
+    let directory = function();
+    let path = trace(&directory, "app,func,end_timestamp,duration\na,f1,1,1\na,f2,9,1\n");
+    let text = run(directory.path(), &["--trace", &path, "--function", "g"]);
+    assert!(text.contains("f1 (1 invocations)"), "{text}");
+    let text = run(directory.path(), &["--trace", &path, "--function", "f"]);
+    assert!(text.contains("2 functions of the trace begin with \"f\""), "{text}");
+    let text = run(directory.path(), &["--trace", &path, "--function", "f1", "--from", "500"]);
+    assert!(text.contains("nothing is invoked within 60 s from second 500"), "{text}");
+}
