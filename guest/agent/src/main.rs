@@ -40,7 +40,7 @@ fn serve() -> std::io::Result<std::convert::Infallible> {
         loop {
             let connection = port.connection().await?;
             if let Err(error) = server::serve(connection, Rc::clone(&state)).await {
-                console!("the host's connection ended: {error}");
+                console!("the host's connection ended: {error:?}");
             }
         }
     })

@@ -48,7 +48,7 @@ impl Artifacts {
 
 impl Vm {
     /// Boots it with an image of busybox and nothing else.
-    pub fn boot(artifacts: &Artifacts, memory: &str, command_line: &str) -> Self {
+    pub fn boot(artifacts: &Artifacts, port: &str, memory: &str, command_line: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         make_image(&at("image"), &at("image.erofs"));
@@ -62,7 +62,7 @@ impl Vm {
             .arg("-append")
             .arg(format!("console=ttyS0 panic=-1 quiet {command_line}"))
             .args(["-device", "virtio-serial-pci"])
-            .args(["-device", "virtserialport,name=org.squeezy.agent,chardev=agent", "-chardev"])
+            .args(["-device", &format!("virtserialport,name={port},chardev=agent"), "-chardev"])
             .arg(format!("socket,id=agent,path={},server=on,wait=off", at("agent.sock").display()))
             .arg("-drive")
             .arg(format!(

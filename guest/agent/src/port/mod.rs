@@ -1,13 +1,19 @@
 //! The virtio-serial port that carries the channel, as a byte stream for each host that connects.
 
+mod frames;
+
+use frames::{FRAME_HEADER_BYTES, Frames, PREFACE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use squeezy_protocol::PORT_NAME;
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -17,9 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, unix::AsyncFd};
 /// no other signal for a host's coming that survives several comings in a row.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the device may take to announce its ports after boot.
-const FIND_TIMEOUT: Duration = Duration::from_secs(30);
-/// What every HTTP/2 client sends first.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const FIND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes to skip in search of it.
 const MAX_SKIPPED_BYTES: usize = 64 << 20;
 
@@ -28,7 +32,11 @@ const MAX_SKIPPED_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Port {
     file: File,
+    /// Read behind the end of one host's connection: the start of the next one's.
+    ahead: Ahead,
 }
+
+type Ahead = Rc<RefCell<VecDeque<u8>>>;
 
 impl Port {
     /// Waits for the port to appear and opens it.
@@ -53,23 +61,41 @@ impl Port {
             .custom_flags(libc::O_NONBLOCK)
             .open(&path)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        Ok(Self { file })
+        Ok(Self { file, ahead: Ahead::default() })
     }
 
     /// Waits for a host and for the start of its HTTP/2 connection; what an earlier host left
     /// half sent is skipped.
     pub async fn connection(&self) -> io::Result<Connection> {
         loop {
-            while hung_up(&self.file)? {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
+            self.host().await?;
             // SAFETY: the file stays open, and is replaced by no other, as long as `AsyncFd` has it.
             let file = unsafe { AsyncFd::register(self.file.try_clone()?)? };
-            let mut stream = Stream { file };
+            let mut stream = Stream { file, ahead: Rc::clone(&self.ahead) };
             if find_preface(&mut stream).await? {
-                return Ok(Connection { preface: PREFACE, stream });
+                let frames = Frames::default();
+                return Ok(Connection { preface: PREFACE, stream, frames, replaced: false });
             }
         }
+    }
+}
+
+impl Port {
+    /// Waits until a host is connected. What is there to read before that comes from hosts that
+    /// have gone, and an answer to it would reach the next one.
+    async fn host(&self) -> io::Result<()> {
+        let mut stale = [0; 4096];
+        while hung_up(&self.file)? {
+            self.ahead.borrow_mut().clear();
+            let count = (&self.file).read(&mut stale)?;
+            if !hung_up(&self.file)? {
+                // A host has come in this moment, and this may be its first word.
+                self.ahead.borrow_mut().extend(&stale[..count]);
+            } else if count == 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -108,6 +134,7 @@ async fn find_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool>
 /// The port while one host is connected.
 struct Stream {
     file: AsyncFd<File>,
+    ahead: Ahead,
 }
 
 impl AsyncRead for Stream {
@@ -116,6 +143,12 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let mut ahead = self.ahead.borrow_mut();
+        if !ahead.is_empty() {
+            let count = ahead.len().min(buffer.remaining());
+            ahead.drain(..count).for_each(|byte| buffer.put_slice(&[byte]));
+            return Poll::Ready(Ok(()));
+        }
         loop {
             let mut guard = ready!(self.file.poll_read_ready(context))?;
             let closed = guard.ready().is_read_closed();
@@ -158,10 +191,17 @@ impl AsyncWrite for Stream {
 }
 
 /// One host's HTTP/2 connection, its preface included.
+///
+/// A host that reconnects at once leaves no trace in the driver, so the next host's preface may
+/// follow in the same stream of bytes. It stands where a frame would begin ([`Frames`]); there this
+/// connection ends, for reading and for writing.
 pub struct Connection {
     /// What of the preface has not been read again yet.
     preface: &'static [u8],
     stream: Stream,
+    frames: Frames,
+    /// Whether another host has taken this one's place.
+    replaced: bool,
 }
 
 impl AsyncRead for Connection {
@@ -170,12 +210,29 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.preface.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        let this = &mut *self;
+        if this.replaced {
+            return Poll::Ready(Ok(()));
         }
-        let (now, later) = self.preface.split_at(self.preface.len().min(buffer.remaining()));
-        buffer.put_slice(now);
-        self.preface = later;
+        if !this.preface.is_empty() {
+            let (now, later) = this.preface.split_at(this.preface.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            this.preface = later;
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        if let Some(end) = this.frames.next_preface(&buffer.filled()[before..]) {
+            this.replaced = true;
+            let mut ahead = this.stream.ahead.borrow_mut();
+            // In front of what an earlier connection has left, if the read was of that.
+            let rest = &buffer.filled()[before + end..];
+            for byte in PREFACE[..FRAME_HEADER_BYTES].iter().chain(rest).rev() {
+                ahead.push_front(*byte);
+            }
+            drop(ahead);
+            buffer.set_filled(before);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -186,6 +243,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.replaced {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
