@@ -45,12 +45,14 @@ hold_lock() {
 	fi
 }
 
-# with_progress LABEL LOG PATTERN EXPECTED COMMAND...: runs COMMAND with its output in LOG and shows
-# how many lines matched PATTERN so far, of EXPECTED (0: unknown), with an estimate of the time left.
-# On a terminal that is one line that changes; elsewhere a line every 20 seconds.
+# with_progress LABEL LOG PATTERN EXPECTED FAILURE COMMAND...: runs COMMAND with its output in LOG and
+# shows how many lines matched PATTERN so far, of EXPECTED (0: unknown), with an estimate of the time
+# left. On a terminal that is one line that changes; elsewhere a line every 20 seconds. When COMMAND
+# fails, shows why and stops with the message FAILURE. Never call it in a condition: set -e would
+# not count inside of COMMAND, where that is a function.
 with_progress() {
-	local label=$1 log=$2 pattern=$3 expected=$4
-	shift 4
+	local label=$1 log=$2 pattern=$3 expected=$4 failure=$5
+	shift 5
 	local interval=20 start=$SECONDS next=0 done_lines status=0 job text
 	[ -t 1 ] && interval=1
 	mkdir -p "$(dirname "$log")"
@@ -73,8 +75,10 @@ with_progress() {
 	done
 	wait "$job" || status=$?
 	trap - INT TERM
-	[ -t 1 ] && printf '\r\033[K'
-	return "$status"
+	[ ! -t 1 ] || printf '\r\033[K'
+	[ "$status" = 0 ] && return
+	show_failure "$log"
+	die "$failure"
 }
 
 # progress_text LABEL DONE EXPECTED SECONDS

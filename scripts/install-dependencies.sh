@@ -74,13 +74,10 @@ install_packages() {
 		die "this is no Debian: install these by other means: ${missing[*]}"
 	as_root true || die "root is needed to install: ${missing[*]}"
 	with_progress "installing: steps" "$log" '^(Get|Unpacking|Setting up)' 0 \
-		as_root sh -c 'export DEBIAN_FRONTEND=noninteractive
+		"cannot install ${missing[*]}" as_root sh -c 'export DEBIAN_FRONTEND=noninteractive
 			apt-get -o Acquire::Retries=3 update &&
 			apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"' \
-		apt "${missing[@]}" || {
-		show_failure "$log"
-		die "cannot install ${missing[*]}"
-	}
+		apt "${missing[@]}"
 }
 
 # The kernel's source may have been downloaded without root already.

@@ -141,19 +141,12 @@ if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
 	mkdir -p "$image_cache"/{base,erofs,trees} "$log_directory"
 	if [ ! -f "$base" ]; then
 		with_progress "image: Debian packages, steps" "$log_directory/base.log" '^(Get|Unpacking|Setting up|I:)' 200 \
-			make_base "$base" || {
-			show_failure "$log_directory/base.log"
-			die "cannot make the Debian base"
-		}
+			"cannot make the Debian base" make_base "$base"
 	fi
-	with_progress "image $name: files" "$log_directory/$name.log" '.' 0 fill_tree || {
-		show_failure "$log_directory/$name.log"
-		die "cannot fill the image of $name"
-	}
-	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 pack "$image.new" || {
-		show_failure "$log_directory/$name-pack.log"
-		die "cannot pack the image of $name"
-	}
+	with_progress "image $name: files" "$log_directory/$name.log" '.' 0 \
+		"cannot fill the image of $name" fill_tree
+	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 \
+		"cannot pack the image of $name" pack "$image.new"
 	mv "$image.new" "$image"
 	keep_newest "$image_cache/erofs" 8
 	keep_newest "$image_cache/trees" 3

@@ -210,10 +210,7 @@ compile() {
 		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1930)
 	fi
 	with_progress "kernel $variant: objects" "$log" '^  (CC|AS|AR|LD) ' "$expected" \
-		kernel_make -j"$(nproc)" "$@" || {
-		show_failure "$log"
-		die "the $variant kernel does not build"
-	}
+		"the $variant kernel does not build" kernel_make -j"$(nproc)" "$@"
 	grep -E 'warning:' "$log" | sort -u | head -20 >&2 || true
 	compiled=$(grep -cE '^  (CC|AS|AR|LD) ' "$log" || true)
 	if [ $fresh = yes ] && [ -f "$objects/vmlinux" ]; then echo "$compiled" >"$kernel_cache/count-$variant"; fi
