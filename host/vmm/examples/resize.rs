@@ -43,6 +43,9 @@ async fn run() -> Result<(), VmError> {
         slots.push(plugged.slot);
     }
     println!("{:?}", vm.memory().await?);
+    let start = std::time::Instant::now();
+    vm.memory().await?;
+    println!("looking at it took {:?}", start.elapsed());
     for slot in slots {
         println!("reclaim {:?}", method.reclaim(&vm, slot).await?);
     }

@@ -1,8 +1,8 @@
 //! One VM, from its start to its end.
 
 use crate::{
-    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, PartitionLayout, Resident, Resize,
-    Result, VmConfig, VmError,
+    Accelerator, AgentClient, Console, CpuTimes, GuestMemory, MemoryBackend, PartitionLayout,
+    Resident, Resize, Result, VmConfig, VmError,
     backend::{self, Backend, Device, Event, HostMemory, RunState, Started},
     fate::Fate,
     measure,
@@ -358,9 +358,10 @@ impl Vm {
         let process = self.process_id();
         let mut ranges = vec![self.memory.base.clone()];
         ranges.extend(self.memory.devices.iter().cloned());
-        let sums = tokio::task::spawn_blocking(move || measure::resident(process, &ranges))
-            .await
-            .map_err(|e| VmError::system("smaps", e))??;
+        let private = self.config().memory_backend == MemoryBackend::Ram;
+        let look = move || measure::resident(process, &ranges, private);
+        let sums =
+            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("smaps", e))??;
         let mut devices = Resident::default();
         sums[1..].iter().for_each(|sum| devices += *sum);
         Ok((sums[0], devices))

@@ -81,6 +81,36 @@ async fn partitions_on_a_memfd() {
 }
 
 #[tokio::test]
+async fn a_partition_in_use_blocks_its_reclaim_with_the_reason_until_it_is_free() {
+    let method = MethodName::Squeezy.method(SIZING).unwrap();
+    let mut config = method.configure(config("blocked"));
+    config.timeouts.resize = Duration::from_secs(2);
+    let vm = Vm::start(config).await.unwrap();
+    let agent = vm.agent().unwrap();
+    let plugged = method.plug(&vm).await.unwrap();
+    let mut sleeper = instance("sleeper", &["/bin/sleep", "1000"]);
+    method.place(plugged.slot, &mut sleeper);
+    agent.start(&sleeper).await.unwrap();
+    let error = method.reclaim(&vm, plugged.slot).await.unwrap_err();
+    assert!(
+        matches!(&error, VmError::Resize { reason, .. } if reason.contains("assigned 1")),
+        "{error}"
+    );
+    let owed = vm.memory().await.unwrap();
+    assert_eq!(owed.plugged_bytes - owed.asked_bytes, SIZING.instance_bytes);
+
+    // The request stands, and nobody has to repeat it.
+    agent.stop(&sleeper.id, Duration::ZERO).await.unwrap();
+    let done = async {
+        while vm.memory().await.unwrap().plugged_bytes != owed.asked_bytes {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), done).await.unwrap();
+    vm.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn balloon_on_anonymous_memory() {
     plug_use_and_reclaim(MethodName::Balloon, MemoryBackend::Ram).await;
 }

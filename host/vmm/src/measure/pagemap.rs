@@ -1,0 +1,84 @@
+//! Counts resident pages with `PAGEMAP_SCAN`, which looks at page tables only.
+
+use super::Resident;
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
+
+/// `PAGEMAP_SCAN` of `linux/fs.h`: `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
+/// A page is there.
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// It is the zero page, which costs nothing.
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// It is a huge one.
+const PAGE_IS_HUGE: u64 = 1 << 6;
+/// Regions of like pages that one call returns at most.
+const REGIONS: usize = 512;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArguments {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// What is resident in each of `ranges`. Fails where the kernel has no `PAGEMAP_SCAN`.
+pub(super) fn resident(process: u32, ranges: &[Range<u64>]) -> io::Result<Vec<Resident>> {
+    let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
+    ranges.iter().map(|range| scan(&pagemap, range)).collect()
+}
+
+fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
+    let mut regions = [PageRegion::default(); REGIONS];
+    let mut sum = Resident::default();
+    let mut start = range.start;
+    while start < range.end {
+        let mut arguments = ScanArguments {
+            size: size_of::<ScanArguments>() as u64,
+            start,
+            end: range.end,
+            vec: regions.as_mut_ptr() as u64,
+            vec_len: REGIONS as u64,
+            category_inverted: PAGE_IS_PFNZERO,
+            category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+            return_mask: PAGE_IS_HUGE,
+            ..Default::default()
+        };
+        // SAFETY: the kernel writes to `arguments` and to at most `vec_len` elements of `regions`,
+        // both of which live until then.
+        let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        for region in regions.iter().take(count) {
+            let bytes = region.end.saturating_sub(region.start);
+            sum.resident_bytes += bytes;
+            if region.categories & PAGE_IS_HUGE != 0 {
+                sum.huge_bytes += bytes;
+            }
+        }
+        if arguments.walk_end <= start {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        start = arguments.walk_end;
+    }
+    sum.proportional_bytes = sum.resident_bytes;
+    Ok(sum)
+}
