@@ -135,14 +135,19 @@ TEST(kills_the_process_that_has_most)
 ACTOR(starves_beside_a_fat_child)
 {
 	u64 at, step = percent(2);
-	int status;
-	pid_t pid = OK(fork());
+	int status, ends[2];
+	char byte;
+	pid_t pid;
 
+	OK(pipe(ends));
+	pid = OK(fork());
 	if (!pid) {
 		fill(map_anon(percent(70)), percent(70), 1);
+		OK(write(ends[1], "x", 1));
 		for (;;)
 			pause();
 	}
+	ASSERT_EQ(read(ends[0], &byte, 1), 1);
 	for (at = 0; at < percent(50) && !waitpid(pid, &status, WNOHANG); at += step)
 		fill(map_anon(step), step, 1);
 	ASSERT(at < percent(50), "nothing was killed");

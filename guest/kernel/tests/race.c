@@ -33,17 +33,22 @@ static unsigned int seconds(void)
 /* Runs in a partition, forks a small tree, writes, exits. */
 PLAIN(burst)
 {
-	unsigned int seed = atoi(argv[0]);
+	unsigned int seed = atoi(argv[0]), pattern = seed;
 	u64 bytes = (1 + rand_r(&seed) % 8) * MIB;
 	char *memory = rand_r(&seed) % 2 ? map_anon(bytes) : map_huge(bytes);
 	int i;
 
-	fill(memory, bytes, seed);
-	for (i = 0; i < 2; i++)
-		if (!fork())
-			fill(memory, bytes, seed + i);
+	fill(memory, bytes, pattern);
+	for (i = 0; i < 2; i++) {
+		if (!fork()) {
+			fill(memory, bytes, pattern + 1);
+			_exit(0);
+		}
+	}
 	while (wait(NULL) > 0)
 		;
+	if (!filled(memory, bytes, pattern))
+		_exit(1);
 	/* Half of them execute something else before they go. */
 	if (argc > 1 && rand_r(&seed) % 2) {
 		char text[16], *arguments[] = { text, NULL };
@@ -51,7 +56,6 @@ PLAIN(burst)
 		snprintf(text, sizeof(text), "%d", rand_r(&seed));
 		exec_body("burst", arguments);
 	}
-	_exit(filled(memory, bytes, seed) ? 0 : 1);
 }
 
 /* Fills its partition until it is killed. */

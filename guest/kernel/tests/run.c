@@ -38,6 +38,16 @@ static void set_up_guest(void)
 	mount_or_say("tracefs", "/sys/kernel/tracing", NULL);
 }
 
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		dprintf(1, "# %s: %m\n", path);
+	if (fd >= 0)
+		close(fd);
+}
+
 static void write_tap_to_port(void)
 {
 	DIR *ports = opendir("/sys/class/virtio-ports");
@@ -110,6 +120,8 @@ int main(int argc, char **argv)
 	if (getpid() == 1) {
 		set_up_guest();
 		write_tap_to_port();
+		/* With less than 512 MiB at boot Linux turns huge pages off. */
+		write_file("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
 	}
 	for (i = 1; i < argc; i++) {
 		result = run(argv[i]);

@@ -71,8 +71,16 @@ struct audit {
 void audit(pid_t pid, int partition, struct audit *result);
 /* Fails unless all of @pid's private anonymous pages, at least @least, are in its partition. */
 void assert_confined(pid_t pid, unsigned long least);
-/* The same for a range of the caller, every page of which must be there. */
-void assert_range_in(const void *start, u64 bytes, int place);
+
+/* Where the pages of a range of the caller are; all of it must be mapped. */
+struct places {
+	unsigned long shared, ordinary;
+	unsigned long inside[SQUEEZY_MAX_PARTITIONS];
+};
+
+void count_places(const void *start, u64 bytes, struct places *result);
+/* Fails unless every page of the range is there and in this partition. */
+void assert_range_in(const void *start, u64 bytes, int partition);
 
 /* Fresh private anonymous memory. */
 void *map_anon(u64 bytes);
