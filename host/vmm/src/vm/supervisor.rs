@@ -1,0 +1,102 @@
+//! Watches a VM from the side, so that whatever ends it is known at once.
+
+use super::Shared;
+use crate::{
+    VmError,
+    backend::{Event, RunState},
+};
+use std::{
+    os::unix::process::ExitStatusExt,
+    process::ExitStatus,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::sync::{mpsc, watch};
+
+/// How often the VMM is asked whether it is well.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Watches the VMM until it has ended, and seals the VM's fate.
+pub(super) async fn supervise(
+    shared: Arc<Shared>,
+    mut events: mpsc::Receiver<Event>,
+    channel_open: watch::Sender<bool>,
+) {
+    let process = shared.backend.process();
+    let mut ended = None;
+    let mut tick = tokio::time::interval(WATCH_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            status = process.exited() => {
+                // The console's and the monitor's last words are on their way.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                while let Ok(event) = events.try_recv() {
+                    if let Event::Ended { restart } = event {
+                        ended = Some(restart);
+                    }
+                }
+                return shared.fate.seal(shared.reason_of(status, ended));
+            }
+            line = shared.console.panicked() => {
+                return shared.fate.seal(VmError::Panicked(line.to_string()));
+            }
+            Some(event) = events.recv() => match event {
+                Event::Channel { open } => {
+                    if !open && *channel_open.borrow() && !shared.stopping.load(Ordering::SeqCst) {
+                        let lost = VmError::AgentLost("it has closed the channel, or its process has ended".to_owned());
+                        let fate = shared.fate.clone();
+                        tokio::spawn(async move { fate.seal_later(lost).await });
+                    }
+                    channel_open.send_replace(open);
+                }
+                Event::Ended { restart } => ended = Some(restart),
+                Event::Paused => shared.look(&ended).await,
+            },
+            _ = tick.tick(), if shared.fate.known().is_none() => shared.look(&ended).await,
+        }
+    }
+}
+
+impl Shared {
+    /// Asks the VMM how the VM is.
+    async fn look(&self, ended: &Option<bool>) {
+        match self.backend.run_state(self.config.timeouts.hang).await {
+            // A guest that has ended is stopped until the VMM exits.
+            Ok(RunState::Paused(reason)) if ended.is_none() => {
+                self.fate.seal(VmError::Paused(reason))
+            }
+            Err(error @ VmError::Hung(_)) => self.fate.seal(error),
+            // When the monitor is gone, so is the process, in a moment.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Why the VMM's process has ended.
+    fn reason_of(&self, status: ExitStatus, ended: Option<bool>) -> VmError {
+        if self.stopping.load(Ordering::SeqCst) {
+            return VmError::Stopped;
+        }
+        if let Some(line) = self.console.panic() {
+            return VmError::Panicked(line.to_string());
+        }
+        match ended {
+            Some(restart) if status.success() => VmError::PoweredOff {
+                what: if restart { "restarted" } else { "powered off" },
+                console: self.console.last_line(),
+            },
+            _ => VmError::Died { how: describe(status), said: self.backend.said() },
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (_, Some(9)) => {
+            "killed by signal 9; when nobody did that, the host ran out of memory".to_owned()
+        }
+        (_, Some(signal)) => format!("killed by signal {signal}"),
+        (code, None) => format!("exit status {}", code.unwrap_or_default()),
+    }
+}
