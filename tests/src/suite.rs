@@ -54,7 +54,8 @@ pub struct Report {
 }
 
 impl Suite {
-    /// Programs (`NAME` or `NAME:TEST`) on a kernel with this memory.
+    /// Programs (`NAME` or `NAME:TEST`) on a kernel with this memory. `$SELFTESTS` replaces them:
+    /// `SELFTESTS='oom race:bursts' cargo test -p squeezy-tests --test selftests full_partitions_on_the_debug`.
     pub fn new(name: &str, kernel: Kernel, memory: GuestMemory, programs: &[&str]) -> Self {
         Self {
             name: name.to_owned(),
@@ -64,7 +65,10 @@ impl Suite {
             image: false,
             parameters: Vec::new(),
             arguments: Vec::new(),
-            programs: programs.iter().map(ToString::to_string).collect(),
+            programs: match std::env::var("SELFTESTS") {
+                Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
+                Err(_) => programs.iter().map(ToString::to_string).collect(),
+            },
         }
     }
 
