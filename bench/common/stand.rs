@@ -49,10 +49,10 @@ pub(crate) struct Reclaimed {
     pub(crate) reclaimed_bytes: u64,
     /// Why it is not all that was asked for, if it is not.
     pub(crate) failure: Option<String>,
-    /// What the guest's kernel did for it, in its own threads.
+    /// The guest's work for it: by the kernel's own count (squeezy), else CPU time of its kworkers.
     pub(crate) guest_ns: u64,
-    /// CPU time of the guest's kernel threads.
-    pub(crate) kthreads_ns: u64,
+    /// CPU time of the guest's kworkers, which do all such work.
+    pub(crate) workers_ns: u64,
     /// The part of the latency that the device took.
     pub(crate) device_ns: u64,
     /// Requests (virtio-mem) or messages (balloon) to the device.
@@ -103,7 +103,6 @@ impl Stand {
     pub(crate) fn qemu(&self) -> &str {
         self.vm.vmm_version()
     }
-
 
     fn agent(&self) -> Result<&AgentClient> {
         Ok(self.vm.agent()?)
@@ -180,9 +179,9 @@ impl Stand {
         tokio::time::sleep(SETTLE).await;
     }
 
-    /// CPU time of the guest's kernel threads, in nanoseconds since boot.
-    pub(crate) async fn kthreads_ns(&self) -> Result<u64> {
-        Ok(self.agent()?.memory().await?.kernel_threads_ns.values().sum())
+    /// CPU time of the guest's kworkers, in nanoseconds since boot.
+    pub(crate) async fn workers_ns(&self) -> Result<u64> {
+        Ok(workers_ns(&self.agent()?.memory().await?))
     }
 
     /// Takes the memory of an instance that is gone back, and measures that. With `functions` their
@@ -222,8 +221,8 @@ impl Stand {
             latency_ns: nanoseconds(latency),
             reclaimed_bytes: asked_before.plugged_bytes.saturating_sub(asked_after.plugged_bytes),
             failure,
-            guest_ns: counters.unplug_guest_ns.unwrap_or(counters.kthreads_ns),
-            kthreads_ns: counters.kthreads_ns,
+            guest_ns: counters.unplug_guest_ns.unwrap_or(counters.workers_ns),
+            workers_ns: counters.workers_ns,
             device_ns: match (counters.unplug_device_ns, device) {
                 (Some(ns), _) => ns,
                 (None, Some(device)) if !balloon => device.device_ns,
@@ -331,11 +330,16 @@ async fn touched(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
     }
 }
 
+/// Resizing is done by kworkers, whatever the method.
+fn workers_ns(memory: &Memory) -> u64 {
+    memory.kernel_threads_ns.get("kworker").copied().unwrap_or(0)
+}
+
 /// What the guest's counters have counted between two looks.
 struct Counters {
     unplug_guest_ns: Option<u64>,
     unplug_device_ns: Option<u64>,
-    kthreads_ns: u64,
+    workers_ns: u64,
     migrated_pages: u64,
     isolated_pages: u64,
     inflated_pages: u64,
@@ -351,11 +355,10 @@ impl Counters {
             let value = |memory: &Memory| memory.squeezy.as_ref()?.counters.get(name).copied();
             Some(value(after)?.saturating_sub(value(before)?))
         };
-        let threads = |memory: &Memory| memory.kernel_threads_ns.values().sum::<u64>();
         Self {
             unplug_guest_ns: squeezy("unplug_guest_ns"),
             unplug_device_ns: squeezy("unplug_device_ns"),
-            kthreads_ns: threads(after).saturating_sub(threads(before)),
+            workers_ns: workers_ns(after).saturating_sub(workers_ns(before)),
             migrated_pages: vmstat("pgmigrate_success"),
             isolated_pages: vmstat("compact_isolated"),
             inflated_pages: vmstat("balloon_inflate"),
@@ -406,7 +409,7 @@ mod tests {
         let counters = Counters::between(&before, &after);
         assert_eq!((counters.migrated_pages, counters.isolated_pages, counters.inflated_pages), (2, 4, 0));
         assert_eq!((counters.unplug_guest_ns, counters.unplug_device_ns), (Some(15), None));
-        assert_eq!(counters.kthreads_ns, 1000);
+        assert_eq!(counters.workers_ns, 1000);
         assert_eq!(Counters::between(&memory(&[], None), &memory(&[], None)).unplug_guest_ns, None);
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct Line {
     pub(crate) zeroed_pages: u64,
     pub(crate) device_requests: u64,
     pub(crate) resident_drop_bytes: u64,
-    /// What was given back; less than `size_bytes` if it `failure` says why.
+    /// What was given back; less than `size_bytes` if `failure` says why.
     pub(crate) reclaimed_bytes: u64,
     /// Why not everything was given back in time.
     pub(crate) failure: Option<String>,

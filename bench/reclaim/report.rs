@@ -3,7 +3,7 @@
 use super::Line;
 use crate::common::{
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    chart::{self, BLUE, Chart, GREEN, ORANGE, Panel, Series, VERMILION},
     error::Result,
     record::{describe_run, methods},
     size,
@@ -127,6 +127,70 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     bounds
 }
 
+/// How to read the breakdown.
+const FOOT: &str = "Left: from the request until the device has the size. Right: reclaims of the largest size \
+    while ftrace counts calls of kernel functions, which slows the guest down. Migration: migrate_pages. Taking \
+    pages: the rest of alloc_contig_range, or balloon_page_alloc, with their zeroing under init_on_alloc=1. \
+    Device: the guest waits for its requests, in which the host discards.";
+
+/// A part of a reclaim, of a line that was profiled.
+type Part = fn(&Line) -> Option<u64>;
+
+fn function_ns(line: &Line, name: &str) -> Option<u64> {
+    line.functions_ns.get(name).copied()
+}
+
+/// The parts that the guest's functions are summed up to.
+const PARTS: [(&str, plotters::style::RGBColor, Part); 4] = [
+    ("migration", VERMILION, |line| function_ns(line, "migrate_pages")),
+    ("taking pages", ORANGE, |line| {
+        let contiguous = function_ns(line, "alloc_contig_range_noprof");
+        let migration = function_ns(line, "migrate_pages").unwrap_or(0);
+        contiguous.map(|ns| ns.saturating_sub(migration)).or_else(|| function_ns(line, "balloon_page_alloc"))
+    }),
+    ("device", GREEN, |line| {
+        function_ns(line, "virtio_mem_send_request").or_else(|| function_ns(line, "tell_host"))
+    }),
+    ("discard on the host", BLUE, |line| Some(line.device_ns)),
+];
+
+/// Where the time goes at the largest size that was profiled.
+fn breakdown(records: &[Line]) -> Option<Panel> {
+    let profiled = || records.iter().filter(|line| line.profiled);
+    let size_bytes = profiled().map(|line| line.size_bytes).max()?;
+    let mut cases: Vec<(String, u8)> = Vec::new();
+    for line in profiled().filter(|line| line.size_bytes == size_bytes) {
+        let case = (line.header.method.clone(), line.init_on_alloc);
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases.sort_by_key(|(_, init)| *init);
+    let series = PARTS.map(|(name, colour, part)| Series {
+        name: name.to_owned(),
+        colour,
+        variant: false,
+        points: cases
+            .iter()
+            .map(|(method, init)| {
+                let lines = profiled().filter(|line| {
+                    line.size_bytes == size_bytes && line.header.method == *method && line.init_on_alloc == *init
+                });
+                Spread::of(lines.filter_map(part).map(|ns| ns as f64 / 1e6)).filter(|spread| spread.median > 0.0)
+            })
+            .collect(),
+    });
+    Some(Panel {
+        title: format!("Where the time goes, {}", size::show(size_bytes)),
+        x: "method (+: init_on_alloc=1)".to_owned(),
+        y: "milliseconds".to_owned(),
+        categories: cases.iter().map(|(method, init)| format!("{method}{}", if *init == 1 { "+" } else { "" })).collect(),
+        series: series.into(),
+        joined: false,
+        logarithmic: true,
+    })
+}
+
 pub(super) fn plot(records: &[Line]) -> Result<String> {
     let sizes = sizes(records);
     let mut series = Vec::new();
@@ -151,11 +215,13 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         joined: true,
         logarithmic: true,
     };
+    let mut panels = vec![latency];
+    panels.extend(breakdown(records));
     let chart = Chart {
         title: "Reclaiming the memory of an ended instance, the rest of the VM full".to_owned(),
         subtitle: describe_run(records),
-        panels: vec![latency],
-        foot: String::new(),
+        panels,
+        foot: FOOT.to_owned(),
     };
     chart.svg()
 }
@@ -220,6 +286,20 @@ mod tests {
         // What was profiled says nothing about the latency.
         records[0].profiled = true;
         assert!(bounds(&records).is_empty());
+    }
+
+    #[test]
+    fn the_breakdown_is_of_the_largest_size_that_was_profiled() {
+        let mut large = line("virtio-mem", 1 << 30, 3_000_000);
+        large.profiled = true;
+        large.functions_ns.insert("alloc_contig_range_noprof".to_owned(), 5_000_000);
+        large.functions_ns.insert("migrate_pages".to_owned(), 4_000_000);
+        let records = [line("virtio-mem", 2 << 30, 1), large];
+        let panel = breakdown(&records).unwrap();
+        assert!(panel.title.contains("1 GiB"));
+        let medians: Vec<_> = panel.series.iter().map(|series| series.points[0].map(|p| p.median)).collect();
+        assert_eq!(medians, [Some(4.0), Some(1.0), None, Some(0.000001)]);
+        assert!(breakdown(&records[..1]).is_none());
     }
 
     #[test]
