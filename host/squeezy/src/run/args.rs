@@ -46,7 +46,8 @@ pub struct Args {
     pub speed: f64,
 
     /// How long to send requests, for each method. Without it a minute of a trace, and as long as
-    /// suits the machine for the synthetic load: ten times what the first instance took to answer.
+    /// suits the machine for the synthetic load: 14 times what the first instance took to answer,
+    /// from 20 to 120 s.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
     pub duration: Option<Duration>,
 

@@ -23,6 +23,10 @@ const PEAK_PER_MINUTE: u64 = 120;
 /// How long a trace is replayed unless the command line says so.
 const TRACE_LENGTH: Duration = Duration::from_secs(60);
 
+/// The synthetic load is so many times as long as the first instance took to answer. Most of its
+/// instances start at once, and should be up when its largest burst has ebbed away.
+const FIRST_ANSWERS: u32 = 14;
+
 /// The synthetic load is at least so long, unless the command line says how long: less would be
 /// over before it can be seen.
 const LEAST_SYNTHETIC: Duration = Duration::from_secs(20);
@@ -87,7 +91,7 @@ pub fn read_trace(args: &Args, function: &Function) -> Result<Option<LoadInput>,
 /// Makes up a load with `burst` requests at once, for a function whose first instance took so long
 /// to answer its first request.
 pub fn make_up(args: &Args, burst: u32, first_answer: Duration) -> Result<LoadInput, RunError> {
-    let fitting = (first_answer * 10).clamp(LEAST_SYNTHETIC, MOST_SYNTHETIC);
+    let fitting = (first_answer * FIRST_ANSWERS).clamp(LEAST_SYNTHETIC, MOST_SYNTHETIC);
     // Whole seconds read better.
     let length = args.duration.unwrap_or(Duration::from_secs(fitting.as_secs()));
     let load = synthetic(length, burst).load(args.seed)?;
@@ -108,7 +112,8 @@ fn synthetic(length: Duration, requests: u32) -> Synthetic {
             burst(0.60, 0.25),
             burst(0.88, 0.5),
         ],
-        burst_length: length / 100,
+        // Together: each request of a burst needs an instance of its own.
+        burst_length: Duration::from_millis(100),
         trickle_gap: length / 5,
     }
 }
