@@ -81,6 +81,7 @@ unpack_source() {
 	pristine=$kernel_cache/source/$source_version
 	[ -d "$pristine" ] && return
 	say "kernel: unpacking Linux $source_version"
+	rm -rf "$pristine.new"
 	mkdir -p "$pristine.new"
 	tar -xf "$source_archive" -C "$pristine.new" --strip-components=1 || die "cannot unpack $source_archive"
 	mv "$pristine.new" "$pristine"
@@ -114,6 +115,7 @@ update_hooked_tree() {
 	rsync -a "$kernel/src/" "$overlay/"
 	if [ ! -d "$tree" ]; then
 		mkdir -p "$kernel_cache/hooked"
+		rm -rf "$tree.new"
 		# Hard links: neither rsync nor the copies below write into an existing file.
 		cp -al "$pristine" "$tree.new" && mv "$tree.new" "$tree"
 	fi
