@@ -87,7 +87,10 @@ impl Port {
         let mut stale = [0; 4096];
         while hung_up(&self.file)? {
             self.ahead.borrow_mut().clear();
-            let count = (&self.file).read(&mut stale)?;
+            let count = match (&self.file).read(&mut stale) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                other => other?,
+            };
             if !hung_up(&self.file)? {
                 // A host has come in this moment, and this may be its first word.
                 self.ahead.borrow_mut().extend(&stale[..count]);

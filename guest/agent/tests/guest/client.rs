@@ -7,12 +7,27 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::de::DeserializeOwned;
 use squeezy_protocol::{ErrorBody, Instance};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::AbortHandle,
+};
 
-/// A connection; clones make calls at the same time.
+/// A connection; clones make calls at the same time. Gone with the last of them: left to itself,
+/// HTTP/2 keeps a connection for a while after a call was cancelled, and the port has but one.
 #[derive(Clone)]
-pub struct Client(SendRequest<Full<Bytes>>);
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+    _connection: Arc<AbortOnDrop>,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// An answer, whole.
 #[derive(Debug)]
@@ -26,8 +41,8 @@ impl Client {
     pub async fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self(sender)
+        let connection = AbortOnDrop(tokio::spawn(connection).abort_handle());
+        Self { sender, _connection: Arc::new(connection) }
     }
 
     pub async fn try_call(
@@ -41,14 +56,14 @@ impl Client {
             .uri(format!("http://agent{path}"))
             .body(Full::new(body.into()))
             .unwrap();
-        let response = self.0.clone().send_request(request).await?;
+        let response = self.sender.clone().send_request(request).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 
     pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
-        tokio::time::timeout(Duration::from_secs(180), self.try_call(method, path, body))
+        tokio::time::timeout(Duration::from_secs(60), self.try_call(method, path, body))
             .await
             .unwrap_or_else(|_| panic!("{method} {path}: no answer"))
             .unwrap_or_else(|e| panic!("{method} {path}: {e:?}"))

@@ -1,13 +1,22 @@
 //! A VM to test in, by plain QEMU, so that the agent's tests depend on no other part.
 
 use crate::client::Client;
+use squeezy_protocol::PORT_NAME;
 use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use tokio::net::UnixStream;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+};
+
+/// Sizes of the VM with partitions.
+pub const PARTITIONS: u64 = 3;
+pub const PARTITION_MIB: u64 = 128;
+pub const SHARED_MIB: u64 = 128;
 
 /// A running VM; killed when dropped.
 pub struct Vm {
@@ -37,7 +46,11 @@ impl Artifacts {
             }
         }
         for program in ["qemu-system-x86_64", "mkfs.erofs"] {
-            let known = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            let known = Command::new(program)
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
             if known.is_err() {
                 return Err(format!("{program} is missing: install qemu-system-x86 erofs-utils"));
             }
@@ -47,8 +60,63 @@ impl Artifacts {
 }
 
 impl Vm {
-    /// Boots it with an image of busybox and nothing else.
-    pub fn boot(artifacts: &Artifacts, port: &str, memory: &str, command_line: &str) -> Self {
+    /// Boots it with an image of busybox.
+    pub fn boot(artifacts: &Artifacts, port: &str) -> Self {
+        Self::start(artifacts, port, "512", "", &[])
+    }
+
+    /// Boots it with a shared partition and `PARTITIONS` others, of which one is plugged.
+    pub fn boot_with_partitions(artifacts: &Artifacts) -> Self {
+        let command_line = format!(
+            "memhp_default_state=online_movable squeezy.partition_size={PARTITION_MIB}M \
+             squeezy.partitions={PARTITIONS} squeezy.shared_size={SHARED_MIB}M"
+        );
+        let region_mib = SHARED_MIB + PARTITIONS * PARTITION_MIB;
+        Self::start(
+            artifacts,
+            PORT_NAME,
+            "512M,slots=1,maxmem=4G",
+            &command_line,
+            &[
+                "-object".to_owned(),
+                format!("memory-backend-ram,id=vmem,size={region_mib}M"),
+                "-device".to_owned(),
+                format!(
+                    "virtio-mem-pci,id=vmem0,memdev=vmem,block-size=2M,requested-size={}M",
+                    SHARED_MIB + PARTITION_MIB
+                ),
+            ],
+        )
+    }
+
+    /// Asks for `count` partitions to be plugged.
+    pub async fn request(&self, count: u64) {
+        let bytes = (SHARED_MIB + count * PARTITION_MIB) << 20;
+        let set = serde_json::json!({"execute": "qom-set", "arguments": {
+            "path": "/machine/peripheral/vmem0", "property": "requested-size", "value": bytes
+        }});
+        let stream = UnixStream::connect(self.directory.path().join("qmp.sock")).await.unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        for command in [serde_json::json!({"execute": "qmp_capabilities"}), set] {
+            stream.get_mut().write_all(format!("{command}\n").as_bytes()).await.unwrap();
+            // The greeting and events are lines as well.
+            while !line.contains("\"return\"") {
+                line.clear();
+                assert!(stream.read_line(&mut line).await.unwrap() > 0, "QMP has ended");
+                assert!(!line.contains("\"error\""), "{line}");
+            }
+            line.clear();
+        }
+    }
+
+    fn start(
+        artifacts: &Artifacts,
+        port: &str,
+        memory: &str,
+        command_line: &str,
+        more: &[String],
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         make_image(&at("image"), &at("image.erofs"));
@@ -71,15 +139,34 @@ impl Vm {
             ))
             .args(["-device", "virtio-blk-pci,drive=image,serial=image", "-serial"])
             .arg(format!("file:{}", at("console").display()))
+            .arg("-qmp")
+            .arg(format!("unix:{},server=on,wait=off", at("qmp.sock").display()))
+            .args(more)
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
         Self { qemu, directory }
     }
 
-    /// Connects as the host does.
+    /// Connects as the host does at first.
     pub async fn connect(&self) -> Client {
         Client::new(self.stream().await).await
+    }
+
+    /// Connects as a host does that comes after another, which may have died in the middle of a
+    /// frame: when there is no answer, it goes, waits long enough for the guest to notice, and
+    /// comes again.
+    pub async fn connect_again(&self) -> Client {
+        for _ in 0..10 {
+            let client = self.connect().await;
+            let answer = client.try_call("GET", "/v1/info", "");
+            if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), answer).await {
+                return client;
+            }
+            drop(client);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        panic!("the agent does not answer the next host\n{}", self.console());
     }
 
     /// The channel's bytes.
