@@ -46,7 +46,12 @@ impl fmt::Display for Bound {
         };
         let unit = self.unit;
         let verdict = if self.met() { "met   " } else { "MISSED" };
-        write!(f, "{verdict} {}: {}{unit} (promised: {word}{limit}{unit})", self.what, number(self.measured))
+        write!(
+            f,
+            "{verdict} {}: {}{unit} (promised: {word}{limit}{unit})",
+            self.what,
+            number(self.measured)
+        )
     }
 }
 
@@ -67,7 +72,12 @@ mod tests {
 
     #[test]
     fn a_verdict_says_both_numbers() {
-        let mut bound = Bound { what: "speed".to_owned(), measured: 321.4, limit: Limit::AtLeast(300.0), unit: "x" };
+        let mut bound = Bound {
+            what: "speed".to_owned(),
+            measured: 321.4,
+            limit: Limit::AtLeast(300.0),
+            unit: "x",
+        };
         assert_eq!(bound.to_string(), "met    speed: 321x (promised: at least 300x)");
         bound.measured = 299.9;
         assert!(bound.to_string().starts_with("MISSED"));

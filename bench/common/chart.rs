@@ -5,7 +5,11 @@ use super::{
     error::{BenchError, Result},
     stats::Spread,
 };
-use plotters::{coord::Shift, prelude::*, style::text_anchor::{HPos, Pos, VPos}};
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
 const FONT: &str = "sans-serif";
 const PANEL: (u32, u32) = (560, 380);
@@ -114,9 +118,19 @@ impl Panel {
             .y_label_area_size(66)
             .build_cartesian_2d(-0.5..last, bottom..top)?;
         // Grid lines and labels are drawn here: plotters' own do not fit categories and decades.
-        chart.configure_mesh().disable_mesh().x_labels(0).y_labels(0).axis_desc_style((FONT, 12)).draw()?;
-        let placed: Vec<(&Series, Vec<(f64, Spread)>)> =
-            self.series.iter().enumerate().map(|(index, series)| (series, self.places(index))).collect();
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .x_labels(0)
+            .y_labels(0)
+            .axis_desc_style((FONT, 12))
+            .draw()?;
+        let placed: Vec<(&Series, Vec<(f64, Spread)>)> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(index, series)| (series, self.places(index)))
+            .collect();
         for (series, places) in placed.iter().filter(|_| self.joined) {
             let line = places.iter().map(|(x, spread)| (*x, scale(spread.median)));
             let stroke = series.colour.stroke_width(2);
@@ -134,7 +148,7 @@ impl Panel {
             let (x, y) = plane.map_coordinate(&(-0.5, y));
             let style = label.pos(Pos::new(HPos::Right, VPos::Center));
             let (left, above) = area.get_base_pixel();
-            area.draw_text(&number(tick), &style, (x - left - 5, y - above))?;
+            area.draw_text(&plain(tick), &style, (x - left - 5, y - above))?;
         }
         let (width, height) = area.dim_in_pixel();
         for (index, category) in self.categories.iter().enumerate() {
@@ -149,18 +163,29 @@ impl Panel {
         let style = axis.transform(FontTransform::Rotate270).pos(Pos::new(HPos::Center, VPos::Top));
         area.draw_text(&self.y, &style, (6, height as i32 / 2 - 16))?;
 
-        for (series, places) in &placed {
+        for (index, (series, places)) in placed.iter().enumerate() {
             for (x, spread) in places {
                 let bar = [(*x, scale(spread.low)), (*x, scale(spread.high))];
                 plane.draw(&PathElement::new(bar, series.colour.stroke_width(1)))?;
                 plane.draw(&Circle::new((*x, scale(spread.median)), 4, WHITE.filled()))?;
-                let style = if series.variant { series.colour.stroke_width(2) } else { series.colour.filled() };
+                let style = if series.variant {
+                    series.colour.stroke_width(2)
+                } else {
+                    series.colour.filled()
+                };
                 plane.draw(&Circle::new((*x, scale(spread.median)), 4, style))?;
                 if !self.joined {
-                    let (px, py) = plane.map_coordinate(&(*x, scale(spread.high)));
+                    // Neighbours' numbers stand above and below in turn, so that they do not touch.
+                    let (end, place, gap) = if index % 2 == 0 {
+                        (spread.high, VPos::Bottom, -7)
+                    } else {
+                        (spread.low, VPos::Top, 7)
+                    };
+                    let (px, py) = plane.map_coordinate(&(*x, scale(end)));
                     let (left, above) = area.get_base_pixel();
-                    let style = (FONT, 10).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
-                    area.draw_text(&number(spread.median), &style, (px - left, py - above - 7))?;
+                    let style =
+                        (FONT, 10).into_font().color(&BLACK).pos(Pos::new(HPos::Center, place));
+                    area.draw_text(&number(spread.median), &style, (px - left, py - above + gap))?;
                 }
             }
         }
@@ -168,7 +193,11 @@ impl Panel {
     }
 
     fn legend(&self, area: &Area<'_>) -> Drawn {
-        area.draw_text(&self.title, &(FONT, 14).into_font().style(FontStyle::Bold).color(&BLACK), (74, 4))?;
+        area.draw_text(
+            &self.title,
+            &(FONT, 14).into_font().style(FontStyle::Bold).color(&BLACK),
+            (74, 4),
+        )?;
         let mut x = 74;
         let mut y = 30;
         for series in &self.series {
@@ -189,9 +218,12 @@ impl Panel {
     /// Where a series' points go: beside those of the others, so that none hides another.
     fn places(&self, index: usize) -> Vec<(f64, Spread)> {
         let count = self.series.len() as f64;
-        let shift = (index as f64 - (count - 1.0) / 2.0) * if self.joined { 0.02 } else { 0.5 / count };
+        let shift =
+            (index as f64 - (count - 1.0) / 2.0) * if self.joined { 0.02 } else { 0.5 / count };
         let points = self.series[index].points.iter().enumerate();
-        points.filter_map(|(category, spread)| Some((category as f64 + shift, (*spread)?))).collect()
+        points
+            .filter_map(|(category, spread)| Some((category as f64 + shift, (*spread)?)))
+            .collect()
     }
 
     /// What the vertical axis spans.
@@ -201,7 +233,10 @@ impl Panel {
         if !self.logarithmic {
             return (0.0, if high > 0.0 { high * 1.15 } else { 1.0 });
         }
-        let low = spreads().map(|spread| spread.low).filter(|low| *low > 0.0).fold(f64::INFINITY, f64::min);
+        let low = spreads()
+            .map(|spread| spread.low)
+            .filter(|low| *low > 0.0)
+            .fold(f64::INFINITY, f64::min);
         if !low.is_finite() {
             return (0.1, 10.0);
         }
@@ -216,9 +251,17 @@ impl Panel {
         // Steps of 1, 2 or 5 times a power of ten, four to nine of them.
         let rough = high / 5.0;
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough).unwrap_or(10.0) * power;
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough).unwrap_or(10.0)
+                * power;
         (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= high).collect()
     }
+}
+
+/// A round number without digits that say nothing.
+fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Breaks text into lines of at most so many characters, where words allow it.
@@ -249,7 +292,12 @@ mod tests {
             x: "size".to_owned(),
             y: "ms".to_owned(),
             categories: vec!["128 MiB".to_owned(), "1 GiB".to_owned()],
-            series: vec![Series { name: "squeezy".to_owned(), colour: BLUE, variant: false, points }],
+            series: vec![Series {
+                name: "squeezy".to_owned(),
+                colour: BLUE,
+                variant: false,
+                points,
+            }],
             joined: true,
             logarithmic,
         }
@@ -276,9 +324,20 @@ mod tests {
                     foot: "one two three".to_owned(),
                 };
                 let svg = chart.svg().unwrap();
-                assert!(svg.starts_with("<svg") && svg.contains("1 GiB") && !svg.contains("NaN"), "{svg}");
+                assert!(
+                    svg.starts_with("<svg") && svg.contains("1 GiB") && !svg.contains("NaN"),
+                    "{svg}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(
+            [1000.0, 10.0, 0.1, 0.6000000001, 0.0].map(plain),
+            ["1000", "10", "0.1", "0.6", "0"]
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Waits for SIGINT, SIGTERM or SIGHUP.
 pub(crate) async fn wait() -> Result {
-    let listen = |kind| signal(kind).map_err(|e| BenchError::Arguments(format!("signals cannot be awaited: {e}")));
+    let listen = |kind| {
+        signal(kind).map_err(|e| BenchError::Arguments(format!("signals cannot be awaited: {e}")))
+    };
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;

@@ -55,7 +55,13 @@ impl<R: Record> Lab<R> {
     }
 
     /// The header of a line about a guest, or about none.
-    pub(crate) fn header(&self, experiment: &str, method: &str, trial: u32, guest: Option<(&str, &str)>) -> Header {
+    pub(crate) fn header(
+        &self,
+        experiment: &str,
+        method: &str,
+        trial: u32,
+        guest: Option<(&str, &str)>,
+    ) -> Header {
         let (kernel, qemu) = guest.unwrap_or(("none", "none"));
         Header {
             experiment: experiment.to_owned(),
@@ -91,7 +97,8 @@ impl<R: Record> Lab<R> {
                 let kernel = self.files.kernel(method.kernel());
                 let there = named || kernel.exists();
                 if !there {
-                    self.progress.note(&format!("left out: {name}, for there is no {}", kernel.display()));
+                    self.progress
+                        .note(&format!("left out: {name}, for there is no {}", kernel.display()));
                 }
                 there
             })

@@ -29,6 +29,8 @@ pub(crate) trait Experiment {
 
     /// How to measure and where results go.
     fn options(&self) -> &Options;
+    /// Refuses what makes no sense, before anything is started.
+    fn check(&self) -> Result;
     /// Measures; the lab keeps each line.
     async fn measure(&self, lab: &mut Lab<Self::Record>) -> Result;
     /// The figures in short.
@@ -41,6 +43,7 @@ pub(crate) trait Experiment {
 
 /// Runs an experiment from its arguments to its plot.
 pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
+    experiment.check()?;
     let options = experiment.options();
     let records = match &options.from {
         Some(path) => record::read(path, E::NAME)?,
@@ -51,7 +54,9 @@ pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
         }
     };
     if records.is_empty() {
-        return Err(BenchError::Arguments("nothing was measured: no method is left to compare".to_owned()));
+        return Err(BenchError::Arguments(
+            "nothing was measured: no method is left to compare".to_owned(),
+        ));
     }
     print!("{}", E::table(&records));
     for bound in E::bounds(&records) {

@@ -86,7 +86,8 @@ mod tests {
         let methods = Methods { methods: vec![Floor, Squeezy, Floor] };
         assert_eq!(methods.chosen(&[Squeezy, Floor]).unwrap(), [Floor, Squeezy]);
         assert!(methods.named());
-        let error = Methods { methods: vec![Static] }.chosen(&[Squeezy, Balloon]).unwrap_err().to_string();
+        let error =
+            Methods { methods: vec![Static] }.chosen(&[Squeezy, Balloon]).unwrap_err().to_string();
         assert_eq!(error, "`static` cannot be measured here; choose from squeezy, balloon");
     }
 }

@@ -17,7 +17,12 @@ pub(crate) struct Progress {
 impl Progress {
     /// With nothing done yet.
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), total: 0.0, done: 0.0, terminal: std::io::stderr().is_terminal() }
+        Self {
+            start: Instant::now(),
+            total: 0.0,
+            done: 0.0,
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     /// Announces what all steps together weigh.

@@ -40,7 +40,9 @@ impl Writer {
     /// To this file, which is emptied; or to nowhere.
     pub(crate) fn create(path: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| {
-            File::create(path).map(|file| (path.to_owned(), file)).map_err(|e| BenchError::file(path, e))
+            File::create(path)
+                .map(|file| (path.to_owned(), file))
+                .map_err(|e| BenchError::file(path, e))
         };
         path.map(open).transpose().map(Self)
     }
@@ -48,7 +50,8 @@ impl Writer {
     /// Writes one line.
     pub(crate) fn write(&mut self, record: &impl Record) -> Result {
         let Some((path, file)) = &mut self.0 else { return Ok(()) };
-        let mut line = serde_json::to_vec(record).map_err(|e| BenchError::file(path.as_path(), e))?;
+        let mut line =
+            serde_json::to_vec(record).map_err(|e| BenchError::file(path.as_path(), e))?;
         line.push(b'\n');
         file.write_all(&line).map_err(|e| BenchError::file(path.as_path(), e))
     }
@@ -96,7 +99,7 @@ pub(crate) fn describe_run(records: &[impl Record]) -> String {
         return String::new();
     };
     format!(
-        "{}, QEMU {}, Linux {}, memory backend {}; medians with quartiles of one run",
+        "{}, QEMU {}, Linux {}, memory backend {}; medians with quartiles",
         header.accelerator,
         header.qemu.trim_start_matches("QEMU "),
         header.kernel,
@@ -108,9 +111,11 @@ pub(crate) fn describe_run(records: &[impl Record]) -> String {
 /// is missing, or a figure does not name its unit.
 #[cfg(test)]
 pub(crate) fn complaint(record: &impl Record, required: &[&str]) -> Option<String> {
-    const HEADER: [&str; 7] = ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "qemu"];
+    const HEADER: [&str; 7] =
+        ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "qemu"];
     /// What a figure's name ends in, and numbers that are settings or counts by themselves.
-    const UNITS: [&str; 7] = ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count"];
+    const UNITS: [&str; 7] =
+        ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count"];
     const PLAIN: [&str; 4] = ["trial", "init_on_alloc", "instances", "plugs"];
     let value = serde_json::to_value(record).unwrap();
     let object = value.as_object().unwrap();
@@ -176,10 +181,10 @@ pub(crate) mod tests {
         let example = Example { header: header("reclaim", "floor", 3), latency_ns: 7 };
         writer.write(&example).unwrap();
         writer.write(&example).unwrap();
-        assert_eq!(read::<Example>(&path, "reclaim").unwrap(), [example, Example {
-            header: header("reclaim", "floor", 3),
-            latency_ns: 7,
-        }]);
+        assert_eq!(
+            read::<Example>(&path, "reclaim").unwrap(),
+            [example, Example { header: header("reclaim", "floor", 3), latency_ns: 7 }]
+        );
         assert!(read::<Example>(&path, "plug").unwrap_err().to_string().contains("line 1"));
     }
 

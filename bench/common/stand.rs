@@ -5,7 +5,9 @@ use super::{
     lab::Lab,
     record::Record,
 };
-use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, Memory, PartitionChoice, Profile, ProfileRequest};
+use squeezy_protocol::{
+    InstanceId, InstanceSpec, InstanceState, Memory, PartitionChoice, Profile, ProfileRequest,
+};
 use squeezy_vmm::{
     AgentClient, CpuTimes, GRANULE_BYTES, Kernel, MemoryBackend, Resize, Vm, VmConfig, VmError,
     method::{Floor, Method, MethodName, Sizing, Slot},
@@ -79,7 +81,8 @@ impl Stand {
             .method(sizing)
             .ok_or_else(|| BenchError::Arguments(format!("the method `{name}` has no VM")))?;
         let kernel = method.kernel();
-        let mut config = VmConfig::new(format!("bench-{name}"), lab.files.kernel(kernel), lab.files.initramfs());
+        let mut config =
+            VmConfig::new(format!("bench-{name}"), lab.files.kernel(kernel), lab.files.initramfs());
         config.base_bytes = base_bytes(sizing);
         config.command_line = arguments.to_vec();
         lab.configure(&mut config);
@@ -137,7 +140,8 @@ impl Stand {
         }
         let mut took = BTreeMap::new();
         while let Some(done) = starting.join_next().await {
-            let (index, touch_ns) = done.map_err(|e| BenchError::Arguments(format!("a task failed: {e}")))??;
+            let (index, touch_ns) =
+                done.map_err(|e| BenchError::Arguments(format!("a task failed: {e}")))??;
             took.insert(index, touch_ns);
         }
         self.running.extend(bytes);
@@ -187,9 +191,9 @@ impl Stand {
     /// Takes the memory of an instance that is gone back, and measures that. With `functions` their
     /// calls are counted, which takes time itself.
     pub(crate) async fn reclaim(&mut self, index: u16, functions: &[&str]) -> Result<Reclaimed> {
-        let slot = self.slots[usize::from(index)]
-            .take()
-            .ok_or_else(|| BenchError::Arguments(format!("instance {index} has no memory to take back")))?;
+        let slot = self.slots[usize::from(index)].take().ok_or_else(|| {
+            BenchError::Arguments(format!("instance {index} has no memory to take back"))
+        })?;
         let agent = self.agent()?;
         let asked_before = self.vm.memory().await?;
         if !functions.is_empty() {
@@ -266,7 +270,11 @@ pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
 
 /// Has a process on the host, without a guest, take memory and give it back so many times; how long
 /// each took.
-pub(crate) async fn floor(bytes: u64, backend: MemoryBackend, trials: u32) -> Result<Vec<(Duration, Duration)>> {
+pub(crate) async fn floor(
+    bytes: u64,
+    backend: MemoryBackend,
+    trials: u32,
+) -> Result<Vec<(Duration, Duration)>> {
     let measure = move || {
         let mut floor = Floor::start(bytes, backend)?;
         let mut one = || Ok((floor.populate()?, floor.discard()?));
@@ -324,7 +332,10 @@ async fn touched(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
             return Err(fail(format!("it ended ({reason:?}): {}", log.trim().replace('\n', "; "))));
         }
         if start.elapsed() > TOUCH_LIMIT {
-            return Err(fail(format!("it has not touched its memory within {} s", TOUCH_LIMIT.as_secs())));
+            return Err(fail(format!(
+                "it has not touched its memory within {} s",
+                TOUCH_LIMIT.as_secs()
+            )));
         }
         tokio::time::sleep(TOUCH_PAUSE).await;
     }
@@ -386,7 +397,9 @@ mod tests {
     use squeezy_protocol::Squeezy;
 
     fn memory(vmstat: &[(&str, u64)], counters: Option<&[(&str, u64)]>) -> Memory {
-        let map = |pairs: &[(&str, u64)]| pairs.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        let map = |pairs: &[(&str, u64)]| {
+            pairs.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
+        };
         Memory {
             vmstat: map(vmstat),
             kernel_threads_ns: map(&[("kworker", vmstat.len() as u64 * 1000)]),
@@ -404,10 +417,15 @@ mod tests {
     #[test]
     fn counters_count_what_came_in_between() {
         let before = memory(&[("pgmigrate_success", 5)], Some(&[("unplug_guest_ns", 10)]));
-        let after =
-            memory(&[("pgmigrate_success", 7), ("compact_isolated", 4)], Some(&[("unplug_guest_ns", 25)]));
+        let after = memory(
+            &[("pgmigrate_success", 7), ("compact_isolated", 4)],
+            Some(&[("unplug_guest_ns", 25)]),
+        );
         let counters = Counters::between(&before, &after);
-        assert_eq!((counters.migrated_pages, counters.isolated_pages, counters.inflated_pages), (2, 4, 0));
+        assert_eq!(
+            (counters.migrated_pages, counters.isolated_pages, counters.inflated_pages),
+            (2, 4, 0)
+        );
         assert_eq!((counters.unplug_guest_ns, counters.unplug_device_ns), (Some(15), None));
         assert_eq!(counters.workers_ns, 1000);
         assert_eq!(Counters::between(&memory(&[], None), &memory(&[], None)).unplug_guest_ns, None);

@@ -20,9 +20,12 @@ impl Table {
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
-        let widths: Vec<usize> =
-            (0..columns).map(|column| self.rows.iter().map(|row| cell(row, column)).max().unwrap_or(0)).collect();
+        let cell = |row: &Vec<String>, column: usize| {
+            row.get(column).map_or(0, |cell| cell.chars().count())
+        };
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| self.rows.iter().map(|row| cell(row, column)).max().unwrap_or(0))
+            .collect();
         for row in &self.rows {
             let mut line = String::new();
             for (index, (cell, &width)) in row.iter().zip(&widths).enumerate() {

@@ -18,8 +18,13 @@ use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
 use std::{collections::BTreeMap, time::Instant};
 
-const METHODS: [MethodName; 5] =
-    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node, MethodName::Floor];
+const METHODS: [MethodName; 5] = [
+    MethodName::Squeezy,
+    MethodName::VirtioMem,
+    MethodName::Balloon,
+    MethodName::Node,
+    MethodName::Floor,
+];
 
 /// Instances of a VM.
 const INSTANCES: u16 = 3;
@@ -76,6 +81,10 @@ impl Experiment for Arguments {
         &self.options
     }
 
+    fn check(&self) -> Result {
+        self.methods.chosen(&METHODS).map(drop)
+    }
+
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
         let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
@@ -106,7 +115,9 @@ impl Experiment for Arguments {
         ]);
         for method in methods(records) {
             let lines = || records.iter().filter(|line| line.header.method == method);
-            let of = |value: fn(&Line) -> u64| number(median(lines().map(|l| value(l) as f64 / 1e3)).unwrap_or(0.0));
+            let of = |value: fn(&Line) -> u64| {
+                number(median(lines().map(|l| value(l) as f64 / 1e3)).unwrap_or(0.0))
+            };
             table.row([
                 method.clone(),
                 lines().count().to_string(),
@@ -127,13 +138,21 @@ impl Experiment for Arguments {
         let ours = || records.iter().filter(|line| line.header.method == "squeezy");
         let mut bounds = Vec::new();
         for (what, value) in [
-            ("guest CPU time per reclaim, by the kernel's count", (|line| line.guest_ns) as fn(&Line) -> u64),
+            (
+                "guest CPU time per reclaim, by the kernel's count",
+                (|line| line.guest_ns) as fn(&Line) -> u64,
+            ),
             ("guest CPU time per reclaim, all kworkers, less what looking costs", |line| {
                 line.guest_kworkers_ns.saturating_sub(line.guest_kworkers_idle_ns)
             }),
         ] {
             if let Some(measured) = median(ours().map(|line| value(line) as f64 / 1e6)) {
-                bounds.push(Bound { what: what.to_owned(), measured, limit: Limit::AtMost(1.0), unit: " ms" });
+                bounds.push(Bound {
+                    what: what.to_owned(),
+                    measured,
+                    limit: Limit::AtMost(1.0),
+                    unit: " ms",
+                });
             }
         }
         bounds
@@ -150,7 +169,8 @@ impl Experiment for Arguments {
                 .map(|method| {
                     let lines = records.iter().filter(|line| line.header.method == *method);
                     // A logarithmic axis has no place for nothing.
-                    Spread::of(lines.map(|line| value(line) as f64 / 1e6)).filter(|spread| spread.median > 0.0)
+                    Spread::of(lines.map(|line| value(line) as f64 / 1e6))
+                        .filter(|spread| spread.median > 0.0)
                 })
                 .collect(),
         };
@@ -180,12 +200,19 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    async fn one_vm(&self, lab: &mut Lab<Line>, method: MethodName, trials: u32, share: f64) -> Result {
+    async fn one_vm(
+        &self,
+        lab: &mut Lab<Line>,
+        method: MethodName,
+        trials: u32,
+        share: f64,
+    ) -> Result {
         let size_bytes = self.size;
         lab.progress.say(&format!("{method}: booting"));
         let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
         let mut stand = Stand::start(lab, method, sizing, &[]).await?;
-        let full: BTreeMap<u16, u64> = (0..INSTANCES).map(|index| (index, hog_bytes(size_bytes))).collect();
+        let full: BTreeMap<u16, u64> =
+            (0..INSTANCES).map(|index| (index, hog_bytes(size_bytes))).collect();
         let mut last = None;
         for trial in 0..trials {
             let start = Instant::now();
@@ -225,7 +252,9 @@ impl Arguments {
 
     async fn floor(&self, lab: &mut Lab<Line>, trials: u32) -> Result {
         lab.progress.say("floor");
-        for (trial, (_, discard)) in (0..).zip(floor(self.size, self.options.memory_backend, trials).await?) {
+        for (trial, (_, discard)) in
+            (0..).zip(floor(self.size, self.options.memory_backend, trials).await?)
+        {
             let latency_ns = nanoseconds(discard);
             lab.keep(Line {
                 header: lab.header(Self::NAME, "floor", trial, None),

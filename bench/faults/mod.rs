@@ -107,12 +107,20 @@ impl Experiment for Arguments {
         &self.options
     }
 
+    fn check(&self) -> Result {
+        Ok(())
+    }
+
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let mut cases: Vec<Case> = self.methods.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let mut cases: Vec<Case> =
+            self.methods.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         if cases.is_empty() {
             cases = Case::ALL.to_vec();
             if !lab.files.kernel(Kernel::Off).exists() {
-                lab.progress.note(&format!("left out: off, for there is no {}", lab.files.kernel(Kernel::Off).display()));
+                lab.progress.note(&format!(
+                    "left out: off, for there is no {}",
+                    lab.files.kernel(Kernel::Off).display()
+                ));
                 cases.retain(|&case| case != Case::Off);
             }
         }
@@ -139,7 +147,8 @@ impl Experiment for Arguments {
                             test: printed.test,
                             operations_count: printed.operations,
                             elapsed_ns: printed.elapsed_ns,
-                            operation_ns: printed.elapsed_ns as f64 / printed.operations.max(1) as f64,
+                            operation_ns: printed.elapsed_ns as f64
+                                / printed.operations.max(1) as f64,
                         })?;
                     }
                 }
@@ -173,7 +182,8 @@ struct Bed {
 
 impl Bed {
     async fn start(lab: &Lab<Line>, kernel: Kernel, memory: GuestMemory) -> Result<Self> {
-        let mut config = VmConfig::new("bench-faults", lab.files.kernel(kernel), lab.files.initramfs());
+        let mut config =
+            VmConfig::new("bench-faults", lab.files.kernel(kernel), lab.files.initramfs());
         lab.configure(&mut config);
         config.base_bytes = BASE_BYTES;
         config.memory = memory;
@@ -197,14 +207,20 @@ impl Bed {
         let limit = Duration::from_secs(120) + Duration::from_millis(u64::from(duration_ms) * 60);
         let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
         let fail = |reason: String| BenchError::Workload { program: "faultbench", reason };
-        let ended = ended.map_err(|_| fail(format!("it has not ended within {} s", limit.as_secs())))??;
+        let ended =
+            ended.map_err(|_| fail(format!("it has not ended within {} s", limit.as_secs())))??;
         let log = agent.log(&spec.id).await?;
         agent.stop(&spec.id, Duration::ZERO).await?;
         if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
             return Err(fail(format!("{:?}: {}", ended.state, log.trim().replace('\n', "; "))));
         }
-        let printed: Vec<Printed> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if printed.is_empty() { Err(fail("it has printed no result".to_owned())) } else { Ok(printed) }
+        let printed: Vec<Printed> =
+            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if printed.is_empty() {
+            Err(fail("it has printed no result".to_owned()))
+        } else {
+            Ok(printed)
+        }
     }
 }
 
@@ -225,7 +241,8 @@ impl Beds {
             match case {
                 Case::Assigned | Case::Unassigned if beds.partitions.is_none() => {
                     let layout = PartitionLayout::new(PARTITION_BYTES, 1, PARTITION_BYTES);
-                    let bed = Bed::start(lab, case.kernel(), GuestMemory::Partitions(layout)).await?;
+                    let bed =
+                        Bed::start(lab, case.kernel(), GuestMemory::Partitions(layout)).await?;
                     bed.vm.resize(layout.requested_bytes(1)).await?;
                     beds.partitions = Some(bed);
                 }
@@ -243,7 +260,8 @@ impl Beds {
             Case::Unused => &self.unused,
             Case::Off => &self.off,
         };
-        bed.as_ref().ok_or_else(|| BenchError::Arguments(format!("there is no VM for the case `{case}`")))
+        bed.as_ref()
+            .ok_or_else(|| BenchError::Arguments(format!("there is no VM for the case `{case}`")))
     }
 
     async fn stop(self) -> Result {

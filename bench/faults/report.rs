@@ -23,7 +23,11 @@ fn tests(records: &[Line]) -> Vec<&str> {
     tests
 }
 
-fn select<'a>(records: &'a [Line], case: &'a str, test: &'a str) -> impl Iterator<Item = &'a Line> + Clone {
+fn select<'a>(
+    records: &'a [Line],
+    case: &'a str,
+    test: &'a str,
+) -> impl Iterator<Item = &'a Line> + Clone {
     records.iter().filter(move |line| line.header.method == case && line.test == test)
 }
 
@@ -31,16 +35,29 @@ fn select<'a>(records: &'a [Line], case: &'a str, test: &'a str) -> impl Iterato
 /// right after the other, so that what changes slowly on the host cancels out.
 fn slower(records: &[Line], case: &str, than: &str, test: &str) -> Option<Spread> {
     Spread::of(select(records, case, test).filter_map(|line| {
-        let other = select(records, than, test).find(|other| other.header.trial == line.header.trial)?;
+        let other =
+            select(records, than, test).find(|other| other.header.trial == line.header.trial)?;
         Some((line.operation_ns / other.operation_ns - 1.0) * 100.0)
     }))
 }
 
 pub(super) fn table(records: &[Line]) -> Table {
-    let mut table = Table::new(&["test", "case", "n", "median ns", "quartiles ns", "slower by %", "quartiles %"]);
+    let mut table = Table::new(&[
+        "test",
+        "case",
+        "n",
+        "median ns",
+        "quartiles ns",
+        "slower by %",
+        "quartiles %",
+    ]);
     for test in tests(records) {
         for case in methods(records) {
-            let Some(spread) = Spread::of(select(records, &case, test).map(|line| line.operation_ns)) else { continue };
+            let Some(spread) =
+                Spread::of(select(records, &case, test).map(|line| line.operation_ns))
+            else {
+                continue;
+            };
             let compared = COMPARED.iter().find(|(this, _, _)| *this == case);
             let slower = compared.and_then(|(case, than, _)| slower(records, case, than, test));
             table.row([
@@ -50,7 +67,9 @@ pub(super) fn table(records: &[Line]) -> Table {
                 number(spread.median),
                 format!("{}-{}", number(spread.low), number(spread.high)),
                 slower.map_or(String::new(), |slower| format!("{:+.2}", slower.median)),
-                slower.map_or(String::new(), |slower| format!("{:+.2} to {:+.2}", slower.low, slower.high)),
+                slower.map_or(String::new(), |slower| {
+                    format!("{:+.2} to {:+.2}", slower.low, slower.high)
+                }),
             ]);
         }
     }
@@ -100,9 +119,14 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
                     .map(|test| {
                         let reference = cases
                             .last()
-                            .and_then(|last| median(select(records, last, test).map(|line| line.operation_ns)))
+                            .and_then(|last| {
+                                median(select(records, last, test).map(|line| line.operation_ns))
+                            })
                             .or_else(|| base(test))?;
-                        Spread::of(select(records, case, test).map(|line| line.operation_ns / reference * 100.0))
+                        Spread::of(
+                            select(records, case, test)
+                                .map(|line| line.operation_ns / reference * 100.0),
+                        )
                     })
                     .collect(),
             })

@@ -20,8 +20,13 @@ use std::{
     time::Instant,
 };
 
-const METHODS: [MethodName; 5] =
-    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node, MethodName::Floor];
+const METHODS: [MethodName; 5] = [
+    MethodName::Squeezy,
+    MethodName::VirtioMem,
+    MethodName::Balloon,
+    MethodName::Node,
+    MethodName::Floor,
+];
 
 /// Instances of a VM; only the first comes and goes.
 const INSTANCES: u16 = 2;
@@ -69,12 +74,23 @@ impl Experiment for Arguments {
         &self.options
     }
 
+    fn check(&self) -> Result {
+        self.methods.chosen(&METHODS).map(drop)
+    }
+
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
         let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
-        let default: &[u64] = if self.options.quick { &[256 << 20] } else { &[128 << 20, 512 << 20, 1 << 30, 2 << 30] };
-        let sizes: BTreeSet<u64> =
-            if self.sizes.is_empty() { default.iter().copied().collect() } else { self.sizes.iter().copied().collect() };
+        let default: &[u64] = if self.options.quick {
+            &[256 << 20]
+        } else {
+            &[128 << 20, 512 << 20, 1 << 30, 2 << 30]
+        };
+        let sizes: BTreeSet<u64> = if self.sizes.is_empty() {
+            default.iter().copied().collect()
+        } else {
+            self.sizes.iter().copied().collect()
+        };
         // The first plug of a VM is a case of its own.
         let trials = self.options.trials_or(2, 5) + 1;
         let total = sizes.iter().sum::<u64>() as f64 * methods.len() as f64;
@@ -94,12 +110,25 @@ impl Experiment for Arguments {
     }
 
     fn table(records: &[Line]) -> Table {
-        let mut table = Table::new(&["plug", "method", "", "n", "median ms", "quartiles ms", "requests", "touch ms"]);
+        let mut table = Table::new(&[
+            "plug",
+            "method",
+            "",
+            "n",
+            "median ms",
+            "quartiles ms",
+            "requests",
+            "touch ms",
+        ]);
         for size_bytes in sizes(records) {
             for method in methods(records) {
                 for first in [true, false] {
                     let lines = || select(records, &method, size_bytes, first);
-                    let Some(latency) = Spread::of(lines().map(|line| line.latency_ns as f64 / 1e6)) else { continue };
+                    let Some(latency) =
+                        Spread::of(lines().map(|line| line.latency_ns as f64 / 1e6))
+                    else {
+                        continue;
+                    };
                     table.row([
                         size::show(size_bytes),
                         method.clone(),
@@ -107,8 +136,12 @@ impl Experiment for Arguments {
                         latency.count.to_string(),
                         number(latency.median),
                         format!("{}-{}", number(latency.low), number(latency.high)),
-                        number(median(lines().map(|line| line.device_requests as f64)).unwrap_or(0.0)),
-                        number(median(lines().map(|line| line.touch_ns as f64 / 1e6)).unwrap_or(0.0)),
+                        number(
+                            median(lines().map(|line| line.device_requests as f64)).unwrap_or(0.0),
+                        ),
+                        number(
+                            median(lines().map(|line| line.touch_ns as f64 / 1e6)).unwrap_or(0.0),
+                        ),
                     ]);
                 }
             }
@@ -122,7 +155,10 @@ impl Experiment for Arguments {
             .filter_map(|size_bytes| {
                 let lines = select(records, "squeezy", size_bytes, false);
                 Some(Bound {
-                    what: format!("plug of a partition of {} that was there before", size::show(size_bytes)),
+                    what: format!(
+                        "plug of a partition of {} that was there before",
+                        size::show(size_bytes)
+                    ),
                     measured: median(lines.map(|line| line.latency_ns as f64 / 1e6))?,
                     limit: Limit::AtMost(5.0),
                     unit: " ms",
@@ -149,7 +185,8 @@ impl Experiment for Arguments {
                         .iter()
                         .map(|&size| {
                             let lines = select(records, method, size, first);
-                            Spread::of(lines.map(|line| value(line) as f64 / 1e6)).filter(|spread| spread.median > 0.0)
+                            Spread::of(lines.map(|line| value(line) as f64 / 1e6))
+                                .filter(|spread| spread.median > 0.0)
                         })
                         .collect(),
                 })
@@ -165,7 +202,8 @@ impl Experiment for Arguments {
                 panel("Plug", &[false, true], |line| line.latency_ns),
                 panel("First touch", &[false], |line| line.touch_ns),
             ],
-            foot: "floor: a process on the host touches as much memory, without a guest.".to_owned(),
+            foot: "floor: a process on the host touches as much memory, without a guest."
+                .to_owned(),
         }
         .svg()
     }
@@ -202,14 +240,18 @@ impl Arguments {
                 size_bytes,
                 first: trial == 0,
                 latency_ns: plugged.map_or(0, |resize| nanoseconds(resize.latency)),
-                device_requests: plugged.and_then(|resize| resize.device).map_or(0, |device| device.plug),
+                device_requests: plugged
+                    .and_then(|resize| resize.device)
+                    .map_or(0, |device| device.plug),
                 touched_bytes: hog_bytes(size_bytes),
                 touch_ns: touched.values().sum(),
             })?;
             stand.kill_all().await?;
             stand.settle().await;
             if let Some(reason) = stand.reclaim(0, &[]).await?.failure {
-                lab.progress.note(&format!("{what}: not all memory came back, so there are no more trials: {reason}"));
+                lab.progress.note(&format!(
+                    "{what}: not all memory came back, so there are no more trials: {reason}"
+                ));
                 break;
             }
             last = Some(start.elapsed());
@@ -219,7 +261,9 @@ impl Arguments {
 
     async fn floor(&self, lab: &mut Lab<Line>, size_bytes: u64, trials: u32) -> Result {
         lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
-        for (trial, (touch, _)) in (0..).zip(floor(size_bytes, self.options.memory_backend, trials).await?) {
+        for (trial, (touch, _)) in
+            (0..).zip(floor(size_bytes, self.options.memory_backend, trials).await?)
+        {
             lab.keep(Line {
                 header: lab.header(Self::NAME, "floor", trial, None),
                 size_bytes,
@@ -234,10 +278,15 @@ impl Arguments {
     }
 }
 
-fn select<'a>(records: &'a [Line], method: &'a str, size_bytes: u64, first: bool) -> impl Iterator<Item = &'a Line> {
-    records
-        .iter()
-        .filter(move |line| line.header.method == method && line.size_bytes == size_bytes && line.first == first)
+fn select<'a>(
+    records: &'a [Line],
+    method: &'a str,
+    size_bytes: u64,
+    first: bool,
+) -> impl Iterator<Item = &'a Line> {
+    records.iter().filter(move |line| {
+        line.header.method == method && line.size_bytes == size_bytes && line.first == first
+    })
 }
 
 fn sizes(records: &[Line]) -> Vec<u64> {

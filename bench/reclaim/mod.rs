@@ -19,8 +19,13 @@ use squeezy_vmm::method::{MethodName, Sizing};
 use std::{collections::BTreeMap, time::Instant};
 
 /// What can be measured.
-const METHODS: [MethodName; 5] =
-    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node, MethodName::Floor];
+const METHODS: [MethodName; 5] = [
+    MethodName::Squeezy,
+    MethodName::VirtioMem,
+    MethodName::Balloon,
+    MethodName::Node,
+    MethodName::Floor,
+];
 
 /// Most memory of all instances together, so that the VM fits beside other work on the host.
 const MOST_BYTES: u64 = 4 << 30;
@@ -111,11 +116,20 @@ impl Experiment for Arguments {
         &self.options
     }
 
+    fn check(&self) -> Result {
+        self.methods.chosen(&METHODS).map(drop)
+    }
+
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let chosen = self.methods.chosen(&METHODS)?;
         let methods = match (self.methods.named(), self.options.quick) {
             (true, _) => chosen,
-            (false, true) => vec![MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Floor],
+            (false, true) => vec![
+                MethodName::Squeezy,
+                MethodName::VirtioMem,
+                MethodName::Balloon,
+                MethodName::Floor,
+            ],
             (false, false) => METHODS.to_vec(),
         };
         let methods = lab.available(methods, self.methods.named());
@@ -151,7 +165,9 @@ impl Experiment for Arguments {
 impl Arguments {
     /// In this order: methods take turns, so that what changes on the host meanwhile hits all.
     fn settings(&self, methods: &[MethodName]) -> Vec<Setting> {
-        let or = |given: &[u64], default: &[u64]| if given.is_empty() { default.to_vec() } else { given.to_vec() };
+        let or = |given: &[u64], default: &[u64]| {
+            if given.is_empty() { default.to_vec() } else { given.to_vec() }
+        };
         let default: &[u64] = match self.options.quick {
             true => &[256 << 20, 512 << 20],
             false => &[128 << 20, 256 << 20, 512 << 20, 1 << 30, 2 << 30],
@@ -165,8 +181,13 @@ impl Arguments {
         for size_bytes in or(&self.sizes, default) {
             for &init_on_alloc in init {
                 // Without a guest there is nothing that zeroes.
-                let methods = methods.iter().filter(|&&m| m != MethodName::Floor || init_on_alloc == init[0]);
-                settings.extend(methods.map(|&method| Setting { method, size_bytes, init_on_alloc }));
+                let methods =
+                    methods.iter().filter(|&&m| m != MethodName::Floor || init_on_alloc == init[0]);
+                settings.extend(methods.map(|&method| Setting {
+                    method,
+                    size_bytes,
+                    init_on_alloc,
+                }));
             }
         }
         settings
@@ -178,7 +199,13 @@ fn instances(size_bytes: u64) -> u16 {
     (MOST_BYTES / 2 / size_bytes).clamp(3, 4) as u16
 }
 
-async fn reclaim(lab: &mut Lab<Line>, setting: Setting, trials: u32, breakdown: u32, share: f64) -> Result {
+async fn reclaim(
+    lab: &mut Lab<Line>,
+    setting: Setting,
+    trials: u32,
+    breakdown: u32,
+    share: f64,
+) -> Result {
     let Setting { method, size_bytes, init_on_alloc } = setting;
     let count = instances(size_bytes);
     let what = format!("{method}, {}, init_on_alloc={init_on_alloc}", size::show(size_bytes));
@@ -193,7 +220,10 @@ async fn reclaim(lab: &mut Lab<Line>, setting: Setting, trials: u32, breakdown: 
         // A trial takes as long as the one before it did.
         let start = Instant::now();
         if last.is_some_and(|last| !lab.has_time(share, last)) {
-            lab.progress.note(&format!("{what}: {trial} of {} trials, for want of time", trials + breakdown));
+            lab.progress.note(&format!(
+                "{what}: {trial} of {} trials, for want of time",
+                trials + breakdown
+            ));
             break;
         }
         lab.progress.say(&format!("{what}: trial {} of {}", trial + 1, trials + breakdown));
@@ -213,7 +243,13 @@ async fn reclaim(lab: &mut Lab<Line>, setting: Setting, trials: u32, breakdown: 
     stand.stop().await
 }
 
-fn line(header: Header, setting: Setting, instances: u16, rest_bytes: u64, reclaimed: Reclaimed) -> Line {
+fn line(
+    header: Header,
+    setting: Setting,
+    instances: u16,
+    rest_bytes: u64,
+    reclaimed: Reclaimed,
+) -> Line {
     let profile = reclaimed.profile.unwrap_or_default();
     Line {
         header,
@@ -232,15 +268,24 @@ fn line(header: Header, setting: Setting, instances: u16, rest_bytes: u64, recla
         resident_drop_bytes: reclaimed.resident_drop_bytes,
         reclaimed_bytes: reclaimed.reclaimed_bytes,
         failure: reclaimed.failure,
-        functions_ns: profile.functions.iter().map(|(name, calls)| (name.clone(), calls.time_ns)).collect(),
-        functions_calls: profile.functions.iter().map(|(name, calls)| (name.clone(), calls.calls)).collect(),
+        functions_ns: profile
+            .functions
+            .iter()
+            .map(|(name, calls)| (name.clone(), calls.time_ns))
+            .collect(),
+        functions_calls: profile
+            .functions
+            .iter()
+            .map(|(name, calls)| (name.clone(), calls.calls))
+            .collect(),
     }
 }
 
 async fn no_guest(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Options) -> Result {
     let size_bytes = setting.size_bytes;
     lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
-    for (trial, (_, latency)) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?) {
+    for (trial, (_, latency)) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?)
+    {
         let latency_ns = nanoseconds(latency);
         lab.keep(Line {
             header: lab.header(Arguments::NAME, "floor", trial, None),

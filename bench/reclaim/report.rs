@@ -57,7 +57,10 @@ pub(super) fn table(records: &[Line]) -> Table {
         for init_on_alloc in [0, 1] {
             for method in methods(records) {
                 let lines = timed(records, &method, size_bytes, init_on_alloc);
-                let Some(latency) = Spread::of(lines.clone().map(|line| line.latency_ns as f64)) else { continue };
+                let Some(latency) = Spread::of(lines.clone().map(|line| line.latency_ns as f64))
+                else {
+                    continue;
+                };
                 let of = |value: fn(&Line) -> u64| figure(lines.clone(), value).unwrap_or(f64::NAN);
                 table.row([
                     size::show(size_bytes),
@@ -82,7 +85,8 @@ pub(super) fn table(records: &[Line]) -> Table {
 
 pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let mut bounds = Vec::new();
-    let latency = |method, size, init| figure(timed(records, method, size, init), |line| line.latency_ns);
+    let latency =
+        |method, size, init| figure(timed(records, method, size, init), |line| line.latency_ns);
     for size_bytes in [512 << 20, 1 << 30] {
         for init in [0, 1] {
             if let (Some(stock), Some(ours)) =
@@ -101,12 +105,16 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
         }
     }
     for size_bytes in sizes(records).into_iter().filter(|&size| size >= 1 << 30) {
-        let floor = timed(records, "floor", size_bytes, 0).chain(timed(records, "floor", size_bytes, 1));
+        let floor =
+            timed(records, "floor", size_bytes, 0).chain(timed(records, "floor", size_bytes, 1));
         let floor = figure(floor, |line| line.latency_ns);
         for init in [0, 1] {
             if let (Some(floor), Some(ours)) = (floor, latency("squeezy", size_bytes, init)) {
                 bounds.push(Bound {
-                    what: format!("reclaim of {} against the floor, init_on_alloc={init}", size::show(size_bytes)),
+                    what: format!(
+                        "reclaim of {} against the floor, init_on_alloc={init}",
+                        size::show(size_bytes)
+                    ),
                     measured: ours / floor,
                     limit: Limit::AtMost(2.0),
                     unit: "x",
@@ -121,7 +129,12 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
         ("requests to the device per reclaim", |line| line.device_requests, 1.0),
     ] {
         if let Some(measured) = figure(ours(), value) {
-            bounds.push(Bound { what: what.to_owned(), measured, limit: Limit::Exactly(limit), unit: "" });
+            bounds.push(Bound {
+                what: what.to_owned(),
+                measured,
+                limit: Limit::Exactly(limit),
+                unit: "",
+            });
         }
     }
     bounds
@@ -146,7 +159,9 @@ const PARTS: [(&str, plotters::style::RGBColor, Part); 4] = [
     ("taking pages", ORANGE, |line| {
         let contiguous = function_ns(line, "alloc_contig_range_noprof");
         let migration = function_ns(line, "migrate_pages").unwrap_or(0);
-        contiguous.map(|ns| ns.saturating_sub(migration)).or_else(|| function_ns(line, "balloon_page_alloc"))
+        contiguous
+            .map(|ns| ns.saturating_sub(migration))
+            .or_else(|| function_ns(line, "balloon_page_alloc"))
     }),
     ("device", GREEN, |line| {
         function_ns(line, "virtio_mem_send_request").or_else(|| function_ns(line, "tell_host"))
@@ -174,9 +189,12 @@ fn breakdown(records: &[Line]) -> Option<Panel> {
             .iter()
             .map(|(method, init)| {
                 let lines = profiled().filter(|line| {
-                    line.size_bytes == size_bytes && line.header.method == *method && line.init_on_alloc == *init
+                    line.size_bytes == size_bytes
+                        && line.header.method == *method
+                        && line.init_on_alloc == *init
                 });
-                Spread::of(lines.filter_map(part).map(|ns| ns as f64 / 1e6)).filter(|spread| spread.median > 0.0)
+                Spread::of(lines.filter_map(part).map(|ns| ns as f64 / 1e6))
+                    .filter(|spread| spread.median > 0.0)
             })
             .collect(),
     });
@@ -184,7 +202,10 @@ fn breakdown(records: &[Line]) -> Option<Panel> {
         title: format!("Where the time goes, {}", size::show(size_bytes)),
         x: "method (+: init_on_alloc=1)".to_owned(),
         y: "milliseconds".to_owned(),
-        categories: cases.iter().map(|(method, init)| format!("{method}{}", if *init == 1 { "+" } else { "" })).collect(),
+        categories: cases
+            .iter()
+            .map(|(method, init)| format!("{method}{}", if *init == 1 { "+" } else { "" }))
+            .collect(),
         series: series.into(),
         joined: false,
         logarithmic: true,
@@ -198,11 +219,22 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         for init in [0, 1] {
             let points: Vec<_> = sizes
                 .iter()
-                .map(|&size| Spread::of(timed(records, &method, size, init).map(|line| line.latency_ns as f64 / 1e6)))
+                .map(|&size| {
+                    Spread::of(
+                        timed(records, &method, size, init)
+                            .map(|line| line.latency_ns as f64 / 1e6),
+                    )
+                })
                 .collect();
             if points.iter().any(Option::is_some) {
-                let name = if init == 0 { method.clone() } else { format!("{method}, init_on_alloc=1") };
-                series.push(Series { name, colour: chart::colour(&method), variant: init == 1, points });
+                let name =
+                    if init == 0 { method.clone() } else { format!("{method}, init_on_alloc=1") };
+                series.push(Series {
+                    name,
+                    colour: chart::colour(&method),
+                    variant: init == 1,
+                    points,
+                });
             }
         }
     }
@@ -278,7 +310,8 @@ mod tests {
             line("virtio-mem", 1 << 30, 1_200_000_000),
             line("virtio-mem", 256 << 20, 1),
         ];
-        let verdicts = |records: &[Line]| bounds(records).iter().map(Bound::met).collect::<Vec<_>>();
+        let verdicts =
+            |records: &[Line]| bounds(records).iter().map(Bound::met).collect::<Vec<_>>();
         assert_eq!(verdicts(&records), [true, true, true, true, true]);
         records[0].latency_ns = 5_000_000;
         records[0].migrated_pages = 1;
@@ -297,7 +330,8 @@ mod tests {
         let records = [line("virtio-mem", 2 << 30, 1), large];
         let panel = breakdown(&records).unwrap();
         assert!(panel.title.contains("1 GiB"));
-        let medians: Vec<_> = panel.series.iter().map(|series| series.points[0].map(|p| p.median)).collect();
+        let medians: Vec<_> =
+            panel.series.iter().map(|series| series.points[0].map(|p| p.median)).collect();
         assert_eq!(medians, [Some(4.0), Some(1.0), None, Some(0.000001)]);
         assert!(breakdown(&records[..1]).is_none());
     }

@@ -79,10 +79,15 @@ impl Experiment for Arguments {
         &self.options
     }
 
+    fn check(&self) -> Result {
+        self.methods.chosen(&METHODS).map(drop)
+    }
+
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
         let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
-        let size_bytes = self.size.unwrap_or(if self.options.quick { 128 << 20 } else { 512 << 20 });
+        let size_bytes =
+            self.size.unwrap_or(if self.options.quick { 128 << 20 } else { 512 << 20 });
         let fills: BTreeSet<u8> = self.fill.iter().copied().collect();
         let trials = self.options.trials_or(1, 5);
         lab.progress.plan(methods.len() as f64 * fills.len() as f64 * f64::from(trials));
@@ -94,13 +99,23 @@ impl Experiment for Arguments {
     }
 
     fn table(records: &[Line]) -> Table {
-        let mut table =
-            Table::new(&["rest full", "method", "n", "median ms", "quartiles ms", "migrated", "requests", "failed"]);
+        let mut table = Table::new(&[
+            "rest full",
+            "method",
+            "n",
+            "median ms",
+            "quartiles ms",
+            "migrated",
+            "requests",
+            "failed",
+        ]);
         for fill in fills(records) {
             for method in methods(records) {
                 let lines = || select(records, &method, fill);
                 let Some(spread) = latency(records, &method, fill) else { continue };
-                let of = |value: fn(&Line) -> u64| number(median(lines().map(|l| value(l) as f64)).unwrap_or(0.0));
+                let of = |value: fn(&Line) -> u64| {
+                    number(median(lines().map(|l| value(l) as f64)).unwrap_or(0.0))
+                };
                 table.row([
                     format!("{fill}%"),
                     method.clone(),
@@ -117,9 +132,14 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let ours: Vec<f64> =
-            fills(records).iter().filter_map(|&fill| Some(latency(records, "squeezy", fill)?.median)).collect();
-        let (low, high) = (ours.iter().copied().fold(f64::INFINITY, f64::min), ours.iter().copied().fold(0.0, f64::max));
+        let ours: Vec<f64> = fills(records)
+            .iter()
+            .filter_map(|&fill| Some(latency(records, "squeezy", fill)?.median))
+            .collect();
+        let (low, high) = (
+            ours.iter().copied().fold(f64::INFINITY, f64::min),
+            ours.iter().copied().fold(0.0, f64::max),
+        );
         if ours.len() < 2 || low <= 0.0 {
             return Vec::new();
         }
@@ -152,7 +172,10 @@ impl Experiment for Arguments {
         };
         let size_bytes = records.first().map_or(0, |line| line.size_bytes);
         Chart {
-            title: format!("Reclaiming {} of an ended instance in a VM of {INSTANCES}", size::show(size_bytes)),
+            title: format!(
+                "Reclaiming {} of an ended instance in a VM of {INSTANCES}",
+                size::show(size_bytes)
+            ),
             subtitle: describe_run(records),
             panels: vec![panel],
             foot: String::new(),
@@ -182,13 +205,18 @@ impl Arguments {
                 if last.is_some_and(|last| trial > 0 && !lab.has_time(share, last)) {
                     continue;
                 }
-                lab.progress.say(&format!("{method}, the rest {fill}% full: trial {} of {trials}", trial + 1));
+                lab.progress.say(&format!(
+                    "{method}, the rest {fill}% full: trial {} of {trials}",
+                    trial + 1
+                ));
                 let victim = (trial % u32::from(INSTANCES)) as u16;
                 for index in 0..INSTANCES {
                     stand.plug(index).await?;
                 }
                 let rest = hog_bytes(size_bytes) / 100 * u64::from(fill);
-                let bytes = (0..INSTANCES).map(|index| (index, if index == victim { hog_bytes(size_bytes) } else { rest }));
+                let bytes = (0..INSTANCES).map(|index| {
+                    (index, if index == victim { hog_bytes(size_bytes) } else { rest })
+                });
                 let bytes: BTreeMap<u16, u64> = bytes.filter(|(_, bytes)| *bytes > 0).collect();
                 stand.fill(&bytes).await?;
                 stand.kill(victim).await?;
