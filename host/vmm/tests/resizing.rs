@@ -5,7 +5,7 @@ mod common;
 use common::{config, instance};
 use squeezy_protocol::{ExitReason, InstanceState};
 use squeezy_vmm::{
-    GuestMemory, MemoryBackend, Vm, VmError,
+    Artifacts, GuestMemory, Kernel, MemoryBackend, Vm, VmError,
     method::{Method, MethodName, Sizing},
 };
 use std::{sync::Arc, time::Duration};
@@ -17,6 +17,13 @@ const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_
 async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let method = name.method(SIZING).unwrap();
     let mut config = method.configure(config("resizing"));
+    config.kernel = Artifacts::find(None).unwrap().kernel(method.kernel());
+    if method.kernel() == Kernel::Node && !config.kernel.exists() {
+        return eprintln!(
+            "skipped: {} is not built (make kernel VARIANT=node)",
+            config.kernel.display()
+        );
+    }
     config.memory_backend = backend;
     config.count_device_requests = true;
     let vm = Vm::start(config).await.unwrap();
@@ -78,6 +85,11 @@ async fn partitions_on_anonymous_memory() {
 #[tokio::test]
 async fn partitions_on_a_memfd() {
     plug_use_and_reclaim(MethodName::Squeezy, MemoryBackend::Memfd).await;
+}
+
+#[tokio::test]
+async fn nodes_on_anonymous_memory() {
+    plug_use_and_reclaim(MethodName::Node, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]
