@@ -247,3 +247,77 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+    use hyper::{server::conn::http2 as server, service::service_fn};
+    use squeezy_protocol::ErrorCode;
+
+    /// An agent that misbehaves in a way of its own on each path.
+    async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
+        let (status, body) = match request.uri().path() {
+            "/v1/instances" => {
+                (StatusCode::CONFLICT, Bytes::from(r#"{"code":"exists","message":"there is one"}"#))
+            }
+            "/v1/memory" => (StatusCode::OK, Bytes::from(vec![b' '; MAX_BODY_BYTES + 1])),
+            "/v1/profile" => (StatusCode::BAD_GATEWAY, Bytes::from("what?")),
+            "/v1/instances/a/wait" => std::future::pending().await,
+            "/v1/instances/a/http/run" if request.uri().query() == Some("x=1") => {
+                (StatusCode::NOT_FOUND, Bytes::from("the instance says so"))
+            }
+            _ => (StatusCode::OK, Bytes::from("{")),
+        };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        Ok(response)
+    }
+
+    async fn client(fate: &Fate) -> AgentClient {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let connection = server::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(theirs), service_fn(answer));
+        tokio::spawn(connection);
+        AgentClient::connect(ours, fate.clone(), Duration::from_secs(10)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn wrong_answers_are_errors() {
+        let client = client(&Fate::new()).await;
+        let lost = |error: VmError, part: &str| {
+            assert!(matches!(&error, VmError::AgentLost(text) if text.contains(part)), "{error}");
+        };
+        lost(client.info().await.unwrap_err(), "makes no sense");
+        lost(client.memory().await.unwrap_err(), "longer than");
+        lost(client.profile().await.unwrap_err(), "502");
+        let refused = client.instances().await.unwrap_err();
+        assert!(
+            matches!(&refused, VmError::Agent { code: ErrorCode::Exists, message, .. } if message == "there is one")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_instance_answers_for_itself() {
+        let client = client(&Fate::new()).await;
+        let id: InstanceId = "a".parse().unwrap();
+        let request = Request::post("/run?x=1").body(Bytes::from("{}")).unwrap();
+        let response = client.http(&id, request, Duration::from_secs(5)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert_eq!(response.body(), "the instance says so");
+        let large =
+            Request::post("/run").body(Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1])).unwrap();
+        assert!(client.http(&id, large, Duration::from_secs(5)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_answer_ends_with_the_vm() {
+        let fate = Fate::new();
+        let client = client(&fate).await;
+        let id: InstanceId = "a".parse().unwrap();
+        let waiting = tokio::spawn(async move { client.wait(&id).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        fate.seal(VmError::Stopped);
+        assert_eq!(waiting.await.unwrap(), Err(VmError::Stopped));
+    }
+}
