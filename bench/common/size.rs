@@ -29,7 +29,7 @@ pub(crate) fn show(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes >> 10),
         0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
-        _ if bytes % (1 << 30) == 0 => format!("{} GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
         _ => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
     }
 }

@@ -59,7 +59,7 @@ impl Profiler {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             // One file a processor: function0, function1, ...
-            if !name.strip_prefix("function").is_some_and(|cpu| cpu.parse::<u32>().is_ok()) {
+            if name.strip_prefix("function").is_none_or(|cpu| cpu.parse::<u32>().is_err()) {
                 continue;
             }
             add(&mut profile, &functions, &fs::read_to_string(&path).map_err(failed)?);
