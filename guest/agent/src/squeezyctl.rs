@@ -80,11 +80,11 @@ fn main() -> ExitCode {
     let result = match arguments.action {
         Action::Exec { wait, partition, command } => Err(exec(wait, partition, &command)),
         Action::Status { json } => {
-            show(json, |squeezy| table(squeezy), |squeezy| serde_json::to_string_pretty(squeezy))
+            show(json, table, serde_json::to_string_pretty)
         }
         Action::Stat { json } => show(
             json,
-            |squeezy| counters(squeezy),
+            counters,
             |squeezy| serde_json::to_string_pretty(&squeezy.counters),
         ),
     };

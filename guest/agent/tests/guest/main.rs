@@ -372,7 +372,7 @@ async fn the_death_of_the_agent_ends_the_vm() {
 #[tokio::test]
 async fn instances_in_partitions() {
     let Some(artifacts) = artifacts() else { return };
-    let vm = Vm::boot_with_partitions(&artifacts);
+    let vm = Vm::boot_with_partitions(&artifacts, "");
     let client = vm.connect().await;
     if squeezy(&client).await.is_none() {
         eprintln!("SKIPPED: {} has no partitions", artifacts.kernel.display());
@@ -469,14 +469,53 @@ async fn a_full_partition_ends_its_instance_only(client: &Client) {
 }
 
 async fn partitions_by_hand(client: &Client) {
-    // squeezyctl takes a partition itself, so the shell around it has none; but it may not.
+    // Without capabilities one may look at partitions, but take none.
     let script = "squeezyctl status; squeezyctl stat; squeezyctl status --json | head -c 1; echo
         squeezyctl exec -- true; echo exec $?";
     let mut spec = shell("tool", script);
     spec["image"] = false.into();
     let (_, log) = run(client, spec).await;
-    eprintln!("{log}");
     assert!(log.contains("0  assigned"), "{log}");
     assert!(log.contains("plugs"), "{log}");
     assert!(log.contains("CAP_SYS_RESOURCE") && log.ends_with("exec 125\n"), "{log}");
+}
+
+/// `squeezyctl exec` as root, without the agent.
+#[tokio::test]
+async fn squeezyctl_runs_commands_in_partitions() {
+    let Some(artifacts) = artifacts() else { return };
+    let script = "mount -t sysfs s /sys; cd /sys/kernel/mm/squeezy || poweroff -f; \
+        until grep -q free partition0/state; do sleep 0.1; done; \
+        squeezyctl exec -- cat partition0/state; \
+        squeezyctl exec --wait 5000 --partition 0 -- sh -c 'cat partition0/users; exit 9'; \
+        echo status $?; \
+        squeezyctl exec --wait forever -- squeezyctl exec -- true; echo nested $?; \
+        squeezyctl exec --wait 5000 /bin/absent; echo absent $?; \
+        squeezyctl exec --wait 5000 /dev; echo directory $?; \
+        squeezyctl exec --partition 2 --wait 50 true; echo unplugged $?; \
+        squeezyctl exec --partition 3 true; echo range $?; \
+        poweroff -f";
+    let mut vm =
+        Vm::boot_with_partitions(&artifacts, &format!("rdinit=/bin/sh -- -c \"{script}\""));
+    vm.ended(Duration::from_secs(90)).await;
+    let console = vm.console().replace('\r', "");
+    if console.contains("can't cd to /sys/kernel/mm/squeezy") {
+        eprintln!("SKIPPED: {} has no partitions", artifacts.kernel.display());
+        return;
+    }
+    for line in [
+        "assigned",
+        "2",
+        "status 9",
+        "squeezyctl: this process runs in a partition already",
+        "nested 125",
+        "absent 127",
+        "directory 126",
+        "squeezyctl: no partition became free in time: plug one more, or wait longer",
+        "unplugged 125",
+        "squeezyctl: there is no partition with that number",
+        "range 125",
+    ] {
+        assert!(console.lines().any(|l| l == line), "no line '{line}' in:\n{console}");
+    }
 }

@@ -66,10 +66,10 @@ impl Vm {
     }
 
     /// Boots it with a shared partition and `PARTITIONS` others, of which one is plugged.
-    pub fn boot_with_partitions(artifacts: &Artifacts) -> Self {
+    pub fn boot_with_partitions(artifacts: &Artifacts, command_line: &str) -> Self {
         let command_line = format!(
             "memhp_default_state=online_movable squeezy.partition_size={PARTITION_MIB}M \
-             squeezy.partitions={PARTITIONS} squeezy.shared_size={SHARED_MIB}M"
+             squeezy.partitions={PARTITIONS} squeezy.shared_size={SHARED_MIB}M {command_line}"
         );
         let region_mib = SHARED_MIB + PARTITIONS * PARTITION_MIB;
         Self::start(
