@@ -1,7 +1,9 @@
 //! Starts a VM, plugs and unplugs memory and says how long each took: the shortest way to see that
 //! a kernel, an initramfs and this crate go together.
 //!
-//! `cargo run -p squeezy-vmm --example resize -- METHOD [KERNEL] [--build DIR]`
+//! `cargo run -p squeezy-vmm --example resize -- METHOD [KERNEL [ARGUMENT OF THE KERNEL]...]`
+//!
+//! The guest's console goes to the file that $CONSOLE_LOG names.
 
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig, VmError,
@@ -31,6 +33,8 @@ async fn run() -> Result<(), VmError> {
     if let Some(kernel) = arguments.next() {
         config.kernel = kernel.into();
     }
+    config.command_line.extend(arguments);
+    config.console_log = std::env::var_os("CONSOLE_LOG").map(Into::into);
     config.vcpus = 2;
     config.count_device_requests = true;
     let vm = Vm::start_with(config, |step| println!("{step:?}")).await?;
