@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => {
-            runtime.block_on(run::main(*args)).unwrap_or_else(|error| fail(error))
+            runtime.block_on(run::main(*args)).unwrap_or_else(fail)
         }
         Command::Bench(bench) => match runtime.block_on(bench.run()) {
             Ok(()) => ExitCode::SUCCESS,
