@@ -8,7 +8,6 @@ fn refused(name: &str, parameters: &[&str]) {
     let memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
     let programs = ["assign:without_partitions_is_enodev", "resize:grows_and_shrinks_to_every_size"];
     let report = Suite::new(name, Kernel::Release, memory, &programs).parameters(parameters).run();
-    report.print();
     report.assert_passed();
     let lines: Vec<_> = report.console.iter().filter(|line| line.contains("] squeezy:")).collect();
     assert_eq!(lines.len(), 1, "{parameters:?}: one line of the kernel, not {lines:#?}");

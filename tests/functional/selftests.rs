@@ -13,11 +13,13 @@ fn usual() -> GuestMemory {
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
 fn rules(name: &str, kernel: Kernel) -> Suite {
+    // After the last one the device has no driver.
     let programs = ["resize", "partition", "assign", "confine", "straggler", "robust", "unbind"];
     Suite::new(name, kernel, usual(), &programs).arguments(&INACCESSIBLE)
 }
 
 fn full(name: &str, kernel: Kernel) -> Suite {
+    // After the last one a partition is lost.
     Suite::new(name, kernel, usual(), &["oom", "shared", "zero", "race", "poison"]).image()
 }
 

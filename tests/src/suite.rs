@@ -99,7 +99,6 @@ impl Suite {
     /// Boots, runs the programs, and panics with all that went wrong, if anything did.
     pub fn check(self) {
         let report = self.run();
-        report.print();
         report.assert_passed();
     }
 
@@ -166,7 +165,7 @@ impl Suite {
         };
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();
-        let read = read_tap(tap, &mut lines, SILENCE * self.slowness()).await;
+        let read = read_tap(tap, &mut lines, &self.name, SILENCE * self.slowness()).await;
         serving.abort();
         let _ = serving.await;
         let cut_short = match read {
@@ -206,11 +205,6 @@ impl Report {
         problems
     }
 
-    /// Writes every test with what it said.
-    pub fn print(&self) {
-        self.outcomes.iter().for_each(|outcome| println!("{}: {outcome}", self.name));
-    }
-
     /// Panics with all problems, if there are any, and leaves the console for a look.
     pub fn assert_passed(&self) {
         let problems = self.problems();
@@ -233,8 +227,8 @@ async fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
     Ok(timeout(Duration::from_secs(10), listener.accept()).await??.0)
 }
 
-/// Reads until the runner has ended or the port is closed.
-async fn read_tap(port: UnixStream, tap: &mut Tap, silence: Duration) -> io::Result<()> {
+/// Reads until the runner has ended or the port is closed, and prints each outcome.
+async fn read_tap(port: UnixStream, tap: &mut Tap, name: &str, silence: Duration) -> io::Result<()> {
     let mut port = BufReader::new(port);
     let mut line = Vec::new();
     while !tap.ended {
@@ -243,7 +237,12 @@ async fn read_tap(port: UnixStream, tap: &mut Tap, silence: Duration) -> io::Res
         })?;
         match read {
             Ok(0) => break,
-            Ok(_) => tap.line(String::from_utf8_lossy(&line).trim_end()),
+            Ok(_) => {
+                let known = tap.outcomes.len();
+                tap.line(String::from_utf8_lossy(&line).trim_end());
+                // At once: a run that somebody has to end shows how far it came.
+                tap.outcomes.iter().skip(known).for_each(|outcome| println!("{name}: {outcome}"));
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Err(error) => return Err(error),
         }

@@ -594,9 +594,8 @@ ACTOR(tree)
 		if (fork() < 0)
 			FAIL("fork: %m");
 	}
-	prctl(PR_SET_PDEATHSIG, 0);
-	sleep_ms(200);
-	_exit(0);
+	/* Until whoever started the first of them closes its end. */
+	hear();
 }
 
 TEST(users_count_every_address_space)
@@ -608,6 +607,7 @@ TEST(users_count_every_address_space)
 	actor = actor_start(ANY, "tree", "4", NULL);
 	ASSERT(WAIT_FOR(partition_users(actor.partition) == 16, 5000), "%d",
 	       partition_users(actor.partition));
+	close(actor.fd);
 	actor_wait(&actor);
 	ASSERT(WAIT_FOR((users = partition_users(actor.partition)) == 0, 10000), "%d left", users);
 	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), 5000), "%s",
