@@ -207,7 +207,7 @@ link_image() {
 # compile TARGET...: with the number of objects of a full build as the measure, where it is one.
 compile() {
 	local expected=0 start=$SECONDS fresh=no
-	if [ ! -f "$objects/vmlinux.o" ]; then
+	if [ ${#targets[@]} -eq 0 ] && [ ! -f "$objects/vmlinux.o" ]; then
 		[ -d "$objects/mm" ] || fresh=yes
 		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1930)
 	fi
