@@ -34,9 +34,7 @@ fn main() -> ExitCode {
         Err(error) => return fail(format_args!("cannot start: {error}")),
     };
     match command {
-        Command::Run(args) => {
-            runtime.block_on(run::main(*args)).unwrap_or_else(fail)
-        }
+        Command::Run(args) => runtime.block_on(run::main(*args)).unwrap_or_else(fail),
         Command::Bench(bench) => match runtime.block_on(bench.run()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error @ BenchError::Interrupted) => {

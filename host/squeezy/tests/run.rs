@@ -1,0 +1,195 @@
+//! `squeezy run` against a real VM: what it reports, and what it leaves behind whatever happens.
+//!
+//! Needs the kernel, the initramfs and the image that `make kernel image` build; without them the
+//! tests are skipped and say so.
+
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Emulated on a busy machine a run of a few seconds takes minutes.
+const LIMIT: Duration = Duration::from_secs(480);
+
+/// How long the program may take to end once its VM is gone or it was told to.
+const END_LIMIT: Duration = Duration::from_secs(45);
+
+/// Where kernels and images are, unless they are missing.
+fn build() -> Option<PathBuf> {
+    let given = std::env::var_os("SQUEEZY_BUILD").map(PathBuf::from);
+    let build = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build"));
+    for file in ["kernel/release/bzImage", "initramfs.cpio", "images/html.erofs"] {
+        if !build.join(file).exists() {
+            eprintln!(
+                "skipped: {} is not there; `make kernel image` builds it",
+                build.join(file).display()
+            );
+            return None;
+        }
+    }
+    Some(build)
+}
+
+/// A run under way; killed when the test ends before it does.
+struct Run {
+    child: Option<Child>,
+    directory: TempDir,
+}
+
+impl Run {
+    fn start(build: &Path, more: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let function = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../functions/html");
+        let child = Command::new(env!("CARGO_BIN_EXE_squeezy"))
+            .arg("run")
+            .arg(function)
+            .arg("--build")
+            .arg(build)
+            .arg("--json")
+            .arg(directory.path().join("run.json"))
+            .arg("--plot")
+            .arg(directory.path().join("run.svg"))
+            .args(["--plain", "--concurrency", "2", "--burst", "2", "--keep-alive", "1"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be run");
+        Self { child: Some(child), directory }
+    }
+
+    /// The VM's process, once it runs.
+    fn vm(&self) -> u32 {
+        let parent = self.child.as_ref().unwrap().id();
+        until(Duration::from_secs(60), "the VM's process", || {
+            let children =
+                std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+            // Threads of the program may have started it.
+            let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?;
+            let all = tasks
+                .flatten()
+                .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+            let all: String = all.chain([children]).collect::<Vec<_>>().join(" ");
+            all.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|&pid| is_vm(pid))
+        })
+    }
+
+    fn signal(&self, name: &str) {
+        kill(self.child.as_ref().unwrap().id(), name);
+    }
+
+    fn end(&mut self, limit: Duration) -> Output {
+        let child = self.child.as_mut().unwrap();
+        until(limit, "the program's end", || child.try_wait().unwrap());
+        self.child.take().unwrap().wait_with_output().unwrap()
+    }
+
+    fn report(&self) -> Value {
+        let text = std::fs::read_to_string(self.directory.path().join("run.json")).unwrap();
+        serde_json::from_str(&text).expect("the report is JSON")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn is_vm(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.contains("squeezy-html"))
+}
+
+fn kill(pid: u32, signal: &str) {
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < limit, "{what} did not come within {limit:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_request_is_answered_and_all_memory_comes_back() {
+    let Some(build) = build() else { return };
+    let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "4"]);
+    let vm = run.vm();
+    let output = run.end(LIMIT);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(!is_vm(vm), "the VM is left");
+
+    let report = run.report();
+    assert_eq!(report["kind"], "squeezy_run");
+    let summary = &report["summaries"][0];
+    assert_eq!(summary["method"], "squeezy");
+    assert!(summary["requests"].as_u64().unwrap() >= 5, "{summary}");
+    assert_eq!(summary["right"], summary["requests"], "{summary}");
+    assert!(summary["reclaims"].as_u64().unwrap() >= 1, "{summary}");
+    assert_eq!(summary["failed_reclaims"], 0, "{summary}");
+    let samples = report["methods"][0]["samples"].as_array().unwrap();
+    let plugged = |sample: &Value| sample["plugged_bytes"].as_u64().unwrap();
+    let (first, last) = (samples.first().unwrap(), samples.last().unwrap());
+    assert_eq!(plugged(first), plugged(last), "something is left plugged");
+    assert!(samples.iter().map(plugged).max().unwrap() > plugged(first), "nothing was plugged");
+    let plot = std::fs::read_to_string(run.directory.path().join("run.svg")).unwrap();
+    assert!(plot.contains("squeezy") && plot.contains("synthetic (no real trace)"));
+}
+
+#[test]
+fn ctrl_c_ends_it_with_a_summary_and_without_a_vm() {
+    let Some(build) = build() else { return };
+    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let vm = run.vm();
+    std::thread::sleep(Duration::from_secs(1));
+    run.signal("INT");
+    let output = run.end(END_LIMIT);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("static ended early: interrupted"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert!(!is_vm(vm), "the VM is left");
+    assert_eq!(run.report()["methods"][0]["ended_early"], "interrupted");
+}
+
+#[test]
+fn a_vm_that_is_killed_ends_the_run_with_the_reason() {
+    let Some(build) = build() else { return };
+    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let vm = run.vm();
+    std::thread::sleep(Duration::from_secs(1));
+    kill(vm, "KILL");
+    let output = run.end(END_LIMIT);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("killed by signal 9"), "{said}");
+}
+
+#[test]
+fn the_death_of_the_program_is_the_death_of_its_vm() {
+    let Some(build) = build() else { return };
+    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let vm = run.vm();
+    run.signal("KILL");
+    run.end(END_LIMIT);
+    until(Duration::from_secs(10), "the VM's end", || (!is_vm(vm)).then_some(()));
+}
