@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-vm stress lint bench kernel image selftests programs dependencies clean
+.PHONY: help run test test-fast test-off test-vm stress lint bench kernel image selftests programs dependencies clean
 
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
@@ -18,11 +18,14 @@ help: ## this list
 run: dependencies kernel-release image programs ## build what is missing and run a function in an N:1 VM
 	target/release/squeezy run $(FUNCTION) $(ARGS)
 
-test: test-fast test-vm ## all tests, the fast ones first
+test: test-fast test-off test-vm ## all tests, the fast ones first
 
 test-fast: dependencies ## tests that need no VM
 	cargo test --workspace --lib --bins
 	scripts/test-function.sh functions/html
+
+test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
+	guest/kernel/compare-off.sh
 
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release kernel-debug image selftests ## tests in VMs
