@@ -24,6 +24,8 @@ for variant in off stock; do
 done
 differing=()
 for file in "${files[@]}"; do
+	[ "$(instructions "$cache/kernel/objects/stock/$file" | wc -l)" -gt 0 ] ||
+		die "$file has no instructions to compare"
 	# The names of functions stand before what differs in them.
 	if ! difference=$(diff -U0 -F '^<' <(instructions "$cache/kernel/objects/stock/$file") \
 		<(instructions "$cache/kernel/objects/off/$file")); then
