@@ -9,6 +9,8 @@ pub(crate) struct Bound {
     pub(crate) what: String,
     /// What was measured.
     pub(crate) measured: f64,
+    /// How far from it the truth may well be, either way; 0 where that does not matter.
+    pub(crate) doubt: f64,
     /// The promise.
     pub(crate) limit: Limit,
     /// What follows the numbers, with its own space if it wants one: `x`, ` ms`.
@@ -45,10 +47,23 @@ impl fmt::Display for Bound {
             Limit::Exactly(limit) => ("", limit),
         };
         let unit = self.unit;
-        let verdict = if self.met() { "met   " } else { "MISSED" };
+        let verdict = match self.limit {
+            Limit::AtMost(limit) | Limit::AtLeast(limit)
+                if (self.measured - limit).abs() < self.doubt =>
+            {
+                "unclear"
+            }
+            _ if self.met() => "met    ",
+            _ => "MISSED ",
+        };
+        let doubt = if self.doubt > 0.0 {
+            format!(" ± {}{unit}", number(self.doubt))
+        } else {
+            String::new()
+        };
         write!(
             f,
-            "{verdict} {}: {}{unit} (promised: {word}{limit}{unit})",
+            "{verdict} {}: {}{unit}{doubt} (promised: {word}{limit}{unit})",
             self.what,
             number(self.measured)
         )
@@ -75,12 +90,15 @@ mod tests {
         let mut bound = Bound {
             what: "speed".to_owned(),
             measured: 321.4,
+            doubt: 0.0,
             limit: Limit::AtLeast(300.0),
             unit: "x",
         };
-        assert_eq!(bound.to_string(), "met    speed: 321x (promised: at least 300x)");
+        assert_eq!(bound.to_string(), "met     speed: 321x (promised: at least 300x)");
         bound.measured = 299.9;
         assert!(bound.to_string().starts_with("MISSED"));
+        bound.doubt = 2.0;
+        assert!(bound.to_string().starts_with("unclear speed: 300x ± 2.00x"), "{bound}");
         bound.limit = Limit::AtMost(299.9);
         assert!(bound.met());
         bound.limit = Limit::Exactly(0.0);

@@ -6,7 +6,7 @@ use super::{
     progress::Progress,
     record::{Header, Record, Writer},
 };
-use squeezy_vmm::{Accelerator, Artifacts, VmConfig, method::MethodName};
+use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, VmConfig, method::MethodName};
 use std::time::{Duration, Instant};
 
 /// How long `--quick` may take: less than the 6 minutes that are promised, for the last step may
@@ -72,6 +72,11 @@ impl<R: Record> Lab<R> {
             kernel: kernel.to_owned(),
             qemu: qemu.to_owned(),
         }
+    }
+
+    /// What runs the guests' code.
+    pub(crate) fn accelerator(&self) -> AcceleratorKind {
+        self.accelerator.kind
     }
 
     /// Keeps a line.

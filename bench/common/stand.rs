@@ -435,6 +435,9 @@ mod tests {
     fn the_base_is_what_a_vm_needs_and_little_more() {
         let sizing = Sizing { instance_bytes: 512 << 20, instances: 4, shared_bytes: 0 };
         let bytes = base_bytes(sizing);
-        assert!((192 << 20..256 << 20).contains(&bytes) && bytes.is_multiple_of(2 << 20), "{bytes}");
+        assert!(
+            (192 << 20..256 << 20).contains(&bytes) && bytes.is_multiple_of(2 << 20),
+            "{bytes}"
+        );
     }
 }

@@ -150,6 +150,7 @@ impl Experiment for Arguments {
                 bounds.push(Bound {
                     what: what.to_owned(),
                     measured,
+                    doubt: 0.0,
                     limit: Limit::AtMost(1.0),
                     unit: " ms",
                 });

@@ -15,7 +15,7 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
-use squeezy_vmm::{GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
+use squeezy_vmm::{AcceleratorKind, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 /// Memory that the process faults in, over and over; it must fit beside the process.
@@ -57,6 +57,17 @@ impl fmt::Display for Case {
     }
 }
 
+/// What the guest's clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Clock {
+    /// Instructions without KVM, time with it
+    Auto,
+    /// The guest's instructions, one a nanosecond; not with KVM
+    Instructions,
+    /// Time
+    Time,
+}
+
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -65,7 +76,10 @@ pub(crate) struct Arguments {
     /// What to compare, with commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     methods: Vec<Case>,
-    /// How long a trial of one test lasts at least, in milliseconds
+    /// What the guest's clock counts
+    #[arg(long, value_enum, default_value_t = Clock::Auto)]
+    clock: Clock,
+    /// How long a trial of one test lasts at least, in milliseconds of the guest's clock
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=60_000))]
     duration: Option<u32>,
 }
@@ -75,6 +89,8 @@ pub(crate) struct Arguments {
 pub(crate) struct Line {
     #[serde(flatten)]
     pub(crate) header: Header,
+    /// What the guest's clock counted: `instructions`, one a nanosecond, or `time`.
+    pub(crate) clock: String,
     /// What was done, as `faultbench` calls it.
     pub(crate) test: String,
     /// How often.
@@ -124,11 +140,18 @@ impl Experiment for Arguments {
                 cases.retain(|&case| case != Case::Off);
             }
         }
-        let trials = self.options.trials_or(4, 40);
+        let tcg = lab.accelerator() == AcceleratorKind::Tcg;
+        if self.clock == Clock::Instructions && !tcg {
+            return Err(BenchError::Arguments(
+                "instructions can only be counted by the accelerator `tcg`".to_owned(),
+            ));
+        }
+        let counting = self.clock != Clock::Time && tcg;
+        let trials = self.options.trials_or(4, if counting { 10 } else { 40 });
         let duration = self.duration.unwrap_or(if self.options.quick { 100 } else { 200 });
         // The first round warms up: it touches memory that the host has not given yet.
         lab.progress.plan(f64::from(trials + 1));
-        let beds = Beds::start(lab, &cases).await?;
+        let beds = Beds::start(lab, &cases, counting).await?;
         for round in 0..=trials {
             let start = std::time::Instant::now();
             lab.progress.say(&format!("round {round} of {trials}"));
@@ -144,6 +167,7 @@ impl Experiment for Arguments {
                         let guest = Some((bed.kernel.as_str(), bed.vm.vmm_version()));
                         lab.keep(Line {
                             header: lab.header(Self::NAME, &case.to_string(), trial, guest),
+                            clock: if counting { "instructions" } else { "time" }.to_owned(),
                             test: printed.test,
                             operations_count: printed.operations,
                             elapsed_ns: printed.elapsed_ns,
@@ -181,12 +205,22 @@ struct Bed {
 }
 
 impl Bed {
-    async fn start(lab: &Lab<Line>, kernel: Kernel, memory: GuestMemory) -> Result<Self> {
+    async fn start(
+        lab: &Lab<Line>,
+        kernel: Kernel,
+        memory: GuestMemory,
+        counting: bool,
+    ) -> Result<Self> {
         let mut config =
             VmConfig::new("bench-faults", lab.files.kernel(kernel), lab.files.initramfs());
         lab.configure(&mut config);
         config.base_bytes = BASE_BYTES;
         config.memory = memory;
+        config.count_instructions = counting;
+        if counting {
+            // Other processors' instructions would count as well.
+            config.vcpus = 1;
+        }
         let vm = Vm::start(config).await?;
         let release = vm.agent()?.info().await?.kernel_release;
         Ok(Self { vm, kernel: describe(&release, kernel) })
@@ -232,7 +266,7 @@ struct Beds {
 }
 
 impl Beds {
-    async fn start(lab: &Lab<Line>, cases: &[Case]) -> Result<Self> {
+    async fn start(lab: &Lab<Line>, cases: &[Case], counting: bool) -> Result<Self> {
         let mut beds = Self { partitions: None, unused: None, off: None };
         // As much memory as the VM with partitions has.
         let fixed = GuestMemory::Fixed { extra_bytes: 2 * PARTITION_BYTES };
@@ -242,13 +276,18 @@ impl Beds {
                 Case::Assigned | Case::Unassigned if beds.partitions.is_none() => {
                     let layout = PartitionLayout::new(PARTITION_BYTES, 1, PARTITION_BYTES);
                     let bed =
-                        Bed::start(lab, case.kernel(), GuestMemory::Partitions(layout)).await?;
+                        Bed::start(lab, case.kernel(), GuestMemory::Partitions(layout), counting)
+                            .await?;
                     bed.vm.resize(layout.requested_bytes(1)).await?;
                     beds.partitions = Some(bed);
                 }
                 Case::Assigned | Case::Unassigned => {}
-                Case::Unused => beds.unused = Some(Bed::start(lab, case.kernel(), fixed).await?),
-                Case::Off => beds.off = Some(Bed::start(lab, case.kernel(), fixed).await?),
+                Case::Unused => {
+                    beds.unused = Some(Bed::start(lab, case.kernel(), fixed, counting).await?)
+                }
+                Case::Off => {
+                    beds.off = Some(Bed::start(lab, case.kernel(), fixed, counting).await?)
+                }
             }
         }
         Ok(beds)

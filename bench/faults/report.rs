@@ -84,6 +84,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
                 bounds.push(Bound {
                     what: format!("{test}: {case} slower than {than}"),
                     measured: slower.median,
+                    doubt: slower.doubt(),
                     limit: Limit::AtMost(limit),
                     unit: "%",
                 });
@@ -147,7 +148,10 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         title: "Page faults, fork and exec (less is better)".to_owned(),
         subtitle: describe_run(records),
         panels,
-        foot: "100 is the median of the second of each pair.".to_owned(),
+        foot: format!(
+            "100 is the median of the second of each pair. The guest's clock counts {}.",
+            records.first().map_or("time", |line| line.clock.as_str())
+        ),
     }
     .svg()
 }
@@ -160,6 +164,7 @@ mod tests {
     fn line(case: &str, trial: u32, operation_ns: f64) -> Line {
         Line {
             header: header("faults", case, trial),
+            clock: "time".to_owned(),
             test: "fault_small".to_owned(),
             operations_count: 1000,
             elapsed_ns: (operation_ns * 1000.0) as u64,

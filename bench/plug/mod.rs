@@ -160,6 +160,7 @@ impl Experiment for Arguments {
                         size::show(size_bytes)
                     ),
                     measured: median(lines.map(|line| line.latency_ns as f64 / 1e6))?,
+                    doubt: 0.0,
                     limit: Limit::AtMost(5.0),
                     unit: " ms",
                 })

@@ -98,6 +98,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
                         size::show(size_bytes)
                     ),
                     measured: stock / ours,
+                    doubt: 0.0,
                     limit: Limit::AtLeast(300.0),
                     unit: "x",
                 });
@@ -116,6 +117,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
                         size::show(size_bytes)
                     ),
                     measured: ours / floor,
+                    doubt: 0.0,
                     limit: Limit::AtMost(2.0),
                     unit: "x",
                 });
@@ -132,6 +134,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
             bounds.push(Bound {
                 what: what.to_owned(),
                 measured,
+                doubt: 0.0,
                 limit: Limit::Exactly(limit),
                 unit: "",
             });

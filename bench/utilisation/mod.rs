@@ -146,6 +146,7 @@ impl Experiment for Arguments {
         vec![Bound {
             what: "latency over how full the VM is, from the fastest to the slowest".to_owned(),
             measured: (high / low - 1.0) * 100.0,
+            doubt: 0.0,
             limit: Limit::AtMost(20.0),
             unit: "%",
         }]

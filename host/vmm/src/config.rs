@@ -55,6 +55,9 @@ pub struct VmConfig {
     pub free_page_reporting: bool,
     /// Whether the VMM logs each request of a virtio-mem device, for [`Resize::device`](crate::Resize).
     pub count_device_requests: bool,
+    /// Whether, without KVM, the guest's clock counts its instructions, one a nanosecond, and its
+    /// processors take turns: what the guest measures then does not depend on how busy the host is.
+    pub count_instructions: bool,
     /// Where a copy of the guest's console goes, at most 16 MiB of it.
     pub console_log: Option<PathBuf>,
     /// Arguments added to the VMM's own, for what a test or an experiment needs beside: a device,
@@ -238,6 +241,7 @@ impl VmConfig {
             memory_backend: MemoryBackend::default(),
             free_page_reporting: false,
             count_device_requests: false,
+            count_instructions: false,
             console_log: None,
             arguments: Vec::new(),
             agent: true,

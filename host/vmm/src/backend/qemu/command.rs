@@ -41,7 +41,12 @@ pub(super) fn command(
             add("-cpu", "host,migratable=off".to_owned());
         }
         AcceleratorKind::Tcg => {
-            add("-accel", "tcg,thread=multi".to_owned());
+            if config.count_instructions {
+                add("-accel", "tcg,thread=single".to_owned());
+                add("-icount", "shift=0".to_owned());
+            } else {
+                add("-accel", "tcg,thread=multi".to_owned());
+            }
             add("-cpu", "max".to_owned());
         }
     }
