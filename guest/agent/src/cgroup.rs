@@ -64,7 +64,9 @@ impl Cgroup {
             self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;
         }
         if let Some(node) = spec.memory_node {
-            self.write("cpuset.mems", node)?;
+            // Node 0 too: a node whose memory can be unplugged again has none for page tables and
+            // the like. What belongs on the node, a policy of the process binds to it.
+            self.write("cpuset.mems", format!("0,{node}"))?;
         }
         Ok(())
     }

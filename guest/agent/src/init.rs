@@ -17,6 +17,9 @@ const IMAGE_SERIAL: &str = "image";
 /// Files the agent may have open: each instance takes four.
 const MAX_FILES: u64 = 16384;
 
+/// Lets a new network namespace come without a tunnel device of each kind that the kernel knows.
+const FALLBACK_TUNNELS: &str = "/proc/sys/net/core/fb_tunnels_only_for_init_net";
+
 /// Makes the machine usable. Must run before there is a second thread.
 pub fn set_up() -> io::Result<()> {
     leave_rootfs()?;
@@ -45,6 +48,12 @@ pub fn set_up() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "-1000")?;
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+    // A kernel without tunnels has no such switch.
+    if let Err(e) = fs::write(FALLBACK_TUNNELS, "2")
+        && e.kind() != io::ErrorKind::NotFound
+    {
+        console!("{FALLBACK_TUNNELS}: {e}");
+    }
     mount_image()
 }
 

@@ -23,6 +23,9 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// Most bytes of one answer that wait in the agent's memory, its header included.
+const BUFFER_BYTES: usize = 16 << 10;
+
 /// Sends `request` to `/path` of the instance and streams back what its server answers.
 pub async fn pass(
     instance: Rc<Entry>,
@@ -39,6 +42,7 @@ pub async fn pass(
     let exchange = async {
         let stream = connect(&instance, port).await?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(BUFFER_BYTES)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|e| unavailable(&instance, e))?;

@@ -79,14 +79,10 @@ fn main() -> ExitCode {
     };
     let result = match arguments.action {
         Action::Exec { wait, partition, command } => Err(exec(wait, partition, &command)),
-        Action::Status { json } => {
-            show(json, table, serde_json::to_string_pretty)
+        Action::Status { json } => show(json, table, serde_json::to_string_pretty),
+        Action::Stat { json } => {
+            show(json, counters, |squeezy| serde_json::to_string_pretty(&squeezy.counters))
         }
-        Action::Stat { json } => show(
-            json,
-            counters,
-            |squeezy| serde_json::to_string_pretty(&squeezy.counters),
-        ),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@
 //! for it if need be; gives up all privileges; and executes the command, from which moment on its
 //! anonymous memory comes from the partition.
 
+mod node;
 mod privileges;
 mod root;
 
@@ -124,6 +125,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     // Everything that needs memory of this process is done before it attaches.
     let command = Command::new(spec)?;
 
+    if let Some(node) = spec.memory_node {
+        node::bind(node).map_err(internal("binding memory to its node"))?;
+    }
     let (partition, wait_ns) = attach(spec)?;
     send(report, &Report::Attached { partition, wait_ns });
     privileges::drop_all().map_err(internal("dropping privileges"))?;

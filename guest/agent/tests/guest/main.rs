@@ -335,6 +335,7 @@ async fn hosts_come_and_go(vm: &Vm) -> Client {
     use tokio::io::AsyncWriteExt;
     let client = vm.connect_again().await;
     client.start(shell("left", "sleep 1000")).await.unwrap();
+    drop(client);
     for garbage in
         [&b""[..], b"\0\0\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"]
     {

@@ -153,15 +153,18 @@ impl Vm {
         Client::new(self.stream().await).await
     }
 
-    /// Connects as a host does that comes after another, which may have died in the middle of a
-    /// frame: when there is no answer, it goes, waits long enough for the guest to notice, and
-    /// comes again.
+    /// Connects as a host does that comes right after another, which may have died in the middle
+    /// of a frame: when it gets no answers, it goes, waits long enough for the guest to notice,
+    /// and comes again.
     pub async fn connect_again(&self) -> Client {
         for _ in 0..10 {
             let client = self.connect().await;
-            let answer = client.try_call("GET", "/v1/info", "");
-            if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), answer).await {
-                return client;
+            if answers(&client).await {
+                // An answer to what the other one left may come in between and end it.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                if answers(&client).await {
+                    return client;
+                }
             }
             drop(client);
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -195,6 +198,11 @@ impl Vm {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+async fn answers(client: &Client) -> bool {
+    let answer = client.try_call("GET", "/v1/info", "");
+    matches!(tokio::time::timeout(Duration::from_secs(5), answer).await, Ok(Ok(_)))
 }
 
 impl Drop for Vm {
