@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -54,7 +55,7 @@ impl Run {
             .arg(directory.path().join("run.svg"))
             .args(["--plain", "--concurrency", "2", "--burst", "2", "--keep-alive", "1"])
             .args(more)
-            .stdout(Stdio::piped())
+            .stdout(File::create(directory.path().join("stdout")).unwrap())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program can be run");
@@ -75,6 +76,17 @@ impl Run {
             let all: String = all.chain([children]).collect::<Vec<_>>().join(" ");
             all.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|&pid| is_vm(pid))
         })
+    }
+
+    /// What it has printed until now.
+    fn printed(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("stdout")).unwrap()
+    }
+
+    /// Waits until the load has begun and instances start.
+    fn loaded(&self) {
+        until(LIMIT, "the load", || self.printed().contains("load for").then_some(()));
+        std::thread::sleep(Duration::from_secs(3));
     }
 
     fn signal(&self, name: &str) {
@@ -133,7 +145,7 @@ fn every_request_is_answered_and_all_memory_comes_back() {
     let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "4"]);
     let vm = run.vm();
     let output = run.end(LIMIT);
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{}{}", run.printed(), text(&output.stderr));
     assert!(!is_vm(vm), "the VM is left");
 
     let report = run.report();
@@ -162,11 +174,7 @@ fn ctrl_c_ends_it_with_a_summary_and_without_a_vm() {
     run.signal("INT");
     let output = run.end(END_LIMIT);
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(
-        text(&output.stdout).contains("static ended early: interrupted"),
-        "{}",
-        text(&output.stdout)
-    );
+    assert!(run.printed().contains("static ended early: interrupted"), "{}", run.printed());
     assert!(!is_vm(vm), "the VM is left");
     assert_eq!(run.report()["methods"][0]["ended_early"], "interrupted");
 }
@@ -180,7 +188,7 @@ fn a_vm_that_is_killed_ends_the_run_with_the_reason() {
     kill(vm, "KILL");
     let output = run.end(END_LIMIT);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stdout) + &text(&output.stderr);
+    let said = run.printed() + &text(&output.stderr);
     assert!(said.contains("killed by signal 9"), "{said}");
 }
 
@@ -192,4 +200,40 @@ fn the_death_of_the_program_is_the_death_of_its_vm() {
     run.signal("KILL");
     run.end(END_LIMIT);
     until(Duration::from_secs(10), "the VM's end", || (!is_vm(vm)).then_some(()));
+}
+
+#[test]
+fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
+    let Some(build) = build() else { return };
+    let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "300"]);
+    let vm = run.vm();
+    run.loaded();
+    run.signal("INT");
+    let output = run.end(LIMIT);
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(!is_vm(vm), "the VM is left");
+    let report = run.report();
+    let method = &report["methods"][0];
+    assert_eq!(method["ended_early"], "interrupted");
+    for request in method["requests"].as_array().unwrap() {
+        assert_ne!(request["outcome"]["kind"], "wrong", "{request}");
+    }
+}
+
+#[test]
+fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
+    let Some(build) = build() else { return };
+    // The first burst comes after 12 s.
+    let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "300"]);
+    let vm = run.vm();
+    until(LIMIT, "the first burst", || run.printed().contains(" 2 wait").then_some(()));
+    kill(vm, "KILL");
+    let output = run.end(END_LIMIT);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report = run.report();
+    let method = &report["methods"][0];
+    assert!(method["ended_early"].as_str().unwrap().contains("killed by signal 9"), "{method}");
+    let requests = method["requests"].as_array().unwrap();
+    assert!(requests.len() >= 2, "{method}");
+    assert!(requests.iter().any(|request| request["outcome"]["kind"] == "failed"), "{method}");
 }

@@ -44,7 +44,15 @@ impl Setup {
     pub async fn run(mut self, view: &dyn View, interrupt: &Interrupt) -> Result<Report, RunError> {
         let mut report = self.report();
         for index in 0..self.args.methods.len() {
-            let record = self.run_method(index, &mut report, view, interrupt).await?;
+            let record = match self.run_method(index, &mut report, view, interrupt).await {
+                // What other methods have shown is worth keeping.
+                Err(error) if !report.methods.is_empty() => MethodRecord {
+                    method: self.args.methods[index].name().to_string(),
+                    ended_early: Some(error.to_string()),
+                    ..MethodRecord::default()
+                },
+                result => result?,
+            };
             report.methods.push(record);
             if interrupt.is_raised() {
                 break;
