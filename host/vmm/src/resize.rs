@@ -35,7 +35,7 @@ pub struct Resize {
     pub device: Option<DeviceRequests>,
 }
 
-/// The size a device was asked for last: a resize that is overtaken by a later one ends with it.
+/// The size a device was asked for last: a resize that a later one turns round ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     bytes: AtomicU64,
@@ -90,7 +90,10 @@ pub(crate) async fn resize(
         plugged_bytes = backend.plugged(device).await?;
         polls += 1;
         let elapsed = start.elapsed();
-        if plugged_bytes == asked.bytes() {
+        // Of several that overlap, each is done when its own part is, however much more is to come.
+        let grown = before_bytes < requested_bytes && requested_bytes <= plugged_bytes;
+        let shrunk = before_bytes > requested_bytes && requested_bytes >= plugged_bytes;
+        if grown || shrunk || plugged_bytes == asked.bytes() {
             break elapsed;
         }
         if elapsed >= limit {
