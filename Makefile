@@ -29,7 +29,7 @@ test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY of
 
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release kernel-debug image selftests ## tests in VMs
-	RUST_TEST_THREADS=1 cargo test --workspace --test '*'
+	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug image selftests ## long races in VMs
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --test stress -- --ignored --nocapture

@@ -72,11 +72,8 @@ impl Parts<'_> {
     }
 
     async fn boot_undisturbed(&self, method: Method, view: &dyn View) -> Result<Booted, RunError> {
-        let method =
-            method.name().method(self.sizing).ok_or(VmError::NotResizable("there is no VM"))?;
+        let (method, config) = self.plan(method)?;
         let function = self.input.function.clone();
-        let name = format!("squeezy-{}", function.name.chars().take(40).collect::<String>());
-        let config = self.configure(configure(&*method, &name, self.files));
         let begin = Instant::now();
         let vm = Vm::start_with(config, |step| tell(view, &step)).await?;
         let boot = begin.elapsed();
@@ -95,6 +92,24 @@ impl Parts<'_> {
             first_answer.as_secs_f64()
         ));
         Ok(Booted { machine, accelerator, qemu, kernel, boot, first_answer })
+    }
+
+    /// Checks all that can be checked before a VM is started.
+    pub fn check(&self, method: Method) -> Result<(), RunError> {
+        let (_, config) = self.plan(method)?;
+        Ok(config.check()?)
+    }
+
+    fn plan(
+        &self,
+        method: Method,
+    ) -> Result<(Box<dyn squeezy_vmm::method::Method>, VmConfig), RunError> {
+        let method =
+            method.name().method(self.sizing).ok_or(VmError::NotResizable("there is no VM"))?;
+        let function = self.input.function.name.chars().take(40).collect::<String>();
+        let name = format!("squeezy-{function}");
+        let config = self.configure(configure(&*method, &name, self.files));
+        Ok((method, config))
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {

@@ -37,6 +37,8 @@ impl Setup {
             shared_bytes: args.shared_memory,
         };
         let load = read_trace(&args, &input.function)?;
+        let parts = Parts { args: &args, files: &files, input: &input, sizing };
+        args.methods.iter().try_for_each(|method| parts.check(*method))?;
         Ok(Self { args, files, input, sizing, load })
     }
 
