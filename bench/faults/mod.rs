@@ -22,8 +22,9 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 const FAULT_BYTES: u64 = 64 << 20;
 /// A partition, and as much shared memory, so that both processes have the same room.
 const PARTITION_BYTES: u64 = 256 << 20;
-/// Base memory of each VM.
-const BASE_BYTES: u64 = 256 << 20;
+/// Base memory of each VM: Linux turns transparent huge pages off in a VM that boots with less than
+/// 512 MiB.
+const BASE_BYTES: u64 = 640 << 20;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
