@@ -88,7 +88,8 @@ pub struct InstanceSpec {
     pub wait_ms: u32,
     /// `memory.max` of its cgroup in bytes; no limit when absent.
     pub memory_limit_bytes: Option<u64>,
-    /// The NUMA node its memory comes from (`cpuset.mems` of its cgroup); all nodes when absent.
+    /// The NUMA node its memory comes from, as far as it can be moved; the rest, such as page
+    /// tables, comes from node 0. All nodes when absent.
     /// Only for comparing with a kernel that has one node an instance instead of partitions.
     #[serde(default)]
     pub memory_node: Option<u16>,
