@@ -6,6 +6,11 @@ use squeezy_vmm::Kernel;
 /// The firmware runs again; the device has been reset and has nothing plugged.
 #[test]
 fn reboot() {
-    let suite = Suite::new("reboot", Kernel::Release, partitions(128, 3, 128), &["restart:partitions_after_a_reboot", "resize"]);
+    let suite = Suite::new(
+        "reboot",
+        Kernel::Release,
+        partitions(128, 3, 128),
+        &["restart:partitions_after_a_reboot", "resize"],
+    );
     suite.arguments(&["-action", "reboot=reset"]).check();
 }

@@ -12,45 +12,55 @@ fn usual() -> GuestMemory {
 /// A read of memory that is not plugged is an error, as it is where the host protects it.
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
-fn rules(name: &str, kernel: Kernel) -> Suite {
-    // After the last one the device has no driver.
-    let programs = ["resize", "partition", "assign", "confine", "straggler", "robust", "unbind"];
-    Suite::new(name, kernel, usual(), &programs).arguments(&INACCESSIBLE)
-}
-
-fn full(name: &str, kernel: Kernel) -> Suite {
-    // After the last one a partition is lost.
-    Suite::new(name, kernel, usual(), &["oom", "shared", "zero", "race", "poison"]).image()
-}
+// In each group the last program leaves something behind: a device without a driver, a partition
+// that is lost.
 
 #[test]
 fn rules_on_the_release_kernel() {
-    rules("rules-release", Kernel::Release).check();
-}
-
-#[test]
-fn rules_on_the_debug_kernel() {
-    rules("rules-debug", Kernel::Debug).check();
+    let programs = ["resize", "partition", "assign", "confine", "straggler", "robust", "unbind"];
+    Suite::new("rules-release", Kernel::Release, usual(), &programs)
+        .arguments(&INACCESSIBLE)
+        .check();
 }
 
 #[test]
 fn full_partitions_on_the_release_kernel() {
-    full("full-release", Kernel::Release).check();
+    let programs = ["oom", "shared", "zero", "race", "poison"];
+    Suite::new("full-release", Kernel::Release, usual(), &programs).image().check();
+}
+
+/// The debug kernel is several times slower: what it has not run here it runs in `make stress`.
+#[test]
+fn rules_on_the_debug_kernel() {
+    let programs = ["assign", "partition", "confine", "straggler", "robust", "unbind"];
+    Suite::new("rules-debug", Kernel::Debug, usual(), &programs).arguments(&INACCESSIBLE).check();
 }
 
 #[test]
 fn full_partitions_on_the_debug_kernel() {
-    full("full-debug", Kernel::Debug).check();
+    let programs = [
+        "shared",
+        "oom:kills_inside_only",
+        "oom:partly_mapped_huge_pages_are_split_before_a_kill",
+        "oom:a_storm_of_copies_is_killed_inside",
+        "race:all_together",
+        "poison",
+    ];
+    Suite::new("full-debug", Kernel::Debug, usual(), &programs).image().check();
 }
 
 /// The allocator zeroes what it hands out; a resize must not.
 #[test]
 fn zeroing_on_allocation() {
-    Suite::new("init-on-alloc", Kernel::Release, usual(), &["zero", "resize"]).parameters(&["init_on_alloc=1"]).check();
+    Suite::new("init-on-alloc", Kernel::Release, usual(), &["zero", "resize"])
+        .parameters(&["init_on_alloc=1"])
+        .check();
 }
 
 /// The allocator zeroes what it takes back, and trusts that what is free is zero.
 #[test]
 fn zeroing_on_free() {
-    Suite::new("init-on-free", Kernel::Release, usual(), &["zero", "resize"]).parameters(&["init_on_free=1"]).check();
+    Suite::new("init-on-free", Kernel::Release, usual(), &["zero", "resize"])
+        .parameters(&["init_on_free=1"])
+        .check();
 }

@@ -32,7 +32,11 @@ mod tests {
 
     #[test]
     fn an_oom_kill_is_no_complaint_and_a_lockdep_report_is() {
-        let lines = ["memhog invoked oom-killer: gfp_mask=0x0", "Call Trace:", "WARNING: possible circular locking"];
+        let lines = [
+            "memhog invoked oom-killer: gfp_mask=0x0",
+            "Call Trace:",
+            "WARNING: possible circular locking",
+        ];
         assert_eq!(complaints(lines), ["WARNING: possible circular locking"]);
     }
 }

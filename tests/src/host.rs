@@ -44,11 +44,15 @@ impl Host {
         match words[..] {
             ["request", bytes] => {
                 let bytes: u64 = bytes.parse().map_err(io::Error::other)?;
-                let arguments = json!({ "path": DEVICE, "property": "requested-size", "value": bytes });
+                let arguments =
+                    json!({ "path": DEVICE, "property": "requested-size", "value": bytes });
                 self.monitor.run("qom-set", arguments).await.map(|_| 0)
             }
             ["size"] => {
-                let size = self.monitor.run("qom-get", json!({ "path": DEVICE, "property": "size" })).await?;
+                let size = self
+                    .monitor
+                    .run("qom-get", json!({ "path": DEVICE, "property": "size" }))
+                    .await?;
                 size.as_u64().ok_or_else(|| io::Error::other(format!("{size} is no size")))
             }
             ["resident"] => {

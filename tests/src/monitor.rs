@@ -41,7 +41,10 @@ impl Monitor {
     async fn read(&mut self) -> io::Result<Value> {
         let mut line = String::new();
         if timeout(ANSWER, self.0.read_line(&mut line)).await?? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the VMM has closed its monitor"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the VMM has closed its monitor",
+            ));
         }
         Ok(serde_json::from_str(&line)?)
     }

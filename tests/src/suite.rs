@@ -1,14 +1,11 @@
 //! One boot of a VM that runs selftests.
 
-use crate::{
-    MIB, Monitor, Outcome, Verdict, complaints,
-    host::Host,
-    tap::Tap,
+use crate::{MIB, Monitor, Outcome, Verdict, complaints, host::Host, tap::Tap};
+use squeezy_vmm::{
+    AcceleratorChoice, Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig,
 };
-use squeezy_vmm::{AcceleratorChoice, Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
 use std::{
-    fs,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -39,6 +36,7 @@ pub struct Suite {
     image: bool,
     parameters: Vec<String>,
     arguments: Vec<String>,
+    tolerated: Option<&'static str>,
     programs: Vec<String>,
 }
 
@@ -50,6 +48,7 @@ pub struct Report {
     pub console: Vec<String>,
     /// Why the guest did not get to the end of its programs, if it did not.
     pub cut_short: Option<String>,
+    tolerated: Option<&'static str>,
     name: String,
 }
 
@@ -65,6 +64,7 @@ impl Suite {
             image: false,
             parameters: Vec::new(),
             arguments: Vec::new(),
+            tolerated: None,
             programs: match std::env::var("SELFTESTS") {
                 Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
                 Err(_) => programs.iter().map(ToString::to_string).collect(),
@@ -81,6 +81,12 @@ impl Suite {
     /// Adds arguments of QEMU.
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Takes a warning of the kernel with these words in it for granted.
+    pub fn tolerate(mut self, words: &'static str) -> Self {
+        self.tolerated = Some(words);
         self
     }
 
@@ -104,7 +110,8 @@ impl Suite {
 
     /// Boots and runs the programs.
     pub fn run(self) -> Report {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let _one = ONE_VM.lock().await;
             let name = self.name.clone();
@@ -119,7 +126,11 @@ impl Suite {
 
     fn config(&self, directory: &Path) -> io::Result<VmConfig> {
         let files = Artifacts::find(None).map_err(io::Error::other)?;
-        let mut config = VmConfig::new(&self.name, files.kernel(self.kernel), files.path().join("selftests.cpio"));
+        let mut config = VmConfig::new(
+            &self.name,
+            files.kernel(self.kernel),
+            files.path().join("selftests.cpio"),
+        );
         config.memory = self.memory;
         config.base_bytes = self.base_bytes;
         config.vcpus = 2;
@@ -129,18 +140,22 @@ impl Suite {
         config.image = self.image.then(|| make_image(directory)).transpose()?;
         config.command_line = vec![
             "rdinit=/selftests/run".to_owned(),
-            "panic_on_warn=1".to_owned(),
+            format!("panic_on_warn={}", u8::from(self.tolerated.is_none())),
             format!("SELFTEST_SLOWNESS={}", self.slowness()),
         ];
         config.command_line.extend(self.parameters.iter().cloned());
         config.command_line.push("--".to_owned());
         config.command_line.extend(self.programs.iter().cloned());
         let mut add = |words: [&str; 2]| config.arguments.extend(words.map(Into::into));
-        let socket = |name: &str| format!("socket,id=test-{name},path={}", directory.join(name).display());
+        let socket =
+            |name: &str| format!("socket,id=test-{name},path={}", directory.join(name).display());
         add(["-device", "virtio-serial-pci,id=tests"]);
         for name in ["tap", "test"] {
             add(["-chardev", &socket(name)]);
-            add(["-device", &format!("virtserialport,bus=tests.0,chardev=test-{name},name=org.squeezy.{name}")]);
+            add([
+                "-device",
+                &format!("virtserialport,bus=tests.0,chardev=test-{name},name=org.squeezy.{name}"),
+            ]);
         }
         add(["-chardev", &socket("monitor")]);
         add(["-mon", "chardev=test-monitor,mode=control"]);
@@ -155,7 +170,8 @@ impl Suite {
         let vm = Vm::start(self.config(directory.path())?).await.map_err(io::Error::other)?;
         let vm = Arc::new(vm);
         // The VMM connects before it starts, so that these are there already.
-        let (tap, port, monitor) = (accept(&tap).await?, accept(&port).await?, accept(&monitor).await?);
+        let (tap, port, monitor) =
+            (accept(&tap).await?, accept(&port).await?, accept(&monitor).await?);
         let host = Host {
             vm: vm.clone(),
             monitor: Monitor::open(monitor).await?,
@@ -182,16 +198,17 @@ impl Suite {
         }
         let console = fs::read(directory.path().join("console"))?;
         let console = String::from_utf8_lossy(&console).lines().map(str::to_owned).collect();
-        Ok(Report { outcomes: lines.outcomes, console, cut_short, name: self.name })
+        Ok(Report {
+            outcomes: lines.outcomes,
+            console,
+            cut_short,
+            tolerated: self.tolerated,
+            name: self.name,
+        })
     }
 }
 
 impl Report {
-    /// The test of this name.
-    pub fn outcome(&self, name: &str) -> Option<&Outcome> {
-        self.outcomes.iter().find(|outcome| outcome.name == name)
-    }
-
     /// What is wrong, one problem an entry.
     pub fn problems(&self) -> Vec<String> {
         let failed = self.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Failed);
@@ -199,9 +216,13 @@ impl Report {
         if self.outcomes.iter().all(|outcome| outcome.verdict == Verdict::Skipped) {
             problems.push("no test could run".to_owned());
         }
-        problems.extend(self.cut_short.iter().map(|why| format!("the guest did not finish: {why}")));
+        problems
+            .extend(self.cut_short.iter().map(|why| format!("the guest did not finish: {why}")));
         let complaints = complaints(self.console.iter().map(String::as_str));
-        problems.extend(complaints.iter().map(|line| format!("the kernel says: {line}")));
+        let complaints = complaints
+            .iter()
+            .filter(|line| self.tolerated.is_none_or(|words| !line.contains(words)));
+        problems.extend(complaints.map(|line| format!("the kernel says: {line}")));
         problems
     }
 
@@ -228,7 +249,12 @@ async fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
 }
 
 /// Reads until the runner has ended or the port is closed, and prints each outcome.
-async fn read_tap(port: UnixStream, tap: &mut Tap, name: &str, silence: Duration) -> io::Result<()> {
+async fn read_tap(
+    port: UnixStream,
+    tap: &mut Tap,
+    name: &str,
+    silence: Duration,
+) -> io::Result<()> {
     let mut port = BufReader::new(port);
     let mut line = Vec::new();
     while !tap.ended {

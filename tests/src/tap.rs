@@ -113,7 +113,8 @@ mod tests {
         ] {
             tap.line(line);
         }
-        let verdicts: Vec<_> = tap.outcomes.iter().map(|o| (o.name.as_str(), o.verdict.clone())).collect();
+        let verdicts: Vec<_> =
+            tap.outcomes.iter().map(|o| (o.name.as_str(), o.verdict.clone())).collect();
         assert_eq!(
             verdicts,
             [

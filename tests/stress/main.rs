@@ -22,8 +22,16 @@ fn races_on_the_debug_kernel() {
 }
 
 #[test]
+#[ignore = "takes ten minutes"]
+fn full_partitions_on_the_debug_kernel() {
+    Suite::new("full-debug", Kernel::Debug, partitions(128, 4, 128), &["oom", "zero", "resize"])
+        .check();
+}
+
+#[test]
 #[ignore = "plugs 32 GiB of address space, and takes a minute"]
 fn as_many_partitions_as_there_can_be() {
-    let programs = ["resize:grows_and_shrinks_to_every_size", "assign:any_gives_every_free_partition_once"];
+    let programs =
+        ["resize:grows_and_shrinks_to_every_size", "assign:any_gives_every_free_partition_once"];
     Suite::new("255", Kernel::Release, partitions(128, 255, 128), &programs).check();
 }

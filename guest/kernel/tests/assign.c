@@ -166,6 +166,7 @@ TEST(any_gives_every_free_partition_once)
 
 	require_partitions();
 	count = partitions_in_state("free");
+	ASSERT_GE(count, 1);
 	for (i = 0; i < count; i++)
 		actors[i] = actor_start(ANY, "holder", NULL);
 	ASSERT_EQ(partitions_in_state("free"), 0);
@@ -180,6 +181,8 @@ static int hold_all(struct actor *actors)
 {
 	int count = partitions_in_state("free"), i;
 
+	if (count < 2)
+		skip("two partitions have to be free, and %d are", count);
 	for (i = 0; i < count; i++)
 		actors[i] = actor_start(ANY, "holder", NULL);
 	return count;

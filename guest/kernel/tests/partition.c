@@ -41,7 +41,7 @@ static u64 pages_moved(void)
 	       read_field("/proc/vmstat", "compact_migrate_scanned");
 }
 
-TEST(one_request_and_no_migration)
+TEST(one_request_and_no_migration, .seconds = 180)
 {
 	u64 requests, moved, unplugs, plugs, reclaims, guest_ns;
 	struct actor others[255], actor;
