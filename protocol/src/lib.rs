@@ -25,7 +25,9 @@ mod instance;
 mod memory;
 mod profile;
 
-pub use instance::{ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice};
+pub use instance::{
+    ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+};
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use profile::{FunctionCalls, Profile, ProfileRequest};
 
