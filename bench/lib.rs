@@ -56,3 +56,72 @@ impl Bench {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    fn parse(line: &str) -> Result<Bench, clap::Error> {
+        Cli::try_parse_from(std::iter::once("bench").chain(line.split(' '))).map(|cli| cli.bench)
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_anything_starts() {
+        for line in [
+            "nonsense",
+            "reclaim --methods nonsense",
+            "reclaim --sizes 1T",
+            "reclaim --sizes 512M,,1G",
+            "reclaim --init-on-alloc 2",
+            "reclaim --trials 0",
+            "reclaim --vcpus 65",
+            "reclaim --memory-backend disk",
+            "reclaim --from a --json b",
+            "utilisation --fill 101",
+            "utilisation --size 130001K",
+            "cpu --accelerator xen",
+            "plug --sizes -1",
+            "faults --methods floor",
+            "faults --duration 1",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_method_that_makes_no_sense_is_named() {
+        for line in ["reclaim --methods static", "utilisation --methods floor"] {
+            let error = parse(line).unwrap().run().await.unwrap_err().to_string();
+            assert!(error.contains("cannot be measured here") && !error.contains('\n'), "{error}");
+        }
+        let error = parse("cpu --build /nonexistent").unwrap().run().await.unwrap_err().to_string();
+        assert!(error.contains("/nonexistent") && !error.contains('\n'), "{error}");
+    }
+
+    /// From the command line to the plot, with the one method that needs no VM.
+    #[tokio::test]
+    async fn the_floor_can_be_measured_anywhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let common = format!("--methods floor --accelerator tcg --build {}", path(""));
+        for (name, more, lines) in [
+            ("reclaim", "--sizes 32M,64M", 6),
+            ("cpu", "--size 32M", 3),
+            ("plug", "--sizes 32M", 4),
+        ] {
+            let (json, plot) = (path(&format!("{name}.jsonl")), path(&format!("{name}.svg")));
+            let line = format!("{name} {common} {more} --trials 3 --json {json}");
+            parse(&line).unwrap().run().await.unwrap();
+            assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), lines, "{name}");
+            parse(&format!("{name} --from {json} --plot {plot}")).unwrap().run().await.unwrap();
+            assert!(std::fs::read_to_string(&plot).unwrap().contains("floor"), "{name}");
+        }
+    }
+}
