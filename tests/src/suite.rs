@@ -140,6 +140,8 @@ impl Suite {
         config.image = self.image.then(|| make_image(directory)).transpose()?;
         config.command_line = vec![
             "rdinit=/selftests/run".to_owned(),
+            // A busy host keeps a virtual processor waiting for longer than the usual 20 s.
+            "watchdog_thresh=60".to_owned(),
             format!("panic_on_warn={}", u8::from(self.tolerated.is_none())),
             format!("SELFTEST_SLOWNESS={}", self.slowness()),
         ];
