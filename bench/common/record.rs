@@ -94,17 +94,23 @@ pub(crate) fn methods(records: &[impl Record]) -> Vec<String> {
 
 /// What lines were measured with, for the head of a plot.
 pub(crate) fn describe_run(records: &[impl Record]) -> String {
-    let headers = || records.iter().map(Record::header);
-    let Some(header) = headers().find(|header| header.qemu != "none").or(headers().next()) else {
-        return String::new();
-    };
-    format!(
-        "{}, QEMU {}, Linux {}, memory backend {}; medians with quartiles",
-        header.accelerator,
-        header.qemu.trim_start_matches("QEMU "),
-        header.kernel,
-        header.memory_backend
-    )
+    let headers = || records.iter().map(Record::header).filter(|header| header.qemu != "none");
+    let mut kernels: Vec<&str> = headers().map(|header| header.kernel.as_str()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let guest = headers().next().map_or(String::new(), |header| {
+        format!(
+            "QEMU {}, Linux {}, ",
+            header.qemu.trim_start_matches("QEMU "),
+            kernels.join(" and ")
+        )
+    });
+    records.first().map(Record::header).map_or(String::new(), |header| {
+        format!(
+            "{}, {guest}memory backend {}; medians with quartiles",
+            header.accelerator, header.memory_backend
+        )
+    })
 }
 
 /// What is wrong with a line, for the tests of each experiment: a field that every line must have

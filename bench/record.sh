@@ -1,0 +1,26 @@
+#!/bin/sh
+# Runs the experiments and keeps lines and plots beside them: bench/record.sh [NAME...], all by
+# default. Options for all of them: BENCH_ARGS="--trials 3". Wants a quiet machine: under emulation
+# a neighbour that takes a processor shows up as milliseconds.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+squeezy=${SQUEEZY:-$root/target/release/squeezy}
+[ -x "$squeezy" ] || {
+	echo "record: $squeezy is missing: make programs" >&2
+	exit 1
+}
+[ $# -gt 0 ] || set -- reclaim utilisation cpu plug faults
+
+for name in "$@"; do
+	folder=$root/bench/$name
+	[ -f "$folder/mod.rs" ] || {
+		echo "record: there is no experiment $name" >&2
+		exit 1
+	}
+	echo "== $name" >&2
+	# shellcheck disable=SC2086 # several words
+	"$squeezy" bench "$name" --json "$folder/results.new" ${BENCH_ARGS:-}
+	mv "$folder/results.new" "$folder/results.jsonl"
+	"$squeezy" bench "$name" --from "$folder/results.jsonl" --plot "$folder/plot.svg" >/dev/null
+done
