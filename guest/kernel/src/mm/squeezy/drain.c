@@ -163,6 +163,8 @@ static unsigned long squeezy_migrate(struct squeezy_partition *p)
 			  NULL))
 		putback_movable_pages(&folios);
 
+	/* What was put back is in a folio batch, which holds a reference. */
+	lru_add_drain_all();
 	drain_all_pages(&p->zone);
 	after = squeezy_pages_used(p);
 	return before > after ? before - after : 0;
@@ -183,8 +185,11 @@ bool squeezy_drain(struct squeezy_partition *p)
 
 	if (p->state == SQUEEZY_QUARANTINED) {
 		/* Woken by a free; what is left could not be moved before. */
-		if (!squeezy_is_empty(p))
-			return false;
+		if (!squeezy_is_empty(p)) {
+			lru_add_drain_all();
+			if (!squeezy_is_empty(p))
+				return false;
+		}
 		squeezy_change_state(p, SQUEEZY_QUARANTINED, SQUEEZY_DRAINING);
 	}
 

@@ -68,12 +68,12 @@ unsigned long squeezy_reclaim(struct squeezy_partition *p)
 		}
 		pfn += folio_nr_pages(folio);
 
-		if (folio_test_large(folio) && folio_test_anon(folio))
+		if (folio_test_anon(folio) && !folio_test_swapbacked(folio)) {
+			if (folio_isolate_lru(folio))
+				list_add_tail(&folio->lru, &lazyfree);
+		} else if (folio_test_anon(folio) && folio_test_large(folio)) {
 			split += squeezy_split(folio);
-		else if (folio_test_anon(folio) &&
-			 !folio_test_swapbacked(folio) &&
-			 folio_isolate_lru(folio))
-			list_add_tail(&folio->lru, &lazyfree);
+		}
 		folio_put(folio);
 	}
 	reclaimed = reclaim_pages(&lazyfree);

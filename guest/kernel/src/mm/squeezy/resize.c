@@ -8,6 +8,7 @@
  * are adjusted, and one request gives the memory back. Plugging is the inverse.
  */
 #include <linux/ktime.h>
+#include <linux/memory.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/page-flags.h>
@@ -156,24 +157,37 @@ static void squeezy_account(struct squeezy_partition *p, bool plug, int rc,
 	}
 }
 
-/* Add and online the memory of a partition that has been plugged just now. */
+/*
+ * Add and online the memory of a partition that has been plugged just now. Block
+ * by block: if there is no memory for the memory map of a range, the core leaves
+ * the sections it has added before behind.
+ */
 static int squeezy_add_memory(struct squeezy_partition *p)
 {
-	const u64 addr = PFN_PHYS(p->start_pfn);
-	const u64 size = PFN_PHYS(squeezy_layout.slot_pages);
-	int rc;
+	const u64 start = PFN_PHYS(p->start_pfn);
+	const u64 end = start + PFN_PHYS(squeezy_layout.slot_pages);
+	const u64 block = memory_block_size_bytes();
+	u64 addr;
+	int rc = 0;
 
-	rc = add_memory_driver_managed(squeezy_device.mgid, addr, size,
-				       "System RAM (virtio_mem)",
-				       MHP_MERGE_RESOURCE | MHP_NID_IS_MGID);
-	if (rc)
-		return rc;
-	if (zone_managed_pages(&p->zone) == squeezy_layout.partition_pages)
+	for (addr = start; addr < end; addr += block) {
+		rc = add_memory_driver_managed(squeezy_device.mgid, addr, block,
+					       "System RAM (virtio_mem)",
+					       MHP_MERGE_RESOURCE |
+					       MHP_NID_IS_MGID);
+		if (rc)
+			break;
+	}
+	if (!rc && zone_managed_pages(&p->zone) ==
+		   squeezy_layout.partition_pages)
 		return 0;
 
-	/* Some block did not come online: there was no memory for it. */
-	WARN_ON_ONCE(offline_and_remove_memory(addr, size));
-	return -ENOMEM;
+	/* Without an error, some block did not come online for want of memory. */
+	while (addr > start) {
+		addr -= block;
+		WARN_ON_ONCE(offline_and_remove_memory(addr, block));
+	}
+	return rc ?: -ENOMEM;
 }
 
 static int squeezy_populate(struct squeezy_partition *p, u64 *device_ns)
