@@ -28,11 +28,11 @@ test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY of
 	guest/kernel/compare-off.sh
 
 # One test at a time: an emulated VM needs every processor there is.
-test-vm: dependencies kernel-release kernel-debug image selftests ## tests in VMs
+test-vm: dependencies kernel-release image selftests ## tests in VMs
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug image selftests ## long races in VMs
-	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --test stress -- --ignored --nocapture
+	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
 	@scripts/install-dependencies.sh lint
