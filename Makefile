@@ -31,7 +31,7 @@ test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY of
 test-vm: dependencies kernel-release image selftests ## tests in VMs
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
-stress: dependencies kernel-release kernel-debug image selftests ## long races in VMs
+stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
