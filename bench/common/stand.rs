@@ -201,12 +201,12 @@ impl Stand {
             agent.start_profile(&ProfileRequest { functions }).await?;
         }
         let before = agent.memory().await?;
-        let (host_before, system_before) = (self.vm.cpu_times()?, system_ns(self.vm.process_id())?);
+        let (host_before, system_before) = self.host_times().await?;
 
         let start = Instant::now();
         let outcome = self.method.reclaim(&self.vm, slot).await;
 
-        let (host_after, system_after) = (self.vm.cpu_times()?, system_ns(self.vm.process_id())?);
+        let (host_after, system_after) = self.host_times().await?;
         let (latency, failure, resize) = match outcome {
             Ok(Some(resize)) => (resize.latency, None, Some(resize)),
             Ok(None) => (start.elapsed(), None, None),
@@ -248,6 +248,21 @@ impl Stand {
             host,
             profile,
         })
+    }
+
+    /// CPU time of the VMM's threads, and of all of it in the host's kernel.
+    async fn host_times(&self) -> Result<(CpuTimes, u64)> {
+        let read = || Ok::<_, BenchError>((self.vm.cpu_times()?, system_ns(self.vm.process_id())?));
+        match read() {
+            Ok(times) => Ok(times),
+            // When the VMM is gone, that is the reason, and it is known in a moment.
+            Err(error) => {
+                match tokio::time::timeout(Duration::from_secs(1), self.vm.wait()).await {
+                    Ok(ended) => Err(ended.into()),
+                    Err(_) => Err(error),
+                }
+            }
+        }
     }
 
     /// Ends the VM.
