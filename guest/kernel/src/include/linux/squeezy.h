@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Private memory partitions: what linux/mm.h needs to know of them. All other
- * calls are in linux/squeezy_hooks.h.
+ * Private memory partitions: what linux/mm.h and linux/gfp.h need to know of
+ * them. All other calls are in linux/squeezy_hooks.h.
  */
 #ifndef _LINUX_SQUEEZY_H
 #define _LINUX_SQUEEZY_H
 
 #include <linux/jump_label.h>
+#include <linux/types.h>
 
+struct folio;
 struct page;
+struct vm_area_struct;
 struct zone;
 
 #ifdef CONFIG_SQUEEZY
@@ -16,6 +19,8 @@ struct zone;
 DECLARE_STATIC_KEY_FALSE(squeezy_key);
 
 struct zone *squeezy_page_zone(const struct page *page);
+struct folio *squeezy_vma_alloc_folio(gfp_t gfp, unsigned int order,
+				      struct vm_area_struct *vma);
 
 /* Are there any partitions? */
 static inline bool squeezy_enabled(void)

@@ -85,19 +85,15 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 }
 
 /**
- * vma_alloc_folio_noprof - allocate private memory for a virtual memory area
+ * squeezy_vma_alloc_folio - allocate private memory for a virtual memory area
  * @gfp: GFP flags
  * @order: order of the folio
  * @vma: the area, which decides by its mm where the memory comes from
- * @addr: where in the area
- * @hugepage: whether the folio is for a huge page
  *
- * On a machine without partitions, and for an mm without one, this is
- * folio_alloc(), as it is without CONFIG_SQUEEZY.
+ * This is vma_alloc_folio() on a machine with partitions.
  */
-struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
-				     struct vm_area_struct *vma,
-				     unsigned long addr, bool hugepage)
+struct folio *squeezy_vma_alloc_folio(gfp_t gfp, unsigned int order,
+				      struct vm_area_struct *vma)
 {
 	struct squeezy_partition *p = mm_squeezy(vma->vm_mm);
 	struct folio *folio;
@@ -110,7 +106,7 @@ struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
 		return folio;
 	return squeezy_alloc_slow(p, gfp, vma);
 }
-EXPORT_SYMBOL(vma_alloc_folio_noprof);
+EXPORT_SYMBOL_GPL(squeezy_vma_alloc_folio);
 
 /**
  * squeezy_collapse_alloc - allocate a huge page to collapse private memory into

@@ -116,11 +116,9 @@ static int squeezy_prctl_get(unsigned long pid)
 	put_task_struct(task);
 	if (IS_ERR(mm))
 		return PTR_ERR(mm);
-	if (mm) {
-		if (mm->squeezy)
-			rc = mm->squeezy->number;
-		mmput(mm);
-	}
+	if (mm->squeezy)
+		rc = mm->squeezy->number;
+	mmput(mm);
 	return rc;
 }
 
