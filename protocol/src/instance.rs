@@ -145,3 +145,15 @@ pub enum ExitReason {
     /// It needed more memory than its partition or its cgroup has.
     ExceededMemory,
 }
+
+/// What it did, to follow its name.
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "has ended by itself with status {status}"),
+            Self::Stopped => write!(f, "was stopped"),
+            Self::Killed(signal) => write!(f, "was killed by signal {signal}"),
+            Self::ExceededMemory => write!(f, "exceeded its memory and was killed"),
+        }
+    }
+}

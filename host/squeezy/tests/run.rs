@@ -42,8 +42,12 @@ struct Run {
 
 impl Run {
     fn start(build: &Path, more: &[&str]) -> Self {
-        let directory = TempDir::new().unwrap();
         let function = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../functions/html");
+        Self::start_function(build, &function, &[&["--keep-alive", "1"], more].concat())
+    }
+
+    fn start_function(build: &Path, function: &Path, more: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_squeezy"))
             .arg("run")
             .arg(function)
@@ -53,7 +57,7 @@ impl Run {
             .arg(directory.path().join("run.json"))
             .arg("--plot")
             .arg(directory.path().join("run.svg"))
-            .args(["--plain", "--concurrency", "2", "--burst", "2", "--keep-alive", "1"])
+            .args(["--plain", "--concurrency", "2", "--burst", "2"])
             .args(more)
             .stdout(File::create(directory.path().join("stdout")).unwrap())
             .stderr(Stdio::piped())
@@ -236,4 +240,45 @@ fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     let requests = method["requests"].as_array().unwrap();
     assert!(requests.len() >= 2, "{method}");
     assert!(requests.iter().any(|request| request["outcome"]["kind"] == "failed"), "{method}");
+}
+
+/// Runs a function whose instances answer one request each and end in the next, by this statement
+/// of Python; checks that this costs those requests and nothing else.
+fn instances_that_die_in_a_request(end_by: &str, reason: &str) {
+    let Some(build) = build() else { return };
+    let function = TempDir::new().unwrap();
+    let definition = include_str!("fragile/function.toml").replace("END_BY", end_by);
+    std::fs::write(function.path().join("function.toml"), definition).unwrap();
+    // The bursts come after 0.8, 7.2, 9.6, 12 and 17.6 s.
+    let arguments = ["--method", "squeezy", "--duration", "20", "--keep-alive", "300"];
+    let mut run = Run::start_function(&build, function.path(), &arguments);
+    let output = run.end(LIMIT);
+    assert_eq!(output.status.code(), Some(1), "{}{}", run.printed(), text(&output.stderr));
+
+    let report = run.report();
+    let method = &report["methods"][0];
+    assert_eq!(method["ended_early"], Value::Null, "{method}");
+    let requests = method["requests"].as_array().unwrap();
+    let (right, others): (Vec<_>, Vec<_>) =
+        requests.iter().partition(|request| request["outcome"]["kind"] == "right");
+    assert!(right.len() >= 3 && others.len() >= 2, "{requests:?}");
+    for request in others {
+        let said = request["outcome"]["reason"].as_str().unwrap();
+        assert_eq!(request["outcome"]["kind"], "failed", "{request}");
+        assert!(said.contains(reason), "{said}");
+    }
+    let samples = method["samples"].as_array().unwrap();
+    let plugged = |sample: &Value| sample["plugged_bytes"].as_u64().unwrap();
+    let (first, last) = (samples.first().unwrap(), samples.last().unwrap());
+    assert_eq!(plugged(first), plugged(last), "something is left plugged");
+}
+
+#[test]
+fn an_instance_that_exits_in_a_request_fails_that_request_only() {
+    instances_that_die_in_a_request("os._exit(3)", "has ended by itself with status 3");
+}
+
+#[test]
+fn an_instance_that_exceeds_its_memory_fails_that_request_only() {
+    instances_that_die_in_a_request("bytes(b'x') * (1 << 30)", "exceeded its memory");
 }

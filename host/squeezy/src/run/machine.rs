@@ -21,6 +21,9 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long between two tries to reach a server that does not listen yet.
 const INIT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long after a request was not answered its instance may be found to have ended.
+const END_PAUSE: Duration = Duration::from_secs(1);
+
 /// A VM, the way its memory is changed, and the function it is for.
 pub struct Machine {
     /// The VM.
@@ -138,7 +141,7 @@ impl Machine {
             }
             if let InstanceState::Ended(reason) = agent.instance(id).await.map_err(text)?.state {
                 return Err(format!(
-                    "it ended before it listened ({reason:?}): {}",
+                    "it {reason} before it listened: {}",
                     self.last_words(id).await
                 ));
             }
@@ -157,8 +160,17 @@ impl Machine {
             Ok(response) if answer::is_from_instance(&response) => {
                 (answer::judge(&self.function, &response), true)
             }
-            Ok(response) => (Outcome::Failed(answer::quote(&response)), false),
-            Err(error) => (Outcome::Failed(text(error)), false),
+            Ok(response) => (self.failed(id, answer::quote(&response)).await, false),
+            Err(error) => (self.failed(id, text(error)).await, false),
+        }
+    }
+
+    /// A request was not answered: because its instance has ended, if it has, else as `seen`.
+    async fn failed(&self, id: &InstanceId, seen: String) -> Outcome {
+        // Its connection closes a little before its last process is reaped.
+        match tokio::time::timeout(END_PAUSE, self.ended(id)).await {
+            Ok(Some(reason)) => ended(reason),
+            _ => Outcome::Failed(seen),
         }
     }
 
@@ -228,6 +240,11 @@ impl Machine {
         let id = format!("{name}-{suffix}");
         id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
     }
+}
+
+/// How a request ends whose instance has ended.
+pub fn ended(reason: ExitReason) -> Outcome {
+    Outcome::Failed(format!("the instance {reason}"))
 }
 
 fn tried(result: Result<Option<Resize>, VmError>, resident_drop_bytes: u64) -> Tried {

@@ -2,7 +2,7 @@
 
 use super::{
     interrupt::Interrupt,
-    machine::{Machine, StartTimes, Tried},
+    machine::{self, Machine, StartTimes, Tried},
     record::{Direction, MethodRecord, Outcome, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
@@ -53,6 +53,8 @@ struct Open {
 struct Body {
     slot: Option<Slot>,
     ready: Option<Moment>,
+    /// Why it ended by itself, once it has.
+    ended: Option<ExitReason>,
     /// Where in the record its start is.
     start: usize,
 }
@@ -266,7 +268,14 @@ impl<'a> Replay<'a> {
             }
             Ok(Done::Started { instance, result }) => self.started(now, instance, result),
             Ok(Done::Answered { instance, request, outcome, healthy }) => {
-                self.close(request, outcome);
+                let ended = self.bodies.get(&instance).and_then(|body| body.ended);
+                self.close(
+                    request,
+                    match (outcome, ended) {
+                        (Outcome::Failed(_), Some(reason)) => machine::ended(reason),
+                        (outcome, _) => outcome,
+                    },
+                );
                 self.event(if healthy {
                     Event::Answered(instance)
                 } else {
@@ -276,8 +285,10 @@ impl<'a> Replay<'a> {
             Ok(Done::Ended { instance, reason }) => {
                 // Most were stopped; those have no body any more, or are being stopped.
                 if let Some(reason) = reason.filter(|reason| *reason != ExitReason::Stopped) {
-                    let reason = describe(reason);
                     self.view.note(&format!("instance {instance} {reason}"));
+                    if let Some(body) = self.bodies.get_mut(&instance) {
+                        body.ended = Some(reason);
+                    }
                     self.event(Event::Died(instance));
                 }
             }
@@ -425,14 +436,5 @@ impl<'a> Replay<'a> {
 async fn at(instant: Option<Instant>) {
     if let Some(instant) = instant {
         sleep_until(instant).await;
-    }
-}
-
-fn describe(reason: ExitReason) -> String {
-    match reason {
-        ExitReason::Exited(status) => format!("has ended by itself with status {status}"),
-        ExitReason::Stopped => "was stopped".to_owned(),
-        ExitReason::Killed(signal) => format!("was killed by signal {signal}"),
-        ExitReason::ExceededMemory => "was killed: it needed more memory than it has".to_owned(),
     }
 }
