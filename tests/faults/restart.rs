@@ -14,3 +14,11 @@ fn reboot() {
     );
     suite.arguments(&["-action", "reboot=reset"]).check();
 }
+
+/// Another kernel, without the firmware in between: the device has everything plugged that it had.
+#[test]
+#[ignore = "the debug kernel, which has kexec: run by `make stress`"]
+fn kexec() {
+    let programs = ["restart:partitions_after_kexec", "resize"];
+    Suite::new("kexec", Kernel::Debug, partitions(128, 3, 128), &programs).kernel_inside().check();
+}

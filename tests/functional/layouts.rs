@@ -12,7 +12,6 @@ const RULES: [&str; 5] = [
 ];
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn sizes_that_are_whole_memory_blocks() {
     Suite::new("768m", Kernel::Release, partitions(768, 2, 256), &RULES).check();
 }
@@ -23,32 +22,27 @@ fn large_partitions() {
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn sizes_less_than_a_memory_block() {
     Suite::new("100m", Kernel::Release, partitions(100, 3, 36), &RULES).check();
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn sizes_a_little_more_than_a_memory_block() {
     Suite::new("132m", Kernel::Release, partitions(132, 3, 128), &RULES).check();
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn no_shared_partition() {
     Suite::new("no-shared", Kernel::Release, partitions(128, 2, 0), &RULES).check();
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn one_partition() {
-    let programs = ["assign", "straggler", "zero"];
+    let programs = ["resize:grows_and_shrinks_to_every_size", "assign", "zero", "straggler"];
     Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs).check();
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn a_hundred_and_twenty_eight_partitions() {
     let programs = [
         "resize:grows_and_shrinks_to_every_size",
@@ -63,7 +57,6 @@ fn a_hundred_and_twenty_eight_partitions() {
 
 /// x86 warns by itself when there is no memory for a memory map; everything else has to go on.
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn no_memory_for_the_memory_map() {
     let suite =
         Suite::new("memmap", Kernel::Release, partitions(768, 4, 128), &["populate", "partition"]);

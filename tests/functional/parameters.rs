@@ -5,10 +5,14 @@ use squeezy_vmm::{GuestMemory, Kernel};
 
 /// Boots with these parameters on a device with room for three partitions of 128 MiB.
 fn refused(name: &str, parameters: &[&str]) {
+    refused_by(Kernel::Release, name, parameters);
+}
+
+fn refused_by(kernel: Kernel, name: &str, parameters: &[&str]) {
     let memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
     let programs =
         ["assign:without_partitions_is_enodev", "resize:grows_and_shrinks_to_every_size"];
-    let report = Suite::new(name, Kernel::Release, memory, &programs).parameters(parameters).run();
+    let report = Suite::new(name, kernel, memory, &programs).parameters(parameters).run();
     report.assert_passed();
     let without = report
         .outcomes
@@ -69,4 +73,12 @@ fn words_instead_of_numbers() {
         "words",
         &["squeezy.partition_size=much", "squeezy.partitions=many", "squeezy.shared_size=some"],
     );
+}
+
+/// What the host gave back and gives again is zero, which page poisoning takes for corruption.
+#[test]
+#[ignore = "the debug kernel, which has page poisoning: run by `make stress`"]
+fn with_page_poisoning() {
+    let parameters = [SIZE, "squeezy.partitions=3", SHARED, "page_poison=1"];
+    refused_by(Kernel::Debug, "poisoning", &parameters);
 }

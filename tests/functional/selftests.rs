@@ -29,19 +29,33 @@ fn rules_on_the_release_kernel() {
 #[test]
 fn full_partitions_on_the_release_kernel() {
     let programs = [PLUGS, "oom", "shared", "zero", "race", "poison"];
-    Suite::new("full-release", Kernel::Release, usual(), &programs).image().check();
+    Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
+}
+
+/// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn unit_tests_in_the_debug_kernel() {
+    let report = Suite::new("kunit", Kernel::Debug, usual(), &[PLUGS]).run();
+    report.assert_passed();
+    let ended =
+        report.console.iter().find(|line| line.contains("ok ") && line.ends_with(" squeezy"));
+    let ended = ended.expect("the suite `squeezy` has run");
+    assert!(!ended.contains("not ok"), "{ended}");
+    let cases = report.console.iter().filter(|line| line.contains("     ok ")).count();
+    assert!(cases >= 5, "{cases} cases have passed");
 }
 
 /// The debug kernel is several times slower.
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
+#[ignore = "takes five minutes: run by `make stress`"]
 fn rules_on_the_debug_kernel() {
-    let programs = ["assign", "partition", "confine", "straggler", "robust", "unbind"];
+    let programs = [PLUGS, "assign", "partition", "confine", "straggler", "robust", "unbind"];
     Suite::new("rules-debug", Kernel::Debug, usual(), &programs).arguments(&INACCESSIBLE).check();
 }
 
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
+#[ignore = "takes five minutes: run by `make stress`"]
 fn full_partitions_on_the_debug_kernel() {
     let programs = [
         PLUGS,
@@ -52,12 +66,11 @@ fn full_partitions_on_the_debug_kernel() {
         "race:all_together",
         "poison",
     ];
-    Suite::new("full-debug", Kernel::Debug, usual(), &programs).image().check();
+    Suite::new("full-debug", Kernel::Debug, usual(), &programs).data().check();
 }
 
 /// The allocator zeroes what it hands out; a resize must not.
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn zeroing_on_allocation() {
     Suite::new("init-on-alloc", Kernel::Release, usual(), &[PLUGS, "zero", "resize"])
         .parameters(&["init_on_alloc=1"])
@@ -66,7 +79,6 @@ fn zeroing_on_allocation() {
 
 /// The allocator zeroes what it takes back, and trusts that what is free is zero.
 #[test]
-#[ignore = "has not passed as a whole yet: run by `make stress`"]
 fn zeroing_on_free() {
     Suite::new("init-on-free", Kernel::Release, usual(), &[PLUGS, "zero", "resize"])
         .parameters(&["init_on_free=1"])

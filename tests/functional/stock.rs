@@ -10,7 +10,7 @@ fn stock(name: &str, kernel: Kernel) {
 }
 
 #[test]
-#[ignore = "a kernel of its own: run by `make stress`"]
+#[ignore = "a kernel of its own, built with CONFIG_SQUEEZY off: run by `make stress`"]
 fn on_a_kernel_without_the_option() {
     stock("stock-off", Kernel::Off);
 }

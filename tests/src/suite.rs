@@ -33,7 +33,8 @@ pub struct Suite {
     kernel: Kernel,
     memory: GuestMemory,
     base_bytes: u64,
-    image: bool,
+    files: Vec<(String, PathBuf)>,
+    noise: bool,
     parameters: Vec<String>,
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
@@ -61,7 +62,8 @@ impl Suite {
             kernel,
             memory,
             base_bytes: base_bytes(memory),
-            image: false,
+            files: Vec::new(),
+            noise: false,
             parameters: Vec::new(),
             arguments: Vec::new(),
             tolerated: None,
@@ -96,9 +98,19 @@ impl Suite {
         self
     }
 
-    /// Gives the guest a drive with a file to read.
-    pub fn image(mut self) -> Self {
-        self.image = true;
+    /// Gives the guest a drive with a large file `data` to read.
+    pub fn data(mut self) -> Self {
+        self.noise = true;
+        self
+    }
+
+    /// Gives the guest a drive with its own kernel and initramfs on it, to start them again.
+    pub fn kernel_inside(mut self) -> Self {
+        let files = Artifacts::find(None).expect("the kernel has been built");
+        self.files = vec![
+            ("bzImage".to_owned(), files.kernel(self.kernel)),
+            ("initramfs.cpio".to_owned(), files.path().join("selftests.cpio")),
+        ];
         self
     }
 
@@ -137,7 +149,9 @@ impl Suite {
         config.agent = false;
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));
-        config.image = self.image.then(|| make_image(directory)).transpose()?;
+        if self.noise || !self.files.is_empty() {
+            config.image = Some(self.make_image(directory)?);
+        }
         config.command_line = vec![
             "rdinit=/selftests/run".to_owned(),
             // A busy host keeps a virtual processor waiting for longer than the usual 20 s.
@@ -163,6 +177,27 @@ impl Suite {
         add(["-mon", "chardev=test-monitor,mode=control"]);
         config.arguments.extend(self.arguments.iter().map(Into::into));
         Ok(config)
+    }
+
+    /// A read-only file system with what the guest is to read.
+    fn make_image(&self, directory: &Path) -> io::Result<PathBuf> {
+        let content = directory.join("content");
+        fs::create_dir(&content)?;
+        if self.noise {
+            fs::write(content.join("data"), noise())?;
+        }
+        for (name, from) in &self.files {
+            fs::copy(from, content.join(name))?;
+        }
+        let image = directory.join("image.erofs");
+        let mut program = Command::new("mkfs.erofs");
+        let made = program.arg(&image).arg(&content).output().map_err(|error| {
+            io::Error::other(format!("mkfs.erofs cannot be run ({error}): apt install erofs-utils"))
+        })?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        }
+        Ok(image)
     }
 
     async fn boot(self) -> io::Result<Report> {
@@ -294,11 +329,8 @@ pub fn partitions(partition_mib: u64, partitions: u16, shared_mib: u64) -> Guest
     GuestMemory::Partitions(PartitionLayout::new(partition_mib * MIB, partitions, shared_mib * MIB))
 }
 
-/// A read-only file system with one file of noise in it.
-fn make_image(directory: &Path) -> io::Result<PathBuf> {
-    let content = directory.join("content");
-    fs::create_dir(&content)?;
-    // xorshift64: noise that does not compress, and the same each time.
+/// `xorshift64`: bytes that do not compress, and the same each time.
+fn noise() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = Vec::with_capacity(DATA_BYTES);
     while noise.len() < DATA_BYTES {
@@ -307,13 +339,5 @@ fn make_image(directory: &Path) -> io::Result<PathBuf> {
         state ^= state << 17;
         noise.extend_from_slice(&state.to_le_bytes());
     }
-    fs::write(content.join("data"), noise)?;
-    let image = directory.join("image.erofs");
-    let made = Command::new("mkfs.erofs").arg(&image).arg(&content).output().map_err(|error| {
-        io::Error::other(format!("mkfs.erofs cannot be run ({error}): apt install erofs-utils"))
-    })?;
-    if !made.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
-    }
-    Ok(image)
+    noise
 }

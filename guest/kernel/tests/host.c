@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PORT_NAME	"org.squeezy.test"
@@ -143,4 +145,28 @@ void host_partitions(int count, unsigned int ms)
 	/* The device is told before the guest has put its books in order. */
 	ASSERT(WAIT_FOR(partitions_in_state("plugging") + partitions_in_state("unplugging") +
 			partitions_in_state("populating") == 0, 1000), "not settled");
+}
+
+void require_image_file(const char *name)
+{
+	DIR *drives = opendir("/sys/block");
+	char path[300], serial[64];
+	struct dirent *entry;
+
+	/* Another test may have mounted it. */
+	snprintf(path, sizeof(path), IMAGE "%s", name);
+	while (access(path, R_OK) && drives && (entry = readdir(drives))) {
+		snprintf(path, sizeof(path), "/sys/block/%s/serial", entry->d_name);
+		if (read_text(path, serial, sizeof(serial)) && !strcmp(serial, "image")) {
+			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+			mkdir(IMAGE, 0755);
+			if (mount(path, IMAGE, "erofs", MS_RDONLY, NULL))
+				FAIL("mount %s: %m", path);
+		}
+		snprintf(path, sizeof(path), IMAGE "%s", name);
+	}
+	if (drives)
+		closedir(drives);
+	if (access(path, R_OK))
+		skip("there is no drive with the serial number image and a file %s", name);
 }

@@ -29,6 +29,10 @@ void host_device_busy(bool busy);
 u64 host_boot(void);
 /* Asks for shared + @count partitions and waits until the guest has them. */
 void host_partitions(int count, unsigned int ms);
+/* Where the drive with the serial number "image" is mounted. */
+#define IMAGE	"/tmp/image/"
+/* Mounts the drive; skips the test where there is none, or no file @name in it. */
+void require_image_file(const char *name);
 /* What the device has to be asked for so that the guest has @count partitions. */
 u64 size_of_partitions(int count);
 

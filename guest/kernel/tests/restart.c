@@ -5,10 +5,13 @@
 #include "host.h"
 #include "squeezy.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/reboot.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 ACTOR(instance)
@@ -20,24 +23,25 @@ ACTOR(instance)
 	hear();
 }
 
-TEST(partitions_after_a_reboot, .seconds = 120)
+/* Brings the machine to where its next boot finds partitions plugged and in use. */
+static void use_partitions(void)
 {
 	struct actor actor;
-	int i, n;
 
-	require_partitions();
-	require_host();
-	n = partitions();
-	if (host_boot() == 1) {
-		host_partitions(n, 20000);
-		actor = actor_start(ANY, "instance", NULL);
-		actor_hear(&actor);
-		note("restarts with partition %d in use", actor.partition);
-		sync();
-		reboot(RB_AUTOBOOT);
-		FAIL("reboot: %m");
-	}
-	/* The host still asks for as much as before. */
+	host_partitions(partitions(), 20000);
+	actor = actor_start(ANY, "instance", NULL);
+	actor_hear(&actor);
+	note("restarts with partition %d in use", actor.partition);
+	sync();
+}
+
+/* The host still asks for as much as before. */
+static void assert_partitions_are_as_new(void)
+{
+	const int n = partitions();
+	struct actor actor;
+	int i;
+
 	ASSERT(host_wait_size(size_of_partitions(n), 20000), "%llu MiB", host_size() / MIB);
 	ASSERT(WAIT_FOR(partitions_in_state("free") == n, 5000), "%d", partitions_in_state("free"));
 	for (i = 0; i < n; i++) {
@@ -46,4 +50,44 @@ TEST(partitions_after_a_reboot, .seconds = 120)
 		actor_hear(&actor);
 		actor_kill(&actor);
 	}
+}
+
+/* The firmware runs again; the device has been reset and has nothing plugged. */
+TEST(partitions_after_a_reboot, .seconds = 120)
+{
+	require_partitions();
+	require_host();
+	if (host_boot() == 1) {
+		use_partitions();
+		reboot(RB_AUTOBOOT);
+		FAIL("reboot: %m");
+	}
+	assert_partitions_are_as_new();
+}
+
+/* A kernel starts another one; the device has everything plugged that it had before. */
+TEST(partitions_after_kexec, .seconds = 120)
+{
+	char parameters[2048];
+	int kernel, initramfs;
+
+	require_partitions();
+	require_host();
+	require_image_file("bzImage");
+	require_image_file("initramfs.cpio");
+	if (host_boot() == 1) {
+		ASSERT(read_text("/proc/cmdline", parameters, sizeof(parameters)), "%m");
+		kernel = OK(open(IMAGE "bzImage", O_RDONLY));
+		initramfs = OK(open(IMAGE "initramfs.cpio", O_RDONLY));
+		if (syscall(SYS_kexec_file_load, kernel, initramfs, strlen(parameters) + 1,
+			    parameters, 0ul)) {
+			if (errno == ENOSYS)
+				skip("CONFIG_KEXEC_FILE is off");
+			FAIL("kexec_file_load: %m");
+		}
+		use_partitions();
+		reboot(RB_KEXEC);
+		FAIL("reboot: %m");
+	}
+	assert_partitions_are_as_new();
 }

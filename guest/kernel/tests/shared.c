@@ -1,48 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * File pages of assigned processes: from the shared partition, once for all of them, and never a
- * reason to kill. The files are on the drive with the serial number "image": a large one, "data",
- * and "README" with nothing of interest.
+ * reason to kill. The image has a large one, "data".
  */
 #define _GNU_SOURCE
 #include "harness.h"
+#include "host.h"
 #include "squeezy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WHERE	"/tmp/image"
-#define DATA	WHERE "/data"
-
-/* Mounts the drive; other tests may have done so. */
-static void mount_image(void)
-{
-	DIR *drives = opendir("/sys/block");
-	struct dirent *entry;
-	char path[300], serial[64];
-
-	while (drives && (entry = readdir(drives))) {
-		snprintf(path, sizeof(path), "/sys/block/%s/serial", entry->d_name);
-		if (!read_text(path, serial, sizeof(serial)) || strcmp(serial, "image"))
-			continue;
-		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-		mkdir(WHERE, 0755);
-		if (access(DATA, R_OK) && mount(path, WHERE, "erofs", MS_RDONLY, NULL))
-			FAIL("mount %s: %m", path);
-		closedir(drives);
-		if (access(DATA, R_OK))
-			skip("the drive has no file data");
-		return;
-	}
-	skip("no drive with the serial number image");
-}
+#define DATA	IMAGE "data"
 
 static void drop_caches(void)
 {
@@ -99,7 +73,7 @@ TEST(mapped_files_are_in_the_shared_partition_once)
 	u64 frame;
 
 	require_partitions();
-	mount_image();
+	require_image_file("data");
 	if (shared_bytes() < data_bytes() * 3 / 2)
 		skip("the shared partition is too small for the file");
 	drop_caches();
@@ -120,7 +94,7 @@ TEST_INSIDE(files_that_are_read_are_in_the_shared_partition)
 	char *buffer = map_anon(MIB), *memory;
 	int fd;
 
-	mount_image();
+	require_image_file("data");
 	bytes = data_bytes();
 	if (shared_bytes() < bytes * 3 / 2)
 		skip("the shared partition is too small for the file");
@@ -141,7 +115,7 @@ TEST_INSIDE(private_copies_of_file_pages_are_inside)
 	u64 bytes, at;
 	char *memory;
 
-	mount_image();
+	require_image_file("data");
 	bytes = data_bytes();
 	memory = map_data(PROT_READ | PROT_WRITE);
 	sum(memory, bytes);
@@ -167,7 +141,7 @@ TEST(a_full_shared_partition_kills_nobody)
 	u64 kills;
 
 	require_partitions();
-	mount_image();
+	require_image_file("data");
 	kills = read_field("/proc/vmstat", "oom_kill");
 	drop_caches();
 	/* Unassigned memory goes to ZONE_MOVABLE first: that is the shared partition. */
@@ -211,7 +185,7 @@ TEST(a_full_partition_still_reads_files)
 	struct actor actor;
 
 	require_partitions();
-	mount_image();
+	require_image_file("data");
 	actor = actor_start(ANY, "reads_with_a_full_partition", NULL);
 	actor_join(&actor);
 }
