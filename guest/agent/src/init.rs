@@ -19,6 +19,9 @@ const MAX_FILES: u64 = 16384;
 
 /// Lets a new network namespace come without a tunnel device of each kind that the kernel knows.
 const FALLBACK_TUNNELS: &str = "/proc/sys/net/core/fb_tunnels_only_for_init_net";
+/// Huge pages for programs that ask for them. Linux turns them off altogether in a machine that
+/// boots with less than 512 MiB, as ours does, though memory comes later.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Makes the machine usable. Must run before there is a second thread.
 pub fn set_up() -> io::Result<()> {
@@ -48,11 +51,13 @@ pub fn set_up() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "-1000")?;
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
-    // A kernel without tunnels has no such switch.
-    if let Err(e) = fs::write(FALLBACK_TUNNELS, "2")
-        && e.kind() != io::ErrorKind::NotFound
-    {
-        console!("{FALLBACK_TUNNELS}: {e}");
+    // A kernel without tunnels or huge pages has no such switch.
+    for (switch, value) in [(FALLBACK_TUNNELS, "2"), (HUGE_PAGES, "madvise")] {
+        if let Err(e) = fs::write(switch, value)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            console!("{switch}: {e}");
+        }
     }
     mount_image()
 }

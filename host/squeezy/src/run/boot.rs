@@ -19,8 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Base memory for the kernel and the agent, in bytes.
-const BASE_BYTES: u64 = 192 << 20;
+/// Base memory for the kernel and the agent, in bytes, with the twentieth of it that Linux keeps free
+/// for huge pages.
+const BASE_BYTES: u64 = 208 << 20;
 
 /// Base memory for what an instance has beside its own: page tables, stacks, sockets, its overlay.
 const BASE_BYTES_PER_INSTANCE: u64 = 16 << 20;
