@@ -157,4 +157,5 @@ elif [ "$print_tree" = no ]; then
 fi
 mkdir -p "$build/images"
 ln -sfn "$image" "$build/images/$name.erofs"
+ln -sfn "$(realpath "$function_directory/function.toml")" "$build/images/$name.toml"
 if [ "$print_tree" = yes ]; then say "$tree"; fi
