@@ -22,7 +22,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 const INIT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long after a request was not answered its instance may be found to have ended.
-const END_PAUSE: Duration = Duration::from_secs(5);
+const END_PAUSE: Duration = Duration::from_secs(2);
 
 /// A VM, the way its memory is changed, and the function it is for.
 pub struct Machine {
