@@ -271,16 +271,20 @@ impl Stand {
     }
 }
 
-/// Base memory: what the kernel, the agent and the memory map need, and no more, for free base
-/// memory would be room that a VM in use does not have.
+/// What Linux keeps free where programs may have huge pages: 11 of them in each of up to 3 zones.
+const HUGE_PAGE_RESERVE_BYTES: u64 = 66 << 20;
+
+/// Base memory of a VM: just enough for the kernel, the agent, what an instance has beside its
+/// own, and the memory map, so that there is little free memory beside that of the instances.
 fn base_bytes(sizing: Sizing) -> u64 {
     let all = sizing.shared_bytes + u64::from(sizing.instances) * sizing.instance_bytes;
-    round_up((160 << 20) + all / 40, 2 << 20)
+    round_up((160 << 20) + HUGE_PAGE_RESERVE_BYTES + all / 40, 2 << 20)
 }
 
-/// What an instance takes of its memory: all but what its process needs besides.
+/// What an instance takes of its memory: all but what its process needs besides, and what a stock
+/// kernel keeps on the other processor's free lists without looking there before it kills.
 pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
-    size_bytes.saturating_sub(6 << 20)
+    size_bytes.saturating_sub((6 << 20) + size_bytes / 16)
 }
 
 /// Has a process on the host, without a guest, take memory and give it back so many times; how long
