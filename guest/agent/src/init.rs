@@ -22,6 +22,9 @@ const FALLBACK_TUNNELS: &str = "/proc/sys/net/core/fb_tunnels_only_for_init_net"
 /// Huge pages for programs that ask for them. Linux turns them off altogether in a machine that
 /// boots with less than 512 MiB, as ours does, though memory comes later.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// From which level on the kernel's messages go to the console, too. virtio-mem says two lines on
+/// each resize, and a serial console takes milliseconds for a line, in which the resize waits.
+const CONSOLE_LEVEL: &str = "/proc/sys/kernel/printk";
 
 /// Makes the machine usable. Must run before there is a second thread.
 pub fn set_up() -> io::Result<()> {
@@ -51,8 +54,9 @@ pub fn set_up() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "-1000")?;
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
-    // A kernel without tunnels or huge pages has no such switch.
-    for (switch, value) in [(FALLBACK_TUNNELS, "2"), (HUGE_PAGES, "madvise")] {
+    // A kernel without tunnels or huge pages has no such switch; level 5 leaves warnings and worse.
+    for (switch, value) in [(FALLBACK_TUNNELS, "2"), (HUGE_PAGES, "madvise"), (CONSOLE_LEVEL, "5")]
+    {
         if let Err(e) = fs::write(switch, value)
             && e.kind() != io::ErrorKind::NotFound
         {
