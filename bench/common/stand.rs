@@ -271,14 +271,11 @@ impl Stand {
     }
 }
 
-/// What Linux keeps free where programs may have huge pages: 11 of them in each of up to 3 zones.
-const HUGE_PAGE_RESERVE_BYTES: u64 = 66 << 20;
-
-/// Base memory of a VM: just enough for the kernel, the agent, what an instance has beside its
-/// own, and the memory map, so that there is little free memory beside that of the instances.
+/// Base memory: what the kernel, the agent and the memory map need, and no more, for free base
+/// memory would be room that a VM in use does not have.
 fn base_bytes(sizing: Sizing) -> u64 {
     let all = sizing.shared_bytes + u64::from(sizing.instances) * sizing.instance_bytes;
-    round_up((160 << 20) + HUGE_PAGE_RESERVE_BYTES + all / 40, 2 << 20)
+    round_up((160 << 20) + all / 40, 2 << 20)
 }
 
 /// What an instance takes of its memory: all but what its process needs besides, and what a stock

@@ -3,6 +3,10 @@
 use super::{Method, MethodName, Plugged, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
 use crate::{BoxFuture, GRANULE_BYTES, GuestMemory, Resize, Result, Vm, VmConfig, round_up};
 
+/// All memory of this VM is ordinary, and of that Linux keeps 11 huge pages free in each of up to 3
+/// zones, which a balloon cannot take.
+const RESERVE_BYTES: u64 = 66 << 20;
+
 pub(super) struct Balloon {
     instance_bytes: u64,
     shared_bytes: u64,
@@ -31,7 +35,7 @@ impl Method for Balloon {
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {
-        config.base_bytes += self.shared_bytes;
+        config.base_bytes += self.shared_bytes + RESERVE_BYTES;
         config.memory = GuestMemory::Balloon { extra_bytes: self.bytes(self.instances) };
         config
     }
