@@ -33,12 +33,19 @@ pub struct Suite {
     kernel: Kernel,
     memory: GuestMemory,
     base_bytes: u64,
-    files: Vec<(String, PathBuf)>,
-    noise: bool,
+    files: Vec<(&'static str, Content)>,
     parameters: Vec<String>,
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
     programs: Vec<String>,
+}
+
+/// What is in a file that the guest gets.
+enum Content {
+    /// [`DATA_BYTES`] of [`noise`].
+    Noise,
+    /// What is in a file of the host.
+    Copy(PathBuf),
 }
 
 /// What came of a [`Suite`].
@@ -63,7 +70,6 @@ impl Suite {
             memory,
             base_bytes: base_bytes(memory),
             files: Vec::new(),
-            noise: false,
             parameters: Vec::new(),
             arguments: Vec::new(),
             tolerated: None,
@@ -100,17 +106,17 @@ impl Suite {
 
     /// Gives the guest a drive with a large file `data` to read.
     pub fn data(mut self) -> Self {
-        self.noise = true;
+        self.files.push(("data", Content::Noise));
         self
     }
 
     /// Gives the guest a drive with its own kernel and initramfs on it, to start them again.
     pub fn kernel_inside(mut self) -> Self {
         let files = Artifacts::find(None).expect("the kernel has been built");
-        self.files = vec![
-            ("bzImage".to_owned(), files.kernel(self.kernel)),
-            ("initramfs.cpio".to_owned(), files.path().join("selftests.cpio")),
-        ];
+        self.files.extend([
+            ("bzImage", Content::Copy(files.kernel(self.kernel))),
+            ("initramfs.cpio", Content::Copy(files.path().join("selftests.cpio"))),
+        ]);
         self
     }
 
@@ -149,7 +155,7 @@ impl Suite {
         config.agent = false;
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));
-        if self.noise || !self.files.is_empty() {
+        if !self.files.is_empty() {
             config.image = Some(self.make_image(directory)?);
         }
         config.command_line = vec![
@@ -183,11 +189,12 @@ impl Suite {
     fn make_image(&self, directory: &Path) -> io::Result<PathBuf> {
         let content = directory.join("content");
         fs::create_dir(&content)?;
-        if self.noise {
-            fs::write(content.join("data"), noise())?;
-        }
         for (name, from) in &self.files {
-            fs::copy(from, content.join(name))?;
+            let to = content.join(name);
+            match from {
+                Content::Noise => fs::write(to, noise())?,
+                Content::Copy(from) => drop(fs::copy(from, to)?),
+            }
         }
         let image = directory.join("image.erofs");
         let mut program = Command::new("mkfs.erofs");

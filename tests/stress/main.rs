@@ -24,8 +24,8 @@ fn races_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes ten minutes"]
 fn full_partitions_on_the_debug_kernel() {
-    Suite::new("full-debug", Kernel::Debug, partitions(128, 4, 128), &["oom", "zero", "resize"])
-        .check();
+    let programs = ["oom", "zero", "resize"];
+    Suite::new("stress-full-debug", Kernel::Debug, partitions(128, 4, 128), &programs).check();
 }
 
 #[test]

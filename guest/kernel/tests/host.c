@@ -149,24 +149,23 @@ void host_partitions(int count, unsigned int ms)
 
 void require_image_file(const char *name)
 {
+	char file[300], path[300], serial[64];
 	DIR *drives = opendir("/sys/block");
-	char path[300], serial[64];
 	struct dirent *entry;
 
+	snprintf(file, sizeof(file), IMAGE "%s", name);
 	/* Another test may have mounted it. */
-	snprintf(path, sizeof(path), IMAGE "%s", name);
-	while (access(path, R_OK) && drives && (entry = readdir(drives))) {
+	while (access(file, R_OK) && drives && (entry = readdir(drives))) {
 		snprintf(path, sizeof(path), "/sys/block/%s/serial", entry->d_name);
-		if (read_text(path, serial, sizeof(serial)) && !strcmp(serial, "image")) {
-			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-			mkdir(IMAGE, 0755);
-			if (mount(path, IMAGE, "erofs", MS_RDONLY, NULL))
-				FAIL("mount %s: %m", path);
-		}
-		snprintf(path, sizeof(path), IMAGE "%s", name);
+		if (!read_text(path, serial, sizeof(serial)) || strcmp(serial, "image"))
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		mkdir(IMAGE, 0755);
+		if (mount(path, IMAGE, "erofs", MS_RDONLY, NULL))
+			FAIL("mount %s: %m", path);
 	}
 	if (drives)
 		closedir(drives);
-	if (access(path, R_OK))
+	if (access(file, R_OK))
 		skip("there is no drive with the serial number image and a file %s", name);
 }

@@ -169,7 +169,7 @@ impl Machine {
     async fn failed(&self, id: &InstanceId, seen: String) -> Outcome {
         // Its connection closes a little before its last process is reaped.
         match tokio::time::timeout(END_PAUSE, self.ended(id)).await {
-            Ok(Some(reason)) => ended(reason),
+            Ok(Some(reason)) => Outcome::Failed(format!("the instance {reason}")),
             _ => Outcome::Failed(seen),
         }
     }
@@ -240,11 +240,6 @@ impl Machine {
         let id = format!("{name}-{suffix}");
         id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
     }
-}
-
-/// How a request ends whose instance has ended.
-pub fn ended(reason: ExitReason) -> Outcome {
-    Outcome::Failed(format!("the instance {reason}"))
 }
 
 fn tried(result: Result<Option<Resize>, VmError>, resident_drop_bytes: u64) -> Tried {

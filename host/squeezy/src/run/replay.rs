@@ -2,7 +2,7 @@
 
 use super::{
     interrupt::Interrupt,
-    machine::{self, Machine, StartTimes, Tried},
+    machine::{Machine, StartTimes, Tried},
     record::{Direction, MethodRecord, Outcome, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
@@ -53,8 +53,6 @@ struct Open {
 struct Body {
     slot: Option<Slot>,
     ready: Option<Moment>,
-    /// Why it ended by itself, once it has.
-    ended: Option<ExitReason>,
     /// Where in the record its start is.
     start: usize,
 }
@@ -268,14 +266,7 @@ impl<'a> Replay<'a> {
             }
             Ok(Done::Started { instance, result }) => self.started(now, instance, result),
             Ok(Done::Answered { instance, request, outcome, healthy }) => {
-                let ended = self.bodies.get(&instance).and_then(|body| body.ended);
-                self.close(
-                    request,
-                    match (outcome, ended) {
-                        (Outcome::Failed(_), Some(reason)) => machine::ended(reason),
-                        (outcome, _) => outcome,
-                    },
-                );
+                self.close(request, outcome);
                 self.event(if healthy {
                     Event::Answered(instance)
                 } else {
@@ -286,9 +277,6 @@ impl<'a> Replay<'a> {
                 // Most were stopped; those have no body any more, or are being stopped.
                 if let Some(reason) = reason.filter(|reason| *reason != ExitReason::Stopped) {
                     self.view.note(&format!("instance {instance} {reason}"));
-                    if let Some(body) = self.bodies.get_mut(&instance) {
-                        body.ended = Some(reason);
-                    }
                     self.event(Event::Died(instance));
                 }
             }
