@@ -25,10 +25,9 @@
 static void squeezy_drain_fn(struct work_struct *work)
 {
 	struct squeezy_partition *p;
-	unsigned int i;
 
 	mutex_lock(&squeezy_mutex);
-	squeezy_for_each_partition(p, i) {
+	squeezy_for_each_partition(p) {
 		switch (READ_ONCE(p->state)) {
 		case SQUEEZY_DRAINING:
 		case SQUEEZY_QUARANTINED:

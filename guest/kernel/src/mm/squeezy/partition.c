@@ -100,12 +100,11 @@ bool squeezy_change_state(struct squeezy_partition *p, enum squeezy_state from,
 struct squeezy_partition *squeezy_try_assign(int number)
 {
 	struct squeezy_partition *p;
-	unsigned int i;
 
-	squeezy_for_each_partition(p, i) {
+	squeezy_for_each_partition(p) {
 		bool taken = false;
 
-		if (number != PR_SQUEEZY_ANY && number != i)
+		if (number != PR_SQUEEZY_ANY && number != p->number)
 			continue;
 
 		spin_lock(&p->lock);
@@ -218,10 +217,9 @@ void squeezy_enter_free(struct squeezy_partition *p)
 unsigned int squeezy_count_states(unsigned int *counts)
 {
 	struct squeezy_partition *p;
-	unsigned int i;
 
 	memset(counts, 0, SQUEEZY_NR_STATES * sizeof(*counts));
-	squeezy_for_each_partition(p, i)
+	squeezy_for_each_partition(p)
 		counts[READ_ONCE(p->state)]++;
 
 	return squeezy_layout.nr - counts[SQUEEZY_ABSENT] -

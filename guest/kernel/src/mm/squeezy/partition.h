@@ -183,12 +183,13 @@ static inline void squeezy_count(enum squeezy_counter counter, u64 n)
 
 extern const char * const squeezy_state_names[SQUEEZY_NR_STATES];
 extern struct squeezy_layout squeezy_layout;
-extern struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS];
+/* Ends with a NULL, wherever that is. */
+extern struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS + 1];
 extern struct mutex squeezy_mutex;
 
-#define squeezy_for_each_partition(p, i) \
-	for ((i) = 0; (i) < squeezy_layout.nr && \
-	     ((p) = squeezy_partitions[i]); (i)++)
+#define squeezy_for_each_partition(p) \
+	for (struct squeezy_partition **__slot = squeezy_partitions; \
+	     ((p) = *__slot); __slot++)
 
 /* partition.c: the state machine */
 bool squeezy_may_change(enum squeezy_state from, enum squeezy_state to);

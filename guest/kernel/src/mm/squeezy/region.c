@@ -18,7 +18,7 @@ DEFINE_STATIC_KEY_FALSE(squeezy_key);
 
 /* Constant once squeezy_key is on. */
 struct squeezy_layout squeezy_layout;
-struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS];
+struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS + 1];
 
 static struct squeezy_request squeezy_request;
 static const char *squeezy_bad_parameter;
@@ -196,9 +196,8 @@ unsigned long __squeezy_free_pages(void)
 {
 	struct squeezy_partition *p;
 	unsigned long pages = 0;
-	unsigned int i;
 
-	squeezy_for_each_partition(p, i)
+	squeezy_for_each_partition(p)
 		pages += zone_page_state(&p->zone, NR_FREE_PAGES);
 	return pages;
 }

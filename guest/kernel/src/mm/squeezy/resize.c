@@ -267,13 +267,12 @@ static int squeezy_plug_one(struct squeezy_partition *p)
 int squeezy_plug(void *owner, u64 size)
 {
 	struct squeezy_partition *p;
-	unsigned int i;
 	int rc = 0;
 
 	mutex_lock(&squeezy_mutex);
 	if (squeezy_device.owner != owner)
 		goto out_unlock;
-	squeezy_for_each_partition(p, i) {
+	squeezy_for_each_partition(p) {
 		if (size < squeezy_partition_size())
 			break;
 		rc = squeezy_plug_one(p);

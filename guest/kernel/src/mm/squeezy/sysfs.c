@@ -216,7 +216,6 @@ int squeezy_sysfs_init(void)
 {
 	struct kobject *root = kobject_create_and_add("squeezy", mm_kobj);
 	struct squeezy_partition *p;
-	unsigned int i;
 	int rc;
 
 	if (!root)
@@ -224,11 +223,11 @@ int squeezy_sysfs_init(void)
 	rc = sysfs_create_group(root, &squeezy_group);
 	if (!rc)
 		rc = squeezy_create_counters(root);
-	squeezy_for_each_partition(p, i) {
+	squeezy_for_each_partition(p) {
 		if (rc)
 			break;
 		rc = kobject_init_and_add(&p->kobj, &squeezy_partition_type,
-					  root, "partition%u", i);
+					  root, "partition%u", p->number);
 	}
 	return rc;
 }
