@@ -2,7 +2,7 @@
 
 use crate::{
     AgentClient, Result, VmError,
-    backend::{Backend, Device, DeviceRequests},
+    backend::{Backend, Device, DeviceRequests, SizeChange},
     pause::Pause,
 };
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
+use tokio::sync::{
+    Mutex,
+    broadcast::{self, error::RecvError},
+};
 
-/// How long between two looks at a device's size, at first. QEMU's own event comes at most once a
-/// second, so it cannot be waited for.
+/// How long between two looks at a device's size, at first. QEMU reports a change at once, but at most
+/// one a second, so there has to be somebody who looks.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
 /// And at most, later on.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
@@ -82,13 +85,24 @@ pub(crate) async fn resize(
         // It asks for page by page, and logging that would take longer than doing it.
         Device::Balloon => None,
     };
+    let mut reports = backend.size_changes();
     let start = Instant::now();
     let requested_bytes = asked.send(backend, device, target).await?;
     let mut polls = 0;
+    let mut next = Duration::ZERO;
     let mut plugged_bytes;
     let latency = loop {
-        plugged_bytes = backend.plugged(device).await?;
-        polls += 1;
+        let look = async {
+            pause.wait(next).await.map_err(|e| VmError::system("timerfd", e))?;
+            backend.plugged(device).await
+        };
+        tokio::select! {
+            bytes = reported(&mut reports, device) => plugged_bytes = bytes,
+            looked = look => {
+                plugged_bytes = looked?;
+                polls += 1;
+            }
+        }
         let elapsed = start.elapsed();
         // Of several that overlap, each is done when its own part is, however much more is to come.
         let grown = before_bytes < requested_bytes && requested_bytes <= plugged_bytes;
@@ -106,14 +120,25 @@ pub(crate) async fn resize(
             });
         }
         // A hundredth of what has passed keeps the error small and the host free for the guest.
-        let next = (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        pause.wait(next).await.map_err(|e| VmError::system("timerfd", e))?;
+        next = (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
     };
     let device = match requests {
         Some(earlier) => backend.device_requests().await.map(|now| now - earlier),
         None => None,
     };
     Ok(Resize { before_bytes, requested_bytes, plugged_bytes, latency, polls, device })
+}
+
+/// The size of the device that the VMM reports next.
+async fn reported(reports: &mut broadcast::Receiver<SizeChange>, device: Device) -> u64 {
+    loop {
+        match reports.recv().await {
+            Ok(change) if change.device == device => return change.bytes,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            // The VMM is gone; a look at the size says so better.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 /// Why the guest has not done what it was asked to, as far as it says.

@@ -11,7 +11,10 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, pin::Pin, time::Duration};
-use tokio::{net::UnixStream, sync::mpsc};
+use tokio::{
+    net::UnixStream,
+    sync::{broadcast, mpsc},
+};
 
 /// A future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -30,6 +33,8 @@ pub(crate) trait Backend: Send + Sync {
     fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>>;
     /// Bytes of a device that the guest has.
     fn plugged(&self, device: Device) -> BoxFuture<'_, Result<u64>>;
+    /// What the VMM reports by itself of devices' sizes, from now on. It need not report all.
+    fn size_changes(&self) -> broadcast::Receiver<SizeChange>;
     /// Where in the VMM's address space the guest's memory is.
     fn memory(&self) -> BoxFuture<'_, Result<HostMemory>>;
     /// What a thread of that name does.
@@ -61,6 +66,14 @@ pub enum Device {
     VirtioMem(u16),
     /// The balloon; its size is what it leaves the guest beside the base.
     Balloon,
+}
+
+/// A device has another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeChange {
+    pub(crate) device: Device,
+    /// What [`Backend::plugged`] would have answered at that moment.
+    pub(crate) bytes: u64,
 }
 
 /// Whether a VM runs.

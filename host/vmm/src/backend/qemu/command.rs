@@ -16,6 +16,11 @@ pub(super) fn device_id(index: u16) -> String {
     format!("vmem{index}")
 }
 
+/// The index of the virtio-mem device of this id.
+pub(super) fn device_index(id: &str) -> Option<u16> {
+    id.strip_prefix("vmem")?.parse().ok()
+}
+
 /// Everything QEMU is started with. `monitor` and `channel` are connected sockets it inherits.
 pub(super) fn command(
     config: &VmConfig,

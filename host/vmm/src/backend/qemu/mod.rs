@@ -7,13 +7,16 @@ mod trace;
 use crate::{
     Result, VmError,
     accelerator::Accelerator,
-    backend::{Backend, BoxFuture, Device, DeviceRequests, Event, HostMemory, RunState, Started},
+    backend::{
+        Backend, BoxFuture, Device, DeviceRequests, Event, HostMemory, RunState, SizeChange,
+        Started,
+    },
     config::{GuestMemory, VmConfig},
     console::{Console, lines},
     measure::ThreadRole,
     process::Process,
 };
-use command::device_id;
+use command::{device_id, device_index};
 use monitor::Monitor;
 use qapi::qmp;
 use std::{
@@ -27,7 +30,7 @@ use std::{
 };
 use tokio::{
     net::{UnixStream, unix::pipe},
-    sync::mpsc::Receiver,
+    sync::{broadcast, mpsc::Receiver},
 };
 use trace::RequestCounter;
 
@@ -188,18 +191,18 @@ impl Backend for Qemu {
         })
     }
 
+    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
+        self.monitor.size_changes()
+    }
+
     fn memory(&self) -> BoxFuture<'_, Result<HostMemory>> {
         Box::pin(async move {
             let mut devices = vec![0..0; self.regions.len()];
             if !devices.is_empty() {
                 for device in self.monitor.run(qmp::query_memory_devices {}).await? {
                     let qmp::MemoryDeviceInfo::virtio_mem(data) = device else { continue };
-                    let name = data.data.id.unwrap_or_default();
-                    let Some(index) =
-                        name.strip_prefix("vmem").and_then(|index| index.parse::<usize>().ok())
-                    else {
-                        continue;
-                    };
+                    let id = data.data.id.unwrap_or_default();
+                    let Some(index) = device_index(&id).map(usize::from) else { continue };
                     if let (Some(range), Some(bytes)) =
                         (devices.get_mut(index), self.regions.get(index))
                     {

@@ -1,6 +1,9 @@
 //! QEMU's monitor: typed commands (QMP) and events.
 
-use crate::{Result, VmError, backend::Event};
+use crate::{
+    Result, VmError,
+    backend::{Device, Event, SizeChange},
+};
 use futures_util::StreamExt;
 use qapi::{
     futures::{QapiService, QmpStreamTokio},
@@ -10,20 +13,27 @@ use std::time::Duration;
 use tokio::{
     io::WriteHalf,
     net::UnixStream,
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        broadcast,
+        mpsc::{Receiver, channel},
+    },
 };
 
-use super::command::{CHANNEL_ID, device_id};
+use super::command::{CHANNEL_ID, device_id, device_index};
 
 /// How long a command may take, unless a caller says otherwise. Discarding a large memfd holds
 /// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// Reports of sizes that are kept for one who is slow to take them.
+const SIZE_CHANGES: usize = 64;
 
 type Service = QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>;
 
 /// The commands' side of the monitor.
 pub(super) struct Monitor {
     service: Service,
+    sizes: broadcast::Sender<SizeChange>,
 }
 
 impl Monitor {
@@ -36,11 +46,16 @@ impl Monitor {
         let version = format!("QEMU {}.{}.{}", version.major, version.minor, version.micro);
         let (service, mut events) = negotiation.negotiate().await?.into_parts();
         let (sender, receiver) = channel(64);
+        let sizes = broadcast::Sender::new(SIZE_CHANGES);
+        let reported = sizes.clone();
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => {
-                        if let Some(event) = translate(&event)
+                        if let Some(change) = size_change(&event) {
+                            // Without a resize under way nobody listens.
+                            let _ = reported.send(change);
+                        } else if let Some(event) = translate(&event)
                             && sender.send(event).await.is_err()
                         {
                             break;
@@ -55,7 +70,12 @@ impl Monitor {
                 }
             }
         });
-        Ok((Self { service }, receiver, version))
+        Ok((Self { service, sizes }, receiver, version))
+    }
+
+    /// Sizes of devices, as QEMU reports them from now on: of each device at most one a second.
+    pub(super) fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
+        self.sizes.subscribe()
     }
 
     /// Runs a command.
@@ -96,7 +116,21 @@ impl Monitor {
     }
 }
 
-/// The events that matter.
+/// The size of a device, if that is what the event is about.
+fn size_change(event: &qmp::Event) -> Option<SizeChange> {
+    match event {
+        qmp::Event::MEMORY_DEVICE_SIZE_CHANGE { data, .. } => {
+            let index = device_index(data.id.as_deref()?)?;
+            Some(SizeChange { device: Device::VirtioMem(index), bytes: data.size })
+        }
+        qmp::Event::BALLOON_CHANGE { data, .. } => {
+            Some(SizeChange { device: Device::Balloon, bytes: data.actual.try_into().ok()? })
+        }
+        _ => None,
+    }
+}
+
+/// The other events that matter.
 fn translate(event: &qmp::Event) -> Option<Event> {
     match event {
         qmp::Event::VSERPORT_CHANGE { data, .. } if data.id == CHANNEL_ID => {
