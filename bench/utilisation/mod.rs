@@ -16,16 +16,16 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
-};
+use std::{collections::BTreeSet, time::Instant};
 
 const METHODS: [MethodName; 4] =
     [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node];
 
 /// Instances of a VM: the one that goes, and the rest.
 const INSTANCES: u16 = 4;
+
+/// What an instance of an otherwise empty VM holds.
+const LEAST_BYTES: u64 = 1 << 20;
 
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]
@@ -132,21 +132,17 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let ours: Vec<f64> = fills(records)
-            .iter()
-            .filter_map(|&fill| Some(latency(records, "squeezy", fill)?.median))
-            .collect();
-        let (low, high) = (
-            ours.iter().copied().fold(f64::INFINITY, f64::min),
-            ours.iter().copied().fold(0.0, f64::max),
-        );
-        if ours.len() < 2 || low <= 0.0 {
-            return Vec::new();
-        }
+        let levels = fills(records);
+        let mut ours: Vec<_> =
+            levels.iter().filter_map(|&fill| latency(records, "squeezy", fill)).collect();
+        ours.sort_by(|a, b| a.median.total_cmp(&b.median));
+        let [low, .., high] = ours[..] else { return Vec::new() };
+        let ratio = high.median / low.median;
+        let doubt = ratio * (high.doubt() / high.median + low.doubt() / low.median);
         vec![Bound {
             what: "latency over how full the VM is, from the fastest to the slowest".to_owned(),
-            measured: (high / low - 1.0) * 100.0,
-            doubt: 0.0,
+            measured: (ratio - 1.0) * 100.0,
+            doubt: doubt * 100.0,
             limit: Limit::AtMost(20.0),
             unit: "%",
         }]
@@ -214,12 +210,12 @@ impl Arguments {
                 for index in 0..INSTANCES {
                     stand.plug(index).await?;
                 }
-                let rest = hog_bytes(size_bytes) / 100 * u64::from(fill);
+                // Never nothing: memory that nobody has would be taken instead of the victim's.
+                let rest = (hog_bytes(size_bytes) / 100 * u64::from(fill)).max(LEAST_BYTES);
                 let bytes = (0..INSTANCES).map(|index| {
                     (index, if index == victim { hog_bytes(size_bytes) } else { rest })
                 });
-                let bytes: BTreeMap<u16, u64> = bytes.filter(|(_, bytes)| *bytes > 0).collect();
-                stand.fill(&bytes).await?;
+                stand.fill(&bytes.collect()).await?;
                 stand.kill(victim).await?;
                 stand.settle().await;
                 let rest_bytes = stand.held_bytes();

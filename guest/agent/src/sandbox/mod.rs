@@ -26,7 +26,7 @@ use std::{
     io::{self, Read, Write},
     os::fd::{AsRawFd, FromRawFd, RawFd},
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// First argument of the executable that means this mode.
@@ -126,7 +126,8 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     let command = Command::new(spec)?;
 
     if let Some(node) = spec.memory_node {
-        node::bind(node).map_err(internal("binding memory to its node"))?;
+        let limit = Duration::from_millis(spec.wait_ms.into());
+        node::bind(node, limit).map_err(internal("binding memory to its node"))?;
     }
     let (partition, wait_ns) = attach(spec)?;
     send(report, &Report::Attached { partition, wait_ns });
