@@ -105,7 +105,7 @@ impl Chart {
 
 impl Panel {
     fn draw(&self, area: &Area<'_>) -> Drawn {
-        let (legend, area) = area.split_vertically(52);
+        let (legend, area) = area.split_vertically(66);
         self.legend(&legend)?;
         let (low, high) = self.range();
         let scale = |value: f64| if self.logarithmic { value.max(low).log10() } else { value };
