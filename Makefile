@@ -7,6 +7,8 @@
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
 FUNCTION ?= functions/html
+# What `make test-fast` tests.
+FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
 # For `make kernel`: release debug off stock node
 VARIANT ?= release
 # For `make bench`: reclaim utilisation cpu plug faults
@@ -22,7 +24,7 @@ test: test-fast test-off test-vm ## all tests, the fast ones first
 
 test-fast: dependencies ## tests that need no VM
 	cargo test --workspace --lib --bins
-	scripts/test-function.sh functions/html
+	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
 
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh

@@ -12,5 +12,5 @@ enter=(chroot "$tree")
 for test in "$function_directory"/tests/test_*.py; do
 	say "$test"
 	# From standard input: the image is not written to.
-	PYTHONDONTWRITEBYTECODE=1 timeout 120 "${enter[@]}" /usr/bin/python3 - <"$test"
+	FUNCTION_DEFINITION=$(<"$function_directory/function.toml") PYTHONDONTWRITEBYTECODE=1 timeout 120 "${enter[@]}" /usr/bin/python3 - <"$test"
 done

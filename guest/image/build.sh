@@ -10,9 +10,9 @@ usage() {
 usage: guest/image/build.sh FUNCTION_DIRECTORY
        guest/image/build.sh --tree FUNCTION_DIRECTORY
 
-Makes build/images/NAME.erofs from FUNCTION_DIRECTORY/function.toml ([image]: packages, requirements, app),
-through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all of these. --tree prints the
-directory that the image was packed from. SQUEEZY_MIRROR names another Debian mirror.
+Makes build/images/NAME.erofs from FUNCTION_DIRECTORY/function.toml ([image], see docs/operations.md),
+through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all that this names. --tree prints
+the directory that the image was packed from. SQUEEZY_MIRROR names another Debian mirror.
 TEXT
 }
 
@@ -46,7 +46,8 @@ except tomllib.TOMLDecodeError as error:
     sys.exit(f"{path}: {error}")
 for part in key.split("."):
     value = value.get(part, "") if isinstance(value, dict) else ""
-print("\n".join(value) if isinstance(value, list) else value)
+if value:
+    print("\n".join(value) if isinstance(value, list) else value)
 PYTHON
 }
 
@@ -78,18 +79,46 @@ make_base() {
 		"$suite" "$1.new" ${SQUEEZY_MIRROR:+"$SQUEEZY_MIRROR"} && mv "$1.new" "$1"
 }
 
-# install_python: the function's Python packages, by version and hash, as wheels for the image's Python.
+# install_python TARGET REQUIREMENTS...: Python packages, by version and hash, as wheels for the image's
+# Python.
 install_python() {
-	local target=$tree/usr/local/lib/python3.11/dist-packages
+	local target=$1 platform requirement options=()
+	for platform in manylinux2014 manylinux_2_17 manylinux_2_27 manylinux_2_28; do
+		options+=(--platform "${platform}_x86_64")
+	done
+	shift
+	for requirement in "$@"; do options+=(--requirement "$function_directory/$requirement"); done
 	python3 -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps --require-hashes \
-		--implementation cp --python-version 3.11 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 \
-		--only-binary=:all: --root-user-action=ignore --target "$target" --requirement "$function_directory/$requirements"
+		--implementation cp --python-version 3.11 --only-binary=:all: --root-user-action=ignore --target "$target" \
+		"${options[@]}"
 	rm -rf "${target:?}/bin"
+}
+
+# leave_out TARGET PATTERN...: removes what of the packages no instance needs.
+leave_out() {
+	local target=$1 pattern matches
+	shift
+	for pattern in "$@"; do
+		mapfile -t matches < <(compgen -G "$target/$pattern")
+		[ ${#matches[@]} -gt 0 ] || die "$function_directory/function.toml: exclude names $pattern, which no package has"
+		rm -rf "${matches[@]}"
+	done
+}
+
+# run_build: what the function's build script adds. It runs in the image, so that what it makes does not
+# depend on the host's Python; its packages do not stay.
+run_build() {
+	mkdir "$tree/build"
+	[ ${#build_requirements[@]} = 0 ] || install_python "$tree/build/packages" "${build_requirements[@]}"
+	cp "$function_directory/$build_script" "$tree/build/build.py"
+	in_tree /usr/bin/env PYTHONPATH=/build/packages /usr/bin/python3 /build/build.py /function
+	rm -rf "${tree:?}/build"
 }
 
 # fill_tree: sets up tree from the base. Modules are compiled here, and never checked against their
 # source again: importing reads one file instead of two, and all time stamps can be the same.
 fill_tree() {
+	local directory
 	rm -rf "$tree"
 	mkdir -p "$tree"
 	tar -xf "$base" -C "$tree" --no-same-owner --exclude='./dev/*'
@@ -98,9 +127,11 @@ fill_tree() {
 	echo instance >"$tree/etc/hostname"
 	: >"$tree/etc/resolv.conf"
 	mkdir -p "$tree/function"
-	cp -r "$function_directory/$app/." "$tree/function/"
+	for directory in "${app[@]}"; do cp -r "$function_directory/$directory/." "$tree/function/"; done
 	if [ -x "$tree/usr/bin/python3" ]; then
-		[ -z "$requirements" ] || install_python
+		[ ${#requirements[@]} = 0 ] || install_python "$python_packages" "${requirements[@]}"
+		leave_out "$python_packages" "${exclude[@]}"
+		[ -z "$build_script" ] || run_build
 		find "$tree/usr" "$tree/function" -name __pycache__ -prune -exec rm -rf {} +
 		in_tree /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
 			/usr/lib/python3.11 /usr/lib/python3 /usr/local/lib/python3.11 /function
@@ -117,22 +148,30 @@ name=$(setting name)
 [[ $name =~ ^[a-z0-9][a-z0-9-]{0,62}$ ]] ||
 	die "$function_directory/function.toml: name has to be 1 to 63 of a-z, 0-9 and '-', not '$name'"
 packages=$(setting image.packages)
-requirements=$(setting image.requirements)
-app=$(setting image.app)
 [ -n "$packages" ] || die "$function_directory/function.toml: [image] names no packages"
-[ -d "$function_directory/${app:?$function_directory/function.toml: [image] has no app}" ] ||
-	die "$function_directory/$app is not there, though [image] names it"
-[ -z "$requirements" ] || [ -f "$function_directory/$requirements" ] ||
-	die "$function_directory/$requirements is not there, though [image] names it"
+build_script=$(setting image.build)
+mapfile -t app < <(setting image.app)
+mapfile -t requirements < <(setting image.requirements)
+mapfile -t exclude < <(setting image.exclude)
+mapfile -t build_requirements < <(setting image.build_requirements)
+[ ${#app[@]} -gt 0 ] || die "$function_directory/function.toml: [image] has no app"
+for path in "${app[@]}" "${requirements[@]}" ${build_script:+"$build_script"} "${build_requirements[@]}"; do
+	[ -e "$function_directory/$path" ] ||
+		die "$function_directory/$path is not there, though [image] names it"
+done
 
 base=$image_cache/base/$(printf '%s\n' "$recipe" "$suite" "$packages" | sha256sum | cut -c1-20).tar
 key=$({
 	echo "$recipe $suite $packages"
-	[ -z "$requirements" ] || cat "$function_directory/$requirements"
-	tree_hash "$function_directory/$app"
+	for path in "${requirements[@]}" ${build_script:+"$build_script"} "${build_requirements[@]}"; do
+		cat "$function_directory/$path"
+	done
+	printf '%s\n' "${exclude[@]}"
+	tree_hash "${app[@]/#/$function_directory/}"
 } | sha256sum | cut -c1-20)
 image=$image_cache/erofs/$name-$key.erofs
 tree=$image_cache/trees/$name-$key
+python_packages=$tree/usr/local/lib/python3.11/dist-packages
 
 if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
 	for tool in mmdebstrap:mmdebstrap mkfs.erofs:erofs-utils tar:tar; do need "${tool%%:*}" "${tool#*:}"; done
@@ -148,8 +187,8 @@ if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
 	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 \
 		"cannot pack the image of $name" pack "$image.new"
 	mv "$image.new" "$image"
-	keep_newest "$image_cache/erofs" 8
-	keep_newest "$image_cache/trees" 3
+	keep_newest "$image_cache/erofs" 12
+	keep_newest "$image_cache/trees" 8
 	say "image $name: $(du -h "$image" | cut -f1)"
 elif [ "$print_tree" = no ]; then
 	touch "$image"

@@ -11,6 +11,7 @@ import traceback
 
 import waitress
 from flask import Flask, jsonify, request
+from werkzeug.exceptions import HTTPException
 
 # OpenWhisk cuts the logs of activations apart at this line.
 END_OF_ACTIVATION = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
@@ -72,6 +73,12 @@ def refused(error):
     return jsonify(error=str(error)), error.status
 
 
+@app.errorhandler(HTTPException)
+def impossible(error):
+    """Answer a request that Flask does not take: too large, or to another path."""
+    return jsonify(error=error.description), error.code
+
+
 @app.post("/init")
 def init():
     """Prepare the function; every further request here is refused."""
@@ -109,6 +116,7 @@ if __name__ == "__main__":
         listen=LISTEN,
         threads=1,
         ident=None,
-        max_request_body_size=MAX_REQUEST_BYTES,
+        # Until here it is Flask that refuses, in JSON; what is larger still is not even read.
+        max_request_body_size=8 * MAX_REQUEST_BYTES,
         _quiet=True,
     )
