@@ -1,22 +1,22 @@
 //! What has to be done.
 
-use crate::{FunctionIndex, InstanceNumber, RequestNumber};
+use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
-/// What has to be done. Each one but [`Command::Reject`] is answered by an [`crate::Event`].
+/// What has to be done. Each one but [`Command::Freeze`] and [`Command::Reject`] is answered by an
+/// [`crate::Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Plug the memory of a new instance; answered by `Plugged` or `PlugFailed`.
-    Plug {
-        /// What it will be an instance of.
-        function: FunctionIndex,
-        /// Its number, the same in every later command.
-        instance: InstanceNumber,
-    },
-    /// Start the instance, its memory is there; answered by `Started` or `StartFailed`.
+    /// Boot this VM; answered by `VmBooted` or `VmFailed`.
+    BootVm(VmIndex),
+    /// End this VM, in which nothing lives; answered by `VmEnded`.
+    EndVm(VmIndex),
+    /// Plug the memory of a new instance and start it; answered by `Started` or `StartFailed`.
     Start {
         /// What it is an instance of.
         function: FunctionIndex,
-        /// The instance.
+        /// Where it runs.
+        vm: VmIndex,
+        /// Its number, the same in every later command.
         instance: InstanceNumber,
     },
     /// Pass the request to the instance; answered by `Answered` or `Broken`.
@@ -25,7 +25,11 @@ pub enum Command {
         instance: InstanceNumber,
         /// The request.
         request: RequestNumber,
+        /// Whether it was frozen and has to be thawed first.
+        thaw: bool,
     },
+    /// Freeze the processes of an idle instance.
+    Freeze(InstanceNumber),
     /// Stop the instance, whatever of it there is; answered by `Stopped`.
     Stop {
         /// The instance.
@@ -35,8 +39,8 @@ pub enum Command {
     },
     /// Take the memory of a stopped instance back; answered by `Reclaimed` or `ReclaimFailed`.
     Reclaim {
-        /// What it was an instance of.
-        function: FunctionIndex,
+        /// Where it was.
+        vm: VmIndex,
         /// The instance.
         instance: InstanceNumber,
     },
@@ -58,6 +62,8 @@ pub enum StopReason {
     Evicted,
     /// It ended by itself, could not be started, or cannot take another request.
     Broken,
+    /// Its function is not to be called any more.
+    Retired,
     /// Everything ends.
     Draining,
 }
@@ -69,6 +75,10 @@ pub enum RejectReason {
     QueueFull,
     /// The instance that was to answer it could not be started.
     StartFailed,
+    /// The VM of its function could not be booted, or ended.
+    VmFailed,
+    /// Its function is not to be called any more.
+    Retired,
     /// Everything ends.
     Draining,
 }

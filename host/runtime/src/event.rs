@@ -1,6 +1,6 @@
 //! What has happened.
 
-use crate::{FunctionIndex, InstanceNumber, InstanceState, RequestNumber};
+use crate::{FunctionIndex, InstanceNumber, InstanceState, RequestNumber, VmIndex, VmState};
 
 /// What has happened, as whoever carries out the [`crate::Command`]s tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,13 +12,16 @@ pub enum Event {
         /// The request's number; not one that was used before.
         request: RequestNumber,
     },
-    /// The memory of this instance is plugged.
-    Plugged(InstanceNumber),
-    /// The memory of this instance cannot be plugged, or not all of it.
-    PlugFailed(InstanceNumber),
+    /// The VM runs and takes instances.
+    VmBooted(VmIndex),
+    /// The VM could not be booted; nothing of it is there.
+    VmFailed(VmIndex),
+    /// The VM has ended, as it was told to or by itself, and the host has all its memory back. The
+    /// requests that its instances had are answered by whoever tells this.
+    VmEnded(VmIndex),
     /// The instance runs and takes requests.
     Started(InstanceNumber),
-    /// The instance could not be started; parts of it may be there.
+    /// The instance could not be started, or has no memory; parts of it may be there.
     StartFailed(InstanceNumber),
     /// The instance's request is answered, and the instance can take another one.
     Answered(InstanceNumber),
@@ -32,6 +35,10 @@ pub enum Event {
     Reclaimed(InstanceNumber),
     /// The guest did not give the instance's memory back, or not all of it.
     ReclaimFailed(InstanceNumber),
+    /// Idle instances are not wanted any longer, however long they might be kept.
+    EvictIdle,
+    /// The function is not to be called any more.
+    Retire(FunctionIndex),
     /// Time has passed. To be sent when [`crate::Scaler::next_deadline`] is over.
     Tick,
     /// No more requests are taken, and everything is to end.
@@ -40,11 +47,25 @@ pub enum Event {
 
 /// An [`Event`] that makes no sense as things stand: a mistake of the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{event:?} makes no sense for an instance that is {}",
-    .state.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}")))]
-pub struct Unexpected {
-    /// The event.
-    pub event: Event,
-    /// How the instance it names stands; absent when there is none.
-    pub state: Option<InstanceState>,
+pub enum Unexpected {
+    /// It is about an instance.
+    #[error("{event:?} makes no sense for an instance that is {}", shown(.state.as_ref()))]
+    Instance {
+        /// The event.
+        event: Event,
+        /// How the instance it names stands; absent when there is none.
+        state: Option<InstanceState>,
+    },
+    /// It is about a VM.
+    #[error("{event:?} makes no sense for a VM that is {}", shown(.state.as_ref()))]
+    Vm {
+        /// The event.
+        event: Event,
+        /// How the VM it names stands; absent when there is none.
+        state: Option<VmState>,
+    },
+}
+
+fn shown(state: Option<&impl std::fmt::Debug>) -> String {
+    state.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}"))
 }

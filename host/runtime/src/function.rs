@@ -219,12 +219,20 @@ mod tests {
     const HTML: &str = include_str!("../../../functions/html/function.toml");
 
     #[test]
-    fn the_function_that_comes_along_is_understood() {
-        let function = Function::parse(HTML).unwrap();
-        assert_eq!(function.name, "html");
-        assert_eq!(function.memory_bytes % (1 << 20), 0);
-        assert!(!function.check.field.is_empty());
-        assert!(!function.request.is_empty());
+    fn every_function_that_comes_along_is_understood() {
+        let functions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../functions");
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(functions).unwrap() {
+            let path = entry.unwrap().path().join("function.toml");
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let function = Function::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+            assert_eq!(function.memory_bytes % (1 << 20), 0, "{path:?}");
+            assert!(!function.check.field.is_empty(), "{path:?}");
+            assert!(!function.request.is_empty(), "{path:?}");
+            names.push(function.name);
+        }
+        names.sort();
+        assert_eq!(names, ["bert", "bfs", "cnn", "html"]);
     }
 
     #[test]

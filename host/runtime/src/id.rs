@@ -17,8 +17,14 @@ macro_rules! number {
 }
 
 number! {
-    /// Counts the functions of a [`crate::Scaler`] from 0, in the order it was given them.
-    FunctionIndex(usize)
+    /// Counts the VMs of a [`crate::Scaler`] from 0, in the order it was given them; none is used
+    /// twice.
+    VmIndex(u32)
+}
+number! {
+    /// Counts the functions of a [`crate::Scaler`] from 0, in the order it was given them; none is
+    /// used twice.
+    FunctionIndex(u32)
 }
 number! {
     /// Counts instances from 0 over all functions; none is used twice.

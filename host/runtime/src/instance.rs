@@ -1,18 +1,34 @@
-//! One instance, as the scaler sees it.
+//! VMs and instances, as the scaler sees them.
 
-use crate::{FunctionIndex, Moment, RequestNumber};
+use crate::{FunctionIndex, Moment, RequestNumber, VmIndex};
+
+/// Where a VM stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmState {
+    /// There is none; it is booted when it is needed.
+    Absent,
+    /// It is being booted.
+    Booting,
+    /// It takes instances.
+    Up {
+        /// Since when it has no living instance, if it has none.
+        empty_since: Option<Moment>,
+    },
+    /// It is being ended.
+    Ending,
+}
 
 /// Where an instance stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceState {
-    /// Its memory is being plugged.
-    Plugging,
-    /// Its memory is there, its processes start.
+    /// Its memory is being plugged and its processes start.
     Starting,
     /// It waits for a request.
     Idle {
         /// Since when.
         since: Moment,
+        /// Whether its processes are frozen.
+        frozen: bool,
     },
     /// It works on a request.
     Busy {
@@ -25,8 +41,8 @@ pub enum InstanceState {
     Stopping,
     /// Its memory is on its way back to the host.
     Reclaiming,
-    /// It is gone, but the guest kept its memory. The next instance of the function takes it, or
-    /// the host asks for it again after a while.
+    /// It is gone, but the guest kept its memory. The next instance in the VM takes it, or the host
+    /// asks for it again after a while.
     Stranded {
         /// Since when.
         since: Moment,
@@ -38,6 +54,8 @@ pub enum InstanceState {
 pub(crate) struct Instance {
     /// What it is an instance of.
     pub function: FunctionIndex,
+    /// Where it runs.
+    pub vm: VmIndex,
     /// Where it stands.
     pub state: InstanceState,
 }

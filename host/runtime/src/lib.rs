@@ -5,8 +5,8 @@
 //! a VM at hand carries out. So the same code serves `squeezy run`, a daemon, a simulation of a
 //! whole day and the property tests.
 //!
-//! - [`Scaler`] is the heart: events in, commands out. It holds a queue of requests and a set of
-//!   instances for each function, and the host's memory [`Budget`] for all of them.
+//! - [`Scaler`] is the heart: events in, commands out. It holds a queue of requests for each
+//!   function, the VMs with their instances, and the host's memory [`Budget`] for all of them.
 //! - [`load`] is what the instances are asked to do: traces in the formats of the Azure data
 //!   sets, or a synthetic burst.
 //! - [`function`] is what is known of a function: its `function.toml`.
@@ -26,7 +26,7 @@ pub mod series;
 pub use budget::Budget;
 pub use command::{Command, RejectReason, StopReason};
 pub use event::{Event, Unexpected};
-pub use id::{FunctionIndex, InstanceNumber, RequestNumber};
-pub use instance::InstanceState;
+pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
+pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
-pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler};
+pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};

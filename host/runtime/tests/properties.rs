@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
-    RequestNumber, Scaler, StopReason,
+    RequestNumber, Scaler, StopReason, VmIndex, VmPolicy,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,20 +14,31 @@ use std::{
 };
 
 const LIMIT_BYTES: u64 = 1000;
+const FUNCTIONS: u32 = 4;
+/// The last two functions share a VM.
+const VMS: u32 = FUNCTIONS - 1;
 
 /// What may happen next; numbers are taken modulo what there is to choose from.
 #[derive(Clone, Debug)]
 enum Step {
     Request {
-        function: usize,
+        function: u32,
     },
     /// One command that is being carried out ends.
     End {
         which: usize,
         well: bool,
     },
+    /// An instance ends by itself.
     Die {
         which: usize,
+    },
+    /// A VM ends by itself.
+    Crash {
+        which: usize,
+    },
+    Retire {
+        function: u32,
     },
     Pass {
         milliseconds: u64,
@@ -36,32 +47,64 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..3_usize).prop_map(|function| Step::Request { function }),
-        8 => (any::<usize>(), prop::bool::weighted(0.85))
+        80 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        160 => (any::<usize>(), prop::bool::weighted(0.85))
             .prop_map(|(which, well)| Step::End { which, well }),
-        1 => any::<usize>().prop_map(|which| Step::Die { which }),
-        3 => (0..4000_u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
+        20 => any::<usize>().prop_map(|which| Step::Die { which }),
+        5 => any::<usize>().prop_map(|which| Step::Crash { which }),
+        1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
+        60 => (0..4000_u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
     ];
     prop::collection::vec(step, 0..300)
 }
 
-fn policies() -> impl Strategy<Value = Vec<FunctionPolicy>> {
-    let policy = (1..=LIMIT_BYTES, 1..6_u32, 0..8000_u64, 1..6_usize).prop_map(
-        |(instance_bytes, max_instances, keep_alive_ms, queue_limit)| FunctionPolicy {
-            instance_bytes,
+#[derive(Clone, Debug)]
+struct Policies {
+    vms: Vec<VmPolicy>,
+    functions: Vec<FunctionPolicy>,
+}
+
+fn policies() -> impl Strategy<Value = Policies> {
+    let milliseconds = |most: u64| (0..most).prop_map(Duration::from_millis);
+    let vm = (0..=500_u64, 0..=500_u64, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(
+        |(base_bytes, instance_bytes, max_instances, idle_time)| VmPolicy {
+            base_bytes,
+            instance_bytes: instance_bytes.max(u64::from(base_bytes == 0)),
             max_instances,
-            keep_alive: Duration::from_millis(keep_alive_ms),
-            queue_limit,
+            idle_time,
         },
     );
-    prop::collection::vec(policy, 3)
+    let function = (milliseconds(8000), prop::option::of(milliseconds(8000)), 1..6_usize);
+    (prop::collection::vec(vm, VMS as usize), prop::collection::vec(function, FUNCTIONS as usize))
+        .prop_map(|(vms, functions)| Policies {
+            vms,
+            functions: (0..)
+                .zip(functions)
+                .map(|(index, (keep_alive, freeze_after, queue_limit))| FunctionPolicy {
+                    vm: VmIndex(u32::min(index, VMS - 1)),
+                    keep_alive,
+                    freeze_after,
+                    queue_limit,
+                })
+                .collect(),
+        })
+}
+
+/// A VM as whoever carries out the commands sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Machine {
+    Absent,
+    Booting,
+    Up,
+    Ending,
 }
 
 /// An instance as whoever carries out the commands sees it.
 struct Body {
-    function: usize,
-    plugged: bool,
+    function: FunctionIndex,
+    vm: VmIndex,
     running: bool,
+    frozen: bool,
     request: Option<RequestNumber>,
     dead: bool,
     free_since: Moment,
@@ -69,22 +112,31 @@ struct Body {
 
 struct World {
     scaler: Scaler,
-    policies: Vec<FunctionPolicy>,
+    policies: Policies,
     now: Moment,
+    machines: BTreeMap<VmIndex, Machine>,
     bodies: BTreeMap<InstanceNumber, Body>,
-    /// The functions of ended instances whose memory the guest kept.
-    kept: BTreeMap<InstanceNumber, usize>,
+    /// The VMs of ended instances whose memory the guest kept.
+    kept: BTreeMap<InstanceNumber, VmIndex>,
     pending: Vec<Command>,
     asked: BTreeSet<RequestNumber>,
     answered: BTreeSet<RequestNumber>,
 }
 
 impl World {
-    fn new(policies: &[FunctionPolicy]) -> Self {
+    fn new(policies: &Policies) -> Self {
+        let mut scaler = Scaler::new(Budget::new(LIMIT_BYTES));
+        for &vm in &policies.vms {
+            scaler.add_vm(vm).expect("a valid policy");
+        }
+        for &function in &policies.functions {
+            scaler.add_function(function).expect("a valid policy");
+        }
         Self {
-            scaler: Scaler::new(Budget::new(LIMIT_BYTES), policies).expect("valid policies"),
-            policies: policies.to_vec(),
+            scaler,
+            policies: policies.clone(),
             now: Moment::START,
+            machines: (0..VMS).map(|vm| (VmIndex(vm), Machine::Absent)).collect(),
             bodies: BTreeMap::new(),
             kept: BTreeMap::new(),
             pending: Vec::new(),
@@ -93,11 +145,19 @@ impl World {
         }
     }
 
+    fn vm_policy(&self, vm: VmIndex) -> VmPolicy {
+        self.policies.vms[vm.0 as usize]
+    }
+
+    fn function_policy(&self, function: FunctionIndex) -> FunctionPolicy {
+        self.policies.functions[function.0 as usize]
+    }
+
     fn tell(&mut self, event: Event) {
         let commands = self.scaler.handle(self.now, event).expect("the world makes sense");
         for command in commands {
             self.check(command);
-            if !matches!(command, Command::Reject { .. }) {
+            if !matches!(command, Command::Reject { .. } | Command::Freeze(_)) {
                 self.pending.push(command);
             }
         }
@@ -105,43 +165,56 @@ impl World {
     }
 
     fn check(&mut self, command: Command) {
+        self.kept.retain(|&number, _| self.scaler.state(number).is_some());
         match command {
-            Command::Plug { function, instance } => {
+            Command::BootVm(vm) => {
+                assert_eq!(self.machines.insert(vm, Machine::Booting), Some(Machine::Absent));
+            }
+            Command::EndVm(vm) => {
+                assert_eq!(self.machines.insert(vm, Machine::Ending), Some(Machine::Up));
+                assert!(self.bodies.values().all(|b| b.vm != vm), "ended with instances");
+            }
+            Command::Start { function, vm, instance } => {
+                assert_eq!(self.machines[&vm], Machine::Up, "an instance without a VM");
+                assert_eq!(self.function_policy(function).vm, vm);
                 let body = Body {
-                    function: function.0,
-                    plugged: false,
+                    function,
+                    vm,
                     running: false,
+                    frozen: false,
                     request: None,
                     dead: false,
                     free_since: self.now,
                 };
                 assert!(self.bodies.insert(instance, body).is_none(), "a number used twice");
-                self.kept.retain(|&number, _| self.scaler.state(number).is_some());
-                let functions = self.bodies.values().map(|b| &b.function).chain(self.kept.values());
-                let count = functions.filter(|&&f| f == function.0).count();
-                let max = self.policies[function.0].max_instances as usize;
-                assert!(count <= max, "more instances than allowed");
+                let vms = self.bodies.values().map(|b| b.vm).chain(self.kept.values().copied());
+                let count = vms.filter(|&v| v == vm).count();
+                let most = self.vm_policy(vm).max_instances as usize;
+                assert!(count <= most, "more instances than allowed");
             }
-            Command::Start { instance, .. } => {
-                assert!(self.bodies[&instance].plugged, "an instance without its memory");
-            }
-            Command::Dispatch { instance, request } => {
+            Command::Dispatch { instance, request, thaw } => {
                 let body = self.bodies.get_mut(&instance).expect("a dispatch to nobody");
-                assert!(body.plugged && body.running, "a dispatch to what does not run");
+                assert!(body.running, "a dispatch to what does not run");
                 assert!(!body.dead, "a dispatch to the dead");
                 assert_eq!(body.request.replace(request), None, "two requests in one instance");
+                assert_eq!(std::mem::take(&mut body.frozen), thaw, "frozen with a request");
+            }
+            Command::Freeze(instance) => {
+                let body = self.bodies.get_mut(&instance).expect("nobody frozen");
+                assert!(body.running && body.request.is_none(), "frozen in mid-request");
+                assert!(!std::mem::replace(&mut body.frozen, true), "frozen twice");
             }
             Command::Stop { instance, reason } => {
                 let body = &self.bodies[&instance];
                 assert_eq!(body.request, None, "stopped in mid-request");
                 if reason == StopReason::KeepAliveOver {
-                    let keep_alive = self.policies[body.function].keep_alive;
+                    let keep_alive = self.function_policy(body.function).keep_alive;
                     assert!(self.now.since(body.free_since) >= keep_alive, "stopped too early");
                 }
             }
-            Command::Reclaim { instance, .. } => {
+            Command::Reclaim { instance, vm } => {
                 // Stranded memory, asked for again, has no body any more.
-                assert!(self.bodies.get(&instance).is_none_or(|b| !b.running), "still running");
+                assert!(self.bodies.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
             }
             Command::Reject { request, .. } => self.answer(request),
         }
@@ -155,8 +228,10 @@ impl World {
     /// What has memory, by the world's own count, is what the budget has promised.
     fn check_budget(&mut self) {
         self.kept.retain(|&number, _| self.scaler.state(number).is_some());
-        let functions = self.bodies.values().map(|b| b.function).chain(self.kept.values().copied());
-        let bytes: u64 = functions.map(|f| self.policies[f].instance_bytes).sum();
+        let instances = self.bodies.values().map(|b| b.vm).chain(self.kept.values().copied());
+        let bytes: u64 = instances.map(|vm| self.vm_policy(vm).instance_bytes).sum();
+        let vms = self.machines.iter().filter(|(_, machine)| **machine != Machine::Absent);
+        let bytes = bytes + vms.map(|(&vm, _)| self.vm_policy(vm).base_bytes).sum::<u64>();
         assert!(bytes <= LIMIT_BYTES, "over budget");
         assert_eq!(bytes, self.scaler.budget().committed_bytes());
     }
@@ -167,17 +242,23 @@ impl World {
         }
         let command = self.pending.swap_remove(which % self.pending.len());
         let event = match command {
-            Command::Plug { instance, .. } => {
-                self.bodies.get_mut(&instance).unwrap().plugged = well;
-                if well { Event::Plugged(instance) } else { Event::PlugFailed(instance) }
+            Command::BootVm(vm) => {
+                self.machines.insert(vm, if well { Machine::Up } else { Machine::Absent });
+                if well { Event::VmBooted(vm) } else { Event::VmFailed(vm) }
+            }
+            Command::EndVm(vm) => {
+                self.machines.insert(vm, Machine::Absent);
+                self.kept.retain(|_, kept| *kept != vm);
+                Event::VmEnded(vm)
             }
             Command::Start { instance, .. } => {
+                let now = self.now;
                 let body = self.bodies.get_mut(&instance).unwrap();
                 body.running = well;
-                body.free_since = self.now;
+                body.free_since = now;
                 if well { Event::Started(instance) } else { Event::StartFailed(instance) }
             }
-            Command::Dispatch { instance, request } => {
+            Command::Dispatch { instance, request, .. } => {
                 let now = self.now;
                 let body = self.bodies.get_mut(&instance).unwrap();
                 body.request = None;
@@ -192,16 +273,42 @@ impl World {
             }
             Command::Reclaim { instance, .. } => {
                 if let Some(body) = self.bodies.remove(&instance) {
-                    self.kept.insert(instance, body.function);
+                    self.kept.insert(instance, body.vm);
                 }
                 if well {
                     self.kept.remove(&instance);
                 }
                 if well { Event::Reclaimed(instance) } else { Event::ReclaimFailed(instance) }
             }
-            Command::Reject { .. } => unreachable!("rejections are not pending"),
+            Command::Freeze(_) | Command::Reject { .. } => unreachable!("these are not pending"),
         };
         self.tell(event);
+    }
+
+    /// Takes a VM away with all that is in it.
+    fn crash(&mut self, which: usize) {
+        let there = |(&vm, &machine): (&VmIndex, &Machine)| {
+            matches!(machine, Machine::Up | Machine::Ending).then_some(vm)
+        };
+        let vms: Vec<_> = self.machines.iter().filter_map(there).collect();
+        let Some(&vm) = vms.get(which % vms.len().max(1)) else { return };
+        self.machines.insert(vm, Machine::Absent);
+        let gone: BTreeSet<_> =
+            self.bodies.iter().filter(|(_, b)| b.vm == vm).map(|(&n, _)| n).collect();
+        for number in &gone {
+            if let Some(request) = self.bodies.remove(number).and_then(|body| body.request) {
+                self.answer(request);
+            }
+        }
+        self.pending.retain(|command| match command {
+            Command::EndVm(index) | Command::Reclaim { vm: index, .. } => *index != vm,
+            Command::Start { instance, .. }
+            | Command::Dispatch { instance, .. }
+            | Command::Stop { instance, .. } => !gone.contains(instance),
+            _ => true,
+        });
+        self.kept.retain(|_, kept| *kept != vm);
+        self.tell(Event::VmEnded(vm));
     }
 
     fn step(&mut self, step: &Step) {
@@ -224,19 +331,26 @@ impl World {
                     self.tell(Event::Died(number));
                 }
             }
+            Step::Crash { which } => self.crash(which),
+            Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
             Step::Pass { milliseconds } => {
                 self.now = self.now + Duration::from_millis(milliseconds);
+                // One tick may freeze what the next one stops.
                 self.tell(Event::Tick);
-                self.check_keep_alive();
+                self.tell(Event::Tick);
+                self.check_deadlines();
             }
         }
     }
 
     /// After a tick nobody has been idle for longer than allowed, and the next tick lies ahead.
-    fn check_keep_alive(&self) {
+    fn check_deadlines(&self) {
         for (number, body) in &self.bodies {
-            if let Some(InstanceState::Idle { since }) = self.scaler.state(*number) {
-                assert!(self.now.since(since) < self.policies[body.function].keep_alive);
+            if let Some(InstanceState::Idle { since, frozen }) = self.scaler.state(*number) {
+                let policy = self.function_policy(body.function);
+                let idle = self.now.since(since);
+                assert!(idle < policy.keep_alive);
+                assert!(frozen || policy.freeze_after.is_none_or(|after| idle < after));
             }
         }
         assert!(self.scaler.next_deadline().is_none_or(|deadline| deadline > self.now));
@@ -264,13 +378,17 @@ proptest! {
 
     /// Without failures and with time enough every accepted request is answered without a drain.
     #[test]
-    fn whoever_waits_is_served(policies in policies(), functions in prop::collection::vec(0..3_usize, 1..40)) {
+    fn whoever_waits_is_served(policies in policies(), functions in prop::collection::vec(0..FUNCTIONS, 1..40)) {
         let mut world = World::new(&policies);
         for function in functions {
             world.step(&Step::Request { function });
         }
-        while !world.pending.is_empty() {
-            world.end(0, true);
+        // Where a VM has all its memory from its boot on, room comes with the keep-alive only.
+        for _ in 0..400 {
+            while !world.pending.is_empty() {
+                world.end(0, true);
+            }
+            world.step(&Step::Pass { milliseconds: 4000 });
         }
         prop_assert_eq!(&world.asked, &world.answered);
     }

@@ -1,5 +1,6 @@
 //! `squeezy`: runs functions in VMs whose memory comes and goes with their instances.
 
+mod interrupt;
 mod run;
 
 use clap::{Parser, Subcommand};

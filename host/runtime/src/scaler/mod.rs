@@ -1,63 +1,31 @@
-//! Decides which instances start and stop, and which request goes where.
+//! Decides which VMs and instances start and stop, and which request goes where.
+//!
+//! What an [`Event`] changes is here. Who then gets a request, memory or neither is in `scale`, what
+//! time changes in `expire`.
+
+mod expire;
+mod policy;
+mod scale;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RejectReason,
-    RequestNumber, StopReason, Unexpected, instance::Instance,
+    RequestNumber, StopReason, Unexpected, VmIndex, VmState, instance::Instance,
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, VecDeque};
 
-/// How long memory that the guest would not give back is left alone before it is asked for again.
-const STRANDED_RETRY: Duration = Duration::from_secs(5);
-
-/// What holds for every instance of one function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FunctionPolicy {
-    /// Memory of one instance, in bytes.
-    pub instance_bytes: u64,
-    /// Instances whose memory may be plugged at a time (the concurrency factor N of its VM).
-    pub max_instances: u32,
-    /// How long an instance without a request stays.
-    pub keep_alive: Duration,
-    /// Requests that may wait for an instance.
-    pub queue_limit: usize,
-}
-
-/// A [`FunctionPolicy`] under which no request could ever be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// The instance's memory is zero.
-    #[error("an instance of function {0} would have no memory")]
-    NoMemory(FunctionIndex),
-    /// No instance is allowed.
-    #[error("function {0} may have no instance; allow one at least")]
-    NoInstance(FunctionIndex),
-    /// No request may wait, so none would ever lead to an instance.
-    #[error("no request to function {0} may wait; allow one at least")]
-    NoQueue(FunctionIndex),
-    /// One instance is more than the whole budget.
-    #[error(
-        "an instance of function {function} needs {instance_bytes} bytes, the host's budget is {limit_bytes}"
-    )]
-    OverBudget {
-        /// The function.
-        function: FunctionIndex,
-        /// What an instance needs.
-        instance_bytes: u64,
-        /// What there is.
-        limit_bytes: u64,
-    },
-}
+pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
 
 /// Instances and requests of one function at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instances whose memory is being plugged or whose processes start.
     pub starting: usize,
-    /// Instances that wait for a request.
+    /// Instances that wait for a request, frozen ones included.
     pub idle: usize,
+    /// Of these, the frozen ones.
+    pub frozen: usize,
     /// Instances that work on one.
     pub busy: usize,
     /// Instances whose processes are being stopped.
@@ -78,32 +46,85 @@ struct Waiting {
 struct Function {
     policy: FunctionPolicy,
     queue: VecDeque<Waiting>,
+    retired: bool,
+}
+
+struct Vm {
+    policy: VmPolicy,
+    state: VmState,
+    /// Whether the last of its functions is gone.
+    retired: bool,
 }
 
 /// Events in, commands out. See the crate's documentation.
 pub struct Scaler {
-    functions: Vec<Function>,
+    functions: BTreeMap<FunctionIndex, Function>,
+    vms: BTreeMap<VmIndex, Vm>,
     instances: BTreeMap<InstanceNumber, Instance>,
     budget: Budget,
+    next_function: u32,
+    next_vm: u32,
     next_instance: u64,
     draining: bool,
 }
 
 impl Scaler {
-    /// A scaler for these functions, none of which has an instance yet.
-    pub fn new(budget: Budget, functions: &[FunctionPolicy]) -> Result<Self, PolicyError> {
-        for (index, policy) in functions.iter().enumerate() {
-            check(FunctionIndex(index), policy, budget.limit_bytes())?;
-        }
-        let functions =
-            functions.iter().map(|&policy| Function { policy, queue: VecDeque::new() }).collect();
-        Ok(Self {
-            functions,
+    /// A scaler without VMs and functions.
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            functions: BTreeMap::new(),
+            vms: BTreeMap::new(),
             instances: BTreeMap::new(),
             budget,
+            next_function: 0,
+            next_vm: 0,
             next_instance: 0,
             draining: false,
-        })
+        }
+    }
+
+    /// A VM that is booted when it is needed.
+    pub fn add_vm(&mut self, policy: VmPolicy) -> Result<VmIndex, PolicyError> {
+        policy.check(self.budget.limit_bytes())?;
+        let index = VmIndex(self.next_vm);
+        self.next_vm += 1;
+        self.vms.insert(index, Vm { policy, state: VmState::Absent, retired: false });
+        Ok(index)
+    }
+
+    /// A function that has no instance yet. Its VM goes with the last of its functions.
+    pub fn add_function(&mut self, policy: FunctionPolicy) -> Result<FunctionIndex, PolicyError> {
+        if self.vms.get(&policy.vm).is_none_or(|vm| vm.retired) {
+            return Err(PolicyError::NoVm(policy.vm));
+        }
+        if policy.queue_limit == 0 {
+            return Err(PolicyError::NoQueue);
+        }
+        let index = FunctionIndex(self.next_function);
+        self.next_function += 1;
+        let function = Function { policy, queue: VecDeque::new(), retired: false };
+        self.functions.insert(index, function);
+        Ok(index)
+    }
+
+    /// Changes what holds for a function, but not where it runs. What is idle for too long by that is
+    /// stopped at the next [`Event::Tick`].
+    pub fn update_function(
+        &mut self,
+        index: FunctionIndex,
+        policy: FunctionPolicy,
+    ) -> Result<(), PolicyError> {
+        if policy.queue_limit == 0 {
+            return Err(PolicyError::NoQueue);
+        }
+        match self.functions.get_mut(&index) {
+            Some(function) if function.policy.vm == policy.vm => {
+                function.policy = policy;
+                Ok(())
+            }
+            Some(_) => Err(PolicyError::NoVm(policy.vm)),
+            None => Err(PolicyError::NoFunction(index)),
+        }
     }
 
     /// The host's memory and what is promised of it.
@@ -116,19 +137,29 @@ impl Scaler {
         self.instances.get(&instance).map(|i| i.state)
     }
 
-    /// Whether no instance and no request is left.
-    pub fn is_empty(&self) -> bool {
-        self.instances.is_empty() && self.functions.iter().all(|f| f.queue.is_empty())
+    /// How one VM stands; nothing when it is gone with its functions.
+    pub fn vm_state(&self, vm: VmIndex) -> Option<VmState> {
+        self.vms.get(&vm).map(|vm| vm.state)
     }
 
-    /// The instances and requests of one function.
+    /// Whether no VM, instance and request is left.
+    pub fn is_empty(&self) -> bool {
+        self.instances.is_empty()
+            && self.functions.values().all(|f| f.queue.is_empty())
+            && self.vms.values().all(|vm| vm.state == VmState::Absent)
+    }
+
+    /// The instances and requests of one function; none for one that is gone.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
-        let mut counts =
-            Counts { queued: self.functions[function.0].queue.len(), ..Counts::default() };
+        let queued = self.functions.get(&function).map_or(0, |f| f.queue.len());
+        let mut counts = Counts { queued, ..Counts::default() };
         for instance in self.instances.values().filter(|i| i.function == function) {
             *match instance.state {
-                InstanceState::Plugging | InstanceState::Starting => &mut counts.starting,
-                InstanceState::Idle { .. } => &mut counts.idle,
+                InstanceState::Starting => &mut counts.starting,
+                InstanceState::Idle { frozen, .. } => {
+                    counts.frozen += usize::from(frozen);
+                    &mut counts.idle
+                }
                 InstanceState::Busy { .. } => &mut counts.busy,
                 InstanceState::Stopping => &mut counts.stopping,
                 InstanceState::Reclaiming => &mut counts.reclaiming,
@@ -136,11 +167,6 @@ impl Scaler {
             } += 1;
         }
         counts
-    }
-
-    /// When the next [`Event::Tick`] has something to do, if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<Moment> {
-        self.instances.values().filter_map(|i| self.deadline(i)).min()
     }
 
     /// Takes note of what happened at `now` and answers what has to be done, in this order.
@@ -152,39 +178,36 @@ impl Scaler {
             Event::Request { function, request } => {
                 self.enqueue(now, function, request, &mut commands);
             }
-            Event::Tick => self.expire(now, &mut commands),
-            Event::Drain => self.drain(&mut commands),
-            Event::Plugged(number) => self.plugged(number, event, &mut commands)?,
-            Event::PlugFailed(number) => {
-                let function = self.change(number, event, InstanceState::Reclaiming, |s| {
-                    matches!(s, InstanceState::Plugging)
-                })?;
-                commands.push(Command::Reclaim { function, instance: number });
-                self.give_up_one(function, &mut commands);
-            }
+            Event::VmBooted(vm) => self.booted(now, vm, event)?,
+            Event::VmFailed(vm) => self.boot_failed(vm, event, &mut commands)?,
+            Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
             Event::Started(number) => {
-                self.change(number, event, InstanceState::Idle { since: now }, |s| {
-                    matches!(s, InstanceState::Starting)
-                })?;
+                let idle = InstanceState::Idle { since: now, frozen: false };
+                self.change(number, event, idle, |s| matches!(s, InstanceState::Starting))?;
+                if self.is_retired(number) {
+                    self.stop(number, StopReason::Retired, &mut commands);
+                }
             }
             Event::StartFailed(number) => {
-                let function = self.change(number, event, InstanceState::Stopping, |s| {
-                    matches!(s, InstanceState::Starting)
-                })?;
+                let starting = |s| matches!(s, InstanceState::Starting);
+                let instance = self.change(number, event, InstanceState::Stopping, starting)?;
                 commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
-                self.give_up_one(function, &mut commands);
+                self.give_up_one(instance.function, RejectReason::StartFailed, &mut commands);
             }
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
             Event::Broken(number) => self.answered(now, number, event, true, &mut commands)?,
             Event::Died(number) => self.died(number, event, &mut commands)?,
             Event::Stopped(number) => {
-                let function = self.change(number, event, InstanceState::Reclaiming, |s| {
-                    matches!(s, InstanceState::Stopping)
-                })?;
-                commands.push(Command::Reclaim { function, instance: number });
+                let stopping = |s| matches!(s, InstanceState::Stopping);
+                let instance = self.change(number, event, InstanceState::Reclaiming, stopping)?;
+                commands.push(Command::Reclaim { vm: instance.vm, instance: number });
             }
             Event::Reclaimed(number) => self.reclaimed(now, number, event, true)?,
             Event::ReclaimFailed(number) => self.reclaimed(now, number, event, false)?,
+            Event::EvictIdle => self.stop_idle(StopReason::Evicted, |_| true, &mut commands),
+            Event::Retire(function) => self.retire(function, &mut commands),
+            Event::Tick => self.expire(now, &mut commands),
+            Event::Drain => self.drain(&mut commands),
         }
         if self.draining {
             self.stop_idle(StopReason::Draining, |_| true, &mut commands);
@@ -192,6 +215,7 @@ impl Scaler {
             self.dispatch(&mut commands);
             self.scale_up(&mut commands);
         }
+        self.clear_away(now, &mut commands);
         Ok(commands)
     }
 
@@ -203,31 +227,60 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let idle = self.counts(function).idle;
-        let Function { policy, queue } = &mut self.functions[function.0];
-        let reason = if self.draining {
-            RejectReason::Draining
-        } else if idle == 0 && queue.len() >= policy.queue_limit {
-            RejectReason::QueueFull
-        } else {
-            queue.push_back(Waiting { request, since: now });
-            return;
+        let reason = match self.functions.get_mut(&function) {
+            _ if self.draining => RejectReason::Draining,
+            None => RejectReason::Retired,
+            Some(function) if function.retired => RejectReason::Retired,
+            Some(f) if idle == 0 && f.queue.len() >= f.policy.queue_limit => {
+                RejectReason::QueueFull
+            }
+            Some(function) => return function.queue.push_back(Waiting { request, since: now }),
         };
         commands.push(Command::Reject { request, reason });
     }
 
-    fn plugged(
+    fn booted(&mut self, now: Moment, vm: VmIndex, event: Event) -> Result<(), Unexpected> {
+        let up = VmState::Up { empty_since: Some(now) };
+        self.change_vm(vm, event, up, |state| state == VmState::Booting)
+    }
+
+    fn boot_failed(
         &mut self,
-        number: InstanceNumber,
+        vm: VmIndex,
         event: Event,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
-        let plugging = |s| matches!(s, InstanceState::Plugging);
-        if self.draining {
-            let function = self.change(number, event, InstanceState::Reclaiming, plugging)?;
-            commands.push(Command::Reclaim { function, instance: number });
-        } else {
-            let function = self.change(number, event, InstanceState::Starting, plugging)?;
-            commands.push(Command::Start { function, instance: number });
+        self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
+        self.release_vm(vm);
+        // Or it would be booted for ever.
+        for function in self.functions.values_mut().filter(|f| f.policy.vm == vm) {
+            reject_all(&mut function.queue, RejectReason::VmFailed, commands);
+        }
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        vm: VmIndex,
+        event: Event,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), Unexpected> {
+        let there = |state| matches!(state, VmState::Up { .. } | VmState::Ending);
+        self.change_vm(vm, event, VmState::Absent, there)?;
+        let gone = |i: &&Instance| i.vm == vm;
+        let instances: Vec<_> = self.instances.iter().filter(|(_, i)| gone(i)).collect();
+        let starting: Vec<_> = instances
+            .iter()
+            .filter(|(_, i)| i.state == InstanceState::Starting)
+            .map(|(_, i)| i.function)
+            .collect();
+        for number in instances.iter().map(|&(&number, _)| number).collect::<Vec<_>>() {
+            self.forget(number);
+        }
+        self.release_vm(vm);
+        // What brings its VM down each time it starts must not do so for ever.
+        for function in starting {
+            self.give_up_one(function, RejectReason::VmFailed, commands);
         }
         Ok(())
     }
@@ -240,14 +293,16 @@ impl Scaler {
         broken: bool,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
-        let Some(InstanceState::Busy { dying, .. }) = self.state(number) else {
-            return Err(Unexpected { event, state: self.state(number) });
+        let state = self.state(number);
+        let Some(InstanceState::Busy { dying, .. }) = state else {
+            return Err(Unexpected::Instance { event, state });
         };
         if broken || dying {
-            self.change(number, event, InstanceState::Stopping, |_| true)?;
-            commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
+            self.stop(number, StopReason::Broken, commands);
+        } else if self.is_retired(number) {
+            self.stop(number, StopReason::Retired, commands);
         } else {
-            self.change(number, event, InstanceState::Idle { since: now }, |_| true)?;
+            self.set(number, InstanceState::Idle { since: now, frozen: false });
         }
         Ok(())
     }
@@ -259,15 +314,13 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
         match self.state(number) {
-            Some(InstanceState::Idle { .. }) => {
-                self.change(number, event, InstanceState::Stopping, |_| true)?;
-                commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
-            }
+            None => return Err(Unexpected::Instance { event, state: None }),
+            Some(InstanceState::Idle { .. }) => self.stop(number, StopReason::Broken, commands),
             Some(InstanceState::Busy { request, .. }) => {
-                self.change(number, event, InstanceState::Busy { request, dying: true }, |_| true)?;
+                self.set(number, InstanceState::Busy { request, dying: true });
             }
             // Whoever watches the instance may see its end before or after it was stopped.
-            _ => {}
+            Some(_) => {}
         }
         Ok(())
     }
@@ -279,140 +332,58 @@ impl Scaler {
         event: Event,
         all: bool,
     ) -> Result<(), Unexpected> {
-        let function = self.change(number, event, InstanceState::Stranded { since: now }, |s| {
+        self.change(number, event, InstanceState::Stranded { since: now }, |s| {
             matches!(s, InstanceState::Reclaiming)
         })?;
-        // What is stranded when everything ends goes with its VM.
-        if all || self.draining {
-            self.forget(number, function);
+        if all {
+            self.forget(number);
         }
         Ok(())
     }
 
-    /// Stops what has been idle for too long, and asks again for stranded memory.
-    fn expire(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let due: Vec<_> = self
-            .instances
-            .iter()
-            .filter(|(_, i)| self.deadline(i).is_some_and(|deadline| deadline <= now))
-            .map(|(&number, i)| (number, *i))
-            .collect();
-        for (number, instance) in due {
-            if matches!(instance.state, InstanceState::Stranded { .. }) {
-                self.set(number, InstanceState::Reclaiming);
-                commands.push(Command::Reclaim { function: instance.function, instance: number });
-            } else {
-                self.set(number, InstanceState::Stopping);
-                commands
-                    .push(Command::Stop { instance: number, reason: StopReason::KeepAliveOver });
-            }
+    fn retire(&mut self, index: FunctionIndex, commands: &mut Vec<Command>) {
+        if let Some(function) = self.functions.get_mut(&index) {
+            function.retired = true;
+            reject_all(&mut function.queue, RejectReason::Retired, commands);
         }
+        self.stop_idle(StopReason::Retired, |i| i.function == index, commands);
     }
 
     fn drain(&mut self, commands: &mut Vec<Command>) {
         self.draining = true;
-        for function in &mut self.functions {
-            for waiting in function.queue.drain(..) {
-                let reason = RejectReason::Draining;
-                commands.push(Command::Reject { request: waiting.request, reason });
-            }
+        for function in self.functions.values_mut() {
+            reject_all(&mut function.queue, RejectReason::Draining, commands);
         }
-        let stranded: Vec<_> = self
-            .instances
+    }
+
+    /// Notes which VMs are empty, ends those that nobody needs any more, and drops what is retired
+    /// and gone.
+    fn clear_away(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        let has_instance = |index| self.instances.values().any(|i| i.function == index);
+        let gone: Vec<_> = self
+            .functions
             .iter()
-            .filter(|(_, i)| matches!(i.state, InstanceState::Stranded { .. }))
-            .map(|(&number, i)| (number, i.function))
+            .filter(|(index, function)| function.retired && !has_instance(**index))
+            .map(|(&index, function)| (index, function.policy.vm))
             .collect();
-        for (number, function) in stranded {
-            self.forget(number, function);
-        }
-    }
-
-    /// Gives waiting requests to idle instances, the one used last first: so the others get to
-    /// the end of their keep-alive.
-    fn dispatch(&mut self, commands: &mut Vec<Command>) {
-        for index in 0..self.functions.len() {
-            while !self.functions[index].queue.is_empty() {
-                let Some((_, number)) = self.idle(|i| i.function.0 == index).max() else { break };
-                let Some(Waiting { request, .. }) = self.functions[index].queue.pop_front() else {
-                    break;
-                };
-                self.set(number, InstanceState::Busy { request, dying: false });
-                commands.push(Command::Dispatch { instance: number, request });
+        for (index, vm) in gone {
+            self.functions.remove(&index);
+            let last = self.functions.values().all(|function| function.policy.vm != vm);
+            if let Some(vm) = self.vms.get_mut(&vm) {
+                vm.retired = last;
             }
         }
-    }
-
-    /// Starts an instance for every request that waits and has none on its way, oldest first. From
-    /// the first one on that does not fit the budget nobody gets memory, or small instances would
-    /// starve a large one; what is short is taken from the instances idle for longest.
-    fn scale_up(&mut self, commands: &mut Vec<Command>) {
-        let mut wanted_bytes = 0_u64;
-        for function in self.wanted() {
-            let bytes = self.functions[function.0].policy.instance_bytes;
-            let stranded = self
-                .instances
-                .iter()
-                .find(|(_, i)| {
-                    i.function == function && matches!(i.state, InstanceState::Stranded { .. })
-                })
-                .map(|(&number, _)| number);
-            if let Some(number) = stranded {
-                self.forget(number, function);
-            }
-            if (wanted_bytes == 0 || stranded.is_some()) && self.budget.commit(bytes) {
-                let instance = InstanceNumber(self.next_instance);
-                self.next_instance += 1;
-                let state = InstanceState::Plugging;
-                self.instances.insert(instance, Instance { function, state });
-                commands.push(Command::Plug { function, instance });
+        self.vms.retain(|_, vm| !vm.retired || vm.state != VmState::Absent);
+        for (index, vm) in &mut self.vms {
+            let VmState::Up { empty_since } = vm.state else { continue };
+            if self.instances.values().any(|i| i.vm == *index && is_alive(i.state)) {
+                vm.state = VmState::Up { empty_since: None };
+            } else if self.draining || vm.retired {
+                vm.state = VmState::Ending;
+                commands.push(Command::EndVm(*index));
             } else {
-                wanted_bytes = wanted_bytes.saturating_add(bytes);
+                vm.state = VmState::Up { empty_since: empty_since.or(Some(now)) };
             }
-        }
-        if wanted_bytes > 0 {
-            self.evict(wanted_bytes, commands);
-        }
-    }
-
-    /// The function of each instance that should be started, the longest waiting request first.
-    fn wanted(&self) -> Vec<FunctionIndex> {
-        let mut wanted = Vec::new();
-        for (index, function) in self.functions.iter().enumerate() {
-            if function.queue.is_empty() {
-                continue;
-            }
-            let counts = self.counts(FunctionIndex(index));
-            // Stranded memory does not count: the new instance takes it.
-            let plugged =
-                counts.starting + counts.idle + counts.busy + counts.stopping + counts.reclaiming;
-            let room = (function.policy.max_instances as usize).saturating_sub(plugged);
-            let waiting = function.queue.iter().skip(counts.starting).take(room);
-            wanted.extend(waiting.map(|w| (w.since, w.request, FunctionIndex(index))));
-        }
-        wanted.sort_unstable();
-        wanted.into_iter().map(|(_, _, function)| function).collect()
-    }
-
-    /// Stops as many idle instances as make room for `wanted_bytes`, least recently used first,
-    /// counting the memory that is on its way back already.
-    fn evict(&mut self, wanted_bytes: u64, commands: &mut Vec<Command>) {
-        let coming: u64 = self
-            .instances
-            .values()
-            .filter(|i| matches!(i.state, InstanceState::Stopping | InstanceState::Reclaiming))
-            .map(|i| self.bytes(i))
-            .sum();
-        let mut room = self.budget.free_bytes().saturating_add(coming);
-        let mut idle: Vec<_> = self.idle(|_| true).collect();
-        idle.sort_unstable();
-        for (_, number) in idle {
-            if room >= wanted_bytes {
-                break;
-            }
-            room += self.instances.get(&number).map_or(0, |i| self.bytes(i));
-            self.set(number, InstanceState::Stopping);
-            commands.push(Command::Stop { instance: number, reason: StopReason::Evicted });
         }
     }
 
@@ -423,17 +394,27 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let idle: Vec<_> = self.idle(which).map(|(_, number)| number).collect();
-        for instance in idle {
-            self.set(instance, InstanceState::Stopping);
-            commands.push(Command::Stop { instance, reason });
+        for number in idle {
+            self.stop(number, reason, commands);
         }
     }
 
-    /// Rejects the request that the failed instance was meant for. Without this a function that
+    fn stop(&mut self, number: InstanceNumber, reason: StopReason, commands: &mut Vec<Command>) {
+        self.set(number, InstanceState::Stopping);
+        commands.push(Command::Stop { instance: number, reason });
+    }
+
+    /// Rejects the request that a failed instance was meant for. Without this a function that
     /// cannot start would be started for ever.
-    fn give_up_one(&mut self, function: FunctionIndex, commands: &mut Vec<Command>) {
-        if let Some(Waiting { request, .. }) = self.functions[function.0].queue.pop_front() {
-            commands.push(Command::Reject { request, reason: RejectReason::StartFailed });
+    fn give_up_one(
+        &mut self,
+        function: FunctionIndex,
+        reason: RejectReason,
+        commands: &mut Vec<Command>,
+    ) {
+        let waiting = self.functions.get_mut(&function).and_then(|f| f.queue.pop_front());
+        if let Some(Waiting { request, .. }) = waiting {
+            commands.push(Command::Reject { request, reason });
         }
     }
 
@@ -443,28 +424,28 @@ impl Scaler {
         which: impl Fn(&Instance) -> bool,
     ) -> impl Iterator<Item = (Moment, InstanceNumber)> {
         self.instances.iter().filter_map(move |(&number, i)| match i.state {
-            InstanceState::Idle { since } if which(i) => Some((since, number)),
+            InstanceState::Idle { since, .. } if which(i) => Some((since, number)),
             _ => None,
         })
     }
 
-    fn deadline(&self, instance: &Instance) -> Option<Moment> {
-        match instance.state {
-            InstanceState::Idle { since } => {
-                Some(since + self.functions[instance.function.0].policy.keep_alive)
-            }
-            InstanceState::Stranded { since } => Some(since + STRANDED_RETRY),
-            _ => None,
+    fn is_retired(&self, number: InstanceNumber) -> bool {
+        let function = self.instances.get(&number).and_then(|i| self.functions.get(&i.function));
+        function.is_none_or(|function| function.retired)
+    }
+
+    fn instance_bytes(&self, vm: VmIndex) -> u64 {
+        self.vms.get(&vm).map_or(0, |vm| vm.policy.instance_bytes)
+    }
+
+    fn release_vm(&mut self, vm: VmIndex) {
+        self.budget.release(self.vms.get(&vm).map_or(0, |vm| vm.policy.base_bytes));
+    }
+
+    fn forget(&mut self, number: InstanceNumber) {
+        if let Some(instance) = self.instances.remove(&number) {
+            self.budget.release(self.instance_bytes(instance.vm));
         }
-    }
-
-    fn bytes(&self, instance: &Instance) -> u64 {
-        self.functions[instance.function.0].policy.instance_bytes
-    }
-
-    fn forget(&mut self, number: InstanceNumber, function: FunctionIndex) {
-        self.instances.remove(&number);
-        self.budget.release(self.functions[function.0].policy.instance_bytes);
     }
 
     fn set(&mut self, number: InstanceNumber, state: InstanceState) {
@@ -480,35 +461,40 @@ impl Scaler {
         event: Event,
         to: InstanceState,
         from: impl Fn(InstanceState) -> bool,
-    ) -> Result<FunctionIndex, Unexpected> {
+    ) -> Result<Instance, Unexpected> {
         match self.instances.get_mut(&number) {
             Some(instance) if from(instance.state) => {
                 instance.state = to;
-                Ok(instance.function)
+                Ok(*instance)
             }
-            other => Err(Unexpected { event, state: other.map(|i| i.state) }),
+            other => Err(Unexpected::Instance { event, state: other.map(|i| i.state) }),
+        }
+    }
+
+    /// Moves a VM on if it stands where the event says it does.
+    fn change_vm(
+        &mut self,
+        index: VmIndex,
+        event: Event,
+        to: VmState,
+        from: impl Fn(VmState) -> bool,
+    ) -> Result<(), Unexpected> {
+        match self.vms.get_mut(&index) {
+            Some(vm) if from(vm.state) => {
+                vm.state = to;
+                Ok(())
+            }
+            other => Err(Unexpected::Vm { event, state: other.map(|vm| vm.state) }),
         }
     }
 }
 
-fn check(
-    function: FunctionIndex,
-    policy: &FunctionPolicy,
-    limit_bytes: u64,
-) -> Result<(), PolicyError> {
-    let &FunctionPolicy { instance_bytes, max_instances, queue_limit, .. } = policy;
-    if instance_bytes == 0 {
-        Err(PolicyError::NoMemory(function))
-    } else if max_instances == 0 {
-        Err(PolicyError::NoInstance(function))
-    } else if queue_limit == 0 {
-        Err(PolicyError::NoQueue(function))
-    } else if instance_bytes > limit_bytes {
-        Err(PolicyError::OverBudget { function, instance_bytes, limit_bytes })
-    } else {
-        Ok(())
-    }
+/// Whether there is, or will be, a process.
+fn is_alive(state: InstanceState) -> bool {
+    !matches!(state, InstanceState::Stranded { .. })
 }
 
-#[cfg(test)]
-mod tests;
+fn reject_all(queue: &mut VecDeque<Waiting>, reason: RejectReason, commands: &mut Vec<Command>) {
+    let requests = queue.drain(..).map(|waiting| waiting.request);
+    commands.extend(requests.map(|request| Command::Reject { request, reason }));
+}

@@ -1,24 +1,55 @@
 //! Single decisions by example; `tests/properties.rs` has what must hold for all of them.
 
 use super::*;
+use std::time::Duration;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const F: FunctionIndex = FunctionIndex(0);
+const G: FunctionIndex = FunctionIndex(1);
+/// The VM of `F`.
+const V: VmIndex = VmIndex(0);
+/// The VM of `G`.
+const W: VmIndex = VmIndex(1);
 
-fn policy() -> FunctionPolicy {
-    FunctionPolicy { instance_bytes: 100, max_instances: 3, keep_alive: KEEP_ALIVE, queue_limit: 4 }
+fn vm() -> VmPolicy {
+    VmPolicy {
+        base_bytes: 10,
+        instance_bytes: 100,
+        max_instances: 3,
+        idle_time: Some(Duration::from_secs(60)),
+    }
+}
+
+fn function(vm: VmIndex) -> FunctionPolicy {
+    FunctionPolicy { vm, keep_alive: KEEP_ALIVE, freeze_after: None, queue_limit: 4 }
 }
 
 fn at(seconds: u64) -> Moment {
     Moment(Duration::from_secs(seconds))
 }
 
+fn request_to(function: FunctionIndex, number: u64) -> Event {
+    Event::Request { function, request: RequestNumber(number) }
+}
+
 fn request(number: u64) -> Event {
-    Event::Request { function: F, request: RequestNumber(number) }
+    request_to(F, number)
 }
 
 fn n(number: u64) -> InstanceNumber {
     InstanceNumber(number)
+}
+
+fn stop(number: u64, reason: StopReason) -> Command {
+    Command::Stop { instance: n(number), reason }
+}
+
+fn reject(number: u64, reason: RejectReason) -> Command {
+    Command::Reject { request: RequestNumber(number), reason }
+}
+
+fn dispatch(instance: u64, request: u64) -> Command {
+    Command::Dispatch { instance: n(instance), request: RequestNumber(request), thaw: false }
 }
 
 /// Plays events and answers the commands of the last one.
@@ -30,14 +61,24 @@ fn play(scaler: &mut Scaler, events: &[(u64, Event)]) -> Vec<Command> {
     commands
 }
 
-/// A scaler with instance 0 idle since `seconds`.
+/// A scaler with two functions, each with a VM of its own.
+fn scaler(budget: u64) -> Scaler {
+    let mut scaler = Scaler::new(Budget::new(budget));
+    for index in [V, W] {
+        assert_eq!(scaler.add_vm(vm()), Ok(index));
+        scaler.add_function(function(index)).unwrap();
+    }
+    scaler
+}
+
+/// A scaler with instance 0 of `F` idle since `seconds`.
 fn with_idle(budget: u64, seconds: u64) -> Scaler {
-    let mut scaler = Scaler::new(Budget::new(budget), &[policy(), policy()]).unwrap();
+    let mut scaler = scaler(budget);
     play(
         &mut scaler,
         &[
             (0, request(0)),
-            (0, Event::Plugged(n(0))),
+            (0, Event::VmBooted(V)),
             (0, Event::Started(n(0))),
             (seconds, Event::Answered(n(0))),
         ],
@@ -47,31 +88,25 @@ fn with_idle(budget: u64, seconds: u64) -> Scaler {
 
 #[test]
 fn a_request_goes_all_the_way() {
-    let mut scaler = Scaler::new(Budget::new(1000), &[policy()]).unwrap();
-    let instance = n(0);
-    let function = F;
-    assert_eq!(play(&mut scaler, &[(0, request(7))]), [Command::Plug { function, instance }]);
-    assert_eq!(scaler.budget().committed_bytes(), 100);
-    assert_eq!(
-        play(&mut scaler, &[(1, Event::Plugged(instance))]),
-        [Command::Start { function, instance }]
-    );
-    let request = RequestNumber(7);
-    assert_eq!(
-        play(&mut scaler, &[(2, Event::Started(instance))]),
-        [Command::Dispatch { instance, request }]
-    );
-    assert_eq!(play(&mut scaler, &[(3, Event::Answered(instance))]), []);
+    let mut scaler = scaler(1000);
+    assert_eq!(play(&mut scaler, &[(0, request(7))]), [Command::BootVm(V)]);
+    assert_eq!(scaler.budget().committed_bytes(), 10);
+    let start = Command::Start { function: F, vm: V, instance: n(0) };
+    assert_eq!(play(&mut scaler, &[(1, Event::VmBooted(V))]), [start]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    assert_eq!(play(&mut scaler, &[(2, Event::Started(n(0)))]), [dispatch(0, 7)]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), []);
     assert_eq!(scaler.next_deadline(), Some(at(13)));
     assert_eq!(play(&mut scaler, &[(12, Event::Tick)]), []);
-    let reason = StopReason::KeepAliveOver;
-    assert_eq!(play(&mut scaler, &[(13, Event::Tick)]), [Command::Stop { instance, reason }]);
-    assert_eq!(
-        play(&mut scaler, &[(14, Event::Stopped(instance))]),
-        [Command::Reclaim { function, instance }]
-    );
-    assert_eq!(scaler.budget().committed_bytes(), 100, "promised until the host has it back");
-    assert_eq!(play(&mut scaler, &[(15, Event::Reclaimed(instance))]), []);
+    assert_eq!(play(&mut scaler, &[(13, Event::Tick)]), [stop(0, StopReason::KeepAliveOver)]);
+    let reclaim = Command::Reclaim { vm: V, instance: n(0) };
+    assert_eq!(play(&mut scaler, &[(14, Event::Stopped(n(0)))]), [reclaim]);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "promised until the host has it back");
+    assert_eq!(play(&mut scaler, &[(15, Event::Reclaimed(n(0)))]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 10);
+    assert_eq!(scaler.next_deadline(), Some(at(75)));
+    assert_eq!(play(&mut scaler, &[(75, Event::Tick)]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(76, Event::VmEnded(V))]), []);
     assert_eq!(scaler.budget().committed_bytes(), 0);
     assert!(scaler.is_empty());
 }
@@ -79,83 +114,173 @@ fn a_request_goes_all_the_way() {
 #[test]
 fn an_idle_instance_is_used_before_a_new_one_is_started() {
     let mut scaler = with_idle(1000, 1);
-    let dispatch = Command::Dispatch { instance: n(0), request: RequestNumber(1) };
-    assert_eq!(play(&mut scaler, &[(2, request(1))]), [dispatch]);
+    assert_eq!(play(&mut scaler, &[(2, request(1))]), [dispatch(0, 1)]);
+}
+
+#[test]
+fn a_function_can_be_changed_while_it_is_in_use() {
+    let mut scaler = with_idle(1000, 1);
+    let policy = FunctionPolicy { keep_alive: Duration::from_secs(2), ..function(V) };
+    assert_eq!(scaler.update_function(F, policy), Ok(()));
+    assert_eq!(scaler.next_deadline(), Some(at(3)));
+    assert_eq!(scaler.update_function(F, function(W)), Err(PolicyError::NoVm(W)));
+    let nobody = FunctionIndex(9);
+    assert_eq!(scaler.update_function(nobody, policy), Err(PolicyError::NoFunction(nobody)));
+}
+
+#[test]
+fn an_idle_instance_is_frozen_and_thawed() {
+    let mut scaler = Scaler::new(Budget::new(1000));
+    let vm = scaler.add_vm(vm()).unwrap();
+    let freeze_after = Some(Duration::from_secs(3));
+    scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    play(&mut scaler, &[(0, request(0)), (0, Event::VmBooted(V)), (0, Event::Started(n(0)))]);
+    play(&mut scaler, &[(1, Event::Answered(n(0)))]);
+    assert_eq!(scaler.next_deadline(), Some(at(4)));
+    assert_eq!(play(&mut scaler, &[(4, Event::Tick)]), [Command::Freeze(n(0))]);
+    assert_eq!(scaler.counts(F), Counts { idle: 1, frozen: 1, ..Counts::default() });
+    assert_eq!(scaler.next_deadline(), Some(at(11)));
+    let request_number = RequestNumber(1);
+    let thawed = Command::Dispatch { instance: n(0), request: request_number, thaw: true };
+    assert_eq!(play(&mut scaler, &[(5, request(1))]), [thawed]);
 }
 
 #[test]
 fn a_burst_starts_one_instance_a_request_up_to_the_limit() {
-    let mut scaler = Scaler::new(Budget::new(1000), &[policy()]).unwrap();
-    let plugs: usize = (0..4).map(|i| play(&mut scaler, &[(0, request(i))]).len()).sum();
-    assert_eq!(plugs, 3);
-    let counts = Counts { starting: 3, queued: 4, ..Counts::default() };
-    assert_eq!(scaler.counts(F), counts);
-    let reject = Command::Reject { request: RequestNumber(4), reason: RejectReason::QueueFull };
-    assert_eq!(play(&mut scaler, &[(0, request(4))]), [reject]);
+    let mut scaler = scaler(1000);
+    play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, request(2)), (0, request(3))]);
+    assert_eq!(play(&mut scaler, &[(1, Event::VmBooted(V))]).len(), 3);
+    assert_eq!(scaler.counts(F), Counts { starting: 3, queued: 4, ..Counts::default() });
+    assert_eq!(play(&mut scaler, &[(1, request(4))]), [reject(4, RejectReason::QueueFull)]);
 }
 
 #[test]
 fn a_full_budget_evicts_the_least_recently_used_and_waits_for_its_memory() {
-    let mut scaler = with_idle(100, 1);
-    let other = FunctionIndex(1);
-    let request = Event::Request { function: other, request: RequestNumber(1) };
-    let reason = StopReason::Evicted;
-    assert_eq!(play(&mut scaler, &[(2, request)]), [Command::Stop { instance: n(0), reason }]);
-    let reclaim = Command::Reclaim { function: F, instance: n(0) };
+    let mut scaler = with_idle(120, 1);
+    let evicted = stop(0, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 1))]), [evicted]);
+    let reclaim = Command::Reclaim { vm: V, instance: n(0) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(0)))]), [reclaim]);
-    let plug = Command::Plug { function: other, instance: n(1) };
-    assert_eq!(play(&mut scaler, &[(3, Event::Reclaimed(n(0)))]), [plug]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Reclaimed(n(0)))]), [Command::BootVm(W)]);
+    let start = Command::Start { function: G, vm: W, instance: n(1) };
+    assert_eq!(play(&mut scaler, &[(3, Event::VmBooted(W))]), [start]);
+}
+
+#[test]
+fn an_empty_vm_makes_room_too() {
+    let mut scaler = with_idle(115, 1);
+    play(&mut scaler, &[(11, Event::Tick), (11, Event::Stopped(n(0)))]);
+    play(&mut scaler, &[(12, Event::Reclaimed(n(0)))]);
+    assert_eq!(play(&mut scaler, &[(13, request_to(G, 1))]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(14, Event::VmEnded(V))]), [Command::BootVm(W)]);
+}
+
+#[test]
+fn functions_that_share_a_vm_make_room_for_each_other() {
+    let mut scaler = Scaler::new(Budget::new(1000));
+    let vm = scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
+    let (f, g) =
+        (scaler.add_function(function(vm)).unwrap(), scaler.add_function(function(vm)).unwrap());
+    play(&mut scaler, &[(0, request_to(f, 0)), (0, Event::VmBooted(vm))]);
+    play(&mut scaler, &[(0, Event::Started(n(0))), (0, Event::Answered(n(0)))]);
+    let evicted = stop(0, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(1, request_to(g, 1))]), [evicted]);
+    assert_eq!(play(&mut scaler, &[(1, request_to(g, 2))]), [], "one is on its way already");
+    play(&mut scaler, &[(2, Event::Stopped(n(0)))]);
+    let start = Command::Start { function: g, vm, instance: n(1) };
+    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(0)))]), [start]);
 }
 
 #[test]
 fn stranded_memory_is_used_again_and_asked_for_again() {
-    let mut scaler = with_idle(100, 1);
-    let stop = [(11, Event::Tick), (11, Event::Stopped(n(0))), (12, Event::ReclaimFailed(n(0)))];
-    play(&mut scaler, &stop);
-    assert_eq!(scaler.budget().committed_bytes(), 100);
-    assert_eq!(scaler.next_deadline(), Some(at(12) + STRANDED_RETRY));
-    let reclaim = Command::Reclaim { function: F, instance: n(0) };
+    let mut scaler = with_idle(110, 1);
+    play(
+        &mut scaler,
+        &[(11, Event::Tick), (11, Event::Stopped(n(0))), (12, Event::ReclaimFailed(n(0)))],
+    );
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    assert_eq!(scaler.next_deadline(), Some(at(17)));
+    let reclaim = Command::Reclaim { vm: V, instance: n(0) };
     assert_eq!(play(&mut scaler, &[(17, Event::Tick)]), [reclaim]);
     play(&mut scaler, &[(18, Event::ReclaimFailed(n(0)))]);
-    let plug = Command::Plug { function: F, instance: n(1) };
-    assert_eq!(play(&mut scaler, &[(19, request(1))]), [plug]);
-    assert_eq!(scaler.budget().committed_bytes(), 100);
+    let start = Command::Start { function: F, vm: V, instance: n(1) };
+    assert_eq!(play(&mut scaler, &[(19, request(1))]), [start]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
 }
 
 #[test]
 fn an_instance_that_cannot_start_takes_its_request_with_it() {
-    let mut scaler = Scaler::new(Budget::new(1000), &[policy()]).unwrap();
-    play(&mut scaler, &[(0, request(0)), (0, Event::Plugged(n(0)))]);
-    let stop = Command::Stop { instance: n(0), reason: StopReason::Broken };
-    let reject = Command::Reject { request: RequestNumber(0), reason: RejectReason::StartFailed };
-    assert_eq!(play(&mut scaler, &[(1, Event::StartFailed(n(0)))]), [stop, reject]);
+    let mut scaler = scaler(1000);
+    play(&mut scaler, &[(0, request(0)), (0, Event::VmBooted(V))]);
+    let commands = [stop(0, StopReason::Broken), reject(0, RejectReason::StartFailed)];
+    assert_eq!(play(&mut scaler, &[(1, Event::StartFailed(n(0)))]), commands);
+}
+
+#[test]
+fn a_vm_that_cannot_boot_takes_its_requests_with_it() {
+    let mut scaler = scaler(1000);
+    play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, request_to(G, 2))]);
+    let commands = [reject(0, RejectReason::VmFailed), reject(1, RejectReason::VmFailed)];
+    assert_eq!(play(&mut scaler, &[(1, Event::VmFailed(V))]), commands);
+    assert_eq!(scaler.budget().committed_bytes(), 10, "of the other one");
+    assert_eq!(play(&mut scaler, &[(2, request(3))]), [Command::BootVm(V)]);
+}
+
+#[test]
+fn a_vm_that_ends_by_itself_is_booted_again_for_who_waits() {
+    let mut scaler = with_idle(1000, 1);
+    play(&mut scaler, &[(2, request(1)), (2, request(2)), (2, request(3))]);
+    // Instance 0 has request 1, and 1 and 2 start.
+    let commands = [reject(2, RejectReason::VmFailed), reject(3, RejectReason::VmFailed)];
+    assert_eq!(play(&mut scaler, &[(3, Event::VmEnded(V))]), commands);
+    assert_eq!((scaler.counts(F), scaler.budget().committed_bytes()), (Counts::default(), 0));
+    assert_eq!(play(&mut scaler, &[(4, request(4))]), [Command::BootVm(V)]);
 }
 
 #[test]
 fn an_instance_that_died_gets_no_other_request() {
     let mut scaler = with_idle(1000, 1);
-    let stop = Command::Stop { instance: n(0), reason: StopReason::Broken };
-    assert_eq!(play(&mut scaler, &[(2, Event::Died(n(0)))]), [stop]);
+    let broken = stop(0, StopReason::Broken);
+    assert_eq!(play(&mut scaler, &[(2, Event::Died(n(0)))]), [broken]);
 
     let mut scaler = with_idle(1000, 1);
     play(&mut scaler, &[(2, request(1)), (2, Event::Died(n(0)))]);
-    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [stop]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [broken]);
+}
+
+#[test]
+fn a_retired_function_goes_with_its_vm() {
+    let mut scaler = with_idle(1000, 1);
+    play(&mut scaler, &[(2, request(1)), (2, request(2))]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Retire(F))]), [reject(2, RejectReason::Retired)]);
+    assert_eq!(play(&mut scaler, &[(3, request(3))]), [reject(3, RejectReason::Retired)]);
+    let retired = |number| stop(number, StopReason::Retired);
+    assert_eq!(play(&mut scaler, &[(4, Event::Answered(n(0)))]), [retired(0)]);
+    assert_eq!(play(&mut scaler, &[(4, Event::Started(n(1)))]), [retired(1)]);
+    for number in [n(0), n(1)] {
+        play(&mut scaler, &[(5, Event::Stopped(number))]);
+    }
+    assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(0)))]), []);
+    assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(1)))]), [Command::EndVm(V)]);
+    play(&mut scaler, &[(7, Event::VmEnded(V))]);
+    assert_eq!(scaler.vm_state(V), None);
+    assert_eq!(scaler.add_function(function(V)), Err(PolicyError::NoVm(V)));
 }
 
 #[test]
 fn draining_ends_everything() {
     let mut scaler = with_idle(1000, 1);
     play(&mut scaler, &[(1, request(1)), (1, request(2))]);
-    let reject = Command::Reject { request: RequestNumber(2), reason: RejectReason::Draining };
-    assert_eq!(play(&mut scaler, &[(2, Event::Drain)]), [reject]);
-    let reclaim = Command::Reclaim { function: F, instance: n(1) };
-    assert_eq!(play(&mut scaler, &[(3, Event::Plugged(n(1)))]), [reclaim]);
-    let stop = Command::Stop { instance: n(0), reason: StopReason::Draining };
-    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [stop]);
-    play(
-        &mut scaler,
-        &[(4, Event::ReclaimFailed(n(1))), (4, Event::Stopped(n(0))), (4, Event::Reclaimed(n(0)))],
-    );
+    assert_eq!(play(&mut scaler, &[(2, Event::Drain)]), [reject(2, RejectReason::Draining)]);
+    let draining = |number| stop(number, StopReason::Draining);
+    assert_eq!(play(&mut scaler, &[(3, Event::Started(n(1)))]), [draining(1)]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [draining(0)]);
+    for number in [n(0), n(1)] {
+        play(&mut scaler, &[(4, Event::Stopped(number))]);
+    }
+    assert_eq!(play(&mut scaler, &[(5, Event::Reclaimed(n(0)))]), []);
+    assert_eq!(play(&mut scaler, &[(5, Event::ReclaimFailed(n(1)))]), [Command::EndVm(V)]);
+    play(&mut scaler, &[(6, Event::VmEnded(V))]);
     assert!(scaler.is_empty());
     assert_eq!(scaler.budget().committed_bytes(), 0);
 }
@@ -164,25 +289,32 @@ fn draining_ends_everything() {
 fn events_that_make_no_sense_change_nothing() {
     let mut scaler = with_idle(1000, 1);
     let error = scaler.handle(at(2), Event::Stopped(n(0))).unwrap_err();
-    assert_eq!(error.state, Some(InstanceState::Idle { since: at(1) }));
+    let state = Some(InstanceState::Idle { since: at(1), frozen: false });
+    assert_eq!(error, Unexpected::Instance { event: Event::Stopped(n(0)), state });
     let error = scaler.handle(at(2), Event::Started(n(9))).unwrap_err();
     assert!(error.to_string().ends_with("makes no sense for an instance that is not there"));
+    let error = scaler.handle(at(2), Event::VmBooted(W)).unwrap_err();
+    assert!(error.to_string().ends_with("makes no sense for a VM that is Absent"));
     assert_eq!(scaler.counts(F), Counts { idle: 1, ..Counts::default() });
 }
 
 #[test]
 fn policies_that_could_never_answer_are_refused() {
-    let refused = |change: fn(&mut FunctionPolicy)| {
-        let mut policy = policy();
+    let refused = |change: fn(&mut VmPolicy)| {
+        let mut policy = vm();
         change(&mut policy);
-        Scaler::new(Budget::new(1000), &[policy]).err().map(|e| e.to_string())
+        Scaler::new(Budget::new(1000)).add_vm(policy).err().map(|e| e.to_string())
     };
-    assert!(refused(|p| p.instance_bytes = 0).is_some());
+    assert!(refused(|p| (p.base_bytes, p.instance_bytes) = (0, 0)).is_some());
     assert!(refused(|p| p.max_instances = 0).is_some());
-    assert!(refused(|p| p.queue_limit = 0).is_some());
     assert_eq!(
-        refused(|p| p.instance_bytes = 1001).unwrap(),
-        "an instance of function 0 needs 1001 bytes, the host's budget is 1000"
+        refused(|p| p.instance_bytes = 991).unwrap(),
+        "a VM with one instance needs 1001 bytes, the host's budget is 1000"
     );
+    assert_eq!(refused(|p| p.instance_bytes = 0), None, "a VM may have all from its boot on");
     assert_eq!(refused(|_| ()), None);
+    let mut scaler = scaler(1000);
+    let none = FunctionPolicy { queue_limit: 0, ..function(V) };
+    assert_eq!(scaler.add_function(none), Err(PolicyError::NoQueue));
+    assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
 }

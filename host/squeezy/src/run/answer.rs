@@ -1,52 +1,13 @@
-//! OpenWhisk's requests to an instance, and what is expected back.
+//! What is expected of an answer.
 
 use super::record::Outcome;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use serde_json::{Value, json};
-use squeezy_protocol::INSTANCE_HEADER;
+use http::{Response, StatusCode};
+use serde_json::Value;
+use squeezy_node::openwhisk::quote;
 use squeezy_runtime::function::Function;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Characters of a wrong answer that are quoted.
-const QUOTED: usize = 120;
-
-/// `POST /init`: the function is in the image, so there is no code to send.
-pub fn init(function: &Function) -> Request<Bytes> {
-    post(
-        "/init",
-        &json!({ "value": { "name": function.name, "main": "main", "binary": false, "env": {} } }),
-    )
-}
-
-/// `POST /run` with the function's request; `activation` names it.
-pub fn run(function: &Function, activation: u64) -> Request<Bytes> {
-    let deadline = SystemTime::now() + function.run_timeout;
-    let deadline_ms = deadline.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis();
-    let body = json!({
-        "value": function.request,
-        "activation_id": format!("{activation:032x}"),
-        "action_name": format!("/_/{}", function.name),
-        "namespace": "_",
-        "deadline": deadline_ms.to_string(),
-    });
-    post("/run", &body)
-}
-
-fn post(path: &'static str, body: &Value) -> Request<Bytes> {
-    let mut request = Request::new(Bytes::from(body.to_string()));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = http::Uri::from_static(path);
-    request.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    request
-}
-
-/// Whether the answer comes from the instance's own server; the agent answers when there is none.
-pub fn is_from_instance(response: &Response<Bytes>) -> bool {
-    response.headers().contains_key(INSTANCE_HEADER)
-}
-
-/// Judges the answer to [`run`].
+/// Judges the answer to a function's own request.
 pub fn judge(function: &Function, response: &Response<Bytes>) -> Outcome {
     if response.status() != StatusCode::OK {
         return Outcome::Wrong(format!(
@@ -68,18 +29,10 @@ pub fn judge(function: &Function, response: &Response<Bytes>) -> Outcome {
     }
 }
 
-/// The beginning of an answer, on one line.
-pub fn quote(response: &Response<Bytes>) -> String {
-    String::from_utf8_lossy(response.body())
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(QUOTED)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn function() -> Function {
         Function::parse(include_str!("../../../../functions/html/function.toml")).unwrap()
@@ -87,15 +40,6 @@ mod tests {
 
     fn response(status: u16, body: &str) -> Response<Bytes> {
         Response::builder().status(status).body(Bytes::from(body.to_owned())).unwrap()
-    }
-
-    #[test]
-    fn a_request_carries_what_the_definition_says() {
-        let request = run(&function(), 7);
-        let body: Value = serde_json::from_slice(request.body()).unwrap();
-        assert_eq!(body["value"]["items"], 1000);
-        assert_eq!(body["activation_id"].as_str().unwrap().len(), 32);
-        assert_eq!(request.uri(), "/run");
     }
 
     #[test]

@@ -1,10 +1,7 @@
 //! Why a run cannot begin, or what is left of it cannot be written.
 
-use squeezy_runtime::{
-    PolicyError,
-    function::FunctionError,
-    load::{ChoiceError, SyntheticError, TraceError},
-};
+use squeezy_node::{ImageError, NodeError};
+use squeezy_runtime::load::{ChoiceError, SyntheticError, TraceError};
 use squeezy_vmm::VmError;
 use std::path::PathBuf;
 
@@ -19,17 +16,9 @@ pub enum RunError {
         /// What the system says.
         error: std::io::Error,
     },
-    /// The function's definition makes no sense.
-    #[error("{}: {error}", path.display())]
-    Function {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: FunctionError,
-    },
-    /// The function is given by something that is neither a directory nor an image.
-    #[error("{}: neither a directory with a function.toml nor an image NAME.erofs with NAME.toml beside it", .0.display())]
-    NoFunction(PathBuf),
+    /// The function cannot be used.
+    #[error("{0}")]
+    Function(#[from] ImageError),
     /// The trace makes no sense.
     #[error("{}: {error}", path.display())]
     Trace {
@@ -61,10 +50,13 @@ pub enum RunError {
     Synthetic(#[from] SyntheticError),
     /// No instance could ever run.
     #[error("{0}")]
-    Policy(#[from] PolicyError),
+    Node(#[from] NodeError),
     /// A VM cannot be used.
     #[error("{0}")]
     Vm(#[from] VmError),
+    /// The VM could not be booted, or ended before the load began.
+    #[error("{0}")]
+    Boot(String),
     /// The first instance cannot be started, so no other can.
     #[error("an instance of {function} cannot be run: {reason}")]
     FirstInstance {

@@ -1,20 +1,16 @@
-//! Reads what a run is about: the function and the load.
+//! Reads what a run is about besides the function: the load.
 
 use super::{args::Args, error::RunError};
 use squeezy_runtime::{
     function::Function,
     load::{Load, Synthetic, TraceError, azure2019, azure2021, choose},
 };
-use squeezy_vmm::Artifacts;
 use std::{
     fs::File,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
-
-/// Largest function.toml, in bytes.
-const MAX_DEFINITION_BYTES: u64 = 1 << 20;
 
 /// Without `--function`, only functions that are invoked at most so many times in their busiest
 /// minute come into question: more is too much for one VM.
@@ -33,41 +29,6 @@ const LEAST_SYNTHETIC: Duration = Duration::from_secs(20);
 
 /// And at most so long.
 const MOST_SYNTHETIC: Duration = Duration::from_secs(120);
-
-/// A function and where its image is.
-pub struct FunctionInput {
-    /// What is known of it.
-    pub function: Function,
-    /// The read-only root of its instances.
-    pub image: PathBuf,
-}
-
-/// Reads the function that the command line names.
-pub fn read_function(path: &Path, files: &Artifacts) -> Result<FunctionInput, RunError> {
-    if path.extension().is_some_and(|extension| extension == "erofs") && path.is_file() {
-        let function = read_definition(&path.with_extension("toml"))?;
-        return Ok(FunctionInput { function, image: path.to_owned() });
-    }
-    let definition = path.join("function.toml");
-    if !definition.is_file() {
-        return Err(RunError::NoFunction(path.to_owned()));
-    }
-    let function = read_definition(&definition)?;
-    let image = files.image(&function.name);
-    Ok(FunctionInput { function, image })
-}
-
-fn read_definition(path: &Path) -> Result<Function, RunError> {
-    let file = |error| RunError::File { path: path.to_owned(), error };
-    let length = path.metadata().map_err(file)?.len();
-    if length > MAX_DEFINITION_BYTES {
-        return Err(file(std::io::Error::other(format!(
-            "longer than {MAX_DEFINITION_BYTES} bytes"
-        ))));
-    }
-    let text = std::fs::read_to_string(path).map_err(file)?;
-    Function::parse(&text).map_err(|error| RunError::Function { path: path.to_owned(), error })
-}
 
 /// A load, and how long instances without a request are kept under it.
 pub struct LoadInput {

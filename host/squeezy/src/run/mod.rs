@@ -2,13 +2,11 @@
 
 mod answer;
 mod args;
-mod boot;
 mod error;
 mod input;
-mod interrupt;
-mod machine;
 mod plot;
 mod record;
+mod recorder;
 mod replay;
 mod setup;
 mod summary;
@@ -16,8 +14,8 @@ mod view;
 
 pub use args::Args;
 
+use crate::interrupt::Interrupt;
 use error::RunError;
-use interrupt::Interrupt;
 use record::{Outcome, Report};
 use serde::Serialize;
 use setup::Setup;
@@ -34,7 +32,7 @@ pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     let setup = Setup::read(args)?;
     let interrupt = Interrupt::listen().map_err(RunError::Signals)?;
     let view = view::open(plain, &interrupt);
-    let result = setup.run(&*view, &interrupt).await;
+    let result = setup.run(&view, &interrupt).await;
     // Gives the terminal back.
     drop(view);
     let report = result?;

@@ -1,23 +1,29 @@
 //! What is run: the function, the methods one after another, and the same load for each.
 
 use super::{
-    args::Args,
-    boot::{Booted, Parts},
+    args::{Args, Method},
     error::RunError,
-    input::{FunctionInput, LoadInput, make_up, read_function, read_trace},
-    interrupt::Interrupt,
+    input::{LoadInput, make_up, read_trace},
     record::{MethodRecord, Report},
+    recorder::{Booted, Recorder},
     replay::Replay,
     view::View,
 };
-use squeezy_runtime::FunctionPolicy;
+use crate::interrupt::Interrupt;
+use squeezy_node::{FunctionImage, FunctionLimits, Node, VmLimits, VmPlan};
+use squeezy_runtime::{Budget, Moment};
 use squeezy_vmm::{AcceleratorKind, Artifacts, GRANULE_BYTES, method::Sizing, round_up};
+use std::{
+    sync::Arc,
+    thread::available_parallelism,
+    time::{Duration, Instant},
+};
 
 /// What is run.
 pub struct Setup {
     args: Args,
     files: Artifacts,
-    input: FunctionInput,
+    input: FunctionImage,
     sizing: Sizing,
     /// The same for every method. A load that is made up is only known once an instance has run.
     load: Option<LoadInput>,
@@ -27,7 +33,7 @@ impl Setup {
     /// Reads everything, so that what is wrong is said before a VM is started.
     pub fn read(args: Args) -> Result<Self, RunError> {
         let files = Artifacts::find(args.build.as_deref())?;
-        let input = read_function(&args.function, &files)?;
+        let input = FunctionImage::find(&args.function, &files)?;
         let sizing = Sizing {
             instance_bytes: round_up(
                 args.memory.unwrap_or(input.function.memory_bytes),
@@ -37,13 +43,17 @@ impl Setup {
             shared_bytes: args.shared_memory,
         };
         let load = read_trace(&args, &input.function)?;
-        let parts = Parts { args: &args, files: &files, input: &input, sizing };
-        args.methods.iter().try_for_each(|method| parts.check(*method))?;
-        Ok(Self { args, files, input, sizing, load })
+        let setup = Self { args, files, input, sizing, load };
+        setup.args.methods.iter().try_for_each(|method| setup.plan(*method).check())?;
+        Ok(setup)
     }
 
     /// Runs the methods one after another, until one is interrupted.
-    pub async fn run(mut self, view: &dyn View, interrupt: &Interrupt) -> Result<Report, RunError> {
+    pub async fn run(
+        mut self,
+        view: &Arc<dyn View>,
+        interrupt: &Interrupt,
+    ) -> Result<Report, RunError> {
         let mut report = self.report();
         for index in 0..self.args.methods.len() {
             let record = match self.run_method(index, &mut report, view, interrupt).await {
@@ -67,39 +77,77 @@ impl Setup {
         &mut self,
         index: usize,
         report: &mut Report,
-        view: &dyn View,
+        view: &Arc<dyn View>,
         interrupt: &Interrupt,
     ) -> Result<MethodRecord, RunError> {
         let method = self.args.methods[index];
-        let mut record =
-            MethodRecord { method: method.name().to_string(), ..MethodRecord::default() };
-        let turn = format!("{} ({} of {})", record.method, index + 1, self.args.methods.len());
+        let name = method.name().to_string();
+        let turn = format!("{name} ({} of {})", index + 1, self.args.methods.len());
         view.begin(&self.input.function.name, &turn, self.sizing.instances);
-        let parts =
-            Parts { args: &self.args, files: &self.files, input: &self.input, sizing: self.sizing };
-        let Some(booted) = parts.boot(method, view, interrupt).await? else {
-            record.ended_early = Some("interrupted".to_owned());
-            return Ok(record);
+        let recorder = Recorder::new(Arc::downgrade(view), name, self.sizing.instance_bytes);
+        let replay = self.replay(method, Arc::new(recorder)).await?;
+        let recorder = &replay.recorder;
+        let first_answer = tokio::select! {
+            answered = replay.warm_up() => answered,
+            () = interrupt.raised(1) => {
+                recorder.end_early("interrupted");
+                return Ok(recorder.finish(Moment::START));
+            }
         };
-        record.boot_seconds = booted.boot.as_secs_f64();
-        record.first_answer_seconds = booted.first_answer.as_secs_f64();
+        let Some(booted) = recorder.booted() else {
+            return Err(RunError::Boot(recorder.vm_ended().await));
+        };
+        let first_answer = first_answer.map_err(|reason| RunError::FirstInstance {
+            function: self.input.function.name.clone(),
+            reason,
+        })?;
+        let seconds = first_answer.as_secs_f64();
+        view.note(&format!("a first instance has answered after {seconds:.1} s"));
         let load = match &mut self.load {
             Some(load) => load,
             unknown => {
                 let burst = self.args.burst.unwrap_or(self.sizing.instances.into());
-                unknown.insert(make_up(&self.args, burst, booted.first_answer)?)
+                unknown.insert(make_up(&self.args, burst, first_answer)?)
             }
         };
         describe(report, &booted, load);
+        let limits = limits(&self.args, load.keep_alive);
+        replay.node.update_function(replay.index, limits).await?;
         view.load(&load.load, load.length);
-        let policy = FunctionPolicy {
-            instance_bytes: self.sizing.instance_bytes,
-            max_instances: self.sizing.instances.into(),
-            keep_alive: load.keep_alive,
-            queue_limit: self.args.queue as usize,
-        };
-        let replay = Replay::new(booted.machine, policy, record, view)?;
+        recorder.begin_load(Moment(replay.begin.elapsed()), first_answer);
         Ok(replay.run(&load.load.arrivals, interrupt).await)
+    }
+
+    /// A node with the function, and nothing booted yet.
+    async fn replay(&self, method: Method, recorder: Arc<Recorder>) -> Result<Replay, RunError> {
+        let begin = Instant::now();
+        let node = Node::start(Budget::new(u64::MAX), begin, recorder.clone());
+        let vm = node.add_vm(self.plan(method), VmLimits { idle_time: None }).await?;
+        let function = self.input.function.clone();
+        // The first instance is not kept, however long that would be.
+        let limits = limits(&self.args, function.keep_alive);
+        let index = node.add_function(vm, function.clone(), limits).await?;
+        Ok(Replay { node, begin, index, function: Arc::new(function), recorder })
+    }
+
+    fn plan(&self, method: Method) -> VmPlan {
+        let function = self.input.function.name.chars().take(40).collect::<String>();
+        VmPlan {
+            files: self.files.clone(),
+            name: format!("squeezy-{function}"),
+            image: self.input.image.clone(),
+            method: method.name(),
+            sizing: self.sizing,
+            vcpus: self.args.vcpus.unwrap_or_else(|| self.default_vcpus()),
+            accelerator: self.args.accelerator,
+            memory_backend: self.args.memory_backend,
+        }
+    }
+
+    fn default_vcpus(&self) -> u32 {
+        let shares = u32::from(self.sizing.instances) * self.input.function.cpu_millis;
+        let host = available_parallelism().map_or(1, |count| count.get() as u32);
+        shares.div_ceil(1000).clamp(1, host.min(64))
     }
 
     fn report(&self) -> Report {
@@ -117,13 +165,17 @@ impl Setup {
     }
 }
 
+fn limits(args: &Args, keep_alive: Duration) -> FunctionLimits {
+    FunctionLimits { keep_alive, queue: args.queue as usize }
+}
+
 /// Adds what is known once the first VM runs.
 fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     report.load.clone_from(&load.load.source);
     report.load_seconds = load.length.as_secs_f64();
     report.keep_alive_seconds = load.keep_alive.as_secs_f64();
-    report.accelerator = booted.accelerator.kind.to_string();
-    report.accelerator_reason.clone_from(&booted.accelerator.reason);
+    report.accelerator = booted.accelerator.to_string();
+    report.accelerator_reason.clone_from(&booted.accelerator_reason);
     report.qemu.clone_from(&booted.qemu);
     report.kernel.clone_from(&booted.kernel);
     report.notes = vec![
@@ -131,7 +183,7 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
          page cache."
             .to_owned(),
     ];
-    if booted.accelerator.kind == AcceleratorKind::Tcg {
+    if booted.accelerator == AcceleratorKind::Tcg {
         report.notes.push(
             "Emulated (TCG): the guest's code runs many times slower than on hardware, and the keep-alive is in \
              proportion. Compare the methods with each other; no time here is absolute. Instances have no CPU limit."

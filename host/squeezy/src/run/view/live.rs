@@ -1,10 +1,8 @@
 //! The live view: one screen, redrawn ten times a second by a thread of its own.
 
 use super::{Heading, Totals, View, describe};
-use crate::run::{
-    interrupt::Interrupt,
-    record::{Outcome, RequestRecord, ResizeRecord, Sample},
-};
+use crate::interrupt::Interrupt;
+use crate::run::record::{Outcome, RequestRecord, ResizeRecord, Sample};
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyModifiers},

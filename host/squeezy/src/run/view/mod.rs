@@ -3,12 +3,10 @@
 mod lines;
 mod live;
 
-use super::{
-    interrupt::Interrupt,
-    record::{Outcome, RequestRecord, ResizeRecord, Sample},
-};
+use super::record::{Outcome, RequestRecord, ResizeRecord, Sample};
+use crate::interrupt::Interrupt;
 use squeezy_runtime::load::Load;
-use std::{io::IsTerminal, time::Duration};
+use std::{io::IsTerminal, sync::Arc, time::Duration};
 
 /// What is shown.
 #[derive(Clone, Debug, Default)]
@@ -61,14 +59,14 @@ pub trait View: Send + Sync {
 }
 
 /// The view for this output.
-pub fn open(plain: bool, interrupt: &Interrupt) -> Box<dyn View> {
+pub fn open(plain: bool, interrupt: &Interrupt) -> Arc<dyn View> {
     if !plain && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
         // A terminal that cannot be drawn on can still be written to.
         if let Ok(live) = live::Live::open(interrupt.clone()) {
-            return Box::new(live);
+            return Arc::new(live);
         }
     }
-    Box::new(lines::Lines::default())
+    Arc::new(lines::Lines::default())
 }
 
 /// How many requests ended how.

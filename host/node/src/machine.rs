@@ -1,10 +1,12 @@
-//! Carries out what the scaler decides, on a real VM.
+//! A VM and the life of the instances in it.
 
-use super::{answer, record::Outcome};
+use crate::openwhisk;
+use bytes::Bytes;
+use http::{Request, Response};
 use squeezy_protocol::{
     ErrorCode, ExitReason, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
 };
-use squeezy_runtime::{InstanceNumber, RequestNumber, function::Function};
+use squeezy_runtime::function::Function;
 use squeezy_vmm::{
     MemoryUse, Resize, Vm, VmError,
     method::{Method, Plugged, Slot},
@@ -24,18 +26,27 @@ const INIT_PAUSE: Duration = Duration::from_millis(100);
 /// How long after a request was not answered its instance may be found to have ended.
 const END_PAUSE: Duration = Duration::from_secs(2);
 
-/// A VM, the way its memory is changed, and the function it is for.
+/// A VM and the way its memory is changed.
 pub struct Machine {
     /// The VM.
     pub vm: Vm,
     /// How its memory is changed.
     pub method: Box<dyn Method>,
-    /// What its instances are.
-    pub function: Function,
+    /// The guest's kernel.
+    pub kernel: String,
     /// An instance's memory, in bytes.
     pub instance_bytes: u64,
-    /// An instance's share of a processor in thousandths; no limit when absent.
-    pub cpu_millis: Option<u32>,
+    /// Whether instances are held to their share of a processor; emulation is slow enough.
+    pub limits_cpu: bool,
+}
+
+/// What came of a call of an instance.
+#[derive(Debug)]
+pub enum Reply {
+    /// The instance has answered.
+    Answered(Response<Bytes>),
+    /// It has not, for this reason, and cannot take another call.
+    Failed(String),
 }
 
 /// How long the parts of a start took.
@@ -96,46 +107,51 @@ impl Machine {
     }
 
     /// Starts an instance in its slot and waits until its server has answered `/init`.
-    pub async fn start(&self, id: &InstanceId, slot: Slot) -> Result<StartTimes, String> {
+    pub async fn start(
+        &self,
+        id: &InstanceId,
+        function: &Function,
+        slot: Slot,
+    ) -> Result<StartTimes, String> {
         let begin = Instant::now();
         let mut spec = InstanceSpec {
             id: id.clone(),
-            command: self.function.command.clone(),
-            environment: self.function.environment.clone(),
-            working_directory: self.function.working_directory.clone(),
+            command: function.command.clone(),
+            environment: function.environment.clone(),
+            working_directory: function.working_directory.clone(),
             image: true,
             partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(self.instance_bytes),
             memory_node: None,
-            cpu_limit_millis: self.cpu_millis,
-            port: Some(self.function.port),
+            cpu_limit_millis: self.limits_cpu.then_some(function.cpu_millis),
+            port: Some(function.port),
         };
         self.method.place(slot, &mut spec);
         let agent = self.vm.agent().map_err(text)?;
         agent.start(&spec).await.map_err(text)?;
         let spawn = begin.elapsed();
-        tokio::time::timeout(self.function.init_timeout, self.init(id)).await.map_err(|_| {
-            format!("/init was not answered within {} s", self.function.init_timeout.as_secs_f64())
-        })??;
+        let limit = function.init_timeout;
+        tokio::time::timeout(limit, self.init(id, function))
+            .await
+            .map_err(|_| format!("/init was not answered within {} s", limit.as_secs_f64()))??;
         Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
     }
 
     /// Sends `/init` until the instance's server is up and answers it.
-    async fn init(&self, id: &InstanceId) -> Result<(), String> {
+    async fn init(&self, id: &InstanceId, function: &Function) -> Result<(), String> {
         let agent = self.vm.agent().map_err(text)?;
-        let limit = self.function.init_timeout;
         loop {
-            let response =
-                agent.http(id, answer::init(&self.function), limit).await.map_err(text)?;
-            if answer::is_from_instance(&response) {
+            let request = openwhisk::init(&function.name);
+            let response = agent.http(id, request, function.init_timeout).await.map_err(text)?;
+            if openwhisk::is_from_instance(&response) {
                 return if response.status().is_success() {
                     Ok(())
                 } else {
                     Err(format!(
                         "/init: status {}: {}",
                         response.status(),
-                        answer::quote(&response)
+                        openwhisk::quote(&response)
                     ))
                 };
             }
@@ -149,29 +165,25 @@ impl Machine {
         }
     }
 
-    /// Passes a request to an instance. Also says whether the instance can take another one.
-    pub async fn run(&self, id: &InstanceId, request: RequestNumber) -> (Outcome, bool) {
+    /// Passes a request to an instance, to be answered within `limit`.
+    pub async fn call(&self, id: &InstanceId, request: Request<Bytes>, limit: Duration) -> Reply {
         let agent = match self.vm.agent() {
             Ok(agent) => agent,
-            Err(error) => return (Outcome::Failed(text(error)), false),
+            Err(error) => return Reply::Failed(text(error)),
         };
-        let activation = answer::run(&self.function, request.0);
-        match agent.http(id, activation, self.function.run_timeout).await {
-            Ok(response) if answer::is_from_instance(&response) => {
-                (answer::judge(&self.function, &response), true)
+        let seen = match agent.http(id, request, limit).await {
+            Ok(response) if openwhisk::is_from_instance(&response) => {
+                return Reply::Answered(response);
             }
-            Ok(response) => (self.failed(id, answer::quote(&response)).await, false),
-            Err(error) => (self.failed(id, text(error)).await, false),
-        }
-    }
-
-    /// A request was not answered: because its instance has ended, if it has, else as `seen`.
-    async fn failed(&self, id: &InstanceId, seen: String) -> Outcome {
-        // Its connection closes a little before its last process is reaped.
-        match tokio::time::timeout(END_PAUSE, self.ended(id)).await {
-            Ok(Some(reason)) => Outcome::Failed(format!("the instance {reason}")),
-            _ => Outcome::Failed(seen),
-        }
+            Ok(response) => openwhisk::quote(&response),
+            Err(error) => text(error),
+        };
+        // Because it has ended, if it has. Its connection closes a little before its last process is
+        // reaped.
+        Reply::Failed(match tokio::time::timeout(END_PAUSE, self.ended(id)).await {
+            Ok(Some(reason)) => format!("the instance {reason}"),
+            _ => seen,
+        })
     }
 
     /// Waits until an instance has ended; why it did.
@@ -200,45 +212,6 @@ impl Machine {
         };
         let line = log.lines().rev().find(|line| !line.trim().is_empty());
         line.unwrap_or("it wrote nothing").chars().take(200).collect()
-    }
-
-    /// Starts a first instance, has it answer a request and ends it: after this the function's
-    /// files are in the page cache, as in a VM that has been in use. How long it took.
-    pub async fn warm_up(&self) -> Result<Duration, String> {
-        let begin = Instant::now();
-        let id = self.name("first");
-        let (slot, plugged) = self.plug().await;
-        let slot = match (slot, plugged.error) {
-            (Some(slot), _) => slot,
-            (None, Some(error)) => return Err(text(error)),
-            (None, None) => return Err("it has no memory".to_owned()),
-        };
-        self.start(&id, slot).await?;
-        let (outcome, _) = self.run(&id, RequestNumber(u64::MAX)).await;
-        let took = begin.elapsed();
-        if let Outcome::Wrong(reason) | Outcome::Failed(reason) | Outcome::Rejected(reason) =
-            outcome
-        {
-            return Err(format!("its answer is not as it should be: {reason}"));
-        }
-        self.stop(&id).await?;
-        match self.reclaim(Some(slot)).await.error {
-            // A guest that does not give it back now is what the run is there to show.
-            None | Some(VmError::Resize { .. }) => Ok(took),
-            Some(error) => Err(text(error)),
-        }
-    }
-
-    /// What an instance is called in the VM.
-    pub fn id(&self, number: InstanceNumber) -> InstanceId {
-        self.name(&number.to_string())
-    }
-
-    fn name(&self, suffix: &str) -> InstanceId {
-        // A function's name is made of the same characters; its start is enough here.
-        let name: String = self.function.name.chars().take(40).collect();
-        let id = format!("{name}-{suffix}");
-        id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
     }
 }
 

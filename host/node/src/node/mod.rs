@@ -1,0 +1,201 @@
+//! The node at work, and its handle.
+
+mod actor;
+
+use crate::{Observer, VmPlan};
+use actor::{Actor, Ask};
+use bytes::Bytes;
+use http::Response;
+use serde_json::Value;
+use squeezy_runtime::{
+    Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmPolicy, VmState,
+    function::Function,
+};
+use squeezy_vmm::{MemoryUse, VmError};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// What a VM is limited to, beside what its plan says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmLimits {
+    /// How long it is kept without an instance; for ever when absent.
+    pub idle_time: Option<Duration>,
+}
+
+/// What the calls of a function are limited to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionLimits {
+    /// How long an instance without a call is kept.
+    pub keep_alive: Duration,
+    /// Calls that may wait for an instance.
+    pub queue: usize,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its name; nobody else's.
+    pub activation: String,
+    /// What the function is given.
+    pub value: Value,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// What the instance answered.
+    pub response: Response<Bytes>,
+    /// How long the call waited for an instance.
+    pub waited: Duration,
+    /// How long the instance took for it.
+    pub took: Duration,
+    /// Whether the instance was started while it waited; how long its `/init` took.
+    pub cold: Option<Duration>,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Nobody takes it.
+    #[error("{}", reason(*.0))]
+    Rejected(RejectReason),
+    /// Somebody has taken it and failed.
+    #[error("{reason}")]
+    Failed {
+        /// Why.
+        reason: String,
+        /// How long it had waited for an instance.
+        waited: Duration,
+        /// Whether that instance was started meanwhile.
+        cold: bool,
+    },
+    /// The node has ended.
+    #[error("the node has ended")]
+    Ended,
+}
+
+fn reason(reason: RejectReason) -> &'static str {
+    match reason {
+        RejectReason::QueueFull => "too many calls of this function wait",
+        RejectReason::StartFailed => "the instance for it could not be started",
+        RejectReason::VmFailed => "the VM for it could not be booted, or has ended",
+        RejectReason::Retired => "the function is not there any more",
+        RejectReason::Draining => "everything ends",
+    }
+}
+
+/// Why something cannot be added to a node.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No call could ever be answered.
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    /// The VM makes no sense.
+    #[error("{0}")]
+    Vm(#[from] VmError),
+    /// The node has ended.
+    #[error("the node has ended")]
+    Ended,
+}
+
+/// How things stand.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStatus {
+    /// The memory that is promised, in bytes.
+    pub committed_bytes: u64,
+    /// The functions there are.
+    pub functions: Vec<(FunctionIndex, Counts)>,
+    /// The VMs there are; their memory while they run.
+    pub vms: Vec<(VmIndex, VmState, Option<MemoryUse>)>,
+}
+
+/// Functions, their VMs and instances on one machine. Dropping the last handle ends them all.
+#[derive(Clone)]
+pub struct Node {
+    asks: mpsc::UnboundedSender<Ask>,
+}
+
+impl Node {
+    /// A node without functions, whose memory may be as much as the budget says. Moments count from
+    /// `begin` on.
+    pub fn start(budget: Budget, begin: Instant, observer: Arc<dyn Observer>) -> Self {
+        let (asks, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(Actor::new(budget, begin, observer).run(receiver));
+        Self { asks }
+    }
+
+    /// Adds a VM that is booted when it is needed.
+    pub async fn add_vm(&self, plan: VmPlan, limits: VmLimits) -> Result<VmIndex, NodeError> {
+        plan.check()?;
+        let policy = VmPolicy {
+            base_bytes: plan.boot_bytes()?,
+            instance_bytes: plan.sizing.instance_bytes,
+            max_instances: plan.sizing.instances.into(),
+            idle_time: limits.idle_time,
+        };
+        Ok(self.ask(|reply| Ask::AddVm { plan, policy, reply }).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Adds a function, whose instances run in that VM.
+    pub async fn add_function(
+        &self,
+        vm: VmIndex,
+        function: Function,
+        limits: FunctionLimits,
+    ) -> Result<FunctionIndex, NodeError> {
+        let function = Arc::new(function);
+        let ask = |reply| Ask::AddFunction { vm, function, limits, reply };
+        Ok(self.ask(ask).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Changes what a function's calls are limited to.
+    pub async fn update_function(
+        &self,
+        function: FunctionIndex,
+        limits: FunctionLimits,
+    ) -> Result<(), NodeError> {
+        let ask = |reply| Ask::UpdateFunction { function, limits, reply };
+        Ok(self.ask(ask).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Removes a function: waiting calls are rejected, others answered.
+    pub fn remove_function(&self, function: FunctionIndex) {
+        let _ = self.asks.send(Ask::RemoveFunction(function));
+    }
+
+    /// Calls a function.
+    pub async fn call(&self, function: FunctionIndex, call: Call) -> Result<Answer, CallError> {
+        let ask = |reply| Ask::Call { function, call, reply };
+        self.ask(ask).await.unwrap_or(Err(CallError::Ended))
+    }
+
+    /// Ends all idle instances now.
+    pub fn evict_idle(&self) {
+        let _ = self.asks.send(Ask::EvictIdle);
+    }
+
+    /// How things stand; nothing when the node has ended.
+    pub async fn status(&self) -> Option<NodeStatus> {
+        self.ask(Ask::Status).await
+    }
+
+    /// Takes no more calls, and returns when every instance and VM has ended.
+    pub async fn drain(&self) {
+        let _ = self.asks.send(Ask::Drain);
+        self.asks.closed().await;
+    }
+
+    /// Ends at once: VMs are killed, and calls get [`CallError::Ended`].
+    pub fn kill(&self) {
+        let _ = self.asks.send(Ask::Kill);
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.asks.send(ask(reply)).ok()?;
+        answer.await.ok()
+    }
+}

@@ -1,0 +1,75 @@
+//! What the scaler has to keep to.
+
+use crate::{FunctionIndex, VmIndex};
+use std::time::Duration;
+
+/// What holds for one VM and every instance in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmPolicy {
+    /// Memory of the VM while it has no instance, in bytes; 0 where an instance is a VM.
+    pub base_bytes: u64,
+    /// Memory of one instance, in bytes; 0 where the VM has it from its boot on.
+    pub instance_bytes: u64,
+    /// Instances whose memory may be plugged at a time (the concurrency factor N).
+    pub max_instances: u32,
+    /// How long the VM is kept without an instance; for ever when absent.
+    pub idle_time: Option<Duration>,
+}
+
+/// What holds for every instance of one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionPolicy {
+    /// Where its instances run.
+    pub vm: VmIndex,
+    /// How long an instance without a request stays.
+    pub keep_alive: Duration,
+    /// How long an instance is idle before it is frozen; never when absent.
+    pub freeze_after: Option<Duration>,
+    /// Requests that may wait for an instance.
+    pub queue_limit: usize,
+}
+
+/// A policy under which no request could ever be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Neither VM nor instance have memory.
+    #[error("neither the VM nor an instance would have memory")]
+    NoMemory,
+    /// No instance is allowed.
+    #[error("the VM may have no instance; allow one at least")]
+    NoInstance,
+    /// No request may wait, so none would ever lead to an instance.
+    #[error("no request may wait; allow one at least")]
+    NoQueue,
+    /// There is no such VM.
+    #[error("there is no VM {0}")]
+    NoVm(VmIndex),
+    /// There is no such function.
+    #[error("there is no function {0}")]
+    NoFunction(FunctionIndex),
+    /// One VM with one instance is more than the whole budget.
+    #[error(
+        "a VM with one instance needs {needed_bytes} bytes, the host's budget is {limit_bytes}"
+    )]
+    OverBudget {
+        /// What they need.
+        needed_bytes: u64,
+        /// What there is.
+        limit_bytes: u64,
+    },
+}
+
+impl VmPolicy {
+    pub(super) fn check(&self, limit_bytes: u64) -> Result<(), PolicyError> {
+        let needed_bytes = self.base_bytes.saturating_add(self.instance_bytes);
+        if needed_bytes == 0 {
+            Err(PolicyError::NoMemory)
+        } else if self.max_instances == 0 {
+            Err(PolicyError::NoInstance)
+        } else if needed_bytes > limit_bytes {
+            Err(PolicyError::OverBudget { needed_bytes, limit_bytes })
+        } else {
+            Ok(())
+        }
+    }
+}

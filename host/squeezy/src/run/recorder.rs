@@ -1,0 +1,251 @@
+//! Turns what goes on in the node into the record of a run, and shows it.
+
+use super::{
+    record::{Direction, MethodRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
+    view::View,
+};
+use squeezy_node::{Happening, NodeStatus, Observer, Tried};
+use squeezy_runtime::{Counts, InstanceNumber, Moment, StopReason};
+use squeezy_vmm::{AcceleratorKind, BootStep};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// What the VM turned out to be.
+#[derive(Clone, Debug)]
+pub struct Booted {
+    /// What runs its code.
+    pub accelerator: AcceleratorKind,
+    /// Why it is that.
+    pub accelerator_reason: String,
+    /// The VMM's name and version.
+    pub qemu: String,
+    /// The guest's kernel.
+    pub kernel: String,
+    /// From the start of the VMM until the agent answered.
+    pub took: Duration,
+}
+
+/// Takes note of everything.
+pub struct Recorder {
+    /// Not held on to: the terminal is given back when the run lets go of it.
+    view: Weak<dyn View>,
+    state: Mutex<State>,
+    /// Why the VM has ended, once it has.
+    ended: watch::Sender<Option<String>>,
+}
+
+#[derive(Default)]
+struct State {
+    record: MethodRecord,
+    instance_bytes: u64,
+    booted: Option<Booted>,
+    /// When the load began, once it has; nothing is recorded before.
+    load: Option<Moment>,
+    /// Where in the record an instance's start is.
+    starts: BTreeMap<InstanceNumber, usize>,
+}
+
+impl Recorder {
+    /// A recorder of one method, whose instances have so much memory.
+    pub fn new(view: Weak<dyn View>, method: String, instance_bytes: u64) -> Self {
+        let record = MethodRecord { method, ..MethodRecord::default() };
+        let state = State { record, instance_bytes, ..State::default() };
+        Self { view, state: Mutex::new(state), ended: watch::Sender::new(None) }
+    }
+
+    /// What the VM turned out to be; nothing before it runs.
+    pub fn booted(&self) -> Option<Booted> {
+        self.lock().booted.clone()
+    }
+
+    /// Waits until the VM has ended; why it has.
+    pub async fn vm_ended(&self) -> String {
+        let mut ended = self.ended.subscribe();
+        // The sender lives in `self`, so there is always an answer.
+        ended.wait_for(Option::is_some).await.ok().and_then(|r| r.clone()).unwrap_or_default()
+    }
+
+    /// From `now` on everything counts. A first instance had answered after so long.
+    pub fn begin_load(&self, now: Moment, first_answer: Duration) {
+        let mut state = self.lock();
+        state.record.boot_seconds =
+            state.booted.as_ref().map_or(0.0, |booted| booted.took.as_secs_f64());
+        state.record.first_answer_seconds = first_answer.as_secs_f64();
+        state.load = Some(now);
+    }
+
+    /// Something worth a line.
+    pub fn note(&self, text: &str) {
+        self.show(|view| view.note(text));
+    }
+
+    /// The load ends before its time.
+    pub fn end_early(&self, reason: &str) {
+        self.note(reason);
+        self.lock().record.ended_early.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Why the load ended before its time, if it did.
+    pub fn ended_early(&self) -> Option<String> {
+        self.lock().record.ended_early.clone()
+    }
+
+    /// A request has its answer, or will never get one.
+    pub fn request(&self, request: RequestRecord) {
+        self.show(|view| view.request(&request));
+        self.lock().record.requests.push(request);
+    }
+
+    /// How things stand at `now`: one function, one VM.
+    pub fn sample(&self, now: Moment, status: &NodeStatus) -> Counts {
+        let counts = status.functions.first().map(|(_, counts)| *counts).unwrap_or_default();
+        let mut state = self.lock();
+        let memory = status.vms.first().and_then(|(_, _, memory)| memory.as_ref());
+        if let (Some(memory), Some(load)) = (memory, state.load) {
+            let sample = Sample {
+                at_seconds: now.since(load).as_secs_f64(),
+                starting: counts.starting,
+                idle: counts.idle,
+                busy: counts.busy,
+                stopping: counts.stopping,
+                reclaiming: counts.reclaiming,
+                stranded: counts.stranded,
+                queued: counts.queued,
+                asked_bytes: memory.asked_bytes,
+                plugged_bytes: memory.plugged_bytes,
+                resident_bytes: memory.resident.resident_bytes,
+            };
+            state.record.samples.push(sample);
+            drop(state);
+            self.show(|view| view.sample(&sample));
+        }
+        counts
+    }
+
+    /// The record, which is complete at `now`.
+    pub fn finish(&self, now: Moment) -> MethodRecord {
+        let mut state = self.lock();
+        let load = state.load.unwrap_or(now);
+        state.record.length_seconds = now.since(load).as_secs_f64();
+        std::mem::take(&mut state.record)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, what: impl FnOnce(&dyn View)) {
+        if let Some(view) = self.view.upgrade() {
+            what(&*view);
+        }
+    }
+
+    /// Changes the record of an instance's start, if it is recorded.
+    fn start(&self, instance: InstanceNumber, change: impl FnOnce(&mut StartRecord)) {
+        let mut state = self.lock();
+        if let Some(&index) = state.starts.get(&instance) {
+            change(&mut state.record.starts[index]);
+        }
+    }
+
+    fn resized(&self, direction: Direction, instance: InstanceNumber, at: Moment, tried: &Tried) {
+        let Tried { latency, resident_drop_bytes, error } = tried;
+        if latency.is_none() && error.is_none() {
+            return;
+        }
+        let mut state = self.lock();
+        let Some(load) = state.load else { return };
+        let resize = ResizeRecord {
+            at_seconds: at.since(load).as_secs_f64(),
+            direction,
+            instance: instance.0,
+            size_bytes: state.instance_bytes,
+            latency_ns: latency.unwrap_or_default().as_nanos().try_into().unwrap_or(u64::MAX),
+            resident_drop_bytes: *resident_drop_bytes,
+            error: error.as_ref().map(ToString::to_string),
+        };
+        state.record.resizes.push(resize.clone());
+        drop(state);
+        self.show(|view| view.resize(&resize));
+    }
+}
+
+impl Observer for Recorder {
+    fn observe(&self, at: Moment, happening: Happening<'_>) {
+        match happening {
+            Happening::Booting(_, step) => self.note(&describe(&step)),
+            Happening::Booted(_, machine, took) => {
+                let accelerator = machine.vm.accelerator();
+                self.lock().booted = Some(Booted {
+                    accelerator: accelerator.kind,
+                    accelerator_reason: accelerator.reason.clone(),
+                    qemu: machine.vm.vmm_version().to_owned(),
+                    kernel: machine.kernel.clone(),
+                    took,
+                });
+            }
+            Happening::Ended(_, reason) => {
+                self.ended.send_replace(Some(reason.to_owned()));
+            }
+            Happening::Starting(instance, _) => {
+                let mut state = self.lock();
+                let Some(load) = state.load else { return };
+                let start = StartRecord {
+                    at_seconds: at.since(load).as_secs_f64(),
+                    instance: instance.0,
+                    plug_seconds: 0.0,
+                    spawn_seconds: 0.0,
+                    init_seconds: 0.0,
+                    error: None,
+                };
+                let index = state.record.starts.len();
+                state.record.starts.push(start);
+                state.starts.insert(instance, index);
+            }
+            Happening::Plugged(instance, took, tried) => {
+                self.start(instance, |start| {
+                    start.plug_seconds = took.as_secs_f64();
+                    start.error = tried.error.as_ref().map(ToString::to_string);
+                });
+                let begun = Moment(at.0.saturating_sub(took));
+                self.resized(Direction::Plug, instance, begun, tried);
+            }
+            Happening::Started(instance, Ok(times)) => self.start(instance, |start| {
+                start.spawn_seconds = times.spawn.as_secs_f64();
+                start.init_seconds = times.init.as_secs_f64();
+            }),
+            Happening::Started(instance, Err(error)) => {
+                self.note(&format!("instance {instance} cannot be started: {error}"));
+                self.start(instance, |start| start.error = Some(error.to_owned()));
+            }
+            Happening::Died(instance, reason) => {
+                self.note(&format!("instance {instance} {reason}"));
+            }
+            Happening::Stopping(instance, StopReason::Broken) => {
+                self.note(&format!("instance {instance} cannot go on and is stopped"));
+            }
+            Happening::Stopping(..) => {}
+            Happening::Reclaimed(instance, asked, Some(tried)) => {
+                self.resized(Direction::Reclaim, instance, asked, tried);
+            }
+            Happening::Reclaimed(_, _, None) => {}
+            Happening::Note(text) => self.note(text),
+        }
+    }
+}
+
+fn describe(step: &BootStep) -> String {
+    match step {
+        BootStep::Accelerator(accelerator) => {
+            format!("accelerator {}: {}", accelerator.kind, accelerator.reason)
+        }
+        BootStep::Started(version) => format!("{version} runs"),
+        BootStep::Kernel => "the guest's kernel boots".to_owned(),
+        BootStep::AgentUp => "the agent is up".to_owned(),
+        BootStep::Ready(time) => format!("the VM is ready after {:.1} s", time.as_secs_f64()),
+    }
+}
