@@ -1,7 +1,9 @@
 //! `squeezy`: runs functions in VMs whose memory comes and goes with their instances.
 
+mod client;
 mod interrupt;
 mod run;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use squeezy_bench::{Bench, BenchError};
@@ -22,6 +24,14 @@ struct Cli {
 enum Command {
     /// Replays a load against a function in a VM, and shows instances and memory over time.
     Run(Box<run::Args>),
+    /// Serves functions over HTTP, in VMs that grow and shrink with the calls.
+    Serve(Box<serve::Args>),
+    /// Calls a function of a running daemon.
+    Invoke(client::Invoke),
+    /// Makes, lists and removes functions of a running daemon.
+    Function(client::Functions),
+    /// Shows what came of calls.
+    Activations(client::Activations),
     /// Runs an experiment that compares ways of changing a VM's memory.
     Bench(Box<Bench>),
 }
@@ -36,6 +46,10 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => runtime.block_on(run::main(*args)).unwrap_or_else(fail),
+        Command::Serve(args) => runtime.block_on(serve::main(*args)).unwrap_or_else(fail),
+        Command::Invoke(invoke) => invoke.run().unwrap_or_else(fail),
+        Command::Function(functions) => functions.run().unwrap_or_else(fail),
+        Command::Activations(activations) => activations.run().unwrap_or_else(fail),
         Command::Bench(bench) => match runtime.block_on(bench.run()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error @ BenchError::Interrupted) => {

@@ -1,0 +1,132 @@
+//! Actions: functions under the names clients know, and what they are called with.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use squeezy_node::FunctionImage;
+use squeezy_runtime::FunctionIndex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The one namespace there is; `_` means it too.
+pub const NAMESPACE: &str = "guest";
+
+/// A list of what OpenWhisk calls parameters and annotations.
+pub type Pairs = Vec<Pair>;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Its name.
+    pub key: String,
+    /// Its value.
+    #[serde(default)]
+    pub value: Value,
+}
+
+/// What an action is made of, as a client writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ActionBody {
+    /// Where its code is.
+    #[serde(default)]
+    pub exec: Option<Exec>,
+    /// What every call gets besides its own.
+    #[serde(default)]
+    pub parameters: Pairs,
+    /// What clients remember about it.
+    #[serde(default)]
+    pub annotations: Pairs,
+    /// What its calls are limited to.
+    #[serde(default)]
+    pub limits: Option<Limits>,
+}
+
+/// Where an action's code is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exec {
+    /// `blackbox`: an image that holds everything.
+    pub kind: String,
+    /// The image's name.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// Code for an image that takes some; none of ours does.
+    #[serde(default, skip_serializing)]
+    pub code: Option<Value>,
+}
+
+/// What the calls of an action are limited to. Absent: what the function's definition says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How long a call may take, in milliseconds.
+    #[serde(default)]
+    pub timeout: Option<u64>,
+}
+
+/// An action that can be called.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Its name.
+    pub name: String,
+    /// As a client wrote it.
+    pub body: ActionBody,
+    /// How often it was changed.
+    pub revision: u32,
+    /// When it was changed last, in milliseconds since 1970.
+    pub updated_ms: u64,
+    /// What it runs.
+    pub image: FunctionImage,
+    /// What the node knows it by.
+    pub index: FunctionIndex,
+}
+
+impl Action {
+    /// Its version, as clients see it.
+    pub fn version(&self) -> String {
+        format!("0.0.{}", self.revision)
+    }
+
+    /// What a call with these arguments gives the function: they go before the action's own.
+    pub fn arguments(&self, given: Map<String, Value>) -> Value {
+        let own = self.body.parameters.iter().map(|pair| (pair.key.clone(), pair.value.clone()));
+        let mut arguments: Map<_, _> = own.collect();
+        arguments.extend(given);
+        Value::Object(arguments)
+    }
+
+    /// The action as clients get it.
+    pub fn describe(&self) -> Value {
+        let function = &self.image.function;
+        json!({
+            "namespace": NAMESPACE,
+            "name": self.name,
+            "version": self.version(),
+            "publish": false,
+            "updated": self.updated_ms,
+            "exec": { "kind": "blackbox", "image": function.name, "binary": false },
+            "parameters": self.body.parameters,
+            "annotations": self.body.annotations,
+            "limits": {
+                "timeout": function.run_timeout.as_millis() as u64,
+                "memory": function.memory_bytes >> 20,
+                "concurrency": 1,
+                "logs": 10,
+            },
+        })
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// What is wrong with an action's name, if anything is.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let right = (1..=63).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if right {
+        Ok(())
+    } else {
+        Err("an action's name must be 1 to 63 letters, digits, '-', '_' and '.', and begin with a letter or digit".to_owned())
+    }
+}

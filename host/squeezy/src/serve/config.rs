@@ -1,0 +1,185 @@
+//! The configuration file of the daemon.
+
+use serde::Deserialize;
+use squeezy_runtime::function::parse_size;
+use squeezy_vmm::{AcceleratorChoice, MemoryBackend, method::MethodName};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What the daemon is told. Every key is described in docs/operations.md.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where the API listens.
+    pub listen: SocketAddr,
+    /// Where the key and the actions are kept.
+    pub state_directory: PathBuf,
+    /// Memory that VMs and instances may have together, in bytes.
+    pub memory_bytes: u64,
+    /// How instances get their memory and give it back.
+    pub method: MethodName,
+    /// What runs the guests' code.
+    pub accelerator: AcceleratorChoice,
+    /// What backs the guests' memory.
+    pub memory_backend: MemoryBackend,
+    /// Memory of each VM for what its instances share, in bytes.
+    pub shared_memory_bytes: u64,
+    /// How long a VM is kept without an instance.
+    pub vm_idle: Duration,
+    /// Calls of one function that may wait for an instance.
+    pub queue: usize,
+    /// Activations that are remembered.
+    pub activations: usize,
+    /// Functions that are there from the start on, as directories or images.
+    pub functions: Vec<PathBuf>,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not TOML, or not what the keys should be.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+}
+
+/// A value and where it stands, so that what is wrong with it can be found.
+type Spanned<T> = toml::Spanned<T>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    listen: Spanned<String>,
+    state_directory: PathBuf,
+    memory: Spanned<String>,
+    method: Spanned<String>,
+    accelerator: Spanned<String>,
+    memory_backend: Spanned<String>,
+    shared_memory: Spanned<String>,
+    vm_idle_seconds: Spanned<f64>,
+    queue: Spanned<usize>,
+    activations: Spanned<usize>,
+    functions: Vec<PathBuf>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        let text = |text: &str| Spanned::new(0..0, text.to_owned());
+        Self {
+            // OpenWhisk's own port, for this machine only.
+            listen: text("127.0.0.1:3233"),
+            state_directory: "/var/lib/squeezy".into(),
+            memory: text("4G"),
+            method: text("squeezy"),
+            accelerator: text("auto"),
+            memory_backend: text("ram"),
+            shared_memory: text("128M"),
+            vm_idle_seconds: Spanned::new(0..0, 600.0),
+            queue: Spanned::new(0..0, 256),
+            activations: Spanned::new(0..0, 10_000),
+            functions: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration; relative paths in it are relative to `directory`.
+    pub fn parse(text: &str, directory: &Path) -> Result<Self, ConfigError> {
+        let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
+        let file: File = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            line: line(error.span().map_or(0, |span| span.start)),
+            problem: error.message().lines().collect::<Vec<_>>().join(" "),
+        })?;
+        let wrong = |at: std::ops::Range<usize>, key: &str, problem: String| ConfigError::Syntax {
+            line: line(at.start),
+            problem: format!("{key}: {problem}"),
+        };
+        let size = |key, value: &Spanned<String>| {
+            let bytes = parse_size(value.as_ref());
+            bytes.map_err(|problem| wrong(value.span(), key, problem))
+        };
+        let within = |key, value: &Spanned<usize>, most: usize| match *value.as_ref() {
+            count if (1..=most).contains(&count) => Ok(count),
+            _ => Err(wrong(value.span(), key, format!("must be from 1 to {most}"))),
+        };
+        fn read<T: std::str::FromStr<Err: std::fmt::Display>>(
+            value: &Spanned<String>,
+        ) -> Result<T, String> {
+            value.as_ref().parse().map_err(|error: T::Err| error.to_string())
+        }
+        let named = |key, value: &Spanned<String>, problem: String| {
+            wrong(value.span(), key, format!("{:?}: {problem}", value.as_ref()))
+        };
+        let method = read(&file.method).map_err(|e| named("method", &file.method, e))?;
+        if matches!(method, MethodName::Floor | MethodName::Node) {
+            let problem = "is for experiments only".to_owned();
+            return Err(named("method", &file.method, problem));
+        }
+        let vm_idle = *file.vm_idle_seconds.as_ref();
+        if !(0.0..=1e7).contains(&vm_idle) {
+            let problem = "must be from 0 to 10000000 s".to_owned();
+            return Err(wrong(file.vm_idle_seconds.span(), "vm_idle_seconds", problem));
+        }
+        Ok(Self {
+            listen: read(&file.listen).map_err(|e| named("listen", &file.listen, e))?,
+            state_directory: directory.join(file.state_directory),
+            memory_bytes: size("memory", &file.memory)?,
+            method,
+            accelerator: read(&file.accelerator)
+                .map_err(|e| named("accelerator", &file.accelerator, e))?,
+            memory_backend: read(&file.memory_backend)
+                .map_err(|e| named("memory_backend", &file.memory_backend, e))?,
+            shared_memory_bytes: size("shared_memory", &file.shared_memory)?,
+            vm_idle: Duration::from_secs_f64(vm_idle),
+            queue: within("queue", &file.queue, 1_000_000)?,
+            activations: within("activations", &file.activations, 1_000_000)?,
+            functions: file.functions.iter().map(|path| directory.join(path)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_a_default() {
+        let config = Config::parse("", Path::new("/etc/squeezy")).unwrap();
+        assert!(config.listen.ip().is_loopback());
+        assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
+        assert_eq!(config.method, MethodName::Squeezy);
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let text = "state_directory = \"state\"\nfunctions = [\"html\", \"/opt/cnn\"]";
+        let config = Config::parse(text, Path::new("/etc/squeezy")).unwrap();
+        assert_eq!(config.state_directory, Path::new("/etc/squeezy/state"));
+        assert_eq!(config.functions, [Path::new("/etc/squeezy/html"), Path::new("/opt/cnn")]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, part) in [
+            ("\nmemroy = \"4G\"", "line 2: unknown field `memroy`"),
+            ("\n\nmemory = \"much\"", "line 3: memory: \"much\" is no size"),
+            ("memory = 4", "line 1: invalid type"),
+            ("method = \"floor\"", "line 1: method: \"floor\": is for experiments only"),
+            ("method = \"magic\"", "line 1: method: \"magic\""),
+            ("listen = \"localhost\"", "line 1: listen: \"localhost\""),
+            ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
+            ("queue = 0", "line 1: queue: must be from 1"),
+            ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),
+            ("functions = [", "line 1: "),
+        ] {
+            let error = Config::parse(text, Path::new("/")).unwrap_err().to_string();
+            assert!(error.contains(part) && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Who may use the API: one key, as OpenWhisk's clients send it.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rustix::fs::{Mode, OFlags};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+/// Bytes of the name and of the secret.
+const NAME_BYTES: usize = 16;
+const SECRET_BYTES: usize = 32;
+
+/// `name:secret`, the credentials of HTTP's basic authentication.
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    /// The key in the file, which is made if it is not there, for its owner only.
+    pub fn read_or_make(path: &Path) -> io::Result<Self> {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(text.trim()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let key = format!("{}:{}", random(NAME_BYTES)?, random(SECRET_BYTES)?);
+                let mode = Mode::RUSR | Mode::WUSR;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mut file = fs::File::from(rustix::fs::open(path, flags, mode)?);
+                writeln!(file, "{key}")?;
+                Ok(Self(key))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(text: &str) -> io::Result<Self> {
+        let valid = text.is_ascii()
+            && text
+                .split_once(':')
+                .is_some_and(|(name, secret)| !name.is_empty() && secret.len() >= 16);
+        if valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(io::Error::other("it is no NAME:SECRET with a secret of at least 16 characters"))
+        }
+    }
+
+    /// Whether a request with this `Authorization` header may pass.
+    pub fn admits(&self, header: Option<&str>) -> bool {
+        let Some(encoded) = header.and_then(|header| header.strip_prefix("Basic ")) else {
+            return false;
+        };
+        let Ok(given) = BASE64_STANDARD.decode(encoded.trim()) else { return false };
+        equal(&given, self.0.as_bytes())
+    }
+}
+
+/// Compares in a time that does not say how much of `given` is right.
+fn equal(given: &[u8], right: &[u8]) -> bool {
+    let different = given.iter().zip(right).fold(0, |different, (a, b)| different | (a ^ b));
+    given.len() == right.len() && std::hint::black_box(different) == 0
+}
+
+/// So many random bytes, as hexadecimal digits.
+pub fn random(bytes: usize) -> io::Result<String> {
+    let mut buffer = vec![0; bytes];
+    let mut filled = 0;
+    while filled < bytes {
+        filled += getrandom(&mut buffer[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn basic(text: &str) -> String {
+        format!("Basic {}", BASE64_STANDARD.encode(text))
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let made = Key::read_or_make(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Key::read_or_make(&path).unwrap().0, made.0);
+        fs::write(&path, "short").unwrap();
+        assert!(Key::read_or_make(&path).is_err());
+    }
+
+    #[test]
+    fn only_the_right_key_is_admitted() {
+        let key = Key::parse("name:0123456789abcdef").unwrap();
+        assert!(key.admits(Some(&basic("name:0123456789abcdef"))));
+        for wrong in ["", "name:", "name:0123456789abcdee", "name:0123456789abcdef0", "\u{0}"] {
+            assert!(!key.admits(Some(&basic(wrong))), "{wrong}");
+        }
+        assert!(!key.admits(None));
+        assert!(!key.admits(Some("Basic ???")));
+        assert!(!key.admits(Some("Bearer name:0123456789abcdef")));
+    }
+}

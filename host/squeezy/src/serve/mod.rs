@@ -1,0 +1,154 @@
+//! `squeezy serve`: functions behind OpenWhisk's API, in VMs whose memory comes and goes with them.
+
+mod action;
+mod activation;
+mod api;
+mod config;
+mod key;
+mod log;
+mod service;
+
+use crate::interrupt::Interrupt;
+use clap::Args as ClapArgs;
+use config::{Config, ConfigError};
+use key::Key;
+use service::{Service, ServiceError};
+use squeezy_node::Node;
+use squeezy_runtime::Budget;
+use squeezy_vmm::{Artifacts, VmError};
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::net::TcpListener;
+
+/// How long instances and VMs may take to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long clients may take to read the last answers.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Serves functions over HTTP, in the way of OpenWhisk, until it gets SIGTERM or Ctrl-C.
+///
+/// Boots a VM for a function when it is called first, starts instances in it as calls come, and
+/// gives their memory back to the host as they end. Clients authenticate with the key in the state
+/// directory, which is made at the first start.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// The configuration file; without it everything has its default.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Functions to serve besides those that the configuration names: directories with a
+    /// function.toml, or images NAME.erofs with NAME.toml beside them.
+    #[arg(value_name = "FUNCTION")]
+    functions: Vec<PathBuf>,
+
+    /// The directory of kernels and images; without it $SQUEEZY_BUILD, else `build` of the checkout.
+    #[arg(long, value_name = "DIRECTORY")]
+    build: Option<PathBuf>,
+}
+
+/// Why the daemon cannot start. One sentence for a person, with the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A file or directory cannot be read or made.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The configuration makes no sense.
+    #[error("{}: {error}", path.display())]
+    Config {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ConfigError,
+    },
+    /// A function cannot be served.
+    #[error("{}: {error}", path.display())]
+    Function {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ServiceError,
+    },
+    /// A VM cannot be used.
+    #[error("{0}")]
+    Vm(#[from] VmError),
+    /// Nobody could connect.
+    #[error("cannot listen on {address}: {error}; choose another `listen`")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Ctrl-C cannot be listened to.
+    #[error("signals cannot be handled: {0}")]
+    Signals(io::Error),
+}
+
+/// Serves until it is told to end.
+pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
+    let mut config = read(args.config.as_deref())?;
+    config.functions.extend(args.functions);
+    let files = Artifacts::find(args.build.as_deref())?;
+    let state = config.state_directory.clone();
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| ServeError::File { path, error }
+    };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(failed(&state))?;
+    let key_file = state.join("key");
+    let key = Key::read_or_make(&key_file).map_err(failed(&key_file))?;
+    let address = config.listen;
+    let listener =
+        TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+    let interrupt = Interrupt::listen().map_err(ServeError::Signals)?;
+
+    let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), Arc::new(log::Log));
+    let functions = config.functions.clone();
+    let service = Arc::new(Service::new(config, files, node));
+    for path in functions {
+        let added = service.add_function(&path).await;
+        added.map_err(|error| ServeError::Function { path, error })?;
+    }
+    let address = listener.local_addr().unwrap_or(address);
+    println!("serving on http://{address}, the key is in {}", key_file.display());
+    let router = api::router(service.clone(), key);
+    let told = interrupt.clone();
+    let serving =
+        axum::serve(listener, router).with_graceful_shutdown(async move { told.raised(1).await });
+    let serving = tokio::spawn(async move { serving.await });
+    interrupt.raised(1).await;
+    println!("ending: calls that an instance has taken are answered");
+    tokio::select! {
+        _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
+        () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),
+    }
+    // The last answers are on their way to their clients.
+    let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: Option<&Path>) -> Result<Config, ServeError> {
+    let Some(path) = path else {
+        // Relative to where the program was started, as its arguments are.
+        return Config::parse("", Path::new(""))
+            .map_err(|error| ServeError::Config { path: PathBuf::new(), error });
+    };
+    let file = |error| ServeError::File { path: path.to_owned(), error };
+    let text = fs::read_to_string(path).map_err(file)?;
+    let directory = path.canonicalize().map_err(file)?;
+    let directory = directory.parent().unwrap_or(Path::new("/"));
+    Config::parse(&text, directory)
+        .map_err(|error| ServeError::Config { path: path.to_owned(), error })
+}
