@@ -77,6 +77,35 @@ TEST(one_request_and_no_migration, .seconds = 180)
 	}
 }
 
+/* The one that stays parts the others in two; gaps between the slots part them all. */
+TEST(adjacent_partitions_share_a_request, .seconds = 60)
+{
+	u64 requests, unplugs, plugs, expected;
+	struct actor actor;
+	int n;
+
+	require_partitions();
+	require_host();
+	n = partitions();
+	if (n < 3)
+		skip("%d partitions have no middle", n);
+	host_partitions(n, 20000);
+	expected = partition_bytes() % memory_block_bytes() ? n - 1 : 2;
+	actor = start_instance(1);
+	requests = counter("device_requests");
+	unplugs = counter("unplugs");
+	plugs = counter("plugs");
+	host_resize(size_of_partitions(1), 10000);
+	ASSERT_EQ(counter("device_requests"), requests + expected);
+	ASSERT_EQ(counter("unplugs"), unplugs + n - 1);
+	host_resize(size_of_partitions(n), 10000);
+	ASSERT_EQ(counter("device_requests"), requests + 2 * expected);
+	ASSERT_EQ(counter("plugs"), plugs + n - 1);
+	actor_tell(&actor, "check");
+	ASSERT(!strcmp(actor_hear(&actor), "intact"), "memory of a running instance changed");
+	actor_kill(&actor);
+}
+
 TEST(a_shrink_before_the_exit_completes_at_the_exit)
 {
 	struct actor actor;

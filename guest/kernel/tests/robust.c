@@ -47,10 +47,9 @@ static void assert_intact(struct actor *actor)
 static void assert_offline_refused(int partition)
 {
 	u64 start = partition_start(partition), end = start + partition_bytes(), block, at;
-	char text[64], path[128];
+	char path[128];
 
-	ASSERT(read_text(MEMORY "block_size_bytes", text, sizeof(text)), "%m");
-	block = strtoull(text, NULL, 16);
+	block = memory_block_bytes();
 	for (at = start / block * block; at < end; at += block) {
 		snprintf(path, sizeof(path), MEMORY "memory%llu/state", at / block);
 		ASSERT(!access(path, W_OK), "%s: %m", path);

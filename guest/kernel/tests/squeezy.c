@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,6 +130,14 @@ u64 partition_bytes(void)
 	return read_number(SYSFS "partition_size");
 }
 
+u64 memory_block_bytes(void)
+{
+	char text[64];
+
+	ASSERT(read_text("/sys/devices/system/memory/block_size_bytes", text, sizeof(text)), "%m");
+	return strtoull(text, NULL, 16);
+}
+
 u64 shared_bytes(void)
 {
 	return read_number(SYSFS "shared_size");
@@ -235,22 +244,34 @@ bool settle(void)
 	return false;
 }
 
-int place_of(u64 pfn)
+/* Where the partitions are does not change while the guest runs. */
+static struct {
+	u64 starts[SQUEEZY_MAX_PARTITIONS], size, shared;
+	int n;
+} region;
+
+static void read_region(void)
 {
-	static u64 starts[SQUEEZY_MAX_PARTITIONS], size, shared;
-	static int n;
-	u64 address = pfn * PAGE, shared_slot;
 	int i;
 
-	/* None of this changes while the guest runs. */
-	if (!n) {
-		size = partition_bytes();
-		shared = shared_bytes();
-		n = partitions();
-		for (i = 0; i < n; i++)
-			starts[i] = partition_start(i);
-	}
-	for (i = 0; i < n; i++)
+	region.size = partition_bytes();
+	region.shared = shared_bytes();
+	region.n = partitions();
+	for (i = 0; i < region.n; i++)
+		region.starts[i] = partition_start(i);
+}
+
+int place_of(u64 pfn)
+{
+	/* Threads of one test ask at the same time. */
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	u64 address = pfn * PAGE, *starts = region.starts, size, shared, shared_slot;
+	int i;
+
+	pthread_once(&once, read_region);
+	size = region.size;
+	shared = region.shared;
+	for (i = 0; i < region.n; i++)
 		if (address >= starts[i] && address < starts[i] + size)
 			return i;
 	shared_slot = (shared + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;

@@ -29,6 +29,8 @@ bool have_partitions(void);
 int partitions(void);
 u64 partition_bytes(void);
 u64 shared_bytes(void);
+/* What Linux adds and onlines as one; slots are whole ones. */
+u64 memory_block_bytes(void);
 /* Waits until nobody is left in any partition; false when somebody stays. */
 bool settle(void);
 

@@ -114,6 +114,8 @@ struct squeezy_partition {
  * @shared_pages: pages of the shared partition
  * @first_pfn: first page of slot 0
  * @nr: number of private partitions
+ * @run: most partitions that one request to the device can be about; 1 where
+ *	they have gaps between them
  */
 struct squeezy_layout {
 	unsigned long partition_pages;
@@ -121,6 +123,7 @@ struct squeezy_layout {
 	unsigned long shared_pages;
 	unsigned long first_pfn;
 	unsigned int nr;
+	unsigned int run;
 };
 
 /**

@@ -108,6 +108,8 @@ int squeezy_make_layout(const struct squeezy_request *request, u64 addr,
 	layout->shared_pages = PHYS_PFN(shared);
 	layout->first_pfn = PHYS_PFN(start);
 	layout->nr = request->nr;
+	layout->run = partition == slot ?
+		      div64_u64(U16_MAX, div64_u64(partition, block_size)) : 1;
 	return 0;
 }
 

@@ -96,17 +96,33 @@ void squeezy_kick(void)
 		squeezy_device.ops->kick(squeezy_device.owner);
 }
 
-static int squeezy_request_device(struct squeezy_partition *p, bool plug,
-				  u64 *device_ns)
+/**
+ * struct squeezy_run - adjacent partitions that one request is about
+ * @first: number of the lowest
+ * @nr: how many; 0 when there is nothing to do
+ * @state: the state they were in
+ * @start: when work for them began, in ns
+ * @device_ns: how long the device took for them
+ */
+struct squeezy_run {
+	unsigned int first;
+	unsigned int nr;
+	enum squeezy_state state;
+	u64 start;
+	u64 device_ns;
+};
+
+static int squeezy_request_device(struct squeezy_run *run, bool plug)
 {
 	int (*request)(void *owner, u64 addr, u64 size);
 	u64 start = ktime_get_ns();
 	int rc;
 
 	request = plug ? squeezy_device.ops->plug : squeezy_device.ops->unplug;
-	rc = request(squeezy_device.owner, PFN_PHYS(p->start_pfn),
-		     squeezy_partition_size());
-	*device_ns += ktime_get_ns() - start;
+	rc = request(squeezy_device.owner,
+		     PFN_PHYS(squeezy_partitions[run->first]->start_pfn),
+		     run->nr * squeezy_partition_size());
+	run->device_ns += ktime_get_ns() - start;
 	squeezy_count(SQUEEZY_DEVICE_REQUESTS, 1);
 	return rc;
 }
@@ -134,26 +150,24 @@ static void squeezy_set_visible(struct squeezy_partition *p, bool visible)
 	totalram_pages_add(visible ? pages : -pages);
 }
 
-static void squeezy_account(struct squeezy_partition *p, bool plug, int rc,
-			    u64 start, u64 device_ns)
+/* Of a run, @done partitions are what they should be. */
+static void squeezy_account(const struct squeezy_run *run, bool plug,
+			    unsigned int done, int rc)
 {
-	u64 guest_ns = ktime_get_ns() - start - device_ns;
+	u64 guest_ns = ktime_get_ns() - run->start - run->device_ns;
 
-	trace_squeezy_resize(p->number, plug, rc, guest_ns, device_ns);
+	trace_squeezy_resize(run->first, run->nr, plug, rc, guest_ns,
+			     run->device_ns);
 	if (plug) {
 		squeezy_count(SQUEEZY_PLUG_GUEST_NS, guest_ns);
-		squeezy_count(SQUEEZY_PLUG_DEVICE_NS, device_ns);
-		if (rc)
-			squeezy_count(SQUEEZY_PLUG_FAILURES, 1);
-		else
-			squeezy_count(SQUEEZY_PLUGS, 1);
+		squeezy_count(SQUEEZY_PLUG_DEVICE_NS, run->device_ns);
+		squeezy_count(SQUEEZY_PLUG_FAILURES, run->nr - done);
+		squeezy_count(SQUEEZY_PLUGS, done);
 	} else {
 		squeezy_count(SQUEEZY_UNPLUG_GUEST_NS, guest_ns);
-		squeezy_count(SQUEEZY_UNPLUG_DEVICE_NS, device_ns);
-		if (rc)
-			squeezy_count(SQUEEZY_UNPLUG_FAILURES, 1);
-		else
-			squeezy_count(SQUEEZY_UNPLUGS, 1);
+		squeezy_count(SQUEEZY_UNPLUG_DEVICE_NS, run->device_ns);
+		squeezy_count(SQUEEZY_UNPLUG_FAILURES, run->nr - done);
+		squeezy_count(SQUEEZY_UNPLUGS, done);
 	}
 }
 
@@ -190,70 +204,95 @@ static int squeezy_add_memory(struct squeezy_partition *p)
 	return rc ?: -ENOMEM;
 }
 
-static int squeezy_populate(struct squeezy_partition *p, u64 *device_ns)
+/*
+ * One by one: those that have their memory can be used while the others' is
+ * being added. If it cannot be, what is left of the run goes back.
+ */
+static unsigned int squeezy_populate(struct squeezy_run *run, int *rc)
 {
-	u64 ignored = 0;
+	struct squeezy_run left = *run;
+
+	while (left.nr) {
+		struct squeezy_partition *p = squeezy_partitions[left.first];
+
+		*rc = squeezy_add_memory(p);
+		if (*rc) {
+			squeezy_request_device(&left, false);
+			break;
+		}
+		squeezy_enter_free(p);
+		left.first++;
+		left.nr--;
+	}
+	return run->nr - left.nr;
+}
+
+static unsigned int squeezy_replug(struct squeezy_run *run)
+{
+	unsigned int i;
+
+	for (i = run->first; i < run->first + run->nr; i++) {
+		squeezy_set_visible(squeezy_partitions[i], true);
+		squeezy_enter_free(squeezy_partitions[i]);
+	}
+	return run->nr;
+}
+
+static int squeezy_plug_run(struct squeezy_run *run)
+{
+	const enum squeezy_state from = run->state == SQUEEZY_ABSENT ?
+					SQUEEZY_POPULATING : SQUEEZY_PLUGGING;
+	unsigned int i, done = 0;
 	int rc;
 
-	if (!squeezy_change_state(p, SQUEEZY_ABSENT, SQUEEZY_POPULATING))
-		return -EBUSY;
-
-	rc = squeezy_request_device(p, true, device_ns);
-	if (!rc) {
-		rc = squeezy_add_memory(p);
-		if (rc)
-			squeezy_request_device(p, false, &ignored);
-	}
-	if (rc)
-		squeezy_change_state(p, SQUEEZY_POPULATING, SQUEEZY_ABSENT);
-	else
-		squeezy_enter_free(p);
+	rc = squeezy_request_device(run, true);
+	if (!rc && run->state == SQUEEZY_ABSENT)
+		done = squeezy_populate(run, &rc);
+	else if (!rc)
+		done = squeezy_replug(run);
+	for (i = run->first + done; i < run->first + run->nr; i++)
+		squeezy_change_state(squeezy_partitions[i], from, run->state);
+	squeezy_account(run, true, done, rc);
 	return rc;
 }
 
-static int squeezy_replug(struct squeezy_partition *p, u64 *device_ns)
-{
-	int rc;
-
-	if (!squeezy_change_state(p, SQUEEZY_UNPLUGGED, SQUEEZY_PLUGGING))
-		return -EBUSY;
-
-	rc = squeezy_request_device(p, true, device_ns);
-	if (rc) {
-		squeezy_change_state(p, SQUEEZY_PLUGGING, SQUEEZY_UNPLUGGED);
-		return rc;
-	}
-	squeezy_set_visible(p, true);
-	squeezy_enter_free(p);
-	return 0;
-}
-
-/* Returns -ENOENT if the partition needs no plugging. */
-static int squeezy_plug_one(struct squeezy_partition *p)
+/* Does the device allow to plug the partition? */
+static bool squeezy_is_usable(struct squeezy_partition *p)
 {
 	const u64 end = PFN_PHYS(p->start_pfn + squeezy_layout.partition_pages);
-	u64 start = ktime_get_ns(), device_ns = 0;
-	int rc;
 
-	switch (READ_ONCE(p->state)) {
-	case SQUEEZY_ABSENT:
-	case SQUEEZY_UNPLUGGED:
-		break;
-	default:
-		return -ENOENT;
-	}
-	if (end > squeezy_device.end) {
-		pr_info_once("squeezy: partition %u is beyond what the device lets us plug yet\n",
-			     p->number);
-		return -ENOSPC;
-	}
+	if (end <= squeezy_device.end)
+		return true;
+	pr_info_once("squeezy: partition %u is beyond what the device lets us plug yet\n",
+		     p->number);
+	return false;
+}
 
-	if (READ_ONCE(p->state) == SQUEEZY_ABSENT)
-		rc = squeezy_populate(p, &device_ns);
-	else
-		rc = squeezy_replug(p, &device_ns);
-	squeezy_account(p, true, rc, start, device_ns);
-	return rc;
+/* Claims at most @most partitions from number *@next on, which is moved on. */
+static struct squeezy_run squeezy_claim_missing(unsigned int *next,
+						unsigned int most)
+{
+	struct squeezy_run run = { .start = ktime_get_ns() };
+
+	for (; *next < squeezy_layout.nr && run.nr < most; ++*next) {
+		struct squeezy_partition *p = squeezy_partitions[*next];
+		const enum squeezy_state state = READ_ONCE(p->state);
+
+		if (run.nr && state != run.state)
+			break;
+		if (state != SQUEEZY_ABSENT && state != SQUEEZY_UNPLUGGED)
+			continue;
+		if (!squeezy_is_usable(p))
+			break;
+		squeezy_change_state(p, state, state == SQUEEZY_ABSENT ?
+					       SQUEEZY_POPULATING :
+					       SQUEEZY_PLUGGING);
+		if (!run.nr++) {
+			run.first = p->number;
+			run.state = state;
+		}
+	}
+	return run;
 }
 
 /**
@@ -266,23 +305,24 @@ static int squeezy_plug_one(struct squeezy_partition *p)
  */
 int squeezy_plug(void *owner, u64 size)
 {
-	struct squeezy_partition *p;
+	unsigned int next = 0, wanted;
 	int rc = 0;
 
 	mutex_lock(&squeezy_mutex);
 	if (squeezy_device.owner != owner)
 		goto out_unlock;
-	squeezy_for_each_partition(p) {
-		if (size < squeezy_partition_size())
+	wanted = div64_u64(size, squeezy_partition_size());
+	while (wanted && !rc) {
+		struct squeezy_run run =
+			squeezy_claim_missing(&next, min(wanted, squeezy_layout.run));
+
+		if (!run.nr) {
+			/* All there are, or all the device lets us have. */
+			rc = next < squeezy_layout.nr ? -ENOSPC : 0;
 			break;
-		rc = squeezy_plug_one(p);
-		if (rc == -ENOENT) {
-			rc = 0;
-			continue;
 		}
-		if (rc)
-			break;
-		size -= squeezy_partition_size();
+		rc = squeezy_plug_run(&run);
+		wanted -= run.nr;
 	}
 	if (rc == -ETXTBSY || rc == -ENOMEM)
 		schedule_delayed_work(&squeezy_retry, SQUEEZY_RETRY_JIFFIES);
@@ -291,12 +331,31 @@ out_unlock:
 	return rc;
 }
 
-/* Returns -EBUSY if the partition is not free. */
-static int squeezy_unplug_one(struct squeezy_partition *p)
+static int squeezy_unplug_run(struct squeezy_run *run)
 {
-	u64 start = ktime_get_ns(), device_ns = 0;
+	unsigned int i;
 	int rc;
 
+	for (i = run->first; i < run->first + run->nr; i++)
+		squeezy_set_visible(squeezy_partitions[i], false);
+	rc = squeezy_request_device(run, false);
+	for (i = run->first; i < run->first + run->nr; i++) {
+		struct squeezy_partition *p = squeezy_partitions[i];
+
+		if (rc) {
+			squeezy_set_visible(p, true);
+			squeezy_enter_free(p);
+		} else {
+			squeezy_change_state(p, SQUEEZY_UNPLUGGING,
+					     SQUEEZY_UNPLUGGED);
+		}
+	}
+	squeezy_account(run, false, rc ? 0 : run->nr, rc);
+	return rc;
+}
+
+static bool squeezy_claim_unused(struct squeezy_partition *p)
+{
 	/* Its last user may have left a moment ago. */
 	switch (READ_ONCE(p->state)) {
 	case SQUEEZY_DRAINING:
@@ -306,19 +365,24 @@ static int squeezy_unplug_one(struct squeezy_partition *p)
 	default:
 		break;
 	}
-	if (!squeezy_change_state(p, SQUEEZY_FREE, SQUEEZY_UNPLUGGING))
-		return -EBUSY;
+	return squeezy_change_state(p, SQUEEZY_FREE, SQUEEZY_UNPLUGGING);
+}
 
-	squeezy_set_visible(p, false);
-	rc = squeezy_request_device(p, false, &device_ns);
-	if (rc) {
-		squeezy_set_visible(p, true);
-		squeezy_enter_free(p);
-	} else {
-		squeezy_change_state(p, SQUEEZY_UNPLUGGING, SQUEEZY_UNPLUGGED);
+/* Claims at most @most partitions below number *@next, which is moved on. */
+static struct squeezy_run squeezy_claim_free(unsigned int *next,
+					     unsigned int most)
+{
+	struct squeezy_run run = { .start = ktime_get_ns() };
+
+	while (*next && run.nr < most) {
+		if (squeezy_claim_unused(squeezy_partitions[--*next])) {
+			run.first = *next;
+			run.nr++;
+		} else if (run.nr) {
+			break;
+		}
 	}
-	squeezy_account(p, false, rc, start, device_ns);
-	return rc;
+	return run;
 }
 
 /**
@@ -331,24 +395,27 @@ static int squeezy_unplug_one(struct squeezy_partition *p)
  */
 int squeezy_unplug(void *owner, u64 size)
 {
-	unsigned int i;
+	unsigned int next, owed;
 	int rc = 0;
 
 	mutex_lock(&squeezy_mutex);
 	if (squeezy_device.owner != owner)
 		goto out_unlock;
-	for (i = squeezy_layout.nr; i-- && size >= squeezy_partition_size(); ) {
-		rc = squeezy_unplug_one(squeezy_partitions[i]);
-		if (rc == -EBUSY)
-			continue;
-		if (rc == -ETXTBSY)
-			schedule_delayed_work(&squeezy_retry,
-					      SQUEEZY_RETRY_JIFFIES);
-		if (rc)
-			goto out_unlock;
-		size -= squeezy_partition_size();
+	next = squeezy_layout.nr;
+	owed = div64_u64(size, squeezy_partition_size());
+	while (owed && !rc) {
+		struct squeezy_run run =
+			squeezy_claim_free(&next, min(owed, squeezy_layout.run));
+
+		if (!run.nr) {
+			rc = -EBUSY;
+			break;
+		}
+		rc = squeezy_unplug_run(&run);
+		owed -= run.nr;
 	}
-	rc = size >= squeezy_partition_size() ? -EBUSY : 0;
+	if (rc == -ETXTBSY)
+		schedule_delayed_work(&squeezy_retry, SQUEEZY_RETRY_JIFFIES);
 out_unlock:
 	mutex_unlock(&squeezy_mutex);
 	return rc;

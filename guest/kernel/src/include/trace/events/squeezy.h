@@ -33,16 +33,17 @@ TRACE_EVENT(squeezy_state,
 		  __get_str(from), __get_str(to), __entry->users)
 );
 
-/* A partition was plugged or unplugged, or could not be; times in ns. */
+/* Adjacent partitions were plugged or unplugged, or could not be; times in ns. */
 TRACE_EVENT(squeezy_resize,
 
-	TP_PROTO(unsigned int number, bool plug, int result, u64 guest_ns,
-		 u64 device_ns),
+	TP_PROTO(unsigned int number, unsigned int count, bool plug, int result,
+		 u64 guest_ns, u64 device_ns),
 
-	TP_ARGS(number, plug, result, guest_ns, device_ns),
+	TP_ARGS(number, count, plug, result, guest_ns, device_ns),
 
 	TP_STRUCT__entry(
 		__field(unsigned int, number)
+		__field(unsigned int, count)
 		__field(bool, plug)
 		__field(int, result)
 		__field(u64, guest_ns)
@@ -51,15 +52,17 @@ TRACE_EVENT(squeezy_resize,
 
 	TP_fast_assign(
 		__entry->number = number;
+		__entry->count = count;
 		__entry->plug = plug;
 		__entry->result = result;
 		__entry->guest_ns = guest_ns;
 		__entry->device_ns = device_ns;
 	),
 
-	TP_printk("partition=%u %s result=%d guest_ns=%llu device_ns=%llu",
-		  __entry->number, __entry->plug ? "plug" : "unplug",
-		  __entry->result, __entry->guest_ns, __entry->device_ns)
+	TP_printk("partition=%u count=%u %s result=%d guest_ns=%llu device_ns=%llu",
+		  __entry->number, __entry->count,
+		  __entry->plug ? "plug" : "unplug", __entry->result,
+		  __entry->guest_ns, __entry->device_ns)
 );
 
 /* An unused partition had pages left that per-CPU lists did not explain. */

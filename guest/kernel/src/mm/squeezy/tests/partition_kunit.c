@@ -35,6 +35,8 @@ static void layout_puts_shared_partition_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, layout.slot_pages, PHYS_PFN(SZ_512M + SZ_256M));
 	KUNIT_EXPECT_EQ(test, layout.partition_pages, layout.slot_pages);
 	KUNIT_EXPECT_EQ(test, layout.nr, 8U);
+	KUNIT_EXPECT_EQ(test, layout.run,
+			U16_MAX / ((SZ_512M + SZ_256M) / BLOCK));
 }
 
 static void layout_slots_are_whole_memory_blocks(struct kunit *test)
@@ -45,6 +47,7 @@ static void layout_slots_are_whole_memory_blocks(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, make(100 * SZ_1M, 0, 4, SZ_1G, &layout, &why));
 	KUNIT_EXPECT_EQ(test, layout.partition_pages, PHYS_PFN(100 * SZ_1M));
 	KUNIT_EXPECT_EQ(test, layout.slot_pages, PHYS_PFN(SZ_128M));
+	KUNIT_EXPECT_EQ(test, layout.run, 1U);
 
 	KUNIT_ASSERT_EQ(test, 0, make(132 * SZ_1M, 0, 4, SZ_1G, &layout, &why));
 	KUNIT_EXPECT_EQ(test, layout.slot_pages, PHYS_PFN(SZ_256M));
