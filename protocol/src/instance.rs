@@ -110,6 +110,9 @@ pub struct Instance {
     pub id: InstanceId,
     /// Running or ended.
     pub state: InstanceState,
+    /// Whether its processes are kept from running until the next request.
+    #[serde(default)]
+    pub frozen: bool,
     /// The partition it is attached to; none while it is starting.
     pub partition: Option<PartitionNumber>,
     /// The process id of its first process, as the guest's init sees it.

@@ -12,8 +12,9 @@
 //! | `GET /v1/instances` | | `Vec<`[`Instance`]`>` |
 //! | `GET /v1/instances/ID` | | [`Instance`] |
 //! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
-//! | `GET /v1/instances/ID/log` | | its latest output, plain text, at most [`MAX_BODY_BYTES`] |
-//! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH` |
+//! | `GET /v1/instances/ID/log?from=N` | | its output from byte N on, as far as it is kept, plain text, at most [`MAX_BODY_BYTES`]; [`LOG_END_HEADER`] says where it ends |
+//! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
+//! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
 //! | `GET /v1/profile` | | [`Profile`], what was counted since |
@@ -46,6 +47,10 @@ pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 /// Header of an answer that comes from an instance's own HTTP server; its value is the instance's
 /// id. An answer of `/v1/instances/ID/http/` without it comes from the agent.
 pub const INSTANCE_HEADER: &str = "squeezy-instance";
+
+/// Header of an instance's log: how many bytes the instance has ever written, up to the end of this
+/// answer. Asked for with `from`, the next answer goes on where this one ends.
+pub const LOG_END_HEADER: &str = "squeezy-log-end";
 
 /// Who answers, and on what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +88,7 @@ pub enum ErrorCode {
     Exists,
     /// No partition became free within the time the request gave.
     NoPartition,
-    /// The instance has ended, or its server does not answer.
+    /// The instance has ended or is busy, or its server does not answer.
     Unavailable,
     /// Something in the guest failed; the message says what.
     Internal,

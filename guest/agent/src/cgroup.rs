@@ -82,6 +82,16 @@ impl Cgroup {
         fs::File::open(&self.path).map(OwnedFd::from)
     }
 
+    /// Has its processes stop running, or run again. They can be killed either way.
+    pub fn freeze(&self, freeze: bool) -> io::Result<()> {
+        self.write("cgroup.freeze", u8::from(freeze))
+    }
+
+    /// Whether none of its processes runs.
+    pub fn is_frozen(&self) -> bool {
+        self.event("frozen") == Some(1)
+    }
+
     /// Kills every process in it.
     pub fn kill(&self) -> io::Result<()> {
         fs::write(self.path.join("cgroup.kill"), "1")
@@ -94,9 +104,9 @@ impl Cgroup {
         value_of(&events, "oom_kill").unwrap_or(0)
     }
 
-    fn populated(&self) -> bool {
-        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
-        value_of(&events, "populated") == Some(1)
+    fn event(&self, name: &str) -> Option<u64> {
+        let events = fs::read_to_string(self.path.join("cgroup.events")).ok()?;
+        value_of(&events, name)
     }
 
     /// Waits until its last process has left it, and removes it.
@@ -104,7 +114,7 @@ impl Cgroup {
         let emptied = async {
             let mut pause = Duration::from_micros(250);
             loop {
-                if !self.populated() && fs::remove_dir(&self.path).is_ok() {
+                if self.event("populated") != Some(1) && fs::remove_dir(&self.path).is_ok() {
                     break;
                 }
                 tokio::time::sleep(pause).await;

@@ -39,6 +39,7 @@ pub async fn pass(
         return Err(too_long("request"));
     }
     let request = rewrite(request, path, port)?;
+    let under_way = instance.request()?;
     let exchange = async {
         let stream = connect(&instance, port).await?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -70,7 +71,12 @@ pub async fn pass(
     drop_hop_by_hop(&mut parts.headers);
     let id = HeaderValue::from_str(instance.id().as_str()).expect("ids are letters and digits");
     parts.headers.insert(INSTANCE_HEADER, id);
-    Ok(Response::from_parts(parts, limited(body).boxed_unsync()))
+    // The request is under way until the last byte of the answer.
+    let body = limited(body).map_frame(move |frame| {
+        let _ = &under_way;
+        frame
+    });
+    Ok(Response::from_parts(parts, Box::pin(body)))
 }
 
 type Payload = http_body_util::combinators::MapErr<Limited<Incoming>, fn(BoxError) -> BoxError>;

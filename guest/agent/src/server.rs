@@ -3,18 +3,18 @@
 use crate::{error::ApiError, instance::Instances, memory, profile::Profiler, proxy};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
-use squeezy_protocol::{ErrorCode, InstanceId, MAX_BODY_BYTES};
-use std::{convert::Infallible, rc::Rc, time::Duration};
+use squeezy_protocol::{ErrorCode, InstanceId, LOG_END_HEADER, MAX_BODY_BYTES};
+use std::{convert::Infallible, pin::Pin, rc::Rc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Any error of a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of an answer.
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+/// The body of an answer. It stays on the agent's only thread.
+pub type Body = Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = BoxError>>>;
 
 /// Calls at the same time: for each of 255 instances a wait, a request and a stop, and some more.
 const MAX_CALLS: u32 = 1024;
@@ -112,17 +112,22 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
             match (method, rest) {
                 (&Method::GET, []) => Ok(ok(&state.instances.get(&id)?.description())),
                 (&Method::DELETE, []) => {
-                    let grace = grace(request.uri().query())?;
+                    let most = MAX_GRACE.as_millis() as u64;
+                    let grace = number(request.uri().query(), "grace_ms", most)?;
+                    let grace = Duration::from_millis(grace);
                     Ok(ok(&state.instances.delete(&id, grace).await?))
                 }
                 (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
-                (&Method::GET, ["log"]) => Ok(plain(
-                    state
-                        .instances
-                        .get(&id)?
-                        .log()
-                        .map_err(|e| ApiError::internal("reading the instance's log", e))?,
-                )),
+                (&Method::POST, ["freeze"]) => Ok(ok(&state.instances.get(&id)?.freeze().await?)),
+                (&Method::GET, ["log"]) => {
+                    let from = number(request.uri().query(), "from", u64::MAX)?;
+                    let log = state.instances.get(&id)?.log(from);
+                    let (text, end) =
+                        log.map_err(|e| ApiError::internal("reading the instance's log", e))?;
+                    let mut response = plain(text);
+                    response.headers_mut().insert(LOG_END_HEADER, end.into());
+                    Ok(response)
+                }
                 (_, ["http"] | ["http", _]) => {
                     proxy::pass(state.instances.get(&id)?, rest.get(1).unwrap_or(&""), request)
                         .await
@@ -142,15 +147,16 @@ fn instance_id(text: &str) -> Result<InstanceId, ApiError> {
     text.parse().map_err(|e| ApiError::invalid(format!("{e}")))
 }
 
-/// `grace_ms=N` of a query; no grace when there is none.
-fn grace(query: Option<&str>) -> Result<Duration, ApiError> {
-    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Duration::ZERO) };
+/// The number of a query `name=number`; 0 when there is no query.
+fn number(query: Option<&str>, name: &str, most: u64) -> Result<u64, ApiError> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(0) };
     query
-        .strip_prefix("grace_ms=")
-        .and_then(|number| number.parse().ok())
-        .map(Duration::from_millis)
-        .filter(|grace| *grace <= MAX_GRACE)
-        .ok_or_else(|| ApiError::invalid("the query must be grace_ms=N, N at most 600000"))
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('=')?.parse().ok())
+        .filter(|number| *number <= most)
+        .ok_or_else(|| {
+            ApiError::invalid(format!("the query must be {name}=N, with N at most {most}"))
+        })
 }
 
 /// Reads and checks a JSON body.
@@ -200,7 +206,7 @@ fn with_type(status: StatusCode, bytes: Vec<u8>, kind: &'static str) -> Response
 }
 
 fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+    Box::pin(Full::new(bytes).map_err(|never| match never {}))
 }
 
 #[cfg(test)]
@@ -208,9 +214,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grace_is_a_bounded_number() {
-        assert_eq!(grace(None).unwrap(), Duration::ZERO);
-        assert_eq!(grace(Some("grace_ms=250")).unwrap(), Duration::from_millis(250));
+    fn a_query_is_one_bounded_number() {
+        let grace = |query| number(query, "grace_ms", 600_000);
+        assert_eq!(grace(None).unwrap(), 0);
+        assert_eq!(grace(Some("grace_ms=250")).unwrap(), 250);
         for bad in ["grace_ms=", "grace_ms=-1", "grace_ms=600001", "grace=1", "grace_ms=1&x=2"] {
             assert!(grace(Some(bad)).is_err(), "{bad}");
         }

@@ -51,9 +51,9 @@ impl Log {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, closed.wait_for(|closed| *closed)).await;
     }
 
-    /// The latest output.
-    pub fn read(&self) -> io::Result<Vec<u8>> {
-        self.ring.read()
+    /// The output from byte `from` on, as far as it is kept, and the byte after its last.
+    pub fn read(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
+        self.ring.read(from)
     }
 }
 
@@ -95,15 +95,16 @@ impl Ring {
         Ok(())
     }
 
-    fn read(&self) -> io::Result<Vec<u8>> {
-        let written = self.written.get();
-        let length = written.min(CAPACITY as u64) as usize;
+    fn read(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
+        let end = self.written.get();
+        let from = from.clamp(end.saturating_sub(CAPACITY as u64), end);
+        let length = (end - from) as usize;
         let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, 0)?;
-        if written > CAPACITY as u64 {
-            bytes.rotate_left((written % CAPACITY as u64) as usize);
-        }
-        Ok(bytes)
+        let at = (from % CAPACITY as u64) as usize;
+        let (first, second) = bytes.split_at_mut(length.min(CAPACITY - at));
+        self.file.read_exact_at(first, at as u64)?;
+        self.file.read_exact_at(second, 0)?;
+        Ok((bytes, end))
     }
 }
 
@@ -114,7 +115,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keeps_the_latest(chunks in prop::collection::vec((any::<u8>(), 1usize..4096), 0..200)) {
+        fn keeps_the_latest(
+            chunks in prop::collection::vec((any::<u8>(), 1usize..4096), 0..200),
+            from in 0usize..1 << 20,
+        ) {
             let ring = Ring::new().unwrap();
             let mut all = Vec::new();
             for (byte, count) in chunks {
@@ -122,8 +126,11 @@ mod tests {
                 ring.append(&chunk).unwrap();
                 all.extend_from_slice(&chunk);
             }
-            let latest = &all[all.len().saturating_sub(CAPACITY)..];
-            prop_assert_eq!(ring.read().unwrap(), latest);
+            let kept = all.len().saturating_sub(CAPACITY);
+            let end = all.len() as u64;
+            prop_assert_eq!(ring.read(0).unwrap(), (all[kept..].to_vec(), end));
+            let rest = all[from.clamp(kept, all.len())..].to_vec();
+            prop_assert_eq!(ring.read(from as u64).unwrap(), (rest, end));
         }
     }
 }

@@ -34,6 +34,11 @@ const MAX_INSTANCES: usize = 1024;
 /// How long processes may take to die of SIGKILL: the kernel may have gigabytes to free.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long processes may take to stop running; one in an uninterruptible wait takes until its end.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks whether they have.
+const FREEZE_PAUSE: Duration = Duration::from_millis(1);
+
 /// All instances of the VM.
 #[derive(Debug)]
 pub struct Instances {
@@ -49,6 +54,10 @@ pub struct Entry {
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
     stopping: Cell<bool>,
+    /// Whether it does not run, or is about not to.
+    frozen: Cell<bool>,
+    /// Requests that it has not answered; none while it is frozen.
+    requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
     log: OnceCell<Log>,
     start: Cell<Start>,
@@ -154,6 +163,7 @@ impl Instances {
         let entry = self.get(id)?;
         if entry.is_alive() {
             entry.stopping.set(true);
+            entry.thaw()?;
             if !grace.is_zero() && entry.ask_to_end() {
                 let _ = tokio::time::timeout(grace, entry.ended()).await;
             }
@@ -183,6 +193,8 @@ impl Entry {
             port: spec.port,
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
+            frozen: Cell::new(false),
+            requests: Cell::new(0),
             cgroup: OnceCell::new(),
             log: OnceCell::new(),
             start: Cell::default(),
@@ -206,6 +218,7 @@ impl Entry {
         Instance {
             id: self.id.clone(),
             state: *self.state.borrow(),
+            frozen: self.frozen.get(),
             partition: start.partition,
             pid: start.pid,
             start_ns: start.start_ns,
@@ -221,9 +234,56 @@ impl Entry {
         self.description()
     }
 
-    /// The latest of what it has written to its standard output and error.
-    pub fn log(&self) -> io::Result<Vec<u8>> {
-        self.log.get().map_or(Ok(Vec::new()), Log::read)
+    /// What it has written to its standard output and error from byte `from` on, as far as it is
+    /// kept, and the byte after its last.
+    pub fn log(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
+        self.log.get().map_or(Ok((Vec::new(), 0)), |log| log.read(from))
+    }
+
+    /// Keeps it from running until the next request.
+    pub async fn freeze(&self) -> Result<Instance, ApiError> {
+        let refuse = |why| ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id));
+        if self.requests.get() > 0 {
+            return Err(refuse("it has a request to answer"));
+        }
+        let cgroup = match self.cgroup.get() {
+            Some(cgroup) if *self.state.borrow() == InstanceState::Running => cgroup,
+            _ => return Err(refuse("it is not running")),
+        };
+        let internal = |e| ApiError::internal(&format!("freezing instance {}", self.id), e);
+        self.frozen.set(true);
+        cgroup.freeze(true).map_err(internal)?;
+        let deadline = Instant::now() + FREEZE_TIMEOUT;
+        while !cgroup.is_frozen() {
+            if !self.frozen.get() || !self.is_alive() {
+                return Err(refuse("a request or its end came first"));
+            }
+            if Instant::now() > deadline {
+                self.thaw()?;
+                let why = "its processes still run after 10 s";
+                return Err(internal(io::Error::new(io::ErrorKind::TimedOut, why)));
+            }
+            tokio::time::sleep(FREEZE_PAUSE).await;
+        }
+        Ok(self.description())
+    }
+
+    /// Lets it run for a request, until the guard is dropped and then on until it is frozen.
+    pub fn request(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
+        self.requests.set(self.requests.get() + 1);
+        let under_way = UnderWay(Rc::clone(self));
+        self.thaw()?;
+        Ok(under_way)
+    }
+
+    fn thaw(&self) -> Result<(), ApiError> {
+        match self.cgroup.get() {
+            // One that has ended has no cgroup, and nothing to thaw.
+            Some(cgroup) if self.frozen.replace(false) && self.is_alive() => cgroup
+                .freeze(false)
+                .map_err(|e| ApiError::internal(&format!("thawing instance {}", self.id), e)),
+            _ => Ok(()),
+        }
     }
 
     /// Does something in the instance's network namespace. The agent has one thread and `action`
@@ -290,6 +350,16 @@ impl Entry {
         }
         let reason = end::reason(status, self.stopping.get(), oom_kills);
         self.state.send_replace(InstanceState::Ended(reason));
+    }
+}
+
+/// A request of an instance that is not answered yet.
+#[derive(Debug)]
+pub struct UnderWay(Rc<Entry>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
     }
 }
 

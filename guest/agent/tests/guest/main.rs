@@ -7,8 +7,8 @@ use client::Client;
 use http::StatusCode;
 use serde_json::{Value, json};
 use squeezy_protocol::{
-    ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, Memory, PORT_NAME,
-    PartitionNumber, PartitionState, Profile, Squeezy,
+    ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, LOG_END_HEADER, Memory,
+    PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy,
 };
 use std::time::{Duration, Instant};
 use vm::{Artifacts, Vm};
@@ -62,6 +62,8 @@ async fn the_whole_agent_in_one_vm() {
     case!(an_instance_is_isolated);
     case!(an_instance_serves_requests);
     case!(a_call_that_waits_stops_no_other);
+    case!(a_frozen_instance_runs_when_a_request_comes);
+    case!(a_log_is_read_on_from_where_it_ended);
     case!(ends_have_reasons);
     case!(memory_has_a_limit);
     case!(stopping_reaps_everything);
@@ -184,6 +186,70 @@ async fn a_call_that_waits_stops_no_other(client: &Client) {
             assert_eq!(answer.error().code, ErrorCode::Unavailable);
         }
     }
+}
+
+async fn a_frozen_instance_runs_when_a_request_comes(client: &Client) {
+    let mut spec = server("cold");
+    let script = "(while :; do echo tick; sleep 0.1; done) & exec httpd -f -p 8080 -h /www";
+    spec["command"] = json!(["/bin/sh", "-c", script]);
+    spec["environment"] = json!({"PATH": "/bin"});
+    client.start(spec).await.unwrap();
+    let ask = async || {
+        let answer = client.call("GET", "/v1/instances/cold/http/hello", "").await;
+        assert_eq!(answer.body, "hello", "{answer:?}");
+    };
+    let freeze = async || client.call("POST", "/v1/instances/cold/freeze", "").await;
+    for _ in 0..3 {
+        ask().await;
+        assert!(freeze().await.json::<Instance>().frozen);
+        let log = client.log("cold").await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(client.log("cold").await, log);
+    }
+    // Twice is once.
+    assert!(freeze().await.json::<Instance>().frozen);
+    // A request that comes while it is being frozen is answered.
+    for _ in 0..20 {
+        tokio::join!(freeze(), ask());
+    }
+    // One that has a request to answer is not frozen.
+    let slow = client.call("GET", "/v1/instances/cold/http/cgi-bin/slow", "");
+    let refused = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        freeze().await.error()
+    };
+    let (answer, error) = tokio::join!(slow, refused);
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
+    // Neither a request to end nor a kill is held up.
+    for grace_ms in [0, 2000] {
+        assert!(freeze().await.json::<Instance>().frozen);
+        let ended = client.delete("cold", grace_ms).await;
+        assert_eq!(ended.state, InstanceState::Ended(ExitReason::Stopped));
+        client.start(server("cold")).await.unwrap();
+        ask().await;
+    }
+    client.delete("cold", 0).await;
+    assert_eq!(freeze().await.error().code, ErrorCode::NotFound);
+}
+
+async fn a_log_is_read_on_from_where_it_ended(client: &Client) {
+    client.start(shell("speaker", "echo one; read line; echo two; sleep 1000")).await.unwrap();
+    let read = async |from: u64| {
+        let path = format!("/v1/instances/speaker/log?from={from}");
+        let answer = client.call("GET", &path, "").await;
+        let end = answer.headers[LOG_END_HEADER].to_str().unwrap().parse::<u64>().unwrap();
+        (String::from_utf8(answer.body.to_vec()).unwrap(), end)
+    };
+    while read(0).await.1 < 8 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(read(0).await, ("one\ntwo\n".to_owned(), 8));
+    assert_eq!(read(4).await, ("two\n".to_owned(), 8));
+    assert_eq!(read(u64::MAX).await, (String::new(), 8));
+    let error = client.call("GET", "/v1/instances/speaker/log?from=x", "").await.error();
+    assert_eq!(error.code, ErrorCode::Invalid);
+    client.delete("speaker", 0).await;
 }
 
 async fn ends_have_reasons(client: &Client) {

@@ -225,10 +225,12 @@ fn make_image(tree: &Path, image: &Path) {
         std::os::unix::fs::symlink("busybox", tree.join("bin").join(applet)).unwrap();
     }
     fs::write(tree.join("www/hello"), "hello").unwrap();
-    let echo = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\nexec cat\n";
-    let script = tree.join("www/cgi-bin/echo");
-    fs::write(&script, echo).unwrap();
-    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (name, body) in [("echo", "exec cat"), ("slow", "sleep 2; echo done")] {
+        let text = format!("#!/bin/sh\necho 'Content-Type: text/plain'\necho\n{body}\n");
+        let script = tree.join("www/cgi-bin").join(name);
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
     let made = Command::new("mkfs.erofs")
         .arg("--quiet")
         .args([image, tree])
