@@ -42,15 +42,16 @@ async fn run() -> Result<(), VmError> {
     println!("{:?}", vm.memory().await?);
     let mut slots = Vec::new();
     for _ in 0..sizing.instances {
-        let plugged = method.plug(&vm).await?;
-        println!("plug {:?}", plugged.resize);
-        slots.push(plugged.slot);
+        let slot = method.slots().take()?;
+        println!("plug {:?}", method.plug(&vm, slot).await?);
+        slots.push(slot);
     }
     println!("{:?}", vm.memory().await?);
     let start = std::time::Instant::now();
     vm.memory().await?;
     println!("looking at it took {:?}", start.elapsed());
     for slot in slots {
+        method.slots().free(slot)?;
         println!("reclaim {:?}", method.reclaim(&vm, slot).await?);
     }
     println!("{:?}", vm.memory().await?);

@@ -8,8 +8,8 @@ use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
-    ErrorBody, Info, Instance, InstanceId, InstanceSpec, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory,
-    Profile, ProfileRequest,
+    ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
+    MAX_PAYLOAD_BYTES, Memory, Profile, ProfileRequest,
 };
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -84,9 +84,27 @@ impl AgentClient {
 
     /// The latest output of an instance.
     pub async fn log(&self, id: &InstanceId) -> Result<String> {
-        let path = format!("/v1/instances/{id}/log");
+        self.log_from(id, 0).await.map(|(text, _)| text)
+    }
+
+    /// The output of an instance from its byte `from` on, as far as the guest has kept it, and the
+    /// byte after the last, to go on from.
+    pub async fn log_from(&self, id: &InstanceId, from: u64) -> Result<(String, u64)> {
+        let path = format!("/v1/instances/{id}/log?from={from}");
         let response = self.send(Method::GET, &path, Bytes::new(), Some(self.limit)).await?;
-        Ok(String::from_utf8_lossy(response.body()).into_owned())
+        let end =
+            response.headers().get(LOG_END_HEADER).and_then(|end| end.to_str().ok()?.parse().ok());
+        let end = end.ok_or_else(|| {
+            VmError::AgentLost(format!("its answer to {path} does not say where the log ends"))
+        })?;
+        Ok((String::from_utf8_lossy(response.body()).into_owned(), end))
+    }
+
+    /// Keeps an instance from running until the next request to its server; returns when none of its
+    /// processes runs.
+    pub async fn freeze(&self, id: &InstanceId) -> Result<Instance> {
+        let path = format!("/v1/instances/{id}/freeze");
+        self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
     }
 
     /// Stops an instance: SIGTERM, `grace` for it to go by itself, then SIGKILL. Returns when all

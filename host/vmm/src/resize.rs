@@ -55,7 +55,7 @@ impl Asked {
         self.bytes.load(SeqCst)
     }
 
-    /// Asks for the size that `target` then says.
+    /// Asks for the size that `target` then says, unless it has been asked for already.
     pub(crate) async fn send(
         &self,
         backend: &dyn Backend,
@@ -64,8 +64,11 @@ impl Asked {
     ) -> Result<u64> {
         let _order = self.order.lock().await;
         let bytes = target();
-        self.bytes.store(bytes, SeqCst);
-        backend.request(device, bytes).await?;
+        let before = self.bytes.swap(bytes, SeqCst);
+        if before != bytes {
+            let sent = backend.request(device, bytes).await;
+            sent.inspect_err(|_| self.bytes.store(before, SeqCst))?;
+        }
         Ok(bytes)
     }
 }

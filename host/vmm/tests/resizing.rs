@@ -31,13 +31,13 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let start = vm.memory().await.unwrap();
     assert_eq!(start.asked_bytes, start.plugged_bytes);
 
-    let plugged = method.plug(&vm).await.unwrap();
-    let resize = plugged.resize.unwrap();
+    let slot = method.slots().take().unwrap();
+    let resize = method.plug(&vm, slot).await.unwrap().unwrap();
     assert_eq!(resize.plugged_bytes - resize.before_bytes, SIZING.instance_bytes);
     assert!(resize.latency > Duration::ZERO && resize.polls > 0);
     let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "1"]);
     hog.wait_ms = 5000;
-    method.place(plugged.slot, &mut hog);
+    method.place(slot, &mut hog);
     agent.start(&hog).await.unwrap();
     let ended =
         tokio::time::timeout(Duration::from_secs(60), agent.wait(&hog.id)).await.unwrap().unwrap();
@@ -52,7 +52,8 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let grown = used.resident.resident_bytes - start.resident.resident_bytes;
     assert!(grown > 190 * MIB, "{grown}");
 
-    let reclaimed = method.reclaim(&vm, plugged.slot).await.unwrap().unwrap();
+    method.slots().free(slot).unwrap();
+    let reclaimed = method.reclaim(&vm, slot).await.unwrap().unwrap();
     assert_eq!(reclaimed.before_bytes - reclaimed.plugged_bytes, SIZING.instance_bytes);
     let end = vm.memory().await.unwrap();
     assert_eq!(end.plugged_bytes, start.plugged_bytes);
@@ -99,11 +100,13 @@ async fn a_partition_in_use_blocks_its_reclaim_with_the_reason_until_it_is_free(
     config.timeouts.resize = Duration::from_secs(2);
     let vm = Vm::start(config).await.unwrap();
     let agent = vm.agent().unwrap();
-    let plugged = method.plug(&vm).await.unwrap();
+    let slot = method.slots().take().unwrap();
+    method.plug(&vm, slot).await.unwrap();
     let mut sleeper = instance("sleeper", &["/bin/sleep", "1000"]);
-    method.place(plugged.slot, &mut sleeper);
+    method.place(slot, &mut sleeper);
     agent.start(&sleeper).await.unwrap();
-    let error = method.reclaim(&vm, plugged.slot).await.unwrap_err();
+    method.slots().free(slot).unwrap();
+    let error = method.reclaim(&vm, slot).await.unwrap_err();
     assert!(
         matches!(&error, VmError::Resize { reason, .. } if reason.contains("assigned 1")),
         "{error}"
@@ -152,14 +155,49 @@ async fn instances_that_come_and_go_at_once_leave_the_right_size() {
         let (method, vm) = (method.clone(), vm.clone());
         tasks.spawn(async move {
             for _ in 0..3 {
-                let plugged = method.plug(&vm).await.unwrap();
-                method.reclaim(&vm, plugged.slot).await.unwrap();
+                let slot = method.slots().take().unwrap();
+                method.plug(&vm, slot).await.unwrap();
+                method.slots().free(slot).unwrap();
+                method.reclaim(&vm, slot).await.unwrap();
             }
         });
     }
     tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.unwrap();
     let end = vm.memory().await.unwrap();
     assert_eq!((end.asked_bytes, end.plugged_bytes), (start.asked_bytes, start.plugged_bytes));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_come_or_go_at_once_are_one_request() {
+    let sizing = Sizing { instance_bytes: 128 * MIB, instances: 6, shared_bytes: 0 };
+    let method: Arc<dyn Method> = MethodName::Squeezy.method(sizing).unwrap().into();
+    let vm = Arc::new(Vm::start(method.configure(config("together"))).await.unwrap());
+    let requests = async || {
+        let memory = vm.agent().unwrap().memory().await.unwrap();
+        memory.squeezy.unwrap().counters["device_requests"]
+    };
+    // The first plug of a partition is another path than later ones.
+    for round in 0..3 {
+        let before = requests().await;
+        let slots: Vec<_> = (0..6).map(|_| method.slots().take().unwrap()).collect();
+        let mut tasks = tokio::task::JoinSet::new();
+        for &slot in &slots {
+            let (method, vm) = (method.clone(), vm.clone());
+            tasks.spawn(async move { method.plug(&vm, slot).await.unwrap() });
+        }
+        tasks.join_all().await;
+        assert_eq!(requests().await - before, 1, "plugs of round {round}");
+        let mut tasks = tokio::task::JoinSet::new();
+        for &slot in &slots {
+            method.slots().free(slot).unwrap();
+        }
+        for slot in slots {
+            let (method, vm) = (method.clone(), vm.clone());
+            tasks.spawn(async move { method.reclaim(&vm, slot).await.unwrap() });
+        }
+        tasks.join_all().await;
+        assert_eq!(requests().await - before, 2, "reclaims of round {round}");
+    }
 }
 
 #[tokio::test]
@@ -169,9 +207,10 @@ async fn fixed_memory_stays() {
     let all = vm.config().base_bytes + 2 * SIZING.instance_bytes + SIZING.shared_bytes;
     assert_eq!(vm.memory().await.unwrap().plugged_bytes, all);
     assert!(matches!(vm.resize(0).await, Err(VmError::NotResizable(_))));
-    let plugged = method.plug(&vm).await.unwrap();
-    assert_eq!(plugged.resize, None);
-    assert_eq!(method.reclaim(&vm, plugged.slot).await.unwrap(), None);
+    let slot = method.slots().take().unwrap();
+    assert_eq!(method.plug(&vm, slot).await.unwrap(), None);
+    method.slots().free(slot).unwrap();
+    assert_eq!(method.reclaim(&vm, slot).await.unwrap(), None);
     let times = vm.cpu_times().unwrap();
     assert!(times.vcpus_ns > 100_000_000 && times.devices_ns > 0, "{times:?}");
     vm.stop().await.unwrap();

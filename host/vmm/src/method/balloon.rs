@@ -1,6 +1,6 @@
 //! Stock virtio-balloon: the VM boots with all the memory, and the balloon holds what is not in use.
 
-use super::{Method, MethodName, Plugged, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
+use super::{Method, MethodName, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
 use crate::{BoxFuture, GRANULE_BYTES, GuestMemory, Resize, Result, Vm, VmConfig, round_up};
 
 /// All memory of this VM is ordinary, and of that Linux keeps 11 huge pages free in each of up to 3
@@ -40,11 +40,15 @@ impl Method for Balloon {
         config
     }
 
-    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(plug_by_count(&self.slots, vm, |count| self.bytes(count)))
+    fn slots(&self) -> &Slots {
+        &self.slots
     }
 
-    fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| self.bytes(count)))
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(plug_by_count(&self.slots, vm, slot, |count| self.bytes(count)))
+    }
+
+    fn reclaim<'a>(&'a self, vm: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(reclaim_by_count(&self.slots, vm, |count| self.bytes(count)))
     }
 }

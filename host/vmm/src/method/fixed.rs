@@ -1,6 +1,6 @@
 //! An over-provisioned VM: it has the memory of all instances from its start on, and keeps it.
 
-use super::{Method, MethodName, Plugged, Sizing, Slot, Slots};
+use super::{Method, MethodName, Sizing, Slot, Slots};
 use crate::{BoxFuture, GRANULE_BYTES, GuestMemory, Resize, Result, Vm, VmConfig, round_up};
 
 pub(super) struct Fixed {
@@ -28,11 +28,15 @@ impl Method for Fixed {
         config
     }
 
-    fn plug<'a>(&'a self, _: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(async { self.slots.take().map(|slot| Plugged { slot, resize: None }) })
+    fn slots(&self) -> &Slots {
+        &self.slots
     }
 
-    fn reclaim<'a>(&'a self, _: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(async move { self.slots.free(slot).map(|()| None) })
+    fn plug<'a>(&'a self, _: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn reclaim<'a>(&'a self, _: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(async { Ok(None) })
     }
 }

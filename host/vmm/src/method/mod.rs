@@ -75,16 +75,11 @@ pub struct Sizing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Slot(pub u16);
 
-/// Memory for one more instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plugged {
-    /// Pass it back to [`Method::reclaim`].
-    pub slot: Slot,
-    /// What it took; nothing where nothing is plugged.
-    pub resize: Option<Resize>,
-}
-
 /// One VM's way to give instances their memory and to take it back.
+///
+/// Which slots are in use is said first ([`Slots::take`], [`Slots::free`]), and then the VM is made to
+/// follow. So instances that start or end at once are said all together, and the first resize is for
+/// all of them.
 pub trait Method: Send + Sync {
     /// Its name.
     fn name(&self) -> MethodName;
@@ -94,11 +89,18 @@ pub trait Method: Send + Sync {
     }
     /// Fills in the memory of a VM's configuration (and, with `files`, its kernel).
     fn configure(&self, config: VmConfig) -> VmConfig;
-    /// Gives the guest memory for one more instance.
-    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>>;
-    /// Takes one instance's memory back. When the guest does not follow in time, the error says why
-    /// and the slot is free all the same: the request stands and the guest goes on with it.
+    /// Which slots are in use.
+    fn slots(&self) -> &Slots;
+    /// Gives the guest the memory of a slot that was taken; what that took, where anything is
+    /// plugged. When it fails the slot is free again.
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
+    /// Takes the memory of a slot that was freed back. When the guest does not follow in time, the
+    /// error says why; the request stands and the guest goes on with it.
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
+    /// Whether an instance may be started before its memory is plugged: it waits for it in the guest.
+    fn waits_in_guest(&self) -> bool {
+        false
+    }
     /// Sets where an instance in that slot gets its memory from. A wait for a partition is bounded
     /// by `wait_ms`, which the caller sets.
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
@@ -113,17 +115,18 @@ pub fn configure(method: &dyn Method, name: &str, files: &Artifacts) -> VmConfig
 }
 
 /// Which slots of a VM are in use.
-struct Slots {
+pub struct Slots {
     used: Mutex<Vec<bool>>,
 }
 
 impl Slots {
-    fn new(count: u16) -> Self {
+    /// So many, all free.
+    pub fn new(count: u16) -> Self {
         Self { used: Mutex::new(vec![false; count.into()]) }
     }
 
     /// Takes the first free slot.
-    fn take(&self) -> Result<Slot> {
+    pub fn take(&self) -> Result<Slot> {
         let mut used = self.lock();
         let Some(index) = used.iter().position(|used| !used) else {
             return Err(VmError::Config(format!(
@@ -135,8 +138,8 @@ impl Slots {
         Ok(Slot(index as u16))
     }
 
-    /// Frees a slot.
-    fn free(&self, slot: Slot) -> Result<()> {
+    /// Frees a slot that is in use.
+    pub fn free(&self, slot: Slot) -> Result<()> {
         match self.lock().get_mut(usize::from(slot.0)) {
             Some(used @ true) => *used = false,
             _ => return Err(VmError::Config(format!("slot {} is not in use", slot.0))),
@@ -154,12 +157,16 @@ impl Slots {
     }
 }
 
-/// Takes a slot and makes the memory what `target` says for that many instances.
-async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> Result<Plugged> {
-    let slot = slots.take()?;
+/// Makes the memory what `target` says for the number of slots in use, or frees this one.
+async fn plug_by_count(
+    slots: &Slots,
+    vm: &Vm,
+    slot: Slot,
+    target: impl Fn(u16) -> u64,
+) -> Result<Option<Resize>> {
     let device = vm.device()?;
     match vm.resize_by(device, || target(slots.count())).await {
-        Ok(resize) => Ok(Plugged { slot, resize: Some(resize) }),
+        Ok(resize) => Ok(Some(resize)),
         Err(error) => {
             // What was not given must not stay asked for.
             slots.free(slot)?;
@@ -169,14 +176,12 @@ async fn plug_by_count(slots: &Slots, vm: &Vm, target: impl Fn(u16) -> u64) -> R
     }
 }
 
-/// Frees a slot and makes the memory what `target` says for the instances that are left.
+/// Makes the memory what `target` says for the slots that are left in use.
 async fn reclaim_by_count(
     slots: &Slots,
     vm: &Vm,
-    slot: Slot,
     target: impl Fn(u16) -> u64,
 ) -> Result<Option<Resize>> {
-    slots.free(slot)?;
     vm.resize_by(vm.device()?, || target(slots.count())).await.map(Some)
 }
 

@@ -1,7 +1,7 @@
 //! What can be had from a stock kernel: a virtio-mem device and a NUMA node for each instance,
 //! which its cgroup's cpuset binds it to.
 
-use super::{Method, MethodName, Plugged, Sizing, Slot, Slots};
+use super::{Method, MethodName, Sizing, Slot, Slots};
 use crate::{
     BoxFuture, Device, GRANULE_BYTES, GuestMemory, Kernel, Resize, Result, Vm, VmConfig, round_up,
 };
@@ -41,14 +41,18 @@ impl Method for Node {
         config
     }
 
-    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(async {
-            let slot = self.slots.take()?;
-            match vm.resize_device(Device::VirtioMem(slot.0), self.node_bytes).await {
-                Ok(resize) => Ok(Plugged { slot, resize: Some(resize) }),
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(async move {
+            let device = Device::VirtioMem(slot.0);
+            match vm.resize_device(device, self.node_bytes).await {
+                Ok(resize) => Ok(Some(resize)),
                 Err(error) => {
-                    let _ = self.slots.free(slot);
-                    vm.withdraw(Device::VirtioMem(slot.0), || 0).await;
+                    self.slots.free(slot)?;
+                    vm.withdraw(device, || 0).await;
                     Err(error)
                 }
             }
@@ -56,10 +60,7 @@ impl Method for Node {
     }
 
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(async move {
-            self.slots.free(slot)?;
-            vm.resize_device(Device::VirtioMem(slot.0), 0).await.map(Some)
-        })
+        Box::pin(async move { vm.resize_device(Device::VirtioMem(slot.0), 0).await.map(Some) })
     }
 
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {

@@ -1,6 +1,6 @@
 //! Partitions: an instance's memory is one piece, plugged when it comes and given back when it goes.
 
-use super::{Method, MethodName, Plugged, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
+use super::{Method, MethodName, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
 use crate::{BoxFuture, GuestMemory, PartitionLayout, Resize, Result, Vm, VmConfig};
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
 
@@ -27,14 +27,20 @@ impl Method for Squeezy {
         config
     }
 
-    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(plug_by_count(&self.slots, vm, |count| self.layout.requested_bytes(count)))
+    fn slots(&self) -> &Slots {
+        &self.slots
     }
 
-    fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| {
-            self.layout.requested_bytes(count)
-        }))
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(plug_by_count(&self.slots, vm, slot, |count| self.layout.requested_bytes(count)))
+    }
+
+    fn reclaim<'a>(&'a self, vm: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(reclaim_by_count(&self.slots, vm, |count| self.layout.requested_bytes(count)))
+    }
+
+    fn waits_in_guest(&self) -> bool {
+        true
     }
 
     /// Any: which partition it is, the guest's kernel decides, and it is not the slot's number.

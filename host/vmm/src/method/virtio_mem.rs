@@ -1,6 +1,6 @@
 //! Stock virtio-mem: the same device and sizes, but the guest puts pages where it likes.
 
-use super::{Method, MethodName, Plugged, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
+use super::{Method, MethodName, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
 use crate::{BoxFuture, GuestMemory, PartitionLayout, Resize, Result, Vm, VmConfig};
 
 pub(super) struct VirtioMem {
@@ -29,13 +29,15 @@ impl Method for VirtioMem {
         config
     }
 
-    fn plug<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<Plugged>> {
-        Box::pin(plug_by_count(&self.slots, vm, |count| self.layout.requested_bytes(count)))
+    fn slots(&self) -> &Slots {
+        &self.slots
     }
 
-    fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, slot, |count| {
-            self.layout.requested_bytes(count)
-        }))
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(plug_by_count(&self.slots, vm, slot, |count| self.layout.requested_bytes(count)))
+    }
+
+    fn reclaim<'a>(&'a self, vm: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(reclaim_by_count(&self.slots, vm, |count| self.layout.requested_bytes(count)))
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     resize::Asked,
 };
 use std::{
+    fmt,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
@@ -26,6 +27,20 @@ pub enum BootStep {
     AgentUp,
     /// The agent answers, and the memory to start with is plugged.
     Ready(Duration),
+}
+
+impl fmt::Display for BootStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accelerator(Accelerator { kind, reason }) => {
+                write!(f, "accelerator {kind}: {reason}")
+            }
+            Self::Started(version) => write!(f, "{version} runs"),
+            Self::Kernel => f.write_str("the guest's kernel boots"),
+            Self::AgentUp => f.write_str("the agent is up"),
+            Self::Ready(time) => write!(f, "the VM is ready after {:.1} s", time.as_secs_f64()),
+        }
+    }
 }
 
 impl Vm {

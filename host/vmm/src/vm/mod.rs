@@ -56,6 +56,15 @@ pub struct MemoryUse {
     pub device_resident: Resident,
 }
 
+impl std::ops::AddAssign for MemoryUse {
+    fn add_assign(&mut self, other: Self) {
+        self.asked_bytes += other.asked_bytes;
+        self.plugged_bytes += other.plugged_bytes;
+        self.resident += other.resident;
+        self.device_resident += other.device_resident;
+    }
+}
+
 impl Vm {
     /// What it was started with.
     pub fn config(&self) -> &VmConfig {
