@@ -6,13 +6,25 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     limit_bytes: u64,
+    reserve_bytes: u64,
     committed_bytes: u64,
 }
 
 impl Budget {
     /// A budget of `limit_bytes`; `u64::MAX` for as much as anybody asks for.
     pub const fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, committed_bytes: 0 }
+        Self { limit_bytes, reserve_bytes: 0, committed_bytes: 0 }
+    }
+
+    /// The same budget with a reserve, which new instances draw on at once: whenever less than this is
+    /// free, idle instances are ended ahead of need (HarvestVM's buffer and proactive reclaim).
+    pub const fn with_reserve(self, reserve_bytes: u64) -> Self {
+        Self { reserve_bytes, ..self }
+    }
+
+    /// Bytes that are to be free ahead of need.
+    pub const fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes
     }
 
     /// Bytes there are in all.

@@ -1,9 +1,10 @@
 //! A function's definition, `function.toml`.
 
+use crate::{TomlError, parse_toml};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Largest answer field that is looked through for wrong answers, and more than any is.
+/// Longest name of a function.
 const MAX_NAME: usize = 63;
 
 /// What is known of a function.
@@ -35,8 +36,8 @@ pub struct Function {
     pub run_timeout: Duration,
     /// The `value` of the requests of a load.
     pub request: toml::Table,
-    /// What their answers must look like.
-    pub check: Check,
+    /// What their answers must look like; without it any JSON object is right.
+    pub check: Option<Check>,
 }
 
 /// What a right answer looks like.
@@ -81,13 +82,8 @@ impl Check {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FunctionError {
     /// It is not TOML, or not what the keys should be.
-    #[error("line {line}: {problem}")]
-    Syntax {
-        /// Counted from 1.
-        line: usize,
-        /// What the parser says.
-        problem: String,
-    },
+    #[error("{0}")]
+    Syntax(#[from] TomlError),
     /// A value is not possible.
     #[error("{key}: {problem}")]
     Value {
@@ -119,7 +115,7 @@ struct File {
     run_timeout_seconds: f64,
     #[serde(default)]
     request: toml::Table,
-    check: Check,
+    check: Option<Check>,
     /// How the image is made: not our business.
     #[serde(default, rename = "image")]
     _image: toml::Table,
@@ -132,10 +128,7 @@ fn root() -> String {
 impl Function {
     /// Reads `function.toml`.
     pub fn parse(text: &str) -> Result<Self, FunctionError> {
-        let file: File = toml::from_str(text).map_err(|error| FunctionError::Syntax {
-            line: 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count(),
-            problem: error.message().lines().collect::<Vec<_>>().join(" "),
-        })?;
+        let file: File = parse_toml(text)?;
         check_name(&file.name)?;
         if !file.command.first().is_some_and(|program| program.starts_with('/')) {
             return value("command", "must begin with the absolute path of a program");
@@ -176,7 +169,8 @@ impl Function {
     }
 }
 
-fn check_name(name: &str) -> Result<(), FunctionError> {
+/// Whether a function, and its image, can be called so.
+pub fn check_name(name: &str) -> Result<(), FunctionError> {
     let valid = (1..=MAX_NAME).contains(&name.len())
         && !name.starts_with('-')
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
@@ -227,7 +221,7 @@ mod tests {
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let function = Function::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
             assert_eq!(function.memory_bytes % (1 << 20), 0, "{path:?}");
-            assert!(!function.check.field.is_empty(), "{path:?}");
+            assert!(function.check.is_some_and(|check| !check.field.is_empty()), "{path:?}");
             assert!(!function.request.is_empty(), "{path:?}");
             names.push(function.name);
         }
@@ -252,6 +246,12 @@ mod tests {
         assert!(error("vcpus = ", "vcpus = -").starts_with("vcpus: "));
         assert!(error("run_timeout_seconds = ", "run_timeout_seconds = -").starts_with("run_"));
         assert_eq!(Function::parse("").unwrap_err().to_string(), "line 1: missing field `name`");
+    }
+
+    #[test]
+    fn a_function_need_not_say_what_right_answers_are() {
+        let start = HTML.find("[check]").unwrap();
+        assert_eq!(Function::parse(&HTML[..start]).unwrap().check, None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub enum InstanceState {
 }
 
 /// One instance, or what is left of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Instance {
     /// What it is an instance of.
     pub function: FunctionIndex,

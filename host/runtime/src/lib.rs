@@ -22,6 +22,7 @@ pub mod load;
 mod moment;
 mod scaler;
 pub mod series;
+mod toml_file;
 
 pub use budget::Budget;
 pub use command::{Command, RejectReason, StopReason};
@@ -30,3 +31,4 @@ pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
+pub use toml_file::{TomlError, parse_toml};

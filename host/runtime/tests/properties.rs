@@ -60,6 +60,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 #[derive(Clone, Debug)]
 struct Policies {
+    reserve_bytes: u64,
     vms: Vec<VmPolicy>,
     functions: Vec<FunctionPolicy>,
 }
@@ -75,8 +76,11 @@ fn policies() -> impl Strategy<Value = Policies> {
         },
     );
     let function = (milliseconds(8000), prop::option::of(milliseconds(8000)), 1..6_usize);
-    (prop::collection::vec(vm, VMS as usize), prop::collection::vec(function, FUNCTIONS as usize))
-        .prop_map(|(vms, functions)| Policies {
+    let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
+    let vms = prop::collection::vec(vm, VMS as usize);
+    (reserve, vms, prop::collection::vec(function, FUNCTIONS as usize)).prop_map(
+        |(reserve_bytes, vms, functions)| Policies {
+            reserve_bytes,
             vms,
             functions: (0..)
                 .zip(functions)
@@ -87,7 +91,8 @@ fn policies() -> impl Strategy<Value = Policies> {
                     queue_limit,
                 })
                 .collect(),
-        })
+        },
+    )
 }
 
 /// A VM as whoever carries out the commands sees it.
@@ -125,7 +130,8 @@ struct World {
 
 impl World {
     fn new(policies: &Policies) -> Self {
-        let mut scaler = Scaler::new(Budget::new(LIMIT_BYTES));
+        let budget = Budget::new(LIMIT_BYTES).with_reserve(policies.reserve_bytes);
+        let mut scaler = Scaler::new(budget);
         for &vm in &policies.vms {
             scaler.add_vm(vm).expect("a valid policy");
         }

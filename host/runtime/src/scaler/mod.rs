@@ -1,10 +1,12 @@
 //! Decides which VMs and instances start and stop, and which request goes where.
 //!
 //! What an [`Event`] changes is here. Who then gets a request, memory or neither is in `scale`, what
-//! time changes in `expire`.
+//! time changes in `expire`. `pool` has the instances, `deadlines` when they have to be looked at.
 
+mod deadlines;
 mod expire;
 mod policy;
+mod pool;
 mod scale;
 #[cfg(test)]
 mod tests;
@@ -13,7 +15,9 @@ use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RejectReason,
     RequestNumber, StopReason, Unexpected, VmIndex, VmState, instance::Instance,
 };
-use std::collections::{BTreeMap, VecDeque};
+use deadlines::{Deadlines, Subject};
+use pool::Pool;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
 
@@ -38,6 +42,25 @@ pub struct Counts {
     pub queued: usize,
 }
 
+impl Counts {
+    /// Whether no instance lives or is on its way out. What a guest keeps does not count.
+    pub fn is_quiet(&self) -> bool {
+        self.starting + self.idle + self.busy + self.stopping + self.reclaiming == 0
+    }
+
+    /// The count that an instance in this state belongs to.
+    fn of(&mut self, state: InstanceState) -> &mut usize {
+        match state {
+            InstanceState::Starting => &mut self.starting,
+            InstanceState::Idle { .. } => &mut self.idle,
+            InstanceState::Busy { .. } => &mut self.busy,
+            InstanceState::Stopping => &mut self.stopping,
+            InstanceState::Reclaiming => &mut self.reclaiming,
+            InstanceState::Stranded { .. } => &mut self.stranded,
+        }
+    }
+}
+
 struct Waiting {
     request: RequestNumber,
     since: Moment,
@@ -52,15 +75,24 @@ struct Function {
 struct Vm {
     policy: VmPolicy,
     state: VmState,
-    /// Whether the last of its functions is gone.
+    /// Whether the last of its functions is retired.
     retired: bool,
 }
 
 /// Events in, commands out. See the crate's documentation.
 pub struct Scaler {
     functions: BTreeMap<FunctionIndex, Function>,
+    /// Those with requests that wait.
+    waiting: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
-    instances: BTreeMap<InstanceNumber, Instance>,
+    /// Those in which nothing lives, the one that was left first before the others.
+    empty: BTreeSet<(Moment, VmIndex)>,
+    /// Those that are being ended.
+    ending: BTreeSet<VmIndex>,
+    pool: Pool,
+    deadlines: Deadlines,
+    /// VMs and functions that this event may have left with nothing.
+    touched: BTreeSet<(VmIndex, FunctionIndex)>,
     budget: Budget,
     next_function: u32,
     next_vm: u32,
@@ -73,8 +105,13 @@ impl Scaler {
     pub fn new(budget: Budget) -> Self {
         Self {
             functions: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             vms: BTreeMap::new(),
-            instances: BTreeMap::new(),
+            empty: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            pool: Pool::default(),
+            deadlines: Deadlines::default(),
+            touched: BTreeSet::new(),
             budget,
             next_function: 0,
             next_vm: 0,
@@ -97,9 +134,7 @@ impl Scaler {
         if self.vms.get(&policy.vm).is_none_or(|vm| vm.retired) {
             return Err(PolicyError::NoVm(policy.vm));
         }
-        if policy.queue_limit == 0 {
-            return Err(PolicyError::NoQueue);
-        }
+        policy.check()?;
         let index = FunctionIndex(self.next_function);
         self.next_function += 1;
         let function = Function { policy, queue: VecDeque::new(), retired: false };
@@ -114,12 +149,12 @@ impl Scaler {
         index: FunctionIndex,
         policy: FunctionPolicy,
     ) -> Result<(), PolicyError> {
-        if policy.queue_limit == 0 {
-            return Err(PolicyError::NoQueue);
-        }
+        policy.check()?;
         match self.functions.get_mut(&index) {
             Some(function) if function.policy.vm == policy.vm => {
                 function.policy = policy;
+                let idle: Vec<_> = self.pool.idle_of(index).map(|(_, number)| number).collect();
+                idle.into_iter().for_each(|number| self.set_deadline(number));
                 Ok(())
             }
             Some(_) => Err(PolicyError::NoVm(policy.vm)),
@@ -134,7 +169,7 @@ impl Scaler {
 
     /// How one instance stands; nothing when it is gone with its memory.
     pub fn state(&self, instance: InstanceNumber) -> Option<InstanceState> {
-        self.instances.get(&instance).map(|i| i.state)
+        self.pool.get(instance).map(|i| i.state)
     }
 
     /// How one VM stands; nothing when it is gone with its functions.
@@ -142,31 +177,31 @@ impl Scaler {
         self.vms.get(&vm).map(|vm| vm.state)
     }
 
+    /// Whether a function is there still: it is not retired, or has instances left.
+    pub fn has_function(&self, function: FunctionIndex) -> bool {
+        self.functions.contains_key(&function)
+    }
+
+    /// Whether everything was to end, and has.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.is_empty()
+    }
+
     /// Whether no VM, instance and request is left.
     pub fn is_empty(&self) -> bool {
-        self.instances.is_empty()
-            && self.functions.values().all(|f| f.queue.is_empty())
+        self.pool.is_empty()
+            && self.waiting.is_empty()
             && self.vms.values().all(|vm| vm.state == VmState::Absent)
     }
 
     /// The instances and requests of one function; none for one that is gone.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
-        let queued = self.functions.get(&function).map_or(0, |f| f.queue.len());
-        let mut counts = Counts { queued, ..Counts::default() };
-        for instance in self.instances.values().filter(|i| i.function == function) {
-            *match instance.state {
-                InstanceState::Starting => &mut counts.starting,
-                InstanceState::Idle { frozen, .. } => {
-                    counts.frozen += usize::from(frozen);
-                    &mut counts.idle
-                }
-                InstanceState::Busy { .. } => &mut counts.busy,
-                InstanceState::Stopping => &mut counts.stopping,
-                InstanceState::Reclaiming => &mut counts.reclaiming,
-                InstanceState::Stranded { .. } => &mut counts.stranded,
-            } += 1;
-        }
-        counts
+        let queued = self.function(function).map_or(0, |f| f.queue.len());
+        Counts { queued, ..self.pool.counts(function) }
+    }
+
+    fn function(&self, index: FunctionIndex) -> Option<&Function> {
+        self.functions.get(&index)
     }
 
     /// Takes note of what happened at `now` and answers what has to be done, in this order.
@@ -204,13 +239,13 @@ impl Scaler {
             }
             Event::Reclaimed(number) => self.reclaimed(now, number, event, true)?,
             Event::ReclaimFailed(number) => self.reclaimed(now, number, event, false)?,
-            Event::EvictIdle => self.stop_idle(StopReason::Evicted, |_| true, &mut commands),
+            Event::EvictIdle => self.stop_idle(StopReason::Evicted, &mut commands),
             Event::Retire(function) => self.retire(function, &mut commands),
             Event::Tick => self.expire(now, &mut commands),
             Event::Drain => self.drain(&mut commands),
         }
         if self.draining {
-            self.stop_idle(StopReason::Draining, |_| true, &mut commands);
+            self.stop_idle(StopReason::Draining, &mut commands);
         } else {
             self.dispatch(&mut commands);
             self.scale_up(&mut commands);
@@ -226,7 +261,7 @@ impl Scaler {
         request: RequestNumber,
         commands: &mut Vec<Command>,
     ) {
-        let idle = self.counts(function).idle;
+        let idle = self.pool.counts(function).idle;
         let reason = match self.functions.get_mut(&function) {
             _ if self.draining => RejectReason::Draining,
             None => RejectReason::Retired,
@@ -234,7 +269,11 @@ impl Scaler {
             Some(f) if idle == 0 && f.queue.len() >= f.policy.queue_limit => {
                 RejectReason::QueueFull
             }
-            Some(function) => return function.queue.push_back(Waiting { request, since: now }),
+            Some(f) => {
+                f.queue.push_back(Waiting { request, since: now });
+                self.waiting.insert(function);
+                return;
+            }
         };
         commands.push(Command::Reject { request, reason });
     }
@@ -253,8 +292,9 @@ impl Scaler {
         self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
         self.release_vm(vm);
         // Or it would be booted for ever.
-        for function in self.functions.values_mut().filter(|f| f.policy.vm == vm) {
-            reject_all(&mut function.queue, RejectReason::VmFailed, commands);
+        let of_vm = |&index: &FunctionIndex| self.functions[&index].policy.vm == vm;
+        for function in self.waiting.iter().copied().filter(of_vm).collect::<Vec<_>>() {
+            self.reject_all(function, RejectReason::VmFailed, commands);
         }
         Ok(())
     }
@@ -267,20 +307,14 @@ impl Scaler {
     ) -> Result<(), Unexpected> {
         let there = |state| matches!(state, VmState::Up { .. } | VmState::Ending);
         self.change_vm(vm, event, VmState::Absent, there)?;
-        let gone = |i: &&Instance| i.vm == vm;
-        let instances: Vec<_> = self.instances.iter().filter(|(_, i)| gone(i)).collect();
-        let starting: Vec<_> = instances
-            .iter()
-            .filter(|(_, i)| i.state == InstanceState::Starting)
-            .map(|(_, i)| i.function)
-            .collect();
-        for number in instances.iter().map(|&(&number, _)| number).collect::<Vec<_>>() {
-            self.forget(number);
-        }
         self.release_vm(vm);
-        // What brings its VM down each time it starts must not do so for ever.
-        for function in starting {
-            self.give_up_one(function, RejectReason::VmFailed, commands);
+        for number in self.pool.within(vm).collect::<Vec<_>>() {
+            // What brings its VM down each time it starts must not do so for ever.
+            if let Some(Instance { function, state: InstanceState::Starting, .. }) =
+                self.forget(number)
+            {
+                self.give_up_one(function, RejectReason::VmFailed, commands);
+            }
         }
         Ok(())
     }
@@ -342,59 +376,54 @@ impl Scaler {
     }
 
     fn retire(&mut self, index: FunctionIndex, commands: &mut Vec<Command>) {
-        if let Some(function) = self.functions.get_mut(&index) {
-            function.retired = true;
-            reject_all(&mut function.queue, RejectReason::Retired, commands);
+        let Some(function) = self.functions.get_mut(&index) else { return };
+        function.retired = true;
+        let index_of_vm = function.policy.vm;
+        self.reject_all(index, RejectReason::Retired, commands);
+        if let Some(vm) = self.vms.get_mut(&index_of_vm) {
+            vm.retired = self.functions.values().all(|f| f.retired || f.policy.vm != index_of_vm);
         }
-        self.stop_idle(StopReason::Retired, |i| i.function == index, commands);
+        self.touched.insert((index_of_vm, index));
+        for (_, number) in self.pool.idle_of(index).collect::<Vec<_>>() {
+            self.stop(number, StopReason::Retired, commands);
+        }
     }
 
     fn drain(&mut self, commands: &mut Vec<Command>) {
         self.draining = true;
-        for function in self.functions.values_mut() {
-            reject_all(&mut function.queue, RejectReason::Draining, commands);
+        for function in self.waiting.clone() {
+            self.reject_all(function, RejectReason::Draining, commands);
         }
+        self.touched.extend(self.functions.iter().map(|(&index, f)| (f.policy.vm, index)));
     }
 
     /// Notes which VMs are empty, ends those that nobody needs any more, and drops what is retired
     /// and gone.
     fn clear_away(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let has_instance = |index| self.instances.values().any(|i| i.function == index);
-        let gone: Vec<_> = self
-            .functions
-            .iter()
-            .filter(|(index, function)| function.retired && !has_instance(**index))
-            .map(|(&index, function)| (index, function.policy.vm))
-            .collect();
-        for (index, vm) in gone {
-            self.functions.remove(&index);
-            let last = self.functions.values().all(|function| function.policy.vm != vm);
-            if let Some(vm) = self.vms.get_mut(&vm) {
-                vm.retired = last;
+        for (index, function) in std::mem::take(&mut self.touched) {
+            if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
+                self.functions.remove(&function);
             }
-        }
-        self.vms.retain(|_, vm| !vm.retired || vm.state != VmState::Absent);
-        for (index, vm) in &mut self.vms {
-            let VmState::Up { empty_since } = vm.state else { continue };
-            if self.instances.values().any(|i| i.vm == *index && is_alive(i.state)) {
-                vm.state = VmState::Up { empty_since: None };
-            } else if self.draining || vm.retired {
-                vm.state = VmState::Ending;
-                commands.push(Command::EndVm(*index));
-            } else {
-                vm.state = VmState::Up { empty_since: empty_since.or(Some(now)) };
+            let Some(vm) = self.vms.get(&index) else { continue };
+            match vm.state {
+                VmState::Absent if vm.retired => {
+                    self.vms.remove(&index);
+                }
+                VmState::Up { .. } if self.pool.alive(index) > 0 => {
+                    self.set_vm(index, VmState::Up { empty_since: None });
+                }
+                VmState::Up { .. } if self.draining || vm.retired => self.end_vm(index, commands),
+                VmState::Up { empty_since } => {
+                    let empty_since = Some(empty_since.unwrap_or(now));
+                    self.set_vm(index, VmState::Up { empty_since });
+                }
+                _ => {}
             }
         }
     }
 
-    fn stop_idle(
-        &mut self,
-        reason: StopReason,
-        which: impl Fn(&Instance) -> bool,
-        commands: &mut Vec<Command>,
-    ) {
-        let idle: Vec<_> = self.idle(which).map(|(_, number)| number).collect();
-        for number in idle {
+    fn stop_idle(&mut self, reason: StopReason, commands: &mut Vec<Command>) {
+        for (_, number) in self.pool.idle().collect::<Vec<_>>() {
             self.stop(number, reason, commands);
         }
     }
@@ -412,25 +441,34 @@ impl Scaler {
         reason: RejectReason,
         commands: &mut Vec<Command>,
     ) {
-        let waiting = self.functions.get_mut(&function).and_then(|f| f.queue.pop_front());
-        if let Some(Waiting { request, .. }) = waiting {
+        if let Some(request) = self.next_waiting(function) {
             commands.push(Command::Reject { request, reason });
         }
     }
 
-    /// The idle instances of `which`, with the moment they became idle.
-    fn idle(
-        &self,
-        which: impl Fn(&Instance) -> bool,
-    ) -> impl Iterator<Item = (Moment, InstanceNumber)> {
-        self.instances.iter().filter_map(move |(&number, i)| match i.state {
-            InstanceState::Idle { since, .. } if which(i) => Some((since, number)),
-            _ => None,
-        })
+    /// Takes the request that has waited longest out of a function's queue.
+    fn next_waiting(&mut self, index: FunctionIndex) -> Option<RequestNumber> {
+        let queue = &mut self.functions.get_mut(&index)?.queue;
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&index);
+        }
+        next.map(|waiting| waiting.request)
+    }
+
+    fn reject_all(
+        &mut self,
+        function: FunctionIndex,
+        reason: RejectReason,
+        commands: &mut Vec<Command>,
+    ) {
+        while let Some(request) = self.next_waiting(function) {
+            commands.push(Command::Reject { request, reason });
+        }
     }
 
     fn is_retired(&self, number: InstanceNumber) -> bool {
-        let function = self.instances.get(&number).and_then(|i| self.functions.get(&i.function));
+        let function = self.pool.get(number).and_then(|i| self.function(i.function));
         function.is_none_or(|function| function.retired)
     }
 
@@ -442,16 +480,56 @@ impl Scaler {
         self.budget.release(self.vms.get(&vm).map_or(0, |vm| vm.policy.base_bytes));
     }
 
-    fn forget(&mut self, number: InstanceNumber) {
-        if let Some(instance) = self.instances.remove(&number) {
-            self.budget.release(self.instance_bytes(instance.vm));
-        }
+    fn forget(&mut self, number: InstanceNumber) -> Option<Instance> {
+        let instance = self.put(number, None)?;
+        self.budget.release(self.instance_bytes(instance.vm));
+        Some(instance)
     }
 
     fn set(&mut self, number: InstanceNumber, state: InstanceState) {
-        if let Some(instance) = self.instances.get_mut(&number) {
-            instance.state = state;
+        if let Some(instance) = self.pool.get(number) {
+            self.put(number, Some(Instance { state, ..instance }));
         }
+    }
+
+    /// The one way an instance comes, changes and goes; what it was.
+    fn put(&mut self, number: InstanceNumber, instance: Option<Instance>) -> Option<Instance> {
+        let before = self.pool.put(number, instance);
+        self.set_deadline(number);
+        self.touched.extend(before.or(instance).map(|i| (i.vm, i.function)));
+        before
+    }
+
+    fn set_deadline(&mut self, number: InstanceNumber) {
+        let at = self.pool.get(number).and_then(|instance| self.deadline(&instance));
+        self.deadlines.set(Subject::Instance(number), at);
+    }
+
+    /// The one way a VM changes.
+    fn set_vm(&mut self, index: VmIndex, state: VmState) {
+        let Some(vm) = self.vms.get_mut(&index) else { return };
+        let before = std::mem::replace(&mut vm.state, state);
+        if before == state {
+            return;
+        }
+        let idle_time = vm.policy.idle_time;
+        let empty = |state| match state {
+            VmState::Up { empty_since } => empty_since,
+            _ => None,
+        };
+        if let Some(since) = empty(before) {
+            self.empty.remove(&(since, index));
+        }
+        if let Some(since) = empty(state) {
+            self.empty.insert((since, index));
+        }
+        if state == VmState::Ending {
+            self.ending.insert(index);
+        } else {
+            self.ending.remove(&index);
+        }
+        let deadline = empty(state).and_then(|since| Some(since + idle_time?));
+        self.deadlines.set(Subject::Vm(index), deadline);
     }
 
     /// Moves an instance on if it stands where the event says it does.
@@ -462,10 +540,10 @@ impl Scaler {
         to: InstanceState,
         from: impl Fn(InstanceState) -> bool,
     ) -> Result<Instance, Unexpected> {
-        match self.instances.get_mut(&number) {
+        match self.pool.get(number) {
             Some(instance) if from(instance.state) => {
-                instance.state = to;
-                Ok(*instance)
+                self.set(number, to);
+                Ok(Instance { state: to, ..instance })
             }
             other => Err(Unexpected::Instance { event, state: other.map(|i| i.state) }),
         }
@@ -479,22 +557,14 @@ impl Scaler {
         to: VmState,
         from: impl Fn(VmState) -> bool,
     ) -> Result<(), Unexpected> {
-        match self.vms.get_mut(&index) {
-            Some(vm) if from(vm.state) => {
-                vm.state = to;
+        match self.vm_state(index) {
+            Some(state) if from(state) => {
+                self.set_vm(index, to);
+                // Its functions may be gone by now; so may it.
+                self.touched.insert((index, FunctionIndex(u32::MAX)));
                 Ok(())
             }
-            other => Err(Unexpected::Vm { event, state: other.map(|vm| vm.state) }),
+            state => Err(Unexpected::Vm { event, state }),
         }
     }
-}
-
-/// Whether there is, or will be, a process.
-fn is_alive(state: InstanceState) -> bool {
-    !matches!(state, InstanceState::Stranded { .. })
-}
-
-fn reject_all(queue: &mut VecDeque<Waiting>, reason: RejectReason, commands: &mut Vec<Command>) {
-    let requests = queue.drain(..).map(|waiting| waiting.request);
-    commands.extend(requests.map(|request| Command::Reject { request, reason }));
 }

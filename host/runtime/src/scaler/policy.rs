@@ -73,3 +73,9 @@ impl VmPolicy {
         }
     }
 }
+
+impl FunctionPolicy {
+    pub(super) fn check(&self) -> Result<(), PolicyError> {
+        if self.queue_limit == 0 { Err(PolicyError::NoQueue) } else { Ok(()) }
+    }
+}

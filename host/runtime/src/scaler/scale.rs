@@ -1,14 +1,14 @@
 //! Who gets a request, a VM, memory, and who has to give it up.
 
-use super::{Scaler, Waiting, is_alive};
+use super::Scaler;
 use crate::{
-    Command, FunctionIndex, InstanceNumber, InstanceState, Moment, StopReason, VmIndex, VmState,
+    Command, FunctionIndex, InstanceNumber, InstanceState, StopReason, VmIndex, VmState,
     instance::Instance,
 };
 use std::collections::BTreeMap;
 
 /// Something that could be ended to make room.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 enum Spare {
     Instance(InstanceNumber),
     Vm(VmIndex),
@@ -29,12 +29,9 @@ impl Scaler {
     /// Gives waiting requests to idle instances, the one used last first: so the others get to
     /// the end of their keep-alive.
     pub(super) fn dispatch(&mut self, commands: &mut Vec<Command>) {
-        let waiting: Vec<_> =
-            self.functions.iter().filter(|(_, f)| !f.queue.is_empty()).map(|(&i, _)| i).collect();
-        for index in waiting {
-            while let Some((_, instance)) = self.idle(|i| i.function == index).max() {
-                let next = self.functions.get_mut(&index).and_then(|f| f.queue.pop_front());
-                let Some(Waiting { request, .. }) = next else { break };
+        for index in self.waiting.iter().copied().collect::<Vec<_>>() {
+            while let Some(instance) = self.pool.last_used(index) {
+                let Some(request) = self.next_waiting(index) else { break };
                 let thaw =
                     matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));
                 self.set(instance, InstanceState::Busy { request, dying: false });
@@ -49,8 +46,8 @@ impl Scaler {
     pub(super) fn scale_up(&mut self, commands: &mut Vec<Command>) {
         let mut short = Short::default();
         for function in self.wanted() {
-            let Some(index) = self.functions.get(&function).map(|f| f.policy.vm) else { continue };
-            match self.vms.get(&index).map(|vm| vm.state) {
+            let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
+            match self.vm_state(index) {
                 Some(VmState::Absent) => self.boot(index, &mut short, commands),
                 Some(VmState::Up { .. }) => self.start(function, index, &mut short, commands),
                 // It comes when its VM has.
@@ -58,20 +55,21 @@ impl Scaler {
             }
         }
         self.make_room(&short, commands);
-        if short.bytes > 0 {
-            self.evict(&short, commands);
+        let wanted = short.bytes.saturating_add(self.budget.reserve_bytes());
+        if wanted > 0 {
+            self.evict(wanted, short.first, commands);
         }
     }
 
     fn boot(&mut self, index: VmIndex, short: &mut Short, commands: &mut Vec<Command>) {
-        let Some(vm) = self.vms.get_mut(&index) else { return };
+        let Some(vm) = self.vms.get(&index) else { return };
         // A VM without room for an instance would be of no use.
         let needed = vm.policy.base_bytes + vm.policy.instance_bytes;
         if short.bytes == 0
             && needed <= self.budget.free_bytes()
             && self.budget.commit(vm.policy.base_bytes)
         {
-            vm.state = VmState::Booting;
+            self.set_vm(index, VmState::Booting);
             commands.push(Command::BootVm(index));
         } else if short.first != Some(index) {
             short.first.get_or_insert(index);
@@ -87,14 +85,11 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let Some(policy) = self.vms.get(&vm).map(|vm| vm.policy) else { return };
-        let within = |i: &&Instance| i.vm == vm;
-        let alive = self.instances.values().filter(within).filter(|i| is_alive(i.state)).count();
-        if alive >= policy.max_instances as usize {
+        if self.pool.alive(vm) >= policy.max_instances as usize {
             *short.room.entry(vm).or_default() += 1;
             return;
         }
-        let stranded = self.instances.iter().find(|(_, i)| within(i) && !is_alive(i.state));
-        let stranded = stranded.map(|(&number, _)| number);
+        let stranded = self.pool.stranded(vm);
         if let Some(number) = stranded {
             self.forget(number);
         }
@@ -102,7 +97,7 @@ impl Scaler {
             let instance = InstanceNumber(self.next_instance);
             self.next_instance += 1;
             let state = InstanceState::Starting;
-            self.instances.insert(instance, Instance { function, vm, state });
+            self.put(instance, Some(Instance { function, vm, state }));
             commands.push(Command::Start { function, vm, instance });
         } else {
             short.first.get_or_insert(vm);
@@ -113,8 +108,8 @@ impl Scaler {
     /// The function of each instance that should be started, the longest waiting request first.
     fn wanted(&self) -> Vec<FunctionIndex> {
         let mut wanted = Vec::new();
-        for (&index, function) in self.functions.iter().filter(|(_, f)| !f.queue.is_empty()) {
-            let starting = self.counts(index).starting;
+        for (&index, function) in self.waiting.iter().map(|i| (i, &self.functions[i])) {
+            let starting = self.pool.counts(index).starting;
             let most = self.vms.get(&function.policy.vm).map_or(0, |vm| vm.policy.max_instances);
             let waiting = function.queue.iter().skip(starting).take(most as usize);
             wanted.extend(waiting.map(|w| (w.since, w.request, index)));
@@ -126,68 +121,58 @@ impl Scaler {
     /// Stops idle instances of other functions in VMs that are full, least recently used first.
     fn make_room(&mut self, short: &Short, commands: &mut Vec<Command>) {
         for (&vm, &wanted) in &short.room {
-            let going = |i: &&Instance| i.vm == vm && is_going(i.state);
-            let coming = self.instances.values().filter(going).count();
-            let mut idle: Vec<_> = self.idle(|i| i.vm == vm).collect();
-            idle.sort_unstable();
-            for (_, number) in idle.into_iter().take(wanted.saturating_sub(coming)) {
+            let coming = self.pool.going().filter(|i| i.vm == vm).count();
+            let spare = self.pool.idle_in(vm).take(wanted.saturating_sub(coming));
+            for (_, number) in spare.collect::<Vec<_>>() {
                 self.stop(number, StopReason::Evicted, commands);
             }
         }
     }
 
-    /// Ends as many idle instances and empty VMs as make room for what is short, least recently used
-    /// first, counting the memory that is on its way back already.
-    fn evict(&mut self, short: &Short, commands: &mut Vec<Command>) {
-        let instances = self.instances.values().filter(|i| is_going(i.state));
-        let vms = self.vms.iter().filter(|(_, vm)| vm.state == VmState::Ending);
-        let coming = instances.map(|i| self.instance_bytes(i.vm)).sum::<u64>()
-            + vms.map(|(&index, _)| self.vm_bytes(index)).sum::<u64>();
+    /// Ends as many idle instances and empty VMs as make room for `wanted` bytes, least recently used
+    /// first, counting the memory that is on its way back already; not the VM `needed`.
+    fn evict(&mut self, wanted: u64, needed: Option<VmIndex>, commands: &mut Vec<Command>) {
+        let coming = self.pool.going().map(|i| self.instance_bytes(i.vm)).sum::<u64>()
+            + self.ending.iter().map(|&index| self.vm_bytes(index)).sum::<u64>();
         let mut room = self.budget.free_bytes().saturating_add(coming);
-        for (_, spare) in self.spares(short.first) {
-            if room >= short.bytes {
+        let mut spares = Vec::new();
+        for (spare, bytes) in self.spares(needed) {
+            if room >= wanted {
                 break;
             }
+            room += bytes;
+            spares.push(spare);
+        }
+        for spare in spares {
             match spare {
-                Spare::Instance(number) => {
-                    let vm = self.instances.get(&number).map(|i| i.vm);
-                    room += vm.map_or(0, |vm| self.instance_bytes(vm));
-                    self.stop(number, StopReason::Evicted, commands);
-                }
-                Spare::Vm(index) => {
-                    room += self.vm_bytes(index);
-                    self.end_vm(index, commands);
-                }
+                Spare::Instance(number) => self.stop(number, StopReason::Evicted, commands),
+                Spare::Vm(index) => self.end_vm(index, commands),
             }
         }
     }
 
-    /// What gives memory back when it is ended, least recently used first; not the VM `needed`.
-    fn spares(&self, needed: Option<VmIndex>) -> Vec<(Moment, Spare)> {
-        let idle = self.idle(|i| self.instance_bytes(i.vm) > 0);
-        let mut spares: Vec<_> =
-            idle.map(|(since, number)| (since, Spare::Instance(number))).collect();
-        spares.extend(self.vms.iter().filter_map(|(&index, vm)| match vm.state {
-            VmState::Up { empty_since: Some(since) } if Some(index) != needed => {
-                // Between this moment and the last look an instance may have come.
-                let spare = !self.has_living(index) && self.vm_bytes(index) > 0;
-                spare.then_some((since, Spare::Vm(index)))
-            }
-            _ => None,
-        }));
-        spares.sort_unstable();
-        spares
+    /// What gives memory back when it is ended, and how much, least recently used first; not the VM
+    /// `needed`.
+    fn spares(&self, needed: Option<VmIndex>) -> impl Iterator<Item = (Spare, u64)> {
+        let bytes_of = |number| self.pool.get(number).map_or(0, |i| self.instance_bytes(i.vm));
+        let instances = self.pool.idle().map(move |(at, n)| (at, Spare::Instance(n), bytes_of(n)));
+        // Between this moment and the last look an instance may have come.
+        let free = move |index| Some(index) != needed && self.pool.alive(index) == 0;
+        let vms = self.empty.iter().filter(move |(_, index)| free(*index));
+        let vms = vms.map(|&(at, index)| (at, Spare::Vm(index), self.vm_bytes(index)));
+        let (mut instances, mut vms) = (instances.peekable(), vms.peekable());
+        let merged = std::iter::from_fn(move || match (instances.peek(), vms.peek()) {
+            (Some((idle, ..)), Some((empty, ..))) if empty < idle => vms.next(),
+            (None, _) => vms.next(),
+            _ => instances.next(),
+        });
+        merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, spare, bytes)| (spare, bytes))
     }
 
     /// What comes back when a VM in which nothing lives is ended.
     fn vm_bytes(&self, index: VmIndex) -> u64 {
         let Some(vm) = self.vms.get(&index) else { return 0 };
-        let stranded = self.instances.values().filter(|i| i.vm == index).count() as u64;
+        let stranded = self.pool.within(index).count() as u64;
         vm.policy.base_bytes + stranded * vm.policy.instance_bytes
     }
-}
-
-/// Whether it is on its way out.
-fn is_going(state: InstanceState) -> bool {
-    matches!(state, InstanceState::Stopping | InstanceState::Reclaiming)
 }

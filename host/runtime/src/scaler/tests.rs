@@ -118,6 +118,27 @@ fn an_idle_instance_is_used_before_a_new_one_is_started() {
 }
 
 #[test]
+fn a_reserve_is_refilled_by_ending_what_was_used_least_recently() {
+    let mut scaler = Scaler::new(Budget::new(400).with_reserve(150));
+    scaler.add_vm(vm()).unwrap();
+    scaler.add_function(function(V)).unwrap();
+    play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, Event::VmBooted(V))]);
+    // Both draw on the reserve at once, and nothing is idle.
+    assert_eq!(scaler.budget().free_bytes(), 190);
+    play(&mut scaler, &[(1, Event::Started(n(0))), (1, Event::Started(n(1)))]);
+    assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(1)))]), []);
+    assert_eq!(play(&mut scaler, &[(3, request(2))]), [dispatch(1, 2)]);
+    assert_eq!(play(&mut scaler, &[(4, Event::Answered(n(0)))]), []);
+    // A third one leaves 90 bytes, so the idle one goes before its time.
+    play(&mut scaler, &[(5, request(3)), (5, request(4)), (5, Event::Started(n(2)))]);
+    assert_eq!(scaler.budget().free_bytes(), 90);
+    let evicted = stop(0, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(6, Event::Answered(n(0)))]), [evicted]);
+    // What is on its way back counts.
+    assert_eq!(play(&mut scaler, &[(7, Event::Answered(n(1)))]), []);
+}
+
+#[test]
 fn a_function_can_be_changed_while_it_is_in_use() {
     let mut scaler = with_idle(1000, 1);
     let policy = FunctionPolicy { keep_alive: Duration::from_secs(2), ..function(V) };
@@ -265,6 +286,17 @@ fn a_retired_function_goes_with_its_vm() {
     play(&mut scaler, &[(7, Event::VmEnded(V))]);
     assert_eq!(scaler.vm_state(V), None);
     assert_eq!(scaler.add_function(function(V)), Err(PolicyError::NoVm(V)));
+}
+
+#[test]
+fn a_retired_function_does_not_wait_for_memory_that_its_vm_brings_back() {
+    let mut scaler = with_idle(1000, 1);
+    play(&mut scaler, &[(2, Event::Retire(F)), (2, Event::Stopped(n(0)))]);
+    assert!(scaler.has_function(F));
+    assert_eq!(play(&mut scaler, &[(3, Event::ReclaimFailed(n(0)))]), [Command::EndVm(V)]);
+    play(&mut scaler, &[(4, Event::VmEnded(V))]);
+    assert!(!scaler.has_function(F) && scaler.has_function(G));
+    assert_eq!((scaler.vm_state(V), scaler.budget().committed_bytes()), (None, 0));
 }
 
 #[test]

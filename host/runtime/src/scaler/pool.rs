@@ -1,0 +1,211 @@
+//! All instances, and what is asked about them, kept up to date with each change: a node has thousands
+//! of functions, and an event must not look at all of them.
+
+use super::Counts;
+use crate::{FunctionIndex, InstanceNumber, InstanceState, Moment, VmIndex, instance::Instance};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+const FIRST: (Moment, InstanceNumber) = (Moment::START, InstanceNumber(0));
+const LAST: (Moment, InstanceNumber) = (Moment(Duration::MAX), InstanceNumber(u64::MAX));
+
+/// The instances.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Pool {
+    instances: BTreeMap<InstanceNumber, Instance>,
+    /// Without the requests that wait.
+    counts: BTreeMap<FunctionIndex, Counts>,
+    /// Idle ones, the one that was used least recently first.
+    idle: BTreeSet<(Moment, InstanceNumber)>,
+    idle_of: BTreeSet<(FunctionIndex, (Moment, InstanceNumber))>,
+    idle_in: BTreeSet<(VmIndex, (Moment, InstanceNumber))>,
+    /// On their way out.
+    going: BTreeSet<InstanceNumber>,
+    within: BTreeSet<(VmIndex, InstanceNumber)>,
+    stranded: BTreeSet<(VmIndex, InstanceNumber)>,
+    alive: BTreeMap<VmIndex, usize>,
+}
+
+impl Pool {
+    /// One of them.
+    pub fn get(&self, number: InstanceNumber) -> Option<Instance> {
+        self.instances.get(&number).copied()
+    }
+
+    /// Replaces one, adds it or takes it out; what it was.
+    pub fn put(&mut self, number: InstanceNumber, instance: Option<Instance>) -> Option<Instance> {
+        let before = match instance {
+            Some(instance) => self.instances.insert(number, instance),
+            None => self.instances.remove(&number),
+        };
+        if let Some(before) = before {
+            self.count(number, before, false);
+        }
+        if let Some(instance) = instance {
+            self.count(number, instance, true);
+        }
+        before
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.instances.is_empty()
+    }
+
+    /// Those of one function, by their state.
+    pub fn counts(&self, function: FunctionIndex) -> Counts {
+        self.counts.get(&function).copied().unwrap_or_default()
+    }
+
+    /// Whether there is one of the function, or its memory.
+    pub fn has_any(&self, function: FunctionIndex) -> bool {
+        self.counts.contains_key(&function)
+    }
+
+    /// All idle ones with the moment they became so, the one that was used least recently first.
+    pub fn idle(&self) -> impl Iterator<Item = (Moment, InstanceNumber)> {
+        self.idle.iter().copied()
+    }
+
+    /// The same, of one function.
+    pub fn idle_of(
+        &self,
+        function: FunctionIndex,
+    ) -> impl DoubleEndedIterator<Item = (Moment, InstanceNumber)> {
+        self.idle_of.range((function, FIRST)..=(function, LAST)).map(|&(_, idle)| idle)
+    }
+
+    /// The idle one of a function that was used last.
+    pub fn last_used(&self, function: FunctionIndex) -> Option<InstanceNumber> {
+        self.idle_of(function).next_back().map(|(_, number)| number)
+    }
+
+    /// The same, in one VM.
+    pub fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = (Moment, InstanceNumber)> {
+        self.idle_in.range((vm, FIRST)..=(vm, LAST)).map(|&(_, idle)| idle)
+    }
+
+    /// Those on their way out.
+    pub fn going(&self) -> impl Iterator<Item = Instance> {
+        self.going.iter().filter_map(|&number| self.get(number))
+    }
+
+    /// All in one VM, stranded ones included.
+    pub fn within(&self, vm: VmIndex) -> impl Iterator<Item = InstanceNumber> {
+        self.within.range(all(vm)).map(|&(_, number)| number)
+    }
+
+    /// One in the VM whose memory the guest has kept.
+    pub fn stranded(&self, vm: VmIndex) -> Option<InstanceNumber> {
+        self.stranded.range(all(vm)).map(|&(_, number)| number).next()
+    }
+
+    /// How many in the VM there are, or will be, processes of.
+    pub fn alive(&self, vm: VmIndex) -> usize {
+        self.alive.get(&vm).copied().unwrap_or(0)
+    }
+
+    /// Counts an instance in, or out as it was counted in.
+    fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
+        let Instance { function, vm, state } = instance;
+        let counts = self.counts.entry(function).or_default();
+        add(counts.of(state), adds);
+        if let InstanceState::Idle { frozen: true, .. } = state {
+            add(&mut counts.frozen, adds);
+        }
+        if *counts == Counts::default() {
+            self.counts.remove(&function);
+        }
+        note(&mut self.within, (vm, number), adds);
+        if let InstanceState::Stranded { .. } = state {
+            note(&mut self.stranded, (vm, number), adds);
+        } else {
+            let alive = self.alive.entry(vm).or_default();
+            add(alive, adds);
+            if *alive == 0 {
+                self.alive.remove(&vm);
+            }
+        }
+        match state {
+            InstanceState::Idle { since, .. } => {
+                note(&mut self.idle, (since, number), adds);
+                note(&mut self.idle_of, (function, (since, number)), adds);
+                note(&mut self.idle_in, (vm, (since, number)), adds);
+            }
+            InstanceState::Stopping | InstanceState::Reclaiming => {
+                note(&mut self.going, number, adds);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn all(vm: VmIndex) -> RangeInclusive<(VmIndex, InstanceNumber)> {
+    (vm, InstanceNumber(0))..=(vm, InstanceNumber(u64::MAX))
+}
+
+fn add(count: &mut usize, adds: bool) {
+    if adds { *count += 1 } else { *count -= 1 }
+}
+
+fn note<T: Ord>(set: &mut BTreeSet<T>, member: T, adds: bool) {
+    let changed = if adds { set.insert(member) } else { set.remove(&member) };
+    debug_assert!(changed, "an index that is out of step");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestNumber;
+    use proptest::prelude::*;
+
+    fn instance() -> impl Strategy<Value = Instance> {
+        let since = (0..50_u64).prop_map(|seconds| Moment(Duration::from_secs(seconds)));
+        let state = prop_oneof![
+            Just(InstanceState::Starting),
+            (since.clone(), any::<bool>())
+                .prop_map(|(since, frozen)| InstanceState::Idle { since, frozen }),
+            Just(InstanceState::Busy { request: RequestNumber(0), dying: false }),
+            Just(InstanceState::Stopping),
+            Just(InstanceState::Reclaiming),
+            since.prop_map(|since| InstanceState::Stranded { since }),
+        ];
+        (0..4_u32, 0..3_u32, state).prop_map(|(function, vm, state)| Instance {
+            function: FunctionIndex(function),
+            vm: VmIndex(vm),
+            state,
+        })
+    }
+
+    proptest! {
+        /// However an instance came to be what it is.
+        #[test]
+        fn the_answers_are_those_of_a_pool_made_anew(
+            changes in prop::collection::vec((0..12_u64, prop::option::of(instance())), 0..200)
+        ) {
+            let mut pool = Pool::default();
+            for (number, instance) in changes {
+                pool.put(InstanceNumber(number), instance);
+            }
+            let mut anew = Pool::default();
+            for (&number, &instance) in &pool.instances {
+                anew.put(number, Some(instance));
+            }
+            prop_assert_eq!(&pool, &anew);
+            for function in (0..4).map(FunctionIndex) {
+                let idle = pool.instances.iter().filter(|(_, i)| i.function == function);
+                let idle = idle.filter(|(_, i)| matches!(i.state, InstanceState::Idle { .. }));
+                prop_assert_eq!(pool.idle_of(function).count(), idle.count());
+                prop_assert_eq!(pool.counts(function).idle, pool.idle_of(function).count());
+            }
+            for vm in (0..3).map(VmIndex) {
+                let alive = pool.instances.values().filter(|i| i.vm == vm);
+                let alive = alive.filter(|i| !matches!(i.state, InstanceState::Stranded { .. }));
+                prop_assert_eq!(pool.alive(vm), alive.count());
+            }
+        }
+    }
+}
