@@ -1,22 +1,36 @@
 //! Turns what happens into events, and decisions into tasks.
 
 use super::{Answer, Call, CallError, FunctionLimits, NodeStatus};
-use crate::{Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan, openwhisk};
-use squeezy_protocol::{ExitReason, InstanceId};
+use crate::{
+    Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan,
+    instance::{Instance, LogPosition},
+    openwhisk,
+};
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use squeezy_protocol::{ExitReason, InstanceId, Partition};
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
     RequestNumber, Scaler, VmIndex, VmPolicy, function::Function,
 };
-use squeezy_vmm::{VmError, method::Slot};
+use squeezy_vmm::{BoxFuture, VmError, method::Slot};
 use std::{
     collections::BTreeMap,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinSet},
+    time::{sleep_until, timeout, timeout_at},
 };
+
+/// Of instances that are stopped at once, how long the first that has ended waits for the others, so
+/// that their memory goes back in one request.
+const STOP_TOGETHER: Duration = Duration::from_millis(100);
+
+/// How long a VM may take to say how its memory stands: whoever looks is not kept by one that hangs.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the handle wants.
 pub(super) enum Ask {
@@ -40,10 +54,11 @@ pub(super) enum Ask {
     Call {
         function: FunctionIndex,
         call: Call,
-        reply: oneshot::Sender<Result<Answer, CallError>>,
+        reply: oneshot::Sender<Result<oneshot::Receiver<Result<Answer, CallError>>, CallError>>,
     },
     EvictIdle,
     Status(oneshot::Sender<NodeStatus>),
+    Partitions(oneshot::Sender<Vec<(VmIndex, Option<Vec<Partition>>)>>),
     Drain,
     Kill,
 }
@@ -52,13 +67,12 @@ pub(super) enum Ask {
 enum Done {
     Booted {
         vm: VmIndex,
-        result: Result<Machine, VmError>,
+        result: Result<Arc<dyn Machine>, VmError>,
         took: Duration,
     },
     Plugged {
         instance: InstanceNumber,
         at: Moment,
-        slot: Option<Slot>,
         tried: Tried,
     },
     Started {
@@ -70,14 +84,20 @@ enum Done {
         request: RequestNumber,
         reply: Reply,
         took: Duration,
+        logs: Vec<String>,
+        position: LogPosition,
+    },
+    Frozen {
+        instance: InstanceNumber,
+        result: Result<(), String>,
     },
     InstanceEnded {
         instance: InstanceNumber,
         reason: Option<ExitReason>,
     },
     Stopped {
-        instance: InstanceNumber,
-        result: Result<(), String>,
+        stopped: Vec<(InstanceNumber, Result<(), String>)>,
+        others: Stopping,
     },
     Reclaimed {
         instance: InstanceNumber,
@@ -98,11 +118,14 @@ enum Done {
     Nothing,
 }
 
+/// Instances that are being stopped.
+type Stopping = FuturesUnordered<BoxFuture<'static, (InstanceNumber, Result<(), String>)>>;
+
 /// A VM, beside what the scaler knows of it.
 struct VmEntry {
     plan: Arc<VmPlan>,
     /// While it takes instances.
-    machine: Option<Arc<Machine>>,
+    machine: Option<Arc<dyn Machine>>,
     /// Counts its boots, so that the end of an earlier one is not taken for this one's.
     boot: u64,
 }
@@ -110,17 +133,29 @@ struct VmEntry {
 /// An instance, beside what the scaler knows of it.
 struct Body {
     vm: VmIndex,
-    machine: Arc<Machine>,
+    machine: Arc<dyn Machine>,
     function: Arc<Function>,
     id: InstanceId,
-    slot: Option<Slot>,
+    slot: Slot,
+    /// Whether the slot is its own, and not free again because its memory could not be plugged.
+    has_slot: bool,
+    stopping: bool,
+    log: LogPosition,
     /// When it took calls first, and how long its `/init` took.
     ready: Option<(Moment, Duration)>,
     request: Option<RequestNumber>,
 }
 
+impl Body {
+    /// The instance itself; none while it has no VM.
+    fn instance(&self) -> Option<Instance> {
+        Some(Instance { vm: self.machine.vm(self.slot)?, id: self.id.clone() })
+    }
+}
+
 /// A call that has no answer yet.
 struct Open {
+    function: FunctionIndex,
     call: Call,
     reply: oneshot::Sender<Result<Answer, CallError>>,
     came: Moment,
@@ -130,6 +165,7 @@ struct Open {
 /// When an instance took a call, and whether it was started for it.
 #[derive(Clone, Copy)]
 struct Taken {
+    instance: InstanceNumber,
     waited: Duration,
     cold: Option<Duration>,
 }
@@ -140,12 +176,15 @@ pub(super) struct Actor {
     observer: Arc<dyn Observer>,
     begin: Instant,
     tasks: JoinSet<Done>,
+    /// What is to be done for the last event: all of it is begun at once, when every slot that is
+    /// taken or freed by it is known.
+    begun: Vec<BoxFuture<'static, Done>>,
+    stopping: BTreeMap<VmIndex, Stopping>,
     vms: BTreeMap<VmIndex, VmEntry>,
     functions: BTreeMap<FunctionIndex, (VmIndex, Arc<Function>)>,
     bodies: BTreeMap<InstanceNumber, Body>,
     open: BTreeMap<RequestNumber, Open>,
     next_request: u64,
-    draining: bool,
 }
 
 impl Actor {
@@ -155,29 +194,41 @@ impl Actor {
             observer,
             begin,
             tasks: JoinSet::new(),
+            begun: Vec::new(),
+            stopping: BTreeMap::new(),
             vms: BTreeMap::new(),
             functions: BTreeMap::new(),
             bodies: BTreeMap::new(),
             open: BTreeMap::new(),
             next_request: 0,
-            draining: false,
         }
     }
 
     /// Works until it is told to drain and everything has ended, or nobody is left to ask anything;
     /// then what still runs is killed.
     pub(super) async fn run(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) {
-        while !(self.draining && self.scaler.is_empty()) {
-            let deadline = self.scaler.next_deadline().map(|at| self.begin + at.0);
+        while !self.scaler.is_drained() {
+            let deadline = self.scaler.next_deadline();
+            let tick = (self.begin + deadline.unwrap_or_default().0).into();
             tokio::select! {
                 ask = asks.recv() => match ask {
                     Some(Ask::Kill) | None => return,
                     Some(ask) => self.ask(ask),
                 },
                 Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.done(done),
-                () = at(deadline), if deadline.is_some() => self.event(Event::Tick),
+                () = sleep_until(tick), if deadline.is_some() => self.event(Event::Tick),
+            }
+            for stopping in mem::take(&mut self.stopping).into_values() {
+                self.begin(stop_together(stopping));
+            }
+            for task in mem::take(&mut self.begun) {
+                self.tasks.spawn(task);
             }
         }
+    }
+
+    fn begin(&mut self, task: impl Future<Output = Done> + Send + 'static) {
+        self.begun.push(Box::pin(task));
     }
 
     fn now(&self) -> Moment {
@@ -216,17 +267,22 @@ impl Actor {
             Ask::Call { function, call, reply } => {
                 let request = RequestNumber(self.next_request);
                 self.next_request += 1;
-                self.open.insert(request, Open { call, reply, came: self.now(), taken: None });
+                let (sender, mut answer) = oneshot::channel();
+                let came = self.now();
+                let open = Open { function, call, reply: sender, came, taken: None };
+                self.open.insert(request, open);
                 self.event(Event::Request { function, request });
+                let _ = reply.send(match answer.try_recv() {
+                    Ok(Err(rejected)) => Err(rejected),
+                    _ => Ok(answer),
+                });
             }
             Ask::EvictIdle => self.event(Event::EvictIdle),
             Ask::Status(reply) => self.status(reply),
+            Ask::Partitions(reply) => self.partitions(reply),
             // The loop has returned.
             Ask::Kill => {}
-            Ask::Drain => {
-                self.draining = true;
-                self.event(Event::Drain);
-            }
+            Ask::Drain => self.event(Event::Drain),
         }
     }
 
@@ -234,6 +290,7 @@ impl Actor {
     fn status(&mut self, reply: oneshot::Sender<NodeStatus>) {
         let functions =
             self.functions.keys().map(|&index| (index, self.scaler.counts(index))).collect();
+        let vm_of = self.functions.iter().map(|(&index, &(vm, _))| (index, vm)).collect();
         let committed_bytes = self.scaler.budget().committed_bytes();
         let vms: Vec<_> = self
             .vms
@@ -242,16 +299,30 @@ impl Actor {
                 Some((index, self.scaler.vm_state(index)?, entry.machine.clone()))
             })
             .collect();
-        self.tasks.spawn(async move {
-            let mut status = NodeStatus { committed_bytes, functions, vms: Vec::new() };
-            for (index, state, machine) in vms {
+        self.begin(async move {
+            let look = |(index, state, machine): (_, _, Option<Arc<dyn Machine>>)| async move {
                 let memory = match machine {
-                    Some(machine) => machine.vm.memory().await.ok(),
+                    Some(machine) => timeout(LOOK_LIMIT, machine.memory()).await.ok(),
                     None => None,
                 };
-                status.vms.push((index, state, memory));
-            }
-            let _ = reply.send(status);
+                (index, state, memory.and_then(Result::ok))
+            };
+            let vms = join_all(vms.into_iter().map(look)).await;
+            let _ = reply.send(NodeStatus { committed_bytes, functions, vm_of, vms });
+            Done::Nothing
+        });
+    }
+
+    /// Asks every guest for its partitions.
+    fn partitions(&mut self, reply: oneshot::Sender<Vec<(VmIndex, Option<Vec<Partition>>)>>) {
+        let running = |(&index, entry): (&VmIndex, &VmEntry)| Some((index, entry.machine.clone()?));
+        let machines: Vec<_> = self.vms.iter().filter_map(running).collect();
+        self.begin(async move {
+            let look = |(index, machine): (_, Arc<dyn Machine>)| async move {
+                let partitions = timeout(LOOK_LIMIT, machine.partitions()).await;
+                (index, partitions.ok().and_then(Result::ok))
+            };
+            let _ = reply.send(join_all(machines.into_iter().map(look)).await);
             Done::Nothing
         });
     }
@@ -264,37 +335,35 @@ impl Actor {
             // Only a mistake in here can lead to this; the node goes on without the event.
             Err(error) => self.tell(Happening::Note(&format!("internal error: {error}"))),
         }
+        self.functions.retain(|&index, _| self.scaler.has_function(index));
+        self.vms.retain(|&index, _| self.scaler.vm_state(index).is_some());
     }
 
     fn command(&mut self, now: Moment, command: Command) {
         match command {
             Command::BootVm(vm) => self.boot(vm),
             Command::EndVm(vm) => self.end(vm),
-            Command::Start { function, vm, instance } => self.plug(now, instance, function, vm),
+            Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Dispatch { instance, request, .. } => self.dispatch(now, instance, request),
-            // Nothing is frozen without a time after which it is.
-            Command::Freeze(_) => {}
+            Command::Freeze(instance) => {
+                let frozen = self.bodies.get(&instance).and_then(Body::instance);
+                let Some(frozen) = frozen else { return };
+                self.begin(async move { Done::Frozen { instance, result: frozen.freeze().await } });
+            }
             Command::Stop { instance, reason } => {
                 self.tell(Happening::Stopping(instance, reason));
-                let Some(body) = self.bodies.get(&instance) else { return };
-                let (machine, id) = (body.machine.clone(), body.id.clone());
-                self.tasks.spawn(async move {
-                    Done::Stopped { instance, result: machine.stop(&id).await }
-                });
+                let Some(body) = self.bodies.get_mut(&instance) else { return };
+                body.stopping = true;
+                let stopped = body.instance();
+                self.stopping.entry(body.vm).or_default().push(Box::pin(async move {
+                    let result = match stopped {
+                        Some(stopped) => stopped.stop().await,
+                        None => Ok(()),
+                    };
+                    (instance, result)
+                }));
             }
-            Command::Reclaim { vm, instance } => {
-                let body = self.bodies.remove(&instance);
-                // Memory that could not be plugged is not there to be taken back.
-                let again = body.is_none();
-                let slot = body.and_then(|body| body.slot);
-                let Some(machine) = self.vms.get(&vm).and_then(|vm| vm.machine.clone()) else {
-                    return;
-                };
-                self.tasks.spawn(async move {
-                    let tried = machine.reclaim(slot).await;
-                    Done::Reclaimed { instance, vm, at: now, again, tried }
-                });
-            }
+            Command::Reclaim { vm, instance } => self.reclaim(now, vm, instance),
             Command::Reject { request, reason } => {
                 self.close(request, Err(CallError::Rejected(reason)));
             }
@@ -305,7 +374,7 @@ impl Actor {
         let Some(entry) = self.vms.get_mut(&vm) else { return };
         entry.boot += 1;
         let (plan, observer, begin) = (entry.plan.clone(), self.observer.clone(), self.begin);
-        self.tasks.spawn(async move {
+        self.begin(async move {
             let start = Instant::now();
             let tell =
                 |step| observer.observe(Moment(begin.elapsed()), Happening::Booting(vm, step));
@@ -318,10 +387,11 @@ impl Actor {
         let Some(machine) = self.vms.get_mut(&vm).and_then(|entry| entry.machine.take()) else {
             return;
         };
-        self.tasks.spawn(async move { Done::VmStopped { vm, result: machine.vm.stop().await } });
+        self.begin(async move { Done::VmStopped { vm, result: machine.end().await } });
     }
 
-    fn plug(
+    /// Plugs an instance's memory and starts it, side by side where the guest can wait.
+    fn start(
         &mut self,
         now: Moment,
         instance: InstanceNumber,
@@ -333,19 +403,71 @@ impl Actor {
         let (Some(machine), Some((_, function))) = (machine, self.functions.get(&function)) else {
             return;
         };
+        let function = function.clone();
+        let slot = match machine.slots().take() {
+            Ok(slot) => slot,
+            Err(error) => {
+                let result = Err(error.to_string());
+                return self.begin(async move { Done::Started { instance, result } });
+            }
+        };
         let body = Body {
             vm,
             machine: machine.clone(),
-            id: id(&function.name, instance),
             function: function.clone(),
-            slot: None,
+            id: id(&function.name, instance),
+            slot,
+            has_slot: true,
+            stopping: false,
+            log: LogPosition::default(),
             ready: None,
             request: None,
         };
+        let id = body.id.clone();
         self.bodies.insert(instance, body);
-        self.tasks.spawn(async move {
-            let (slot, tried) = machine.plug().await;
-            Done::Plugged { instance, at: now, slot, tried }
+        // Nothing comes when the plug fails.
+        let (has_memory, memory) = oneshot::channel();
+        let plugged = machine.clone();
+        self.begin(async move {
+            let tried = plugged.plug(slot).await;
+            if tried.error.is_none() {
+                let _ = has_memory.send(());
+            }
+            Done::Plugged { instance, at: now, tried }
+        });
+        self.begin(async move {
+            let memory =
+                async { memory.await.map_err(|_| "its memory could not be plugged".to_owned()) };
+            let start = async {
+                let vm = machine.vm(slot).ok_or("its VM has ended")?;
+                Instance { vm, id }.start(&*machine, slot, &function).await
+            };
+            let result = if machine.starts_beside_plug() {
+                tokio::try_join!(memory, start).map(|((), times)| times)
+            } else {
+                match memory.await {
+                    Ok(()) => start.await,
+                    Err(error) => Err(error),
+                }
+            };
+            Done::Started { instance, result }
+        });
+    }
+
+    fn reclaim(&mut self, now: Moment, vm: VmIndex, instance: InstanceNumber) {
+        let body = self.bodies.remove(&instance);
+        // Without a body it was asked back before; memory that could not be plugged is not there.
+        let again = body.is_none();
+        let slot = body.filter(|body| body.has_slot).map(|body| body.slot);
+        let Some(machine) = self.vms.get(&vm).and_then(|vm| vm.machine.clone()) else { return };
+        let freed = slot.map_or(Ok(()), |slot| machine.slots().free(slot));
+        self.begin(async move {
+            let tried = match (freed, slot) {
+                (Err(error), _) => Tried::new(Err(error)),
+                (Ok(()), Some(slot)) => machine.reclaim(slot).await,
+                (Ok(()), None) => machine.has_settled().await,
+            };
+            Done::Reclaimed { instance, vm, at: now, again, tried }
         });
     }
 
@@ -357,16 +479,23 @@ impl Actor {
         };
         body.request = Some(request);
         let started = body.ready.filter(|(ready, _)| *ready > open.came);
-        open.taken =
-            Some(Taken { waited: now.since(open.came), cold: started.map(|(_, init)| init) });
+        let (waited, cold) = (now.since(open.came), started.map(|(_, init)| init));
+        open.taken = Some(Taken { instance, waited, cold });
         let limit = body.function.run_timeout;
         let call = &open.call;
         let message = openwhisk::run(&body.function.name, &call.activation, &call.value, limit);
-        let (machine, id) = (body.machine.clone(), body.id.clone());
-        self.tasks.spawn(async move {
+        let (wants_logs, mut position, called) = (call.logs, body.log, body.instance());
+        self.begin(async move {
             let start = Instant::now();
-            let reply = machine.call(&id, message, limit).await;
-            Done::Called { instance, request, reply, took: start.elapsed() }
+            let Some(called) = called else {
+                let reply = Reply::Failed("its VM has ended".to_owned());
+                let (took, logs) = (Duration::ZERO, Vec::new());
+                return Done::Called { instance, request, reply, took, logs, position };
+            };
+            let reply = called.call(message, limit).await;
+            let took = start.elapsed();
+            let logs = if wants_logs { called.output(&mut position).await } else { Vec::new() };
+            Done::Called { instance, request, reply, took, logs, position }
         });
     }
 
@@ -374,32 +503,55 @@ impl Actor {
     fn done(&mut self, done: Result<Done, JoinError>) {
         match done {
             Ok(Done::Booted { vm, result, took }) => self.booted(vm, result, took),
-            Ok(Done::Plugged { instance, at, slot, tried }) => {
-                self.plugged(instance, at, slot, &tried);
+            Ok(Done::Plugged { instance, at, tried }) => {
+                self.tell(Happening::Plugged(instance, self.now().since(at), &tried));
+                if let Some(body) = self.bodies.get_mut(&instance) {
+                    body.has_slot = tried.error.is_none();
+                }
             }
             Ok(Done::Started { instance, result }) => self.started(instance, result),
-            Ok(Done::Called { instance, request, reply, took }) => {
-                self.called(instance, request, reply, took);
-            }
-            Ok(Done::InstanceEnded { instance, reason }) => {
-                // Most were stopped; those have no body any more, or are being stopped.
-                let reason = reason.filter(|reason| *reason != ExitReason::Stopped);
-                if let Some(reason) = reason.filter(|_| self.bodies.contains_key(&instance)) {
-                    self.tell(Happening::Died(instance, reason));
-                    self.event(Event::Died(instance));
+            Ok(Done::Called { instance, request, reply, took, logs, position }) => {
+                if let Some(body) = self.bodies.get_mut(&instance) {
+                    body.log = position;
                 }
+                self.called(instance, request, reply, took, logs);
             }
-            Ok(Done::Stopped { instance, result }) => {
-                if let Err(error) = result {
-                    let note = format!("instance {instance} cannot be stopped: {error}");
+            Ok(Done::Frozen { instance, result }) => match result {
+                Ok(()) => self.tell(Happening::Frozen(instance)),
+                Err(error) => {
+                    let note = format!("instance {instance} cannot be frozen: {error}");
                     self.tell(Happening::Note(&note));
                 }
-                if self.bodies.contains_key(&instance) {
-                    self.event(Event::Stopped(instance));
+            },
+            Ok(Done::InstanceEnded { instance, reason }) => {
+                // Most were stopped; those have no body any more, or are being stopped.
+                let Some(body) = self.bodies.get(&instance) else { return };
+                if body.stopping || self.has_ended(body.vm) {
+                    return;
+                }
+                // Without a reason it was its own VM that ended.
+                self.tell(Happening::Died(instance, reason));
+                self.event(Event::Died(instance));
+            }
+            Ok(Done::Stopped { stopped, others }) => {
+                for (instance, result) in stopped {
+                    if let Err(error) = result {
+                        let note = format!("instance {instance} cannot be stopped: {error}");
+                        self.tell(Happening::Note(&note));
+                    }
+                    if self.bodies.contains_key(&instance) {
+                        self.event(Event::Stopped(instance));
+                    }
+                }
+                if !others.is_empty() {
+                    self.begin(stop_together(others));
                 }
             }
             Ok(Done::Reclaimed { instance, vm, at, again, tried }) => {
                 self.tell(Happening::Reclaimed(instance, at, (!again).then_some(&tried)));
+                if again && tried.error.is_none() {
+                    self.tell(Happening::Settled(instance));
+                }
                 if self.vms.get(&vm).is_some_and(|entry| entry.machine.is_some())
                     && self.scaler.state(instance).is_some()
                 {
@@ -424,15 +576,15 @@ impl Actor {
         }
     }
 
-    fn booted(&mut self, vm: VmIndex, result: Result<Machine, VmError>, took: Duration) {
+    fn booted(&mut self, vm: VmIndex, result: Result<Arc<dyn Machine>, VmError>, took: Duration) {
         let Some(entry) = self.vms.get_mut(&vm) else { return };
         match result {
             Ok(machine) => {
-                let (machine, boot) = (Arc::new(machine), entry.boot);
+                let boot = entry.boot;
                 entry.machine = Some(machine.clone());
-                self.tell(Happening::Booted(vm, &machine, took));
-                self.tasks.spawn(async move {
-                    machine.vm.wait().await;
+                self.tell(Happening::Booted(vm, machine.details(), took));
+                self.begin(async move {
+                    machine.wait().await;
                     Done::VmGone { vm, boot }
                 });
                 self.event(Event::VmBooted(vm));
@@ -448,7 +600,7 @@ impl Actor {
     /// that has failed in it, because that is why.
     fn has_ended(&mut self, vm: VmIndex) -> bool {
         let Some(entry) = self.vms.get_mut(&vm) else { return false };
-        let Some(reason) = entry.machine.as_ref().and_then(|machine| machine.vm.ended()) else {
+        let Some(reason) = entry.machine.as_ref().and_then(|machine| machine.ended()) else {
             return false;
         };
         entry.machine = None;
@@ -464,30 +616,11 @@ impl Actor {
         for instance in gone {
             let request = self.bodies.remove(&instance).and_then(|body| body.request);
             if let Some(request) = request {
-                self.fail(request, reason);
+                self.fail(request, reason, true, Vec::new());
             }
+            self.tell(Happening::Lost(instance));
         }
         self.event(Event::VmEnded(vm));
-        self.vms.retain(|&index, _| self.scaler.vm_state(index).is_some());
-    }
-
-    fn plugged(&mut self, instance: InstanceNumber, at: Moment, slot: Option<Slot>, tried: &Tried) {
-        self.tell(Happening::Plugged(instance, self.now().since(at), tried));
-        let Some(body) = self.bodies.get_mut(&instance) else { return };
-        body.slot = slot;
-        let vm = body.vm;
-        let Some(slot) = slot else {
-            if !self.has_ended(vm) {
-                self.event(Event::StartFailed(instance));
-            }
-            return;
-        };
-        let Some(body) = self.bodies.get(&instance) else { return };
-        let (machine, function, id) =
-            (body.machine.clone(), body.function.clone(), body.id.clone());
-        self.tasks.spawn(async move {
-            Done::Started { instance, result: machine.start(&id, &function, slot).await }
-        });
     }
 
     fn started(&mut self, instance: InstanceNumber, result: Result<StartTimes, String>) {
@@ -496,9 +629,13 @@ impl Actor {
         match result {
             Ok(times) => {
                 body.ready = Some((now, times.init));
-                let (machine, id) = (body.machine.clone(), body.id.clone());
-                self.tasks.spawn(async move {
-                    Done::InstanceEnded { instance, reason: machine.ended(&id).await }
+                let watched = body.instance();
+                self.begin(async move {
+                    let reason = match watched {
+                        Some(watched) => watched.ended().await,
+                        None => None,
+                    };
+                    Done::InstanceEnded { instance, reason }
                 });
                 self.tell(Happening::Started(instance, Ok(times)));
                 self.event(Event::Started(instance));
@@ -519,24 +656,28 @@ impl Actor {
         request: RequestNumber,
         reply: Reply,
         took: Duration,
+        logs: Vec<String>,
     ) {
         let Some(vm) = self.bodies.get(&instance).map(|body| body.vm) else { return };
         if matches!(reply, Reply::Failed(_)) && self.has_ended(vm) {
             return;
         }
+        // A VM that is one instance's alone.
+        let mut vm_ended = false;
         if let Some(body) = self.bodies.get_mut(&instance) {
             body.request = None;
+            vm_ended = body.instance().is_none_or(|instance| instance.vm.ended().is_some());
         }
         let event = match reply {
             Reply::Answered(response) => {
                 let taken = self.open.get(&request).and_then(|open| open.taken);
-                if let Some(Taken { waited, cold }) = taken {
-                    self.close(request, Ok(Answer { response, waited, took, cold }));
+                if let Some(Taken { waited, cold, .. }) = taken {
+                    self.close(request, Ok(Answer { response, waited, took, cold, logs }));
                 }
                 Event::Answered(instance)
             }
             Reply::Failed(reason) => {
-                self.fail(request, &reason);
+                self.fail(request, &reason, vm_ended, logs);
                 Event::Broken(instance)
             }
         };
@@ -544,15 +685,18 @@ impl Actor {
     }
 
     /// A call that an instance had taken will get no answer.
-    fn fail(&mut self, request: RequestNumber, reason: &str) {
+    fn fail(&mut self, request: RequestNumber, reason: &str, vm_ended: bool, logs: Vec<String>) {
         let taken = self.open.get(&request).and_then(|open| open.taken);
         let waited = taken.map_or(Duration::ZERO, |taken| taken.waited);
         let cold = taken.is_some_and(|taken| taken.cold.is_some());
-        self.close(request, Err(CallError::Failed { reason: reason.to_owned(), waited, cold }));
+        let reason = reason.to_owned();
+        self.close(request, Err(CallError::Failed { reason, waited, cold, vm_ended, logs }));
     }
 
     fn close(&mut self, request: RequestNumber, result: Result<Answer, CallError>) {
         if let Some(open) = self.open.remove(&request) {
+            let instance = open.taken.map(|taken| taken.instance);
+            self.tell(Happening::Called(open.function, instance, &result));
             // Whoever asked may have gone.
             let _ = open.reply.send(result);
         }
@@ -560,20 +704,23 @@ impl Actor {
 }
 
 fn policy(vm: VmIndex, limits: FunctionLimits) -> FunctionPolicy {
-    let FunctionLimits { keep_alive, queue } = limits;
-    FunctionPolicy { vm, keep_alive, freeze_after: None, queue_limit: queue }
+    let FunctionLimits { keep_alive, freeze_after, queue } = limits;
+    FunctionPolicy { vm, keep_alive, freeze_after, queue_limit: queue }
+}
+
+/// Waits for the first that has stopped, and a little for the others.
+async fn stop_together(mut stopping: Stopping) -> Done {
+    let mut stopped: Vec<_> = stopping.next().await.into_iter().collect();
+    let deadline = (Instant::now() + STOP_TOGETHER).into();
+    while let Ok(Some(next)) = timeout_at(deadline, stopping.next()).await {
+        stopped.push(next);
+    }
+    Done::Stopped { stopped, others: stopping }
 }
 
 /// What an instance is called in its VM.
 fn id(function: &str, instance: InstanceNumber) -> InstanceId {
     // A function's name is made of the same characters; its start is enough here.
-    let name: String = function.chars().take(40).collect();
-    let id = format!("{name}-{instance}");
+    let id = format!("{function:.40}-{instance}");
     id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
-}
-
-async fn at(instant: Option<Instant>) {
-    if let Some(instant) = instant {
-        tokio::time::sleep_until(instant.into()).await;
-    }
 }

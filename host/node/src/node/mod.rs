@@ -7,29 +7,25 @@ use actor::{Actor, Ask};
 use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
+use squeezy_protocol::Partition;
 use squeezy_runtime::{
-    Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmPolicy, VmState,
-    function::Function,
+    Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmState, function::Function,
 };
 use squeezy_vmm::{MemoryUse, VmError};
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::{mpsc, oneshot};
-
-/// What a VM is limited to, beside what its plan says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VmLimits {
-    /// How long it is kept without an instance; for ever when absent.
-    pub idle_time: Option<Duration>,
-}
 
 /// What the calls of a function are limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionLimits {
     /// How long an instance without a call is kept.
     pub keep_alive: Duration,
+    /// How long it may run without one before it is frozen; for ever when absent.
+    pub freeze_after: Option<Duration>,
     /// Calls that may wait for an instance.
     pub queue: usize,
 }
@@ -41,6 +37,8 @@ pub struct Call {
     pub activation: String,
     /// What the function is given.
     pub value: Value,
+    /// Whether what the instance writes meanwhile is wanted.
+    pub logs: bool,
 }
 
 /// What came of a call.
@@ -54,6 +52,8 @@ pub struct Answer {
     pub took: Duration,
     /// Whether the instance was started while it waited; how long its `/init` took.
     pub cold: Option<Duration>,
+    /// What the instance has written meanwhile, line by line, if it was wanted.
+    pub logs: Vec<String>,
 }
 
 /// Why a call has no answer.
@@ -71,6 +71,10 @@ pub enum CallError {
         waited: Duration,
         /// Whether that instance was started meanwhile.
         cold: bool,
+        /// Whether its VM has ended, which is not the function's doing.
+        vm_ended: bool,
+        /// What the instance has written meanwhile, line by line, if it was wanted.
+        logs: Vec<String>,
     },
     /// The node has ended.
     #[error("the node has ended")]
@@ -108,7 +112,9 @@ pub struct NodeStatus {
     pub committed_bytes: u64,
     /// The functions there are.
     pub functions: Vec<(FunctionIndex, Counts)>,
-    /// The VMs there are; their memory while they run.
+    /// The VM that the instances of each function run in.
+    pub vm_of: BTreeMap<FunctionIndex, VmIndex>,
+    /// The VMs there are; their memory while they run and say it in time.
     pub vms: Vec<(VmIndex, VmState, Option<MemoryUse>)>,
 }
 
@@ -127,15 +133,15 @@ impl Node {
         Self { asks }
     }
 
-    /// Adds a VM that is booted when it is needed.
-    pub async fn add_vm(&self, plan: VmPlan, limits: VmLimits) -> Result<VmIndex, NodeError> {
+    /// Adds a VM that is booted when it is needed, and kept for so long without an instance; for
+    /// ever when that is absent.
+    pub async fn add_vm(
+        &self,
+        plan: VmPlan,
+        idle_time: Option<Duration>,
+    ) -> Result<VmIndex, NodeError> {
         plan.check()?;
-        let policy = VmPolicy {
-            base_bytes: plan.boot_bytes()?,
-            instance_bytes: plan.sizing.instance_bytes,
-            max_instances: plan.sizing.instances.into(),
-            idle_time: limits.idle_time,
-        };
+        let policy = plan.vm_policy(idle_time)?;
         Ok(self.ask(|reply| Ask::AddVm { plan, policy, reply }).await.ok_or(NodeError::Ended)??)
     }
 
@@ -168,8 +174,19 @@ impl Node {
 
     /// Calls a function.
     pub async fn call(&self, function: FunctionIndex, call: Call) -> Result<Answer, CallError> {
+        self.submit(function, call).await?.await
+    }
+
+    /// Hands in a call of a function. When it is not turned away at once, what this returns waits
+    /// for what comes of it.
+    pub async fn submit(
+        &self,
+        function: FunctionIndex,
+        call: Call,
+    ) -> Result<impl Future<Output = Result<Answer, CallError>> + use<>, CallError> {
         let ask = |reply| Ask::Call { function, call, reply };
-        self.ask(ask).await.unwrap_or(Err(CallError::Ended))
+        let answer = self.ask(ask).await.unwrap_or(Err(CallError::Ended))?;
+        Ok(async { answer.await.unwrap_or(Err(CallError::Ended)) })
     }
 
     /// Ends all idle instances now.
@@ -180,6 +197,12 @@ impl Node {
     /// How things stand; nothing when the node has ended.
     pub async fn status(&self) -> Option<NodeStatus> {
         self.ask(Ask::Status).await
+    }
+
+    /// The partitions of each VM that runs, as its guest sees them; nothing of a guest that does not
+    /// answer in time. None at all when the node has ended.
+    pub async fn partitions(&self) -> Option<Vec<(VmIndex, Option<Vec<Partition>>)>> {
+        self.ask(Ask::Partitions).await
     }
 
     /// Takes no more calls, and returns when every instance and VM has ended.
@@ -197,5 +220,37 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         self.asks.send(ask(reply)).ok()?;
         answer.await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Happening, plan::tests::plan};
+    use squeezy_runtime::Moment;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn observe(&self, _: Moment, _: Happening<'_>) {}
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_function_that_was_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (function, plan) = plan(&directory, "f");
+        let node = Node::start(Budget::new(u64::MAX), Instant::now(), Arc::new(Nobody));
+        let vm = node.add_vm(plan, None).await.unwrap();
+        let limits = FunctionLimits { keep_alive: Duration::ZERO, freeze_after: None, queue: 1 };
+        let index = node.add_function(vm, function, limits).await.unwrap();
+        let status = node.status().await.unwrap();
+        assert_eq!((status.functions.len(), status.vms.len()), (1, 1));
+        assert_eq!(status.vm_of[&index], vm);
+        assert!(node.partitions().await.unwrap().is_empty(), "no VM runs");
+        node.remove_function(index);
+        let status = node.status().await.unwrap();
+        assert_eq!((status.functions.len(), status.vms.len()), (0, 0));
+        let gone = node.update_function(index, limits).await.unwrap_err().to_string();
+        assert_eq!(gone, "there is no function 0");
     }
 }

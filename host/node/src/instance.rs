@@ -1,0 +1,222 @@
+//! The life of one instance: start, calls, freeze and end.
+
+use crate::{Machine, openwhisk};
+use bytes::Bytes;
+use http::{Request, Response};
+use squeezy_protocol::{
+    ErrorCode, ExitReason, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+};
+use squeezy_runtime::function::Function;
+use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long an instance may wait for its partition, which may be plugged meanwhile: longer than a plug
+/// may take before it counts as failed.
+const PARTITION_WAIT_MS: u32 = 30_000;
+
+/// How long an instance may take to end by itself when it is told to.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long between two tries to reach a server that does not listen yet.
+const INIT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long after a request was not answered its instance may be found to have ended.
+const END_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long the end of an activation's output may come after its answer, and how often is looked.
+const LOG_WAIT: Duration = Duration::from_millis(100);
+const LOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// What came of a call of an instance.
+#[derive(Debug)]
+pub enum Reply {
+    /// The instance has answered.
+    Answered(Response<Bytes>),
+    /// It has not, for this reason, and cannot take another call.
+    Failed(String),
+}
+
+/// How long the parts of a start took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartTimes {
+    /// Until its command was executed.
+    pub spawn: Duration,
+    /// From there until its server had answered `/init`.
+    pub init: Duration,
+}
+
+/// How far the output of an instance has been read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LogPosition {
+    /// The byte after the last that was read.
+    end: u64,
+    /// Whether its server does not say where the output of an activation ends.
+    unmarked: bool,
+}
+
+/// An instance, or what will be one.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    pub(crate) vm: Arc<Vm>,
+    pub(crate) id: InstanceId,
+}
+
+impl Instance {
+    /// Starts it in its slot and waits until its server has answered `/init`.
+    pub(crate) async fn start(
+        &self,
+        machine: &dyn Machine,
+        slot: Slot,
+        function: &Function,
+    ) -> Result<StartTimes, String> {
+        let begin = Instant::now();
+        let details = machine.details();
+        // Emulation is slow enough.
+        let limits_cpu = details.accelerator != AcceleratorKind::Tcg;
+        let mut spec = InstanceSpec {
+            id: self.id.clone(),
+            command: function.command.clone(),
+            environment: function.environment.clone(),
+            working_directory: function.working_directory.clone(),
+            image: true,
+            partition: PartitionChoice::None,
+            wait_ms: PARTITION_WAIT_MS,
+            memory_limit_bytes: Some(details.instance_bytes),
+            memory_node: None,
+            cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
+            port: Some(function.port),
+        };
+        machine.place(slot, &mut spec);
+        self.agent()?.start(&spec).await.map_err(text)?;
+        let spawn = begin.elapsed();
+        let limit = function.init_timeout;
+        tokio::time::timeout(limit, self.init(function))
+            .await
+            .map_err(|_| format!("/init was not answered within {} s", limit.as_secs_f64()))??;
+        Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
+    }
+
+    /// Sends `/init` until the instance's server is up and answers it.
+    async fn init(&self, function: &Function) -> Result<(), String> {
+        let agent = self.agent()?;
+        loop {
+            let request = openwhisk::init(&function.name);
+            let response =
+                agent.http(&self.id, request, function.init_timeout).await.map_err(text)?;
+            if openwhisk::is_from_instance(&response) {
+                return if response.status().is_success() {
+                    Ok(())
+                } else {
+                    Err(format!(
+                        "/init: status {}: {}",
+                        response.status(),
+                        openwhisk::quote(&response)
+                    ))
+                };
+            }
+            if let InstanceState::Ended(reason) =
+                agent.instance(&self.id).await.map_err(text)?.state
+            {
+                return Err(format!("it {reason} before it listened: {}", self.last_words().await));
+            }
+            tokio::time::sleep(INIT_PAUSE).await;
+        }
+    }
+
+    /// Passes it a request, to be answered within `limit`.
+    pub(crate) async fn call(&self, request: Request<Bytes>, limit: Duration) -> Reply {
+        let agent = match self.agent() {
+            Ok(agent) => agent,
+            Err(error) => return Reply::Failed(error),
+        };
+        let seen = match agent.http(&self.id, request, limit).await {
+            Ok(response) if openwhisk::is_from_instance(&response) => {
+                return Reply::Answered(response);
+            }
+            Ok(response) => openwhisk::quote(&response),
+            Err(error) => text(error),
+        };
+        // Because it has ended, if it has. Its connection closes a little before its last process is
+        // reaped.
+        Reply::Failed(match tokio::time::timeout(END_PAUSE, self.ended()).await {
+            Ok(Some(reason)) => format!("the instance {reason}"),
+            _ => seen,
+        })
+    }
+
+    /// What it has written since the position, which is moved on: where its server marks the end of an
+    /// activation, up to there.
+    pub(crate) async fn output(&self, position: &mut LogPosition) -> Vec<String> {
+        let deadline = Instant::now() + LOG_WAIT;
+        loop {
+            let read = match self.vm.agent() {
+                Ok(agent) => agent.log_from(&self.id, position.end).await,
+                Err(error) => Err(error),
+            };
+            // Without its VM or its agent there is nothing to be read any more.
+            let Ok((text, end)) = read else { return Vec::new() };
+            let is_end = |line: &&str| *line == openwhisk::END_OF_ACTIVATION;
+            // One on standard output and one on standard error.
+            let marked = text.lines().filter(is_end).count() >= 2;
+            if !marked && !position.unmarked && Instant::now() < deadline {
+                tokio::time::sleep(LOG_PAUSE).await;
+                continue;
+            }
+            let lost = (end - position.end).saturating_sub(text.len() as u64);
+            *position = LogPosition { end, unmarked: !marked };
+            let lost = (lost > 0).then(|| format!("({lost} bytes before this are lost)"));
+            let lines = text.lines().filter(|line| !is_end(line)).map(str::to_owned);
+            return lost.into_iter().chain(lines).collect();
+        }
+    }
+
+    /// Keeps it from running until its next request or its end.
+    pub(crate) async fn freeze(&self) -> Result<(), String> {
+        match self.agent()?.freeze(&self.id).await {
+            // A request or its end has come first.
+            Ok(_)
+            | Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => {
+                Ok(())
+            }
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    /// Waits until it has ended; why it did.
+    pub(crate) async fn ended(&self) -> Option<ExitReason> {
+        match self.vm.agent().ok()?.wait(&self.id).await.ok()?.state {
+            InstanceState::Ended(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Stops it, or what there is of it.
+    pub(crate) async fn stop(&self) -> Result<(), String> {
+        match self.agent()?.stop(&self.id, STOP_GRACE).await {
+            // It never came to be.
+            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    /// The last line it wrote.
+    async fn last_words(&self) -> String {
+        let log = match self.vm.agent() {
+            Ok(agent) => agent.log(&self.id).await.unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        let line = log.lines().rev().find(|line| !line.trim().is_empty());
+        line.unwrap_or("it wrote nothing").chars().take(200).collect()
+    }
+
+    fn agent(&self) -> Result<&AgentClient, String> {
+        self.vm.agent().map_err(text)
+    }
+}
+
+fn text(error: VmError) -> String {
+    error.to_string()
+}

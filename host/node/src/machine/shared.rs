@@ -1,0 +1,101 @@
+//! N:1: all instances in one VM, whose memory a method changes.
+
+use super::{Machine, MachineDetails, Tried};
+use squeezy_protocol::{InstanceSpec, Partition};
+use squeezy_vmm::{
+    BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
+    method::{Method, Slot, Slots},
+};
+use std::{sync::Arc, time::Duration};
+
+pub(crate) struct SharedVm {
+    pub(crate) vm: Arc<Vm>,
+    pub(crate) method: Box<dyn Method>,
+    pub(crate) details: MachineDetails,
+}
+
+impl SharedVm {
+    async fn resident_bytes(&self) -> u64 {
+        self.vm.memory().await.map_or(0, |memory| memory.resident.resident_bytes)
+    }
+}
+
+impl Machine for SharedVm {
+    fn details(&self) -> &MachineDetails {
+        &self.details
+    }
+
+    fn slots(&self) -> &Slots {
+        self.method.slots()
+    }
+
+    fn plug(&self, slot: Slot) -> BoxFuture<'_, Tried> {
+        Box::pin(async move { Tried::new(self.method.plug(&self.vm, slot).await) })
+    }
+
+    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, Tried> {
+        Box::pin(async move {
+            let before = self.resident_bytes().await;
+            let mut tried = Tried::new(self.method.reclaim(&self.vm, slot).await);
+            tried.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
+            tried
+        })
+    }
+
+    fn has_settled(&self) -> BoxFuture<'_, Tried> {
+        Box::pin(async {
+            Tried::new(match self.vm.memory().await {
+                Ok(MemoryUse { asked_bytes, plugged_bytes, .. }) if plugged_bytes > asked_bytes => {
+                    Err(VmError::Resize {
+                        requested: asked_bytes,
+                        plugged: plugged_bytes,
+                        after: Duration::ZERO,
+                        reason: "it has still not given it back".to_owned(),
+                    })
+                }
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            })
+        })
+    }
+
+    fn vm(&self, _: Slot) -> Option<Arc<Vm>> {
+        Some(self.vm.clone())
+    }
+
+    fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
+        self.method.place(slot, spec);
+    }
+
+    fn starts_beside_plug(&self) -> bool {
+        self.method.waits_in_guest()
+    }
+
+    fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>> {
+        Box::pin(self.vm.memory())
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {
+        Box::pin(async {
+            if !matches!(self.vm.config().memory, GuestMemory::Partitions(_)) {
+                return Ok(Vec::new());
+            }
+            let memory = self.vm.agent()?.memory().await?;
+            Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
+        })
+    }
+
+    fn ended(&self) -> Option<VmError> {
+        self.vm.ended()
+    }
+
+    fn wait(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.vm.wait().await;
+        })
+    }
+
+    fn end(&self) -> BoxFuture<'_, Result<(), VmError>> {
+        Box::pin(self.vm.stop())
+    }
+}

@@ -1,0 +1,127 @@
+//! How instances get their memory and give it back, as users name it.
+
+use squeezy_vmm::method::MethodName;
+use std::{fmt, str::FromStr};
+
+/// A policy, by name: a method to resize VMs, or one with a twist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyName {
+    /// Instances share VMs that are resized like this.
+    Method(MethodName),
+    /// Stock virtio-mem with HarvestVM's two ideas: a reserve of free memory that new instances draw
+    /// on at once, and idle instances that are ended ahead of need to refill it.
+    Harvest,
+    /// A VM of its own for each instance (1:1).
+    Microvm,
+}
+
+/// Of the memory there is, the part that [`PolicyName::Harvest`] keeps free: one in so many.
+const HARVEST_RESERVE: u64 = 8;
+
+/// All that a node can work with: name and meaning.
+const POLICIES: [(PolicyName, &str, &str); 6] = [
+    (
+        PolicyName::Method(MethodName::Squeezy),
+        "squeezy",
+        "Partitions: one request to the device gives an instance's memory back",
+    ),
+    (
+        PolicyName::Method(MethodName::VirtioMem),
+        "virtio-mem",
+        "Stock virtio-mem: the guest migrates pages to free what is asked back",
+    ),
+    (PolicyName::Method(MethodName::Balloon), "balloon", "Stock ballooning"),
+    (
+        PolicyName::Method(MethodName::Static),
+        "static",
+        "The VM has all its memory from the start on, and keeps it",
+    ),
+    (
+        PolicyName::Harvest,
+        "harvest",
+        "virtio-mem with a reserve of free memory, refilled by ending idle instances ahead of need",
+    ),
+    (PolicyName::Microvm, "microvm", "A VM of its own for each instance"),
+];
+
+impl PolicyName {
+    /// Every policy.
+    pub const ALL: [Self; POLICIES.len()] = {
+        let mut all = [Self::Harvest; POLICIES.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = POLICIES[index].0;
+            index += 1;
+        }
+        all
+    };
+
+    /// Its name and what it means.
+    fn words(self) -> (&'static str, &'static str) {
+        let found = POLICIES.iter().find(|(policy, ..)| *policy == self);
+        found.map_or(("none", "For experiments only"), |(_, name, meaning)| (name, meaning))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.words().0
+    }
+
+    /// What it does, in a sentence.
+    pub fn meaning(self) -> &'static str {
+        self.words().1
+    }
+
+    /// How its VMs are resized.
+    pub fn method(self) -> MethodName {
+        match self {
+            Self::Method(method) => method,
+            Self::Harvest => MethodName::VirtioMem,
+            Self::Microvm => MethodName::Static,
+        }
+    }
+
+    /// Memory to keep free ahead of need, of so much that there is, in bytes.
+    pub fn reserve_bytes(self, limit_bytes: u64) -> u64 {
+        if self == Self::Harvest { limit_bytes / HARVEST_RESERVE } else { 0 }
+    }
+}
+
+/// There is no policy of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is none of {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
+pub struct UnknownPolicy;
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        Self::ALL.into_iter().find(|policy| policy.name() == text).ok_or(UnknownPolicy)
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_reads_back_by_its_name() {
+        for policy in PolicyName::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        let error = "floor".parse::<PolicyName>().unwrap_err().to_string();
+        assert!(error.contains("harvest, microvm"), "{error}");
+    }
+
+    #[test]
+    fn only_harvest_has_a_reserve() {
+        let reserves = PolicyName::ALL.map(|policy| policy.reserve_bytes(800));
+        assert_eq!(reserves, [0, 0, 0, 0, 100, 0]);
+    }
+}
