@@ -9,8 +9,10 @@ function_directory=${1:?usage: scripts/test-function.sh FUNCTION_DIRECTORY}
 tree=$("$root/guest/image/build.sh" --tree "$function_directory" | tail -1)
 enter=(chroot "$tree")
 [ "$(id -u)" = 0 ] || enter=(unshare --map-root-user chroot "$tree")
+program=$(<"$root/functions/common/tests/function_test.py")
 for test in "$function_directory"/tests/test_*.py; do
 	say "$test"
-	# From standard input: the image is not written to.
-	FUNCTION_DEFINITION=$(<"$function_directory/function.toml") PYTHONDONTWRITEBYTECODE=1 timeout 120 "${enter[@]}" /usr/bin/python3 - <"$test"
+	# As an argument and from standard input: the image is not written to.
+	FUNCTION_DEFINITION=$(<"$function_directory/function.toml") PYTHONPATH=/function PYTHONDONTWRITEBYTECODE=1 \
+		timeout 120 "${enter[@]}" /usr/bin/python3 -c "$program" <"$test"
 done

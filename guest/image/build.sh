@@ -1,42 +1,43 @@
 #!/usr/bin/env bash
-# Makes the root file system of a function's instances: a Debian base, the function's Python packages
-# and its files, as one read-only erofs image that all instances of a VM share.
+# Makes the root file system of a function's instances, as one read-only erofs image that all instances
+# of a VM share, from Debian's packages (debian.sh) or from an OCI image (oci.sh).
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
 . "$(dirname "$0")/../../scripts/common.sh"
 
 usage() {
 	cat <<'TEXT'
-usage: guest/image/build.sh FUNCTION_DIRECTORY
-       guest/image/build.sh --tree FUNCTION_DIRECTORY
+usage: guest/image/build.sh [--image | --tree] FUNCTION
 
-Makes build/images/NAME.erofs from FUNCTION_DIRECTORY/function.toml ([image], see docs/operations.md),
-through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all that this names. --tree prints
-the directory that the image was packed from. SQUEEZY_MIRROR names another Debian mirror.
+FUNCTION is a directory with a function.toml, or an OCI image: an archive, as `docker save` and
+`skopeo copy ... oci-archive:` make it, or a layout directory. Makes build/images/NAME.erofs as [image]
+says (docs/operations.md), and NAME.toml beside it, which has all that the host has to know. NAME is what
+function.toml says; without one it is the image's file name without .tar.
+
+The way goes through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all that this depends
+on. --image prints the path of the image as the last line, --tree the directory that it was packed from.
+SQUEEZY_MIRROR names another Debian mirror.
 TEXT
 }
 
-# Change it when this script makes something else from the same input.
-recipe=3
-suite=bookworm
 image_cache=$cache/image
 log_directory=$image_cache/logs
 
-print_tree=no
-if [ "${1:-}" = --tree ]; then
-	print_tree=yes
+show=
+case ${1:-} in
+--image | --tree)
+	show=${1#--}
 	shift
-fi
+	;;
+esac
 case ${1:-} in
 -h | --help) usage; exit 0 ;;
 '') usage >&2; exit 2 ;;
 esac
-function_directory=${1%/}
-[ -f "$function_directory/function.toml" ] || die "$function_directory has no function.toml"
 
 # setting KEY: one value of function.toml, lists as lines; KEY is dotted.
 setting() {
-	python3 - "$function_directory/function.toml" "$1" <<'PYTHON'
+	python3 - "$definition" "$1" <<'PYTHON'
 import sys, tomllib
 path, key = sys.argv[1:]
 try:
@@ -51,150 +52,64 @@ if value:
 PYTHON
 }
 
-# in_tree COMMAND...: runs COMMAND with the image's files as its root, without its own /proc or /dev.
-in_tree() {
-	if [ "$(id -u)" = 0 ]; then
-		chroot "$tree" "$@"
-	else
-		unshare --map-root-user chroot "$tree" "$@"
-	fi
-}
-
-# make_base TAR: Debian with the packages that the function names, and what no function reads left out.
-make_base() {
-	local mode=unshare path options=()
-	[ "$(id -u)" = 0 ] && mode=root
-	for path in /usr/share/doc/ /usr/share/man/ /usr/share/info/ /usr/share/locale/ /usr/share/lintian/ \
-		/usr/share/bash-completion/; do
-		options+=("--dpkgopt=path-exclude=$path*")
-	done
-	# Licences have to come along.
-	options+=("--dpkgopt=path-include=/usr/share/doc/*/copyright")
-	# usrmerge brings all of Perl along; usr-is-merged stands in for it. dpkg leaves what a package of
-	# the function needs.
-	local spare="usrmerge perl perl-modules-5.36 libperl5.36 libfile-find-rule-perl libnumber-compare-perl libtext-glob-perl"
-	options+=("--customize-hook=chroot \"\$1\" dpkg --purge $spare || true")
-	timeout 1200 mmdebstrap --verbose --variant=essential --mode="$mode" --format=tar \
-		--include="$(printf '%s\n' usr-is-merged "$packages" | paste -sd,)" --aptopt='Acquire::Retries "3"' "${options[@]}" \
-		"$suite" "$1.new" ${SQUEEZY_MIRROR:+"$SQUEEZY_MIRROR"} && mv "$1.new" "$1"
-}
-
-# install_python TARGET REQUIREMENTS...: Python packages, by version and hash, as wheels for the image's
-# Python.
-install_python() {
-	local target=$1 platform requirement options=()
-	for platform in manylinux2014 manylinux_2_17 manylinux_2_27 manylinux_2_28; do
-		options+=(--platform "${platform}_x86_64")
-	done
-	shift
-	for requirement in "$@"; do options+=(--requirement "$function_directory/$requirement"); done
-	python3 -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps --require-hashes \
-		--implementation cp --python-version 3.11 --only-binary=:all: --root-user-action=ignore --target "$target" \
-		"${options[@]}"
-	rm -rf "${target:?}/bin"
-}
-
-# leave_out TARGET PATTERN...: removes what of the packages no instance needs.
-leave_out() {
-	local target=$1 pattern matches
-	shift
-	for pattern in "$@"; do
-		mapfile -t matches < <(compgen -G "$target/$pattern")
-		[ ${#matches[@]} -gt 0 ] || die "$function_directory/function.toml: exclude names $pattern, which no package has"
-		rm -rf "${matches[@]}"
-	done
-}
-
-# run_build: what the function's build script adds. It runs in the image, so that what it makes does not
-# depend on the host's Python; its packages do not stay.
-run_build() {
-	mkdir "$tree/build"
-	[ ${#build_requirements[@]} = 0 ] || install_python "$tree/build/packages" "${build_requirements[@]}"
-	cp "$function_directory/$build_script" "$tree/build/build.py"
-	in_tree /usr/bin/env PYTHONPATH=/build/packages /usr/bin/python3 /build/build.py /function
-	rm -rf "${tree:?}/build"
-}
-
-# fill_tree: sets up tree from the base. Modules are compiled here, and never checked against their
-# source again: importing reads one file instead of two, and all time stamps can be the same.
-fill_tree() {
-	local directory
-	rm -rf "$tree"
-	mkdir -p "$tree"
-	tar -xf "$base" -C "$tree" --no-same-owner --exclude='./dev/*'
-	rm -rf "${tree:?}"/{boot,tmp/*,var/cache/*,var/log/*,var/lib/apt/*} \
-		"$tree"/usr/lib/python3.11/{test,ensurepip,idlelib,lib2to3,pydoc_data,turtledemo}
-	echo instance >"$tree/etc/hostname"
-	: >"$tree/etc/resolv.conf"
-	mkdir -p "$tree/function"
-	for directory in "${app[@]}"; do cp -r "$function_directory/$directory/." "$tree/function/"; done
-	if [ -x "$tree/usr/bin/python3" ]; then
-		[ ${#requirements[@]} = 0 ] || install_python "$python_packages" "${requirements[@]}"
-		leave_out "$python_packages" "${exclude[@]}"
-		[ -z "$build_script" ] || run_build
-		find "$tree/usr" "$tree/function" -name __pycache__ -prune -exec rm -rf {} +
-		in_tree /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
-			/usr/lib/python3.11 /usr/lib/python3 /usr/local/lib/python3.11 /function
-	fi
-}
-
 pack() {
-	# Fixed times and id: the same tree gives the same image.
-	mkfs.erofs -zlz4hc -T0 -U 00000000-0000-0000-0000-000000000000 --all-root "$1" "$tree"
+	# A fixed id, besides times: the same tree gives the same image.
+	mkfs.erofs -zlz4hc -U 00000000-0000-0000-0000-000000000000 "${pack_options[@]}" "$1" "$tree" || {
+		rm -f "$1"
+		return 1
+	}
 }
 
 need python3 python3
-name=$(setting name)
-[[ $name =~ ^[a-z0-9][a-z0-9-]{0,62}$ ]] ||
-	die "$function_directory/function.toml: name has to be 1 to 63 of a-z, 0-9 and '-', not '$name'"
-packages=$(setting image.packages)
-[ -n "$packages" ] || die "$function_directory/function.toml: [image] names no packages"
-build_script=$(setting image.build)
-mapfile -t app < <(setting image.app)
-mapfile -t requirements < <(setting image.requirements)
-mapfile -t exclude < <(setting image.exclude)
-mapfile -t build_requirements < <(setting image.build_requirements)
-[ ${#app[@]} -gt 0 ] || die "$function_directory/function.toml: [image] has no app"
-for path in "${app[@]}" "${requirements[@]}" ${build_script:+"$build_script"} "${build_requirements[@]}"; do
-	[ -e "$function_directory/$path" ] ||
-		die "$function_directory/$path is not there, though [image] names it"
-done
+function_directory=${1%/}
+definition=
+oci=
+if [ -f "$function_directory/function.toml" ]; then
+	definition=$function_directory/function.toml
+	name=$(setting name)
+	oci=$(setting image.oci)
+	case $oci in '' | /*) ;; *) oci=$function_directory/$oci ;; esac
+	[ -z "$oci" ] || [ -f "$oci" ] || [ -d "$oci" ] || die "$oci is not there, though [image] names it"
+	where="$definition: name"
+elif [ -f "$function_directory" ] || [ -f "$function_directory/oci-layout" ]; then
+	oci=$function_directory
+	name=$(basename "$oci" .tar)
+	where="$oci: without a function.toml the image's file name is the function's, which"
+else
+	die "$function_directory is neither a directory with a function.toml nor an OCI image"
+fi
+[[ $name =~ ^[a-z0-9][a-z0-9-]{0,62}$ ]] || die "$where has to be 1 to 63 of a-z, 0-9 and '-', not '$name'"
 
-base=$image_cache/base/$(printf '%s\n' "$recipe" "$suite" "$packages" | sha256sum | cut -c1-20).tar
-key=$({
-	echo "$recipe $suite $packages"
-	for path in "${requirements[@]}" ${build_script:+"$build_script"} "${build_requirements[@]}"; do
-		cat "$function_directory/$path"
-	done
-	printf '%s\n' "${exclude[@]}"
-	tree_hash "${app[@]/#/$function_directory/}"
-} | sha256sum | cut -c1-20)
+# Each has: describe, which sets key, tree and pack_options; make_tree; write_definition.
+if [ -n "$oci" ]; then
+	# shellcheck source-path=SCRIPTDIR source=oci.sh
+	. "$root/guest/image/oci.sh"
+else
+	# shellcheck source-path=SCRIPTDIR source=debian.sh
+	. "$root/guest/image/debian.sh"
+fi
+describe
 image=$image_cache/erofs/$name-$key.erofs
-tree=$image_cache/trees/$name-$key
-python_packages=$tree/usr/local/lib/python3.11/dist-packages
 
 if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
-	for tool in mmdebstrap:mmdebstrap mkfs.erofs:erofs-utils tar:tar; do need "${tool%%:*}" "${tool#*:}"; done
-	python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
+	need mkfs.erofs erofs-utils
 	hold_lock image
 	mkdir -p "$image_cache"/{base,erofs,trees} "$log_directory"
-	if [ ! -f "$base" ]; then
-		with_progress "image: Debian packages, steps" "$log_directory/base.log" '^(Get|Unpacking|Setting up|I:)' 200 \
-			"cannot make the Debian base" make_base "$base"
-	fi
-	with_progress "image $name: files" "$log_directory/$name.log" '.' 0 \
-		"cannot fill the image of $name" fill_tree
+	make_tree
 	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 \
 		"cannot pack the image of $name" pack "$image.new"
 	mv "$image.new" "$image"
 	keep_newest "$image_cache/erofs" 12
 	keep_newest "$image_cache/trees" 8
 	say "image $name: $(du -h "$image" | cut -f1)"
-elif [ "$print_tree" = no ]; then
+elif [ -z "$show" ]; then
 	touch "$image"
 	say "image $name: up to date"
 fi
 mkdir -p "$build/images"
+write_definition "$build/images/$name.toml"
 ln -sfn "$image" "$build/images/$name.erofs"
-ln -sfn "$(realpath "$function_directory/function.toml")" "$build/images/$name.toml"
-if [ "$print_tree" = yes ]; then say "$tree"; fi
+case $show in
+image) say "$build/images/$name.erofs" ;;
+tree) say "$tree" ;;
+esac

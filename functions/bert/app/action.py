@@ -4,8 +4,9 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy
-import onnxruntime
 from tokenizers import Tokenizer
+
+from network import make_session
 
 HERE = Path(__file__).parent
 # More would be a mistake of the caller. Of a long sentence the first 128 tokens count.
@@ -17,16 +18,6 @@ CLOSE = 0.65
 UNRELATED = 0.2
 
 
-def make_session():
-    """Return the network, ready to run on one thread: an instance has one processor at most."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(
-        HERE / "model.onnx", options, providers=["CPUExecutionProvider"]
-    )
-
-
 def make_tokenizer():
     """Return the tokenizer; it makes the sentences of a request as long as the longest of them."""
     tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
@@ -34,7 +25,7 @@ def make_tokenizer():
     return tokenizer
 
 
-session = make_session()
+session = make_session(HERE / "model.onnx")
 tokenizer = make_tokenizer()
 
 

@@ -1,14 +1,8 @@
 """Run by scripts/test-function.sh inside the image, with its interpreter and packages."""
 
-import os
-import sys
-import unittest
-
-sys.path.insert(0, os.environ.get("FUNCTION_ROOT", "/function"))
-
 import numpy
 
-from server import app
+from function_test import FunctionTest
 
 # The first two say the same, the third has nothing to do with them.
 TRIPLES = [
@@ -30,15 +24,7 @@ TRIPLES = [
 ]
 
 
-class BertTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.client = app.test_client()
-        cls.client.post("/init", json={"value": {}})
-
-    def run_with(self, **value):
-        return self.client.post("/run", json={"value": value})
-
+class BertTest(FunctionTest):
     def test_paraphrases_score_high_and_unrelated_sentences_about_0(self):
         for triple in TRIPLES:
             scores = self.run_with(sentences=triple).json["scores"]
@@ -82,7 +68,3 @@ class BertTest(unittest.TestCase):
             self.assertEqual(answer.status_code, 502, value)
             self.assertIn("ValueError", answer.json["error"])
         self.assertEqual(self.run_with(sentences=["x"] * 32).status_code, 200)
-
-
-if __name__ == "__main__":
-    unittest.main(buffer=True)

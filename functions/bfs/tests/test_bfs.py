@@ -1,16 +1,11 @@
 """Run by scripts/test-function.sh inside the image, with its interpreter and packages."""
 
-import os
-import sys
-import unittest
 from collections import Counter, deque
-
-sys.path.insert(0, os.environ.get("FUNCTION_ROOT", "/function"))
 
 import igraph
 
 import action
-from server import app
+from function_test import FunctionTest
 
 
 def distances(vertices, edges, source):
@@ -31,15 +26,7 @@ def distances(vertices, edges, source):
     return [found[step] for step in range(len(found))]
 
 
-class BfsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.client = app.test_client()
-        cls.client.post("/init", json={"value": {}})
-
-    def run_with(self, **value):
-        return self.client.post("/run", json={"value": value})
-
+class BfsTest(FunctionTest):
     def test_graphs_with_known_distances(self):
         ring = igraph.Graph.Ring(10)
         self.assertEqual(action.layer_sizes(ring, 3), [1, 2, 2, 2, 2, 1])
@@ -94,7 +81,3 @@ class BfsTest(unittest.TestCase):
             self.assertEqual(answer.status_code, 502, value)
             self.assertIn("ValueError", answer.json["error"])
         self.assertEqual(self.run_with(vertices=3).status_code, 200)
-
-
-if __name__ == "__main__":
-    unittest.main(buffer=True)

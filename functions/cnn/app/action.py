@@ -5,8 +5,9 @@ import io
 from pathlib import Path
 
 import numpy
-import onnxruntime
 from PIL import Image
+
+from network import make_session
 
 HERE = Path(__file__).parent
 PHOTOGRAPHS = {path.name: path for path in (HERE / "photographs").glob("*.jpg")}
@@ -21,17 +22,7 @@ MAX_PIXELS = 32 << 20
 ANSWERS = 5
 
 
-def make_session():
-    """Return the network, ready to run on one thread: an instance has one processor at most."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(
-        HERE / "model.onnx", options, providers=["CPUExecutionProvider"]
-    )
-
-
-session = make_session()
+session = make_session(HERE / "model.onnx")
 
 
 def open_photograph(arguments):

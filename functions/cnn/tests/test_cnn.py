@@ -2,16 +2,11 @@
 
 import base64
 import io
-import os
-import sys
-import unittest
-
-sys.path.insert(0, os.environ.get("FUNCTION_ROOT", "/function"))
 
 from PIL import Image
 
 from action import PHOTOGRAPHS
-from server import app
+from function_test import FunctionTest
 
 # What people see on the photographs, in ImageNet's words, and how sure the network has to be of it.
 # The bounds are what makes wrong preparation show: with values from 0 to 1, or with blue and red
@@ -31,15 +26,7 @@ def jpeg(image, **options):
     return base64.b64encode(file.getvalue()).decode()
 
 
-class CnnTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.client = app.test_client()
-        cls.client.post("/init", json={"value": {}})
-
-    def run_with(self, **value):
-        return self.client.post("/run", json={"value": value})
-
+class CnnTest(FunctionTest):
     def test_labelled_photographs_are_recognised(self):
         self.assertEqual(set(LABELS), set(PHOTOGRAPHS))
         for photograph, (labels, at_least) in LABELS.items():
@@ -77,7 +64,3 @@ class CnnTest(unittest.TestCase):
             self.assertEqual(answer.status_code, 502, value)
             self.assertIn("ValueError", answer.json["error"])
         self.assertEqual(self.run_with(photograph="coffee.jpg").json["label"], "espresso")
-
-
-if __name__ == "__main__":
-    unittest.main(buffer=True)

@@ -8,8 +8,6 @@ import sys
 import tomllib
 import unittest
 
-sys.path.insert(0, os.environ.get("FUNCTION_ROOT", "/function"))
-
 MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 DEFINITION = tomllib.loads(os.environ["FUNCTION_DEFINITION"])
 
@@ -78,7 +76,3 @@ class ServerTest(unittest.TestCase):
         answer, _, _ = self.post("/stop", {})
         self.assertEqual(answer.status_code, 404)
         self.assertIn("error", answer.json)
-
-
-if __name__ == "__main__":
-    unittest.main(buffer=True)

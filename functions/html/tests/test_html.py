@@ -1,23 +1,9 @@
 """Run by scripts/test-function.sh inside the image, with its interpreter and packages."""
 
-import os
-import sys
-import unittest
-
-sys.path.insert(0, os.environ.get("FUNCTION_ROOT", "/function"))
-
-from server import app
+from function_test import FunctionTest
 
 
-class HtmlTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.client = app.test_client()
-        cls.client.post("/init", json={"value": {}})
-
-    def run_with(self, **value):
-        return self.client.post("/run", json={"value": value})
-
+class HtmlTest(FunctionTest):
     def test_the_page_has_every_item(self):
         answer = self.run_with(username="squeezy", items=1000).json
         page = answer["html"]
@@ -36,7 +22,3 @@ class HtmlTest(unittest.TestCase):
             self.assertEqual(answer.status_code, 502, value)
             self.assertIn("ValueError", answer.json["error"])
         self.assertEqual(self.run_with(items=3).json["items"], 3)
-
-
-if __name__ == "__main__":
-    unittest.main(buffer=True)

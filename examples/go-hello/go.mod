@@ -1,0 +1,3 @@
+module squeezy.example/go-hello
+
+go 1.19
