@@ -5,9 +5,13 @@ mod interrupt;
 mod run;
 mod serve;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use squeezy_bench::{Bench, BenchError};
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
@@ -32,8 +36,21 @@ enum Command {
     Function(client::Functions),
     /// Shows what came of calls.
     Activations(client::Activations),
+    /// Shows what functions have written while they were called.
+    Logs(client::Logs),
+    /// Shows how a running daemon stands.
+    Status(client::Status),
+    /// Shows live how a running daemon stands.
+    Top(client::Top),
     /// Runs an experiment that compares ways of changing a VM's memory.
     Bench(Box<Bench>),
+    /// Prints what makes a shell complete this program's commands and options.
+    ///
+    /// For bash, once and for all: squeezy completion bash > /etc/bash_completion.d/squeezy
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,6 +67,16 @@ fn main() -> ExitCode {
         Command::Invoke(invoke) => invoke.run().unwrap_or_else(fail),
         Command::Function(functions) => functions.run().unwrap_or_else(fail),
         Command::Activations(activations) => activations.run().unwrap_or_else(fail),
+        Command::Logs(logs) => logs.run().unwrap_or_else(fail),
+        Command::Status(status) => status.run().unwrap_or_else(fail),
+        Command::Top(top) => top.run().unwrap_or_else(fail),
+        Command::Completion { shell } => {
+            // Whole before it is written: that nobody reads it is no error.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "squeezy", &mut script);
+            let _ = io::stdout().write_all(&script);
+            ExitCode::SUCCESS
+        }
         Command::Bench(bench) => match runtime.block_on(bench.run()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error @ BenchError::Interrupted) => {

@@ -116,3 +116,24 @@ fn a_function_that_the_trace_lacks_is_refused() {
     let text = run(directory.path(), &["--trace", &path, "--function", "f1", "--from", "500"]);
     assert!(text.contains("nothing is invoked within 60 s from second 500"), "{text}");
 }
+
+#[test]
+fn shells_can_complete_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = squeezy(&["completion", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && script.contains("accelerator"), "{shell}");
+    }
+    let help = String::from_utf8(squeezy(&["--help"]).stdout).unwrap();
+    for command in ["run", "serve", "invoke", "function", "activations", "logs", "status", "top"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
+    }
+}
+
+#[test]
+fn a_live_view_needs_a_terminal() {
+    let unreachable = refusal(&["status", "--url", "http://127.0.0.1:1"]);
+    assert!(unreachable.contains("is `squeezy serve` running there?"), "{unreachable}");
+    let top = refusal(&["top", "--url", "http://127.0.0.1:1"]);
+    assert!(top.contains("`squeezy status` needs none"), "{top}");
+}

@@ -1,138 +1,21 @@
 //! `squeezy serve` from outside: a real daemon, a real VM, real HTTP.
 
+mod common;
+
+use common::{Daemon, build};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
-
-/// The directory of kernels and images, if there is one.
-fn build() -> Option<PathBuf> {
-    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build").canonicalize().ok()?;
-    let there = ["kernel/release/bzImage", "initramfs.cpio", "images/html.erofs"];
-    let missing: Vec<_> = there.iter().filter(|path| !build.join(path).exists()).collect();
-    if missing.is_empty() {
-        return Some(build);
-    }
-    println!("skipped: {missing:?} have not been built: make kernel image");
-    None
-}
-
-/// A daemon with a state directory of its own, ended with the test.
-struct Daemon {
-    child: Child,
-    lines: Receiver<String>,
-    url: String,
-    authorization: String,
-    directory: tempfile::TempDir,
-}
-
-impl Daemon {
-    fn start(build: &Path, configuration: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("squeezy.toml");
-        let own = "listen = \"127.0.0.1:0\"\nstate_directory = \"state\"\n";
-        fs::write(&file, format!("{own}{configuration}")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_squeezy"))
-            .arg("serve")
-            .arg("--config")
-            .arg(&file)
-            .arg("--build")
-            .arg(build)
-            .arg(build.join("images/html.erofs"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                println!("{line}");
-                let _ = sender.send(line);
-            }
-        });
-        let first = lines.recv_timeout(Duration::from_secs(20)).expect("it says where it serves");
-        let address = first.split_whitespace().nth(2).unwrap().trim_end_matches(',');
-        let key = fs::read_to_string(directory.path().join("state/key")).unwrap();
-        let authorization = format!("Basic {}", base64(key.trim()));
-        Self { child, lines, url: format!("{address}/api/v1"), authorization, directory }
-    }
-
-    /// Sends a request; status and body.
-    fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        self.ask_as(&self.authorization, method, path, body)
-    }
-
-    fn ask_as(
-        &self,
-        authorization: &str,
-        method: &str,
-        path: &str,
-        body: Option<Value>,
-    ) -> (u16, Value) {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url))
-            .header("Authorization", authorization);
-        if body.is_some() {
-            request = request.header("Content-Type", "application/json");
-        }
-        let body = body.map_or(String::new(), |body| body.to_string());
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(180)))
-            .build()
-            .new_agent();
-        let mut answer = agent.run(request.body(body).unwrap()).unwrap();
-        let status = answer.status().as_u16();
-        let text = answer.body_mut().read_to_string().unwrap();
-        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
-    }
-
-    /// Waits until it says something.
-    fn says(&self, part: &str) {
-        let until = Instant::now() + Duration::from_secs(120);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never: {part}"));
-            if line.contains(part) {
-                return;
-            }
-        }
-    }
-
-    fn vms(&self) -> usize {
-        let own = self.child.id().to_string();
-        let list = Command::new("pgrep").args(["-c", "-P", &own, "qemu"]).output().unwrap();
-        String::from_utf8_lossy(&list.stdout).trim().parse().unwrap()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn base64(text: &str) -> String {
-    use base64::{Engine, prelude::BASE64_STANDARD};
-    BASE64_STANDARD.encode(text)
-}
 
 #[test]
 fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let Some(build) = build() else { return };
-    let mut daemon = Daemon::start(&build, "memory = \"3G\"\nvm_idle_seconds = 2.0\n");
+    let configuration = "memory = \"3G\"\nvm_idle_seconds = 2.0\nfreeze_after_seconds = 0.5\n";
+    let mut daemon = Daemon::start(&build, configuration);
 
     let (status, _) = daemon.ask_as("Basic bm86Ym9keQ==", "GET", "/namespaces", None);
     assert_eq!(status, 401);
@@ -154,15 +37,51 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let (status, same) = daemon.ask("GET", &format!("/namespaces/_/activations/{id}"), None);
     assert_eq!((status, &same), (200, &activation));
 
-    // The next one finds its instance.
+    // The next one finds its instance, and it runs again.
+    daemon.says("frozen");
     let (status, result) = daemon.ask("POST", &format!("{call}&result=true"), Some(arguments));
     assert_eq!((status, &result["items"]), (200, &json!(10)));
     let (_, list) = daemon.ask("GET", "/namespaces/_/activations?limit=1", None);
     assert!(!list[0]["annotations"].to_string().contains("initTime"), "a warm start");
+    assert_eq!((&list[0]["statusCode"], &list[0]["response"]), (&json!(0), &json!(null)));
+    let (_, count) = daemon.ask("GET", "/namespaces/_/activations?count=true&name=html", None);
+    assert_eq!(count, json!({ "activations": 2 }));
+    let (_, list) = daemon.ask(
+        "GET",
+        &format!("/namespaces/_/activations?docs=true&upto={}", activation["start"]),
+        None,
+    );
+    assert_eq!(list, json!([activation]));
 
     // The function's own error is not the daemon's.
     let (status, failed) = daemon.ask("POST", call, Some(json!({ "items": "many" })));
-    assert_eq!((status, &failed["response"]["status"]), (502, &json!("application error")));
+    assert_eq!((status, &failed["response"]["status"]), (502, &json!("action developer error")));
+    assert_eq!(activation["logs"], json!([]), "the function wrote nothing");
+    let lines = failed["logs"].as_array().unwrap();
+    let last = lines.last().and_then(Value::as_str).unwrap();
+    assert!(last.contains(" stdout: ValueError: ") && last.starts_with("20"), "{last}");
+
+    // As the command line shows them.
+    let shown = |arguments: &[&str]| {
+        let output = daemon.client(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let id = failed["activationId"].as_str().unwrap();
+    let own = shown(&["logs", id]);
+    assert_eq!(own.lines().last(), Some(last));
+    let all = shown(&["logs", "--name", "html"]);
+    assert_eq!(all.lines().last(), Some(&*format!("html {id:.8} {last}")));
+    assert_eq!(shown(&["logs", "--limit", "0"]), "");
+    assert!(shown(&["activations"]).contains("action developer error"));
+    let mut following = daemon.client_command(&["logs", "--follow", "--limit", "0"]);
+    let mut following = following.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(daemon.ask("POST", call, Some(json!({ "items": "many" }))).0, 502);
+    assert!(lines.next().unwrap().unwrap().starts_with("html "));
+    following.kill().unwrap();
+    following.wait().unwrap();
 
     // Without waiting.
     let later = json!({ "items": 1 });
@@ -195,13 +114,36 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
         assert_eq!(daemon.ask("PUT", action, Some(wrong.clone())).0, 400, "{wrong}");
     }
     assert_eq!(daemon.ask("POST", call, Some(json!([1]))).0, 400);
+    let large = json!({ "username": "x".repeat(10 << 20) });
+    let (status, error) = daemon.ask("POST", call, Some(large));
+    let message = error["error"].as_str().unwrap();
+    assert_eq!((status, message.contains("larger than allowed")), (413, true), "{message}");
     assert_eq!(daemon.ask("POST", "/namespaces/_/actions/none", None).0, 404);
 
     daemon.signal("TERM");
     daemon.says("memory back after");
     daemon.says("ended: it is not needed");
     assert!(daemon.child.wait().unwrap().success());
-    assert!(daemon.directory.path().join("state/key").exists());
+    assert!(daemon.key_file().exists());
+}
+
+#[test]
+fn every_policy_answers_and_leaves_nothing() {
+    let Some(build) = build() else { return };
+    for policy in ["virtio-mem", "balloon", "static", "harvest", "microvm"] {
+        let configuration = format!("memory = \"8G\"\nmethod = \"{policy}\"\n");
+        let mut daemon = Daemon::start(&build, &configuration);
+        let call = "/namespaces/_/actions/html?blocking=true&result=true";
+        for vms in [0, 1] {
+            assert_eq!(daemon.vms(), vms, "{policy}");
+            let arguments = json!({ "username": "test", "items": 1 });
+            let (status, answer) = daemon.ask("POST", call, Some(arguments));
+            assert_eq!((status, &answer["items"]), (200, &json!(1)), "{policy}: {answer}");
+        }
+        daemon.signal("TERM");
+        daemon.says("ended: it is not needed");
+        assert!(daemon.child.wait().unwrap().success());
+    }
 }
 
 #[test]
@@ -211,11 +153,72 @@ fn a_vm_that_is_killed_is_booted_again() {
     let call = "/namespaces/_/actions/html?blocking=true&result=true";
     let arguments = || Some(json!({ "username": "test", "items": 1 }));
     assert_eq!(daemon.ask("POST", call, arguments()).0, 200);
-    let own = daemon.child.id().to_string();
-    assert!(Command::new("pkill").args(["-KILL", "-P", &own, "qemu"]).status().unwrap().success());
+    daemon.kill_vms();
     daemon.says("ended: ");
     let (status, answer) = daemon.ask("POST", call, arguments());
     assert_eq!(status, 200, "{answer}");
+}
+
+#[test]
+fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
+    let Some(build) = build() else { return };
+    // One VM for all instances, and one for each.
+    for policy in ["squeezy", "microvm"] {
+        let daemon = Daemon::start(&build, &format!("method = \"{policy}\"\n"));
+        let action = "/namespaces/_/actions/html";
+        let warm =
+            daemon.ask("POST", &format!("{action}?blocking=true"), Some(json!({ "items": 1 })));
+        assert_eq!(warm.0, 200, "{policy}: {}", warm.1);
+        let (_, accepted) = daemon.ask("POST", action, Some(json!({ "items": 100_000 })));
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.kill_vms();
+        let id = accepted["activationId"].as_str().unwrap();
+        let path = format!("/namespaces/_/activations/{id}");
+        let until = Instant::now() + Duration::from_secs(30);
+        let activation = loop {
+            match daemon.ask("GET", &path, None) {
+                (200, activation) => break activation,
+                _ => assert!(Instant::now() < until, "an activation that never came"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let status = &activation["response"]["status"];
+        assert_eq!(status, "whisk internal error", "{policy}: {activation}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_daemon_that_is_killed() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let html = build.join("images/html.erofs");
+    let start = || Daemon::start_in(directory.path(), &build, "", &[&html]);
+    let call = "/namespaces/_/actions/html?blocking=true&result=true";
+    let arguments = || Some(json!({ "username": "test", "items": 1 }));
+    let mut killed = start();
+    assert_eq!(killed.ask("POST", call, arguments()).0, 200);
+    let vms = killed.vm_processes();
+    assert_eq!(vms.len(), 1);
+    killed.signal("KILL");
+    killed.child.wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while vms.iter().any(|id| is_qemu(*id)) {
+        assert!(Instant::now() < until, "its VM has outlived it");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut kept: Vec<_> = fs::read_dir(directory.path().join("state"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    kept.sort();
+    assert_eq!(kept, ["key", "lock"]);
+    assert_eq!(start().ask("POST", call, arguments()).0, 200);
+}
+
+/// Whether this process is a VM, and not gone or somebody else's by now.
+fn is_qemu(id: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{id}/comm"));
+    name.is_ok_and(|name| name.starts_with("qemu"))
 }
 
 #[test]

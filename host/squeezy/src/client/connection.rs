@@ -3,6 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::Value;
+use squeezy_node::ImageError;
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
@@ -11,6 +12,9 @@ use std::{
 
 /// Longer than the daemon waits for a blocking call.
 const LIMIT: Duration = Duration::from_secs(90);
+
+/// Largest answer: a result of 5 MiB may be six times as long as text, and there are logs.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 /// Where the daemon is, and who asks.
 #[derive(Clone, Debug, Args)]
@@ -39,6 +43,25 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
+    /// A function's definition cannot be used.
+    #[error("{0}")]
+    Function(#[from] ImageError),
+    /// A function's image cannot be made.
+    #[error("{}: {reason}", path.display())]
+    Build {
+        /// What it was to be made of.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// There is nothing that could make one.
+    #[error(
+        "guest/image/build.sh, which makes images of functions, is neither beside the build directory nor in /usr/lib/squeezy: run this in a checkout, or name its build directory with $SQUEEZY_BUILD"
+    )]
+    NoScript,
+    /// The terminal cannot be drawn on.
+    #[error("the terminal cannot be drawn on: {0}; `squeezy status` needs none")]
+    Terminal(std::io::Error),
     /// There is no such name.
     #[error("{0:?} is no name: letters, digits, '-', '_' and '.'")]
     Name(String),
@@ -94,25 +117,55 @@ impl Connection {
     ) -> Result<(u16, Value), ClientError> {
         let key = std::fs::read_to_string(&self.key_file)
             .map_err(|error| ClientError::file(&self.key_file, &error))?;
-        let unreachable = |reason: &dyn Display| ClientError::Unreachable {
-            url: self.url.clone(),
-            reason: reason.to_string(),
-        };
+        let authorization = format!("Basic {}", BASE64_STANDARD.encode(key.trim()));
         let request = http::Request::builder()
             .method(method)
-            .uri(format!("{}/api/v1/namespaces/_{path}", self.url.trim_end_matches('/')))
-            .header("Authorization", format!("Basic {}", BASE64_STANDARD.encode(key.trim())))
-            .header("Content-Type", "application/json")
-            .body(body.map_or(String::new(), Value::to_string))
-            .map_err(|error| unreachable(&error))?;
+            .header("Authorization", authorization)
+            .header("Content-Type", "application/json");
+        let body = body.map_or(String::new(), Value::to_string);
+        let path = format!("/api/v1/namespaces/_{path}");
+        let (status, text) = self.exchange(request, &path, body)?;
+        Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
+    }
+
+    /// What the daemon shows to everybody under a path.
+    pub fn get(&self, path: &str) -> Result<String, ClientError> {
+        match self.exchange(http::Request::builder(), path, String::new())? {
+            (200, text) => Ok(text),
+            (status, text) => {
+                let answer = serde_json::from_str(&text).unwrap_or(Value::Null);
+                Err(ClientError::refused(status, &answer))
+            }
+        }
+    }
+
+    /// Where the daemon listens.
+    pub fn url(&self) -> &str {
+        self.url.trim_end_matches('/')
+    }
+
+    fn exchange(
+        &self,
+        request: http::request::Builder,
+        path: &str,
+        body: String,
+    ) -> Result<(u16, String), ClientError> {
+        let unreachable = |reason: &dyn Display| self.unreachable(reason);
+        let request = request.uri(format!("{}{path}", self.url())).body(body);
+        let request = request.map_err(|error| unreachable(&error))?;
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(LIMIT))
             .build()
             .new_agent();
         let mut answer = agent.run(request).map_err(|error| unreachable(&error))?;
-        let text = answer.body_mut().read_to_string().map_err(|error| unreachable(&error))?;
-        let value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Ok((answer.status().as_u16(), value))
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES);
+        let text = body.read_to_string().map_err(|error| unreachable(&error))?;
+        Ok((answer.status().as_u16(), text))
+    }
+
+    /// Nobody answers there, or not as the daemon does.
+    pub fn unreachable(&self, reason: &dyn Display) -> ClientError {
+        ClientError::Unreachable { url: self.url.clone(), reason: reason.to_string() }
     }
 }

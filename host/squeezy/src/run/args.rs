@@ -1,6 +1,10 @@
 //! The command line of `squeezy run`.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{
+    Args as ClapArgs,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use squeezy_node::PolicyName;
 use squeezy_runtime::function::parse_size;
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{path::PathBuf, time::Duration};
@@ -20,12 +24,12 @@ pub struct Args {
     /// How instances get their memory and give it back; several run one after the other.
     #[arg(
         long = "method",
-        value_enum,
+        value_parser = policies(),
         value_delimiter = ',',
         value_name = "METHOD",
         default_value = "squeezy,virtio-mem,static"
     )]
-    pub methods: Vec<Method>,
+    pub methods: Vec<PolicyName>,
 
     /// A trace in the Azure 2019 (invocations) or 2021 format. Without one the load is a synthetic
     /// burst, and labelled so.
@@ -116,30 +120,9 @@ pub struct Args {
     pub plain: bool,
 }
 
-/// The methods `squeezy run` knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Method {
-    /// Partitions: one request to the device gives an instance's memory back.
-    Squeezy,
-    /// Stock virtio-mem: the guest migrates pages to free what is asked back.
-    VirtioMem,
-    /// Stock ballooning.
-    Balloon,
-    /// The VM has all its memory from the start on, and keeps it.
-    Static,
-}
-
-impl Method {
-    /// Its name in squeezy-vmm.
-    pub fn name(self) -> squeezy_vmm::method::MethodName {
-        use squeezy_vmm::method::MethodName;
-        match self {
-            Self::Squeezy => MethodName::Squeezy,
-            Self::VirtioMem => MethodName::VirtioMem,
-            Self::Balloon => MethodName::Balloon,
-            Self::Static => MethodName::Static,
-        }
-    }
+fn policies() -> impl TypedValueParser<Value = PolicyName> {
+    let values = PolicyName::ALL.map(|p| PossibleValue::new(p.name()).help(p.meaning()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<PolicyName>())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

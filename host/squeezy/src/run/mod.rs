@@ -1,6 +1,5 @@
 //! `squeezy run`: replays a load against a function in a VM, once for each method.
 
-mod answer;
 mod args;
 mod error;
 mod input;

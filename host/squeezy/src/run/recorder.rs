@@ -4,9 +4,9 @@ use super::{
     record::{Direction, MethodRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
-use squeezy_node::{Happening, NodeStatus, Observer, Tried};
+use squeezy_node::{Happening, Observer, Tried};
 use squeezy_runtime::{Counts, InstanceNumber, Moment, StopReason};
-use squeezy_vmm::{AcceleratorKind, BootStep};
+use squeezy_vmm::{AcceleratorKind, MemoryUse};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError, Weak},
@@ -100,38 +100,33 @@ impl Recorder {
         self.lock().record.requests.push(request);
     }
 
-    /// How things stand at `now`: one function, one VM.
-    pub fn sample(&self, now: Moment, status: &NodeStatus) -> Counts {
-        let counts = status.functions.first().map(|(_, counts)| *counts).unwrap_or_default();
+    /// How the function and its VM stand at `now`.
+    pub fn sample(&self, now: Moment, counts: &Counts, memory: &MemoryUse) {
         let mut state = self.lock();
-        let memory = status.vms.first().and_then(|(_, _, memory)| memory.as_ref());
-        if let (Some(memory), Some(load)) = (memory, state.load) {
-            let sample = Sample {
-                at_seconds: now.since(load).as_secs_f64(),
-                starting: counts.starting,
-                idle: counts.idle,
-                busy: counts.busy,
-                stopping: counts.stopping,
-                reclaiming: counts.reclaiming,
-                stranded: counts.stranded,
-                queued: counts.queued,
-                asked_bytes: memory.asked_bytes,
-                plugged_bytes: memory.plugged_bytes,
-                resident_bytes: memory.resident.resident_bytes,
-            };
-            state.record.samples.push(sample);
-            drop(state);
-            self.show(|view| view.sample(&sample));
-        }
-        counts
+        let Some(load) = state.load else { return };
+        let sample = Sample {
+            at_seconds: now.since(load).as_secs_f64(),
+            starting: counts.starting,
+            idle: counts.idle,
+            busy: counts.busy,
+            stopping: counts.stopping,
+            reclaiming: counts.reclaiming,
+            stranded: counts.stranded,
+            queued: counts.queued,
+            asked_bytes: memory.asked_bytes,
+            plugged_bytes: memory.plugged_bytes,
+            resident_bytes: memory.resident.resident_bytes,
+        };
+        state.record.samples.push(sample);
+        drop(state);
+        self.show(|view| view.sample(&sample));
     }
 
-    /// The record, which is complete at `now`.
+    /// The record, which is complete at `now`. What a node that ends still tells is not recorded.
     pub fn finish(&self, now: Moment) -> MethodRecord {
-        let mut state = self.lock();
-        let load = state.load.unwrap_or(now);
-        state.record.length_seconds = now.since(load).as_secs_f64();
-        std::mem::take(&mut state.record)
+        let State { mut record, load, .. } = std::mem::take(&mut *self.lock());
+        record.length_seconds = now.since(load.unwrap_or(now)).as_secs_f64();
+        record
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -177,13 +172,12 @@ impl Recorder {
 impl Observer for Recorder {
     fn observe(&self, at: Moment, happening: Happening<'_>) {
         match happening {
-            Happening::Booting(_, step) => self.note(&describe(&step)),
+            Happening::Booting(_, step) => self.note(&step.to_string()),
             Happening::Booted(_, machine, took) => {
-                let accelerator = machine.vm.accelerator();
                 self.lock().booted = Some(Booted {
-                    accelerator: accelerator.kind,
-                    accelerator_reason: accelerator.reason.clone(),
-                    qemu: machine.vm.vmm_version().to_owned(),
+                    accelerator: machine.accelerator,
+                    accelerator_reason: machine.accelerator_reason.clone(),
+                    qemu: machine.vmm_version.clone(),
                     kernel: machine.kernel.clone(),
                     took,
                 });
@@ -222,30 +216,46 @@ impl Observer for Recorder {
                 self.note(&format!("instance {instance} cannot be started: {error}"));
                 self.start(instance, |start| start.error = Some(error.to_owned()));
             }
-            Happening::Died(instance, reason) => {
+            Happening::Died(instance, Some(reason)) => {
                 self.note(&format!("instance {instance} {reason}"));
+            }
+            Happening::Died(instance, None) => {
+                self.note(&format!("the VM of instance {instance} has ended"));
             }
             Happening::Stopping(instance, StopReason::Broken) => {
                 self.note(&format!("instance {instance} cannot go on and is stopped"));
             }
-            Happening::Stopping(..) => {}
+            Happening::Stopping(..) | Happening::Frozen(_) => {}
             Happening::Reclaimed(instance, asked, Some(tried)) => {
                 self.resized(Direction::Reclaim, instance, asked, tried);
             }
-            Happening::Reclaimed(_, _, None) => {}
+            Happening::Reclaimed(_, _, None)
+            | Happening::Settled(_)
+            | Happening::Lost(_)
+            | Happening::Called(..) => {}
             Happening::Note(text) => self.note(text),
         }
     }
 }
 
-fn describe(step: &BootStep) -> String {
-    match step {
-        BootStep::Accelerator(accelerator) => {
-            format!("accelerator {}: {}", accelerator.kind, accelerator.reason)
-        }
-        BootStep::Started(version) => format!("{version} runs"),
-        BootStep::Kernel => "the guest's kernel boots".to_owned(),
-        BootStep::AgentUp => "the agent is up".to_owned(),
-        BootStep::Ready(time) => format!("the VM is ready after {:.1} s", time.as_secs_f64()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::view::lines::Lines;
+    use squeezy_node::StartTimes;
+    use squeezy_runtime::FunctionIndex;
+
+    #[test]
+    fn what_happens_after_the_end_is_not_recorded() {
+        let recorder = Recorder::new(Weak::<Lines>::new(), "squeezy".to_owned(), 1);
+        recorder.begin_load(Moment::START, Duration::ZERO);
+        let (instance, other) = (InstanceNumber(0), InstanceNumber(1));
+        let starting = |instance| Happening::Starting(instance, FunctionIndex(0));
+        recorder.observe(Moment::START, starting(instance));
+        assert_eq!(recorder.finish(Moment::START).starts.len(), 1);
+        let started = Happening::Started(instance, Ok(StartTimes::default()));
+        recorder.observe(Moment::START, started);
+        recorder.observe(Moment::START, starting(other));
+        assert!(recorder.finish(Moment::START).starts.is_empty());
     }
 }

@@ -1,13 +1,12 @@
 //! Replays a load on a node: sends the requests when they are due, and judges the answers.
 
 use super::{
-    answer,
     record::{MethodRecord, Outcome, RequestRecord},
     recorder::Recorder,
 };
 use crate::interrupt::Interrupt;
 use serde_json::Value;
-use squeezy_node::{Answer, Call, CallError, Node, NodeStatus};
+use squeezy_node::{Answer, Call, CallError, Node, NodeStatus, openwhisk};
 use squeezy_runtime::{Counts, FunctionIndex, Moment, RejectReason, function::Function};
 use std::{
     sync::Arc,
@@ -64,7 +63,7 @@ impl Replay {
         while Instant::now() < limit {
             match self.node.status().await {
                 // What a guest does not give back is what the run is there to show.
-                Some(status) if is_quiet(&counts(&status)) => return Ok(took),
+                Some(status) if counts(&status).is_quiet() => return Ok(took),
                 Some(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 None => return Err("the node has ended".to_owned()),
             }
@@ -107,7 +106,7 @@ impl Replay {
                     }
                     break;
                 }
-                () = at(next), if next.is_some() => {
+                () = sleep_until(next.unwrap_or(load).into()), if next.is_some() => {
                     if let Some((number, _)) = arrivals.next() {
                         let replay = replay.clone();
                         calls.spawn(async move { replay.request(load, number).await });
@@ -122,8 +121,11 @@ impl Replay {
                 }
                 _ = sampler.tick(), if draining.is_none() => {
                     let Some(status) = replay.node.status().await else { break };
-                    let counts = recorder.sample(replay.now(), &status);
-                    if next.is_some() || !calls.is_empty() || !is_quiet(&counts) {
+                    let counts = counts(&status);
+                    if let Some((_, _, Some(memory))) = status.vms.first() {
+                        recorder.sample(replay.now(), &counts, memory);
+                    }
+                    if next.is_some() || !calls.is_empty() || !counts.is_quiet() {
                         quiet_since = None;
                     } else if quiet_since.get_or_insert_with(Instant::now).elapsed() >= TAIL {
                         break;
@@ -139,8 +141,10 @@ impl Replay {
             replay.node.kill();
         }
         // With the node or its VM gone each has its answer.
-        while let Some(Ok(request)) = calls.join_next().await {
-            recorder.request(request);
+        while let Some(done) = calls.join_next().await {
+            if let Ok(request) = done {
+                recorder.request(request);
+            }
         }
         recorder.finish(now)
     }
@@ -151,7 +155,9 @@ impl Replay {
 
     async fn call(&self, number: u64) -> Result<Answer, CallError> {
         let value = serde_json::to_value(&self.function.request).unwrap_or(Value::Null);
-        self.node.call(self.index, Call { activation: format!("{number:032x}"), value }).await
+        self.node
+            .call(self.index, Call { activation: format!("{number:032x}"), value, logs: false })
+            .await
     }
 
     async fn request(&self, load: Instant, number: u64) -> RequestRecord {
@@ -174,7 +180,10 @@ impl Replay {
 
     fn judge(&self, answer: &Result<Answer, CallError>) -> Outcome {
         match answer {
-            Ok(answer) => answer::judge(&self.function, &answer.response),
+            Ok(answer) => match openwhisk::problem(&self.function, &answer.response) {
+                None => Outcome::Right,
+                Some(problem) => Outcome::Wrong(problem),
+            },
             Err(CallError::Failed { reason, .. }) => Outcome::Failed(reason.clone()),
             Err(CallError::Ended) => {
                 let reason = self.recorder.ended_early();
@@ -192,20 +201,9 @@ fn counts(status: &NodeStatus) -> Counts {
     status.functions.first().map(|(_, counts)| *counts).unwrap_or_default()
 }
 
-/// Whether no instance lives. What the guest keeps is not waited for.
-fn is_quiet(counts: &Counts) -> bool {
-    counts.starting + counts.idle + counts.busy + counts.stopping + counts.reclaiming == 0
-}
-
 async fn ended(drain: Option<&mut tokio::task::JoinHandle<bool>>) -> bool {
     match drain {
         Some(drain) => drain.await.unwrap_or(false),
         None => std::future::pending().await,
-    }
-}
-
-async fn at(instant: Option<Instant>) {
-    if let Some(instant) = instant {
-        sleep_until(instant.into()).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What is run: the function, the methods one after another, and the same load for each.
 
 use super::{
-    args::{Args, Method},
+    args::Args,
     error::RunError,
     input::{LoadInput, make_up, read_trace},
     record::{MethodRecord, Report},
@@ -10,21 +10,20 @@ use super::{
     view::View,
 };
 use crate::interrupt::Interrupt;
-use squeezy_node::{FunctionImage, FunctionLimits, Node, VmLimits, VmPlan};
-use squeezy_runtime::{Budget, Moment};
-use squeezy_vmm::{AcceleratorKind, Artifacts, GRANULE_BYTES, method::Sizing, round_up};
+use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
+use squeezy_runtime::{Budget, Moment, function::Function};
+use squeezy_vmm::{AcceleratorKind, Artifacts};
 use std::{
     sync::Arc,
-    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
 /// What is run.
 pub struct Setup {
     args: Args,
-    files: Artifacts,
-    input: FunctionImage,
-    sizing: Sizing,
+    function: Function,
+    /// The VM, with the first of the methods.
+    plan: VmPlan,
     /// The same for every method. A load that is made up is only known once an instance has run.
     load: Option<LoadInput>,
 }
@@ -33,17 +32,16 @@ impl Setup {
     /// Reads everything, so that what is wrong is said before a VM is started.
     pub fn read(args: Args) -> Result<Self, RunError> {
         let files = Artifacts::find(args.build.as_deref())?;
-        let input = FunctionImage::find(&args.function, &files)?;
-        let sizing = Sizing {
-            instance_bytes: round_up(
-                args.memory.unwrap_or(input.function.memory_bytes),
-                GRANULE_BYTES,
-            ),
-            instances: args.concurrency.unwrap_or(input.function.concurrency),
-            shared_bytes: args.shared_memory,
-        };
-        let load = read_trace(&args, &input.function)?;
-        let setup = Self { args, files, input, sizing, load };
+        let mut input = FunctionImage::find(&args.function, &files)?;
+        let function = &mut input.function;
+        function.memory_bytes = args.memory.unwrap_or(function.memory_bytes);
+        function.concurrency = args.concurrency.unwrap_or(function.concurrency);
+        let load = read_trace(&args, function)?;
+        let mut plan = VmPlan::new(&input, &files, args.methods[0], args.shared_memory);
+        plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
+        plan.accelerator = args.accelerator;
+        plan.memory_backend = args.memory_backend;
+        let setup = Self { args, function: input.function, plan, load };
         setup.args.methods.iter().try_for_each(|method| setup.plan(*method).check())?;
         Ok(setup)
     }
@@ -59,7 +57,7 @@ impl Setup {
             let record = match self.run_method(index, &mut report, view, interrupt).await {
                 // What other methods have shown is worth keeping.
                 Err(error) if !report.methods.is_empty() => MethodRecord {
-                    method: self.args.methods[index].name().to_string(),
+                    method: self.args.methods[index].to_string(),
                     ended_early: Some(error.to_string()),
                     ..MethodRecord::default()
                 },
@@ -81,10 +79,10 @@ impl Setup {
         interrupt: &Interrupt,
     ) -> Result<MethodRecord, RunError> {
         let method = self.args.methods[index];
-        let name = method.name().to_string();
+        let name = method.to_string();
         let turn = format!("{name} ({} of {})", index + 1, self.args.methods.len());
-        view.begin(&self.input.function.name, &turn, self.sizing.instances);
-        let recorder = Recorder::new(Arc::downgrade(view), name, self.sizing.instance_bytes);
+        view.begin(&self.function.name, &turn, self.plan.sizing.instances);
+        let recorder = Recorder::new(Arc::downgrade(view), name, self.plan.sizing.instance_bytes);
         let replay = self.replay(method, Arc::new(recorder)).await?;
         let recorder = &replay.recorder;
         let first_answer = tokio::select! {
@@ -98,7 +96,7 @@ impl Setup {
             return Err(RunError::Boot(recorder.vm_ended().await));
         };
         let first_answer = first_answer.map_err(|reason| RunError::FirstInstance {
-            function: self.input.function.name.clone(),
+            function: self.function.name.clone(),
             reason,
         })?;
         let seconds = first_answer.as_secs_f64();
@@ -106,7 +104,7 @@ impl Setup {
         let load = match &mut self.load {
             Some(load) => load,
             unknown => {
-                let burst = self.args.burst.unwrap_or(self.sizing.instances.into());
+                let burst = self.args.burst.unwrap_or(self.plan.sizing.instances.into());
                 unknown.insert(make_up(&self.args, burst, first_answer)?)
             }
         };
@@ -119,44 +117,32 @@ impl Setup {
     }
 
     /// A node with the function, and nothing booted yet.
-    async fn replay(&self, method: Method, recorder: Arc<Recorder>) -> Result<Replay, RunError> {
+    async fn replay(
+        &self,
+        method: PolicyName,
+        recorder: Arc<Recorder>,
+    ) -> Result<Replay, RunError> {
         let begin = Instant::now();
         let node = Node::start(Budget::new(u64::MAX), begin, recorder.clone());
-        let vm = node.add_vm(self.plan(method), VmLimits { idle_time: None }).await?;
-        let function = self.input.function.clone();
+        let vm = node.add_vm(self.plan(method), None).await?;
+        let function = self.function.clone();
         // The first instance is not kept, however long that would be.
         let limits = limits(&self.args, function.keep_alive);
         let index = node.add_function(vm, function.clone(), limits).await?;
         Ok(Replay { node, begin, index, function: Arc::new(function), recorder })
     }
 
-    fn plan(&self, method: Method) -> VmPlan {
-        let function = self.input.function.name.chars().take(40).collect::<String>();
-        VmPlan {
-            files: self.files.clone(),
-            name: format!("squeezy-{function}"),
-            image: self.input.image.clone(),
-            method: method.name(),
-            sizing: self.sizing,
-            vcpus: self.args.vcpus.unwrap_or_else(|| self.default_vcpus()),
-            accelerator: self.args.accelerator,
-            memory_backend: self.args.memory_backend,
-        }
-    }
-
-    fn default_vcpus(&self) -> u32 {
-        let shares = u32::from(self.sizing.instances) * self.input.function.cpu_millis;
-        let host = available_parallelism().map_or(1, |count| count.get() as u32);
-        shares.div_ceil(1000).clamp(1, host.min(64))
+    fn plan(&self, policy: PolicyName) -> VmPlan {
+        VmPlan { policy, ..self.plan.clone() }
     }
 
     fn report(&self) -> Report {
         Report {
             kind: "squeezy_run",
             version: env!("CARGO_PKG_VERSION"),
-            function: self.input.function.name.clone(),
-            instance_bytes: self.sizing.instance_bytes,
-            concurrency: self.sizing.instances,
+            function: self.function.name.clone(),
+            instance_bytes: self.plan.sizing.instance_bytes,
+            concurrency: self.plan.sizing.instances,
             load_speed: self.args.speed,
             seed: self.args.seed,
             memory_backend: self.args.memory_backend.to_string(),
@@ -166,7 +152,7 @@ impl Setup {
 }
 
 fn limits(args: &Args, keep_alive: Duration) -> FunctionLimits {
-    FunctionLimits { keep_alive, queue: args.queue as usize }
+    FunctionLimits { keep_alive, freeze_after: None, queue: args.queue as usize }
 }
 
 /// Adds what is known once the first VM runs.

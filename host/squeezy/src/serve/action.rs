@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use squeezy_node::FunctionImage;
 use squeezy_runtime::FunctionIndex;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The one namespace there is; `_` means it too.
 pub const NAMESPACE: &str = "guest";
@@ -30,13 +29,30 @@ pub struct ActionBody {
     pub exec: Option<Exec>,
     /// What every call gets besides its own.
     #[serde(default)]
-    pub parameters: Pairs,
+    pub parameters: Option<Pairs>,
     /// What clients remember about it.
     #[serde(default)]
-    pub annotations: Pairs,
+    pub annotations: Option<Pairs>,
     /// What its calls are limited to.
     #[serde(default)]
     pub limits: Option<Limits>,
+}
+
+impl ActionBody {
+    /// How long a call may take, in milliseconds, if it says so.
+    pub fn timeout(&self) -> Option<u64> {
+        self.limits.and_then(|limits| limits.timeout)
+    }
+
+    /// A change of an action: what it does not say stays as it was.
+    pub fn change(self, earlier: &Self) -> Self {
+        Self {
+            limits: Some(Limits { timeout: self.timeout().or(earlier.timeout()) }),
+            exec: self.exec,
+            parameters: self.parameters.or_else(|| earlier.parameters.clone()),
+            annotations: self.annotations.or_else(|| earlier.annotations.clone()),
+        }
+    }
 }
 
 /// Where an action's code is.
@@ -85,8 +101,9 @@ impl Action {
 
     /// What a call with these arguments gives the function: they go before the action's own.
     pub fn arguments(&self, given: Map<String, Value>) -> Value {
-        let own = self.body.parameters.iter().map(|pair| (pair.key.clone(), pair.value.clone()));
-        let mut arguments: Map<_, _> = own.collect();
+        let own = self.body.parameters.iter().flatten();
+        let mut arguments: Map<_, _> =
+            own.map(|pair| (pair.key.clone(), pair.value.clone())).collect();
         arguments.extend(given);
         Value::Object(arguments)
     }
@@ -101,8 +118,8 @@ impl Action {
             "publish": false,
             "updated": self.updated_ms,
             "exec": { "kind": "blackbox", "image": function.name, "binary": false },
-            "parameters": self.body.parameters,
-            "annotations": self.body.annotations,
+            "parameters": self.body.parameters.as_deref().unwrap_or_default(),
+            "annotations": self.body.annotations.as_deref().unwrap_or_default(),
             "limits": {
                 "timeout": function.run_timeout.as_millis() as u64,
                 "memory": function.memory_bytes >> 20,
@@ -111,12 +128,6 @@ impl Action {
             },
         })
     }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// What is wrong with an action's name, if anything is.

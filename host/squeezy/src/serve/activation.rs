@@ -1,13 +1,23 @@
 //! What came of each call, for clients that ask later.
 
-use super::action::NAMESPACE;
+use super::action::{Action, NAMESPACE};
+use bytes::Bytes;
+use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
+use squeezy_node::{Answer, CallError};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
+
+/// Most memory for the results and logs of activations that have ended, in bytes. One alone may be of 8 MiB as
+/// text, so that their number alone says little.
+const MOST_RESULT_BYTES: usize = 64 << 20;
+
+/// Largest result, in bytes.
+const MAX_RESULT_BYTES: usize = 5 << 20;
 
 /// How a call ended, with OpenWhisk's code for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,11 +57,64 @@ pub struct Activation {
     pub init: Option<Duration>,
     /// How long the function took.
     pub took: Duration,
+    /// What the instance wrote meanwhile, as OpenWhisk has it: moment, stream and line.
+    pub logs: Vec<String>,
 }
 
 impl Activation {
+    /// What came of a call, in OpenWhisk's terms.
+    pub fn of(
+        action: &Action,
+        id: String,
+        start_ms: u64,
+        answer: Result<Answer, CallError>,
+    ) -> Self {
+        let error = |text: &str| json!({ "error": text });
+        let none = Duration::ZERO;
+        let (status, result, waited, took, init, lines) = match answer {
+            Ok(Answer { response, waited, took, cold, logs }) => {
+                let (status, result) = judge(&response);
+                (status, result, waited, took, cold, logs)
+            }
+            Err(CallError::Failed { reason, waited, logs, vm_ended, .. }) => {
+                // Only what the function does is its developer's.
+                let status = if vm_ended { Status::InternalError } else { Status::DeveloperError };
+                (status, error(&reason), waited, none, None, logs)
+            }
+            Err(other) => {
+                let error = error(&other.to_string());
+                (Status::InternalError, error, none, none, None, Vec::new())
+            }
+        };
+        // The instance's two streams are one pipe, which does not say when what was written.
+        let moment = humantime::format_rfc3339_millis(SystemTime::now());
+        let logs = lines.iter().map(|line| format!("{moment} stdout: {line}")).collect();
+        let (action, version) = (action.name.clone(), action.version());
+        Self { id, action, version, start_ms, status, result, waited, init, took, logs }
+    }
+
+    /// About how much memory the result and the logs take, in bytes.
+    fn size(&self) -> usize {
+        let line = |line: &String| size_of::<String>() + line.len();
+        size(&self.result) + self.logs.iter().map(line).sum::<usize>()
+    }
+
     /// The activation as clients get it.
     pub fn describe(&self) -> Value {
+        let mut activation = self.summary();
+        activation["subject"] = NAMESPACE.into();
+        activation["response"] = json!({
+            "status": self.status,
+            "statusCode": self.status as u8,
+            "success": self.status == Status::Success,
+            "result": self.result,
+        });
+        activation["logs"] = json!(self.logs);
+        activation
+    }
+
+    /// The activation as it stands in a list.
+    pub fn summary(&self) -> Value {
         let milliseconds = |time: Duration| time.as_millis() as u64;
         let mut annotations = vec![
             json!({ "key": "path", "value": format!("{NAMESPACE}/{}", self.action) }),
@@ -61,47 +124,92 @@ impl Activation {
         if let Some(init) = self.init {
             annotations.push(json!({ "key": "initTime", "value": milliseconds(init) }));
         }
-        let length = milliseconds(self.waited + self.took);
         json!({
             "activationId": self.id,
             "namespace": NAMESPACE,
-            "subject": NAMESPACE,
             "name": self.action,
             "version": self.version,
             "publish": false,
             "start": self.start_ms,
-            "end": self.start_ms + length,
+            "end": self.start_ms + milliseconds(self.waited + self.took),
             "duration": milliseconds(self.took),
             "statusCode": self.status as u8,
-            "response": {
-                "status": self.status,
-                "statusCode": self.status as u8,
-                "success": self.status == Status::Success,
-                "result": self.result,
-            },
             "annotations": annotations,
-            "logs": [],
         })
+    }
+}
+
+/// An instance's answer: an object, with the field `error` if the function says so.
+fn judge(response: &Response<Bytes>) -> (Status, Value) {
+    let length = response.body().len();
+    if length > MAX_RESULT_BYTES {
+        let problem = format!(
+            "The action produced a response that exceeded the allowed length: {length} > {MAX_RESULT_BYTES} bytes."
+        );
+        return (Status::DeveloperError, json!({ "error": problem }));
+    }
+    let right = response.status() == StatusCode::OK;
+    match serde_json::from_slice::<Value>(response.body()) {
+        Ok(Value::Object(answer)) if right => {
+            let failed = answer.contains_key("error");
+            let status = if failed { Status::ApplicationError } else { Status::Success };
+            (status, Value::Object(answer))
+        }
+        // Its server has failed, and says why.
+        Ok(Value::Object(answer)) if answer.contains_key("error") => {
+            (Status::DeveloperError, Value::Object(answer))
+        }
+        _ => {
+            let problem = format!(
+                "The function answered with status {} and no JSON object.",
+                response.status().as_u16()
+            );
+            (Status::DeveloperError, json!({ "error": problem }))
+        }
+    }
+}
+
+/// Which activations are meant.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Of this action.
+    pub action: Option<String>,
+    /// Not older than this, in milliseconds since 1970.
+    pub since_ms: Option<i64>,
+    /// Not newer than this.
+    pub upto_ms: Option<i64>,
+}
+
+impl Selection {
+    fn admits(&self, activation: &Activation) -> bool {
+        let start_ms = i64::try_from(activation.start_ms).unwrap_or(i64::MAX);
+        self.action.as_ref().is_none_or(|action| *action == activation.action)
+            && self.since_ms.is_none_or(|since| start_ms >= since)
+            && self.upto_ms.is_none_or(|upto| start_ms <= upto)
     }
 }
 
 /// The latest activations.
 pub struct Activations {
     most: usize,
+    /// What all of them take, see [`Activation::size`].
+    bytes: usize,
     order: VecDeque<Arc<Activation>>,
     by_id: HashMap<String, Arc<Activation>>,
 }
 
 impl Activations {
-    /// Remembers so many.
+    /// Remembers so many, as far as they are not too large together.
     pub fn new(most: usize) -> Self {
-        Self { most, order: VecDeque::new(), by_id: HashMap::new() }
+        Self { most, bytes: 0, order: VecDeque::new(), by_id: HashMap::new() }
     }
 
     /// Takes in one, and forgets the oldest if there are too many.
     pub fn push(&mut self, activation: Arc<Activation>) {
-        while self.order.len() >= self.most {
+        self.bytes += activation.size();
+        while self.order.len() >= self.most || self.bytes > MOST_RESULT_BYTES {
             let Some(oldest) = self.order.pop_front() else { break };
+            self.bytes -= oldest.size();
             self.by_id.remove(&oldest.id);
         }
         self.by_id.insert(activation.id.clone(), activation.clone());
@@ -113,17 +221,22 @@ impl Activations {
         self.by_id.get(id).cloned()
     }
 
-    /// The latest first, of one action if it is named, not older than `since_ms`.
-    pub fn list<'a>(
-        &'a self,
-        action: Option<&'a str>,
-        since_ms: u64,
-    ) -> impl Iterator<Item = &'a Arc<Activation>> {
-        self.order.iter().rev().filter(move |activation| {
-            action.is_none_or(|action| activation.action == action)
-                && activation.start_ms >= since_ms
-        })
+    /// The latest first.
+    pub fn list(&self, selection: &Selection) -> impl Iterator<Item = &Arc<Activation>> {
+        self.order.iter().rev().filter(|activation| selection.admits(activation))
     }
+}
+
+/// About how much memory a value takes, in bytes.
+fn size(value: &Value) -> usize {
+    let entry = |(key, value): (&String, &Value)| 2 * size_of::<String>() + key.len() + size(value);
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(size).sum(),
+            Value::Object(entries) => entries.iter().map(entry).sum(),
+            _ => 0,
+        }
 }
 
 #[cfg(test)]
@@ -141,6 +254,7 @@ mod tests {
             waited: Duration::from_millis(5),
             init: Some(Duration::from_millis(3)),
             took: Duration::from_millis(7),
+            logs: Vec::new(),
         })
     }
 
@@ -151,10 +265,60 @@ mod tests {
             activations.push(activation(id, "f"));
         }
         assert!(activations.get("1").is_none());
-        let listed: Vec<_> = activations.list(None, 0).map(|a| a.id.as_str()).collect();
+        let all = Selection::default();
+        let listed: Vec<_> = activations.list(&all).map(|a| a.id.as_str()).collect();
         assert_eq!(listed, ["3", "2"]);
-        assert_eq!(activations.list(Some("g"), 0).count(), 0);
-        assert_eq!(activations.list(Some("f"), 1001).count(), 0);
+    }
+
+    #[test]
+    fn activations_are_selected_by_action_and_time() {
+        let mut activations = Activations::new(2);
+        activations.push(activation("1", "f"));
+        let count = |action: Option<&str>, since_ms, upto_ms| {
+            let action = action.map(str::to_owned);
+            activations.list(&Selection { action, since_ms, upto_ms }).count()
+        };
+        assert_eq!(count(Some("f"), Some(1000), Some(1000)), 1);
+        assert_eq!(count(Some("g"), None, None), 0);
+        assert_eq!(count(None, Some(1001), None), 0);
+        assert_eq!(count(None, Some(-1), Some(999)), 0);
+    }
+
+    #[test]
+    fn answers_are_judged_as_openwhisk_does() {
+        let judged = |status: u16, body: &str| {
+            let body = Bytes::from(body.to_owned());
+            judge(&Response::builder().status(status).body(body).unwrap())
+        };
+        let error = json!({ "error": "e", "more": 1 });
+        assert_eq!(judged(200, "{\"a\": 1}"), (Status::Success, json!({ "a": 1 })));
+        let said = error.to_string();
+        assert_eq!(judged(200, &said), (Status::ApplicationError, error.clone()));
+        assert_eq!(judged(502, &said), (Status::DeveloperError, error));
+        for (status, body) in [(200, "[1]"), (200, ""), (500, "{\"a\": 1}")] {
+            assert_eq!(judged(status, body).0, Status::DeveloperError, "{body}");
+        }
+        let (status, result) = judged(200, &"x".repeat(MAX_RESULT_BYTES + 1));
+        assert_eq!(status, Status::DeveloperError);
+        assert!(result.to_string().contains("5242881 > 5242880 bytes"), "{result}");
+    }
+
+    #[test]
+    fn large_results_are_forgotten_sooner_but_not_the_latest() {
+        let mut activations = Activations::new(100);
+        let large = |id: &str, bytes| {
+            let result = json!({ "text": "x".repeat(bytes), "list": [1, { "a": null }] });
+            Arc::new(Activation { result, ..(*activation(id, "f")).clone() })
+        };
+        for id in ["1", "2", "3", "4"] {
+            activations.push(large(id, MOST_RESULT_BYTES / 3));
+        }
+        assert_eq!(activations.list(&Selection::default()).count(), 2);
+        activations.push(large("5", MOST_RESULT_BYTES));
+        assert_eq!(activations.list(&Selection::default()).count(), 1);
+        assert!(activations.get("5").is_some() && activations.get("4").is_none());
+        activations.push(activation("6", "f"));
+        assert_eq!(activations.bytes, size(&activation("6", "f").result));
     }
 
     #[test]

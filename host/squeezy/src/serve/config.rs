@@ -1,8 +1,9 @@
 //! The configuration file of the daemon.
 
 use serde::Deserialize;
-use squeezy_runtime::function::parse_size;
-use squeezy_vmm::{AcceleratorChoice, MemoryBackend, method::MethodName};
+use squeezy_node::PolicyName;
+use squeezy_runtime::{TomlError, function::parse_size, parse_toml};
+use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -19,7 +20,7 @@ pub struct Config {
     /// Memory that VMs and instances may have together, in bytes.
     pub memory_bytes: u64,
     /// How instances get their memory and give it back.
-    pub method: MethodName,
+    pub method: PolicyName,
     /// What runs the guests' code.
     pub accelerator: AcceleratorChoice,
     /// What backs the guests' memory.
@@ -28,25 +29,14 @@ pub struct Config {
     pub shared_memory_bytes: u64,
     /// How long a VM is kept without an instance.
     pub vm_idle: Duration,
+    /// How long an instance runs without a call before it is frozen.
+    pub freeze_after: Duration,
     /// Calls of one function that may wait for an instance.
     pub queue: usize,
     /// Activations that are remembered.
     pub activations: usize,
     /// Functions that are there from the start on, as directories or images.
     pub functions: Vec<PathBuf>,
-}
-
-/// Why a configuration cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// It is not TOML, or not what the keys should be.
-    #[error("line {line}: {problem}")]
-    Syntax {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong there.
-        problem: String,
-    },
 }
 
 /// A value and where it stands, so that what is wrong with it can be found.
@@ -63,6 +53,7 @@ struct File {
     memory_backend: Spanned<String>,
     shared_memory: Spanned<String>,
     vm_idle_seconds: Spanned<f64>,
+    freeze_after_seconds: Spanned<f64>,
     queue: Spanned<usize>,
     activations: Spanned<usize>,
     functions: Vec<PathBuf>,
@@ -81,6 +72,7 @@ impl Default for File {
             memory_backend: text("ram"),
             shared_memory: text("128M"),
             vm_idle_seconds: Spanned::new(0..0, 600.0),
+            freeze_after_seconds: Spanned::new(0..0, 10.0),
             queue: Spanned::new(0..0, 256),
             activations: Spanned::new(0..0, 10_000),
             functions: Vec::new(),
@@ -90,15 +82,10 @@ impl Default for File {
 
 impl Config {
     /// Reads a configuration; relative paths in it are relative to `directory`.
-    pub fn parse(text: &str, directory: &Path) -> Result<Self, ConfigError> {
-        let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
-        let file: File = toml::from_str(text).map_err(|error| ConfigError::Syntax {
-            line: line(error.span().map_or(0, |span| span.start)),
-            problem: error.message().lines().collect::<Vec<_>>().join(" "),
-        })?;
-        let wrong = |at: std::ops::Range<usize>, key: &str, problem: String| ConfigError::Syntax {
-            line: line(at.start),
-            problem: format!("{key}: {problem}"),
+    pub fn parse(text: &str, directory: &Path) -> Result<Self, TomlError> {
+        let file: File = parse_toml(text)?;
+        let wrong = |at: std::ops::Range<usize>, key: &str, problem: String| {
+            TomlError::at(text, at.start, format!("{key}: {problem}"))
         };
         let size = |key, value: &Spanned<String>| {
             let bytes = parse_size(value.as_ref());
@@ -117,15 +104,15 @@ impl Config {
             wrong(value.span(), key, format!("{:?}: {problem}", value.as_ref()))
         };
         let method = read(&file.method).map_err(|e| named("method", &file.method, e))?;
-        if matches!(method, MethodName::Floor | MethodName::Node) {
-            let problem = "is for experiments only".to_owned();
-            return Err(named("method", &file.method, problem));
+        let shared_memory_bytes = size("shared_memory", &file.shared_memory)?;
+        if shared_memory_bytes > 1 << 40 {
+            let problem = "must be at most 1024G".to_owned();
+            return Err(wrong(file.shared_memory.span(), "shared_memory", problem));
         }
-        let vm_idle = *file.vm_idle_seconds.as_ref();
-        if !(0.0..=1e7).contains(&vm_idle) {
-            let problem = "must be from 0 to 10000000 s".to_owned();
-            return Err(wrong(file.vm_idle_seconds.span(), "vm_idle_seconds", problem));
-        }
+        let seconds = |key, value: &Spanned<f64>| match *value.as_ref() {
+            seconds if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+            _ => Err(wrong(value.span(), key, "must be from 0 to 10000000 s".to_owned())),
+        };
         Ok(Self {
             listen: read(&file.listen).map_err(|e| named("listen", &file.listen, e))?,
             state_directory: directory.join(file.state_directory),
@@ -135,8 +122,9 @@ impl Config {
                 .map_err(|e| named("accelerator", &file.accelerator, e))?,
             memory_backend: read(&file.memory_backend)
                 .map_err(|e| named("memory_backend", &file.memory_backend, e))?,
-            shared_memory_bytes: size("shared_memory", &file.shared_memory)?,
-            vm_idle: Duration::from_secs_f64(vm_idle),
+            shared_memory_bytes,
+            vm_idle: seconds("vm_idle_seconds", &file.vm_idle_seconds)?,
+            freeze_after: seconds("freeze_after_seconds", &file.freeze_after_seconds)?,
             queue: within("queue", &file.queue, 1_000_000)?,
             activations: within("activations", &file.activations, 1_000_000)?,
             functions: file.functions.iter().map(|path| directory.join(path)).collect(),
@@ -153,7 +141,18 @@ mod tests {
         let config = Config::parse("", Path::new("/etc/squeezy")).unwrap();
         assert!(config.listen.ip().is_loopback());
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
-        assert_eq!(config.method, MethodName::Squeezy);
+        assert_eq!(config.method.name(), "squeezy");
+    }
+
+    #[test]
+    fn every_key_is_in_the_manual() {
+        let manual = include_str!("../../../../docs/operations.md");
+        let error = Config::parse("x = 1", Path::new("/")).unwrap_err().to_string();
+        let keys: Vec<_> = error.split('`').skip(3).step_by(2).collect();
+        assert!(keys.contains(&"listen") && keys.contains(&"functions"), "{error}");
+        for key in keys {
+            assert!(manual.contains(&format!("\n| `{key}` | `")), "{key}");
+        }
     }
 
     #[test]
@@ -170,11 +169,12 @@ mod tests {
             ("\nmemroy = \"4G\"", "line 2: unknown field `memroy`"),
             ("\n\nmemory = \"much\"", "line 3: memory: \"much\" is no size"),
             ("memory = 4", "line 1: invalid type"),
-            ("method = \"floor\"", "line 1: method: \"floor\": is for experiments only"),
+            ("method = \"floor\"", "line 1: method: \"floor\": it is none of squeezy, "),
             ("method = \"magic\"", "line 1: method: \"magic\""),
             ("listen = \"localhost\"", "line 1: listen: \"localhost\""),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
             ("queue = 0", "line 1: queue: must be from 1"),
+            ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
             ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),
             ("functions = [", "line 1: "),
         ] {

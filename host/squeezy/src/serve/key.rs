@@ -1,13 +1,9 @@
 //! Who may use the API: one key, as OpenWhisk's clients send it.
 
+use super::state::write_whole;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 /// Bytes of the name and of the secret.
 const NAME_BYTES: usize = 16;
@@ -24,10 +20,7 @@ impl Key {
             Ok(text) => Self::parse(text.trim()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = format!("{}:{}", random(NAME_BYTES)?, random(SECRET_BYTES)?);
-                let mode = Mode::RUSR | Mode::WUSR;
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let mut file = fs::File::from(rustix::fs::open(path, flags, mode)?);
-                writeln!(file, "{key}")?;
+                write_whole(path, format!("{key}\n").as_bytes())?;
                 Ok(Self(key))
             }
             Err(error) => Err(error),

@@ -3,7 +3,10 @@
 use squeezy_node::{Happening, Observer, Tried};
 use squeezy_runtime::Moment;
 use squeezy_vmm::BootStep;
-use std::time::Duration;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 /// Writes a line for each happening to standard output.
 pub struct Log;
@@ -11,21 +14,24 @@ pub struct Log;
 impl Observer for Log {
     fn observe(&self, at: Moment, happening: Happening<'_>) {
         if let Some(line) = describe(&happening) {
-            println!("{:10.3} {line}", at.0.as_secs_f64());
+            say(&format!("{:10.3} {line}", at.0.as_secs_f64()));
         }
     }
 }
 
+/// Writes a line to standard output. That nobody reads there any more is no reason to end.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
 fn describe(happening: &Happening<'_>) -> Option<String> {
     Some(match happening {
-        Happening::Booting(vm, BootStep::Accelerator(accelerator)) => {
-            format!("vm {vm}: accelerator {}: {}", accelerator.kind, accelerator.reason)
-        }
+        Happening::Booting(vm, step @ BootStep::Accelerator(_)) => format!("vm {vm}: {step}"),
         Happening::Booting(..) => return None,
         Happening::Booted(vm, machine, took) => {
             format!(
                 "vm {vm}: {} runs Linux {} after {}",
-                machine.vm.vmm_version(),
+                machine.vmm_version,
                 machine.kernel,
                 ms(*took)
             )
@@ -48,7 +54,9 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
         Happening::Started(instance, Err(reason)) => {
             format!("instance {instance}: cannot be started: {reason}")
         }
-        Happening::Died(instance, reason) => format!("instance {instance}: {reason}"),
+        Happening::Died(instance, Some(reason)) => format!("instance {instance}: {reason}"),
+        Happening::Died(instance, None) => format!("instance {instance}: its VM has ended"),
+        Happening::Frozen(instance) => format!("instance {instance}: frozen"),
         Happening::Stopping(instance, reason) => {
             format!("instance {instance}: stopping: {reason:?}")
         }
@@ -62,7 +70,10 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
                 Some(error) => format!("instance {instance}: memory not back: {error}"),
             }
         }
-        Happening::Reclaimed(_, _, None) => return None,
+        Happening::Reclaimed(_, _, None) | Happening::Lost(_) | Happening::Called(..) => {
+            return None;
+        }
+        Happening::Settled(instance) => format!("instance {instance}: memory back after all"),
         Happening::Note(text) => (*text).to_owned(),
     })
 }

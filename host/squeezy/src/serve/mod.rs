@@ -4,21 +4,29 @@ mod action;
 mod activation;
 mod api;
 mod config;
+mod connections;
 mod key;
 mod log;
+mod metrics;
+mod notify;
 mod service;
+mod state;
+mod web;
 
 use crate::interrupt::Interrupt;
 use clap::Args as ClapArgs;
-use config::{Config, ConfigError};
+use config::Config;
+use connections::ConnectionLimits;
 use key::Key;
+use log::{Log, say};
+use metrics::{Seen, Watch};
 use service::{Service, ServiceError};
 use squeezy_node::Node;
-use squeezy_runtime::Budget;
+use squeezy_runtime::{Budget, TomlError};
 use squeezy_vmm::{Artifacts, VmError};
+use state::{State, StateError};
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -64,13 +72,16 @@ pub enum ServeError {
         /// What the system says.
         error: io::Error,
     },
+    /// The state directory cannot be used.
+    #[error("{0}")]
+    State(#[from] StateError),
     /// The configuration makes no sense.
     #[error("{}: {error}", path.display())]
     Config {
         /// Its file.
         path: PathBuf,
         /// What is wrong with it.
-        error: ConfigError,
+        error: TomlError,
     },
     /// A function cannot be served.
     #[error("{}: {error}", path.display())]
@@ -102,34 +113,40 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     config.functions.extend(args.functions);
     let files = Artifacts::find(args.build.as_deref())?;
     let state = config.state_directory.clone();
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| ServeError::File { path, error }
-    };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(failed(&state))?;
+    let kept = State::open(&state)?;
     let key_file = state.join("key");
-    let key = Key::read_or_make(&key_file).map_err(failed(&key_file))?;
+    let key = Key::read_or_make(&key_file)
+        .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
     let address = config.listen;
     let listener =
         TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let interrupt = Interrupt::listen().map_err(ServeError::Signals)?;
 
-    let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), Arc::new(log::Log));
+    let memory_bytes = config.memory_bytes;
+    let budget = Budget::new(memory_bytes).with_reserve(config.method.reserve_bytes(memory_bytes));
+    let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
+    let node = Node::start(budget, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
-    let service = Arc::new(Service::new(config, files, node));
+    let service = Arc::new(Service::new(config, files, node.clone(), kept));
     for path in functions {
         let added = service.add_function(&path).await;
         added.map_err(|error| ServeError::Function { path, error })?;
     }
+    service.restore().await;
     let address = listener.local_addr().unwrap_or(address);
-    println!("serving on http://{address}, the key is in {}", key_file.display());
-    let router = api::router(service.clone(), key);
+    say(&format!("serving on http://{address}, the key is in {}", key_file.display()));
+    let page = web::Page::new(node, service.clone(), watch, begin, memory_bytes);
+    let router = api::router(service.clone(), key).merge(web::router(page.clone()));
+    tokio::spawn(page.sample());
     let told = interrupt.clone();
-    let serving =
-        axum::serve(listener, router).with_graceful_shutdown(async move { told.raised(1).await });
-    let serving = tokio::spawn(async move { serving.await });
+    let limits = ConnectionLimits::default();
+    let serving = tokio::spawn(connections::serve(listener, router, limits, async move {
+        told.raised(1).await;
+    }));
+    notify::notify(notify::READY);
     interrupt.raised(1).await;
-    println!("ending: calls that an instance has taken are answered");
+    notify::notify(notify::STOPPING);
+    say("ending: calls that an instance has taken are answered");
     tokio::select! {
         _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
         () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),

@@ -1,27 +1,27 @@
 //! What the API can do, without HTTP.
 
 use super::{
-    action::{Action, ActionBody, check_name, now_ms},
-    activation::{Activation, Activations, Status},
+    action::{Action, ActionBody, check_name},
+    activation::{Activation, Activations, Selection},
     config::Config,
     key::random,
+    log::say,
+    state::{State, StateError, StoredAction},
 };
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use squeezy_node::{
-    Answer, Call, CallError, FunctionImage, FunctionLimits, ImageError, Node, NodeError, VmLimits,
-    VmPlan,
+    Call, CallError, FunctionImage, FunctionLimits, ImageError, Node, NodeError, VmPlan,
+    openwhisk::now_ms,
 };
 use squeezy_runtime::RejectReason;
-use squeezy_vmm::{Artifacts, GRANULE_BYTES, method::Sizing, round_up};
+use squeezy_vmm::Artifacts;
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::available_parallelism,
     time::Duration,
 };
+use tokio::{sync::oneshot, task::JoinHandle};
 
 /// Bytes of an activation's id.
 const ID_BYTES: usize = 16;
@@ -44,6 +44,9 @@ pub enum ServiceError {
     /// The daemon ends.
     #[error("The daemon is shutting down.")]
     Ending,
+    /// There is too much already.
+    #[error("{0}")]
+    Full(String),
     /// It cannot be written down.
     #[error("{0}")]
     Internal(String),
@@ -56,13 +59,21 @@ pub struct Service {
     node: Node,
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
     activations: Mutex<Activations>,
-    /// Held while actions are changed, which takes the node a moment.
-    changing: tokio::sync::Mutex<()>,
+    /// Held while actions are changed, which takes the node and the disk a moment.
+    changing: tokio::sync::Mutex<State>,
+}
+
+/// What an action is to be.
+struct Change {
+    body: ActionBody,
+    image: FunctionImage,
+    revision: u32,
+    updated_ms: u64,
 }
 
 impl Service {
     /// A service without actions.
-    pub fn new(config: Config, files: Artifacts, node: Node) -> Self {
+    pub fn new(config: Config, files: Artifacts, node: Node, state: State) -> Self {
         let activations = Activations::new(config.activations);
         Self {
             config,
@@ -70,26 +81,77 @@ impl Service {
             node,
             actions: Mutex::default(),
             activations: Mutex::new(activations),
-            changing: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::new(state),
         }
     }
 
     /// Adds the function in a directory, or of an image, under its own name.
     pub async fn add_function(&self, path: &Path) -> Result<(), ServiceError> {
         let image = FunctionImage::find(path, &self.files).map_err(invalid)?;
+        let _changing = self.changing.lock().await;
         let name = image.function.name.clone();
-        self.put(name, ActionBody::default(), image, true).await.map(drop)
+        if self.action(&name).is_some() {
+            let problem =
+                format!("there is a function {name:?} already: each needs a name of its own");
+            return Err(ServiceError::Invalid(problem));
+        }
+        let body = ActionBody::default();
+        let change = Change { body, image, revision: 1, updated_ms: now_ms() };
+        let action = self.add(name, change).await?;
+        self.replace(action);
+        Ok(())
     }
 
-    /// Makes or changes an action as a client wants it.
+    /// Adds the actions that were made over the API before, in place of functions of their names.
+    /// One that cannot be served now, because its image is not there for instance, stays kept.
+    pub async fn restore(&self) {
+        let state = self.changing.lock().await;
+        for (name, stored) in state.actions() {
+            if let Err(error) = self.restore_one(name, stored).await {
+                say(&format!("action {name:?} is kept, but cannot be served: {error}"));
+            }
+        }
+    }
+
+    async fn restore_one(&self, name: &str, stored: &StoredAction) -> Result<(), ServiceError> {
+        check_name(name).map_err(ServiceError::Invalid)?;
+        let StoredAction { revision, updated_ms, ref body, .. } = *stored;
+        let image = match stored.image.to_str().filter(|_| !stored.image.is_absolute()) {
+            Some(image) => self.image(image)?,
+            None => FunctionImage::find(&stored.image, &self.files).map_err(invalid)?,
+        };
+        let change = Change { body: body.clone(), image, revision, updated_ms };
+        let action = self.add(name.to_owned(), change).await?;
+        self.replace(action);
+        Ok(())
+    }
+
+    /// Makes or changes an action as a client wants it, wholly or not at all: also when the client
+    /// does not wait for it.
     pub async fn put_action(
+        self: &Arc<Self>,
+        name: String,
+        body: ActionBody,
+        overwrite: bool,
+    ) -> Result<Arc<Action>, ServiceError> {
+        check_name(&name).map_err(ServiceError::Invalid)?;
+        let service = self.clone();
+        let put = tokio::spawn(async move { service.change(name, body, overwrite).await });
+        put.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+    }
+
+    async fn change(
         &self,
         name: String,
         mut body: ActionBody,
         overwrite: bool,
     ) -> Result<Arc<Action>, ServiceError> {
-        check_name(&name).map_err(ServiceError::Invalid)?;
-        let image = match (&body.exec, self.action(&name)) {
+        let mut state = self.changing.lock().await;
+        let earlier = self.action(&name);
+        if earlier.is_some() && !overwrite {
+            return Err(ServiceError::Exists);
+        }
+        let image = match (body.exec.take(), &earlier) {
             (Some(exec), _) => {
                 let image = exec.image.as_deref().filter(|_| exec.kind == "blackbox");
                 let image = image.ok_or_else(|| {
@@ -109,8 +171,31 @@ impl Service {
                 return Err(ServiceError::Invalid("exec is missing: which image?".to_owned()));
             }
         };
-        body.exec = None;
-        self.put(name, body, image, overwrite).await
+        let body = match &earlier {
+            Some(earlier) => body.change(&earlier.body),
+            None => body,
+        };
+        let revision = earlier.map_or(1, |earlier| earlier.revision.saturating_add(1));
+        let change = Change { body, image, revision, updated_ms: now_ms() };
+        let action = self.add(name, change).await?;
+        if let Err(error) = state.put(&action.name, self.stored(&action)).await {
+            self.node.remove_function(action.index);
+            return Err(error.into());
+        }
+        self.replace(action.clone());
+        Ok(action)
+    }
+
+    /// An action as it is kept.
+    fn stored(&self, action: &Action) -> StoredAction {
+        let FunctionImage { function, image } = &action.image;
+        let is_ours = *image == self.files.image(&function.name);
+        StoredAction {
+            image: if is_ours { PathBuf::from(&function.name) } else { absolute(image) },
+            revision: action.revision,
+            updated_ms: action.updated_ms,
+            body: action.body.clone(),
+        }
     }
 
     /// The function of an image that has been built here, by its name.
@@ -128,66 +213,57 @@ impl Service {
         }
     }
 
-    async fn put(
-        &self,
-        name: String,
-        body: ActionBody,
-        mut image: FunctionImage,
-        overwrite: bool,
-    ) -> Result<Arc<Action>, ServiceError> {
-        let _changing = self.changing.lock().await;
-        let earlier = self.action(&name);
-        if earlier.is_some() && !overwrite {
-            return Err(ServiceError::Exists);
-        }
-        if let Some(timeout) = body.limits.and_then(|limits| limits.timeout) {
+    /// Makes the node ready for an action.
+    async fn add(&self, name: String, change: Change) -> Result<Arc<Action>, ServiceError> {
+        let Change { body, mut image, revision, updated_ms } = change;
+        if let Some(timeout) = body.timeout() {
             if !(1..=86_400_000).contains(&timeout) {
                 let problem = "limits.timeout must be from 1 to 86400000 ms";
                 return Err(ServiceError::Invalid(problem.to_owned()));
             }
             image.function.run_timeout = Duration::from_millis(timeout);
         }
-        let plan = self.plan(&image);
-        let limits = VmLimits { idle_time: Some(self.config.vm_idle) };
-        let vm = self.node.add_vm(plan, limits).await.map_err(unusable)?;
+        let Config { method, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
+        let plan = VmPlan {
+            accelerator,
+            memory_backend,
+            ..VmPlan::new(&image, &self.files, method, shared_memory_bytes)
+        };
+        let vm = self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)?;
         let function = image.function.clone();
-        let limits = FunctionLimits { keep_alive: function.keep_alive, queue: self.config.queue };
+        let limits = FunctionLimits {
+            keep_alive: function.keep_alive,
+            freeze_after: Some(self.config.freeze_after),
+            queue: self.config.queue,
+        };
         let index = self.node.add_function(vm, function, limits).await.map_err(unusable)?;
-        let revision = earlier.as_ref().map_or(1, |action| action.revision + 1);
-        let action = Arc::new(Action { name, body, revision, updated_ms: now_ms(), image, index });
-        lock(&self.actions).insert(action.name.clone(), action.clone());
+        Ok(Arc::new(Action { name, body, revision, updated_ms, image, index }))
+    }
+
+    /// Lets an action be called, and ends the earlier one of its name.
+    fn replace(&self, action: Arc<Action>) {
+        let earlier = lock(&self.actions).insert(action.name.clone(), action);
         if let Some(earlier) = earlier {
             self.node.remove_function(earlier.index);
         }
-        Ok(action)
     }
 
-    fn plan(&self, image: &FunctionImage) -> VmPlan {
-        let function = &image.function;
-        let shares = u32::from(function.concurrency) * function.cpu_millis;
-        let host = available_parallelism().map_or(1, |count| count.get() as u32);
-        VmPlan {
-            files: self.files.clone(),
-            name: format!("squeezy-{}", function.name),
-            image: image.image.clone(),
-            method: self.config.method,
-            sizing: Sizing {
-                instance_bytes: round_up(function.memory_bytes, GRANULE_BYTES),
-                instances: function.concurrency,
-                shared_bytes: self.config.shared_memory_bytes,
-            },
-            vcpus: shares.div_ceil(1000).clamp(1, host.min(64)),
-            accelerator: self.config.accelerator,
-            memory_backend: self.config.memory_backend,
-        }
-    }
-
-    /// Removes an action: what waits for it is turned away, what it works on is finished.
-    pub async fn delete_action(&self, name: &str) -> Result<Arc<Action>, ServiceError> {
-        let _changing = self.changing.lock().await;
-        let action = lock(&self.actions).remove(name).ok_or(ServiceError::NotFound)?;
-        self.node.remove_function(action.index);
-        Ok(action)
+    /// Removes an action: what waits for it is turned away, what it works on is finished. It is done
+    /// wholly, also when the client does not wait for it.
+    pub async fn delete_action(
+        self: &Arc<Self>,
+        name: String,
+    ) -> Result<Arc<Action>, ServiceError> {
+        let service = self.clone();
+        let deleted = tokio::spawn(async move {
+            let mut state = service.changing.lock().await;
+            let action = service.action(&name).ok_or(ServiceError::NotFound)?;
+            state.remove(&name).await?;
+            lock(&service.actions).remove(&name);
+            service.node.remove_function(action.index);
+            Ok(action)
+        });
+        deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
     }
 
     /// The action of this name.
@@ -205,34 +281,61 @@ impl Service {
         random(ID_BYTES).map_err(|error| ServiceError::Internal(error.to_string()))
     }
 
-    /// Calls an action and remembers what came of it. Runs to its end even when nobody waits.
+    /// Calls an action and remembers what came of it. Runs to its end even when nobody waits; the
+    /// first of what this returns fails when the call is turned away at once.
     pub fn call(
         self: &Arc<Self>,
         action: Arc<Action>,
         id: String,
         arguments: Map<String, Value>,
-    ) -> tokio::task::JoinHandle<Result<Arc<Activation>, ServiceError>> {
-        let service = self.clone();
-        tokio::spawn(async move {
-            let start_ms = now_ms();
-            let call = Call { activation: id.clone(), value: action.arguments(arguments) };
-            let answer = service.node.call(action.index, call).await;
-            match &answer {
-                Err(CallError::Rejected(RejectReason::QueueFull)) => {
-                    return Err(ServiceError::Busy);
+    ) -> (oneshot::Receiver<()>, JoinHandle<Result<Arc<Activation>, ServiceError>>) {
+        let (accept, accepted) = oneshot::channel();
+        (accepted, tokio::spawn(self.clone().answer(action, id, arguments, accept)))
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        mut action: Arc<Action>,
+        id: String,
+        arguments: Map<String, Value>,
+        accept: oneshot::Sender<()>,
+    ) -> Result<Arc<Activation>, ServiceError> {
+        let start_ms = now_ms();
+        let mut accept = Some(accept);
+        let answer = loop {
+            let value = action.arguments(arguments.clone());
+            let call = Call { activation: id.clone(), value, logs: true };
+            let answer = match self.node.submit(action.index, call).await {
+                Ok(answer) => {
+                    accept.take().map(|accept| accept.send(()));
+                    answer.await
                 }
-                Err(CallError::Ended | CallError::Rejected(RejectReason::Draining)) => {
-                    return Err(ServiceError::Ending);
+                Err(error) => Err(error),
+            };
+            // Whoever changes an action does not turn away those who have called it.
+            match (&answer, self.action(&action.name)) {
+                (Err(CallError::Rejected(RejectReason::Retired)), Some(changed))
+                    if changed.index != action.index =>
+                {
+                    action = changed;
                 }
-                Err(CallError::Rejected(RejectReason::Retired)) => {
-                    return Err(ServiceError::NotFound);
-                }
-                _ => {}
+                _ => break answer,
             }
-            let activation = Arc::new(conclude(&action, id, start_ms, answer));
-            lock(&service.activations).push(activation.clone());
-            Ok(activation)
-        })
+        };
+        let refused = match &answer {
+            Err(CallError::Rejected(RejectReason::QueueFull)) => Some(ServiceError::Busy),
+            Err(CallError::Ended | CallError::Rejected(RejectReason::Draining)) => {
+                Some(ServiceError::Ending)
+            }
+            Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
+            _ => None,
+        };
+        let activation = Arc::new(Activation::of(&action, id, start_ms, answer));
+        // Whoever was told the id may ask for it.
+        if refused.is_none() || accept.is_none() {
+            lock(&self.activations).push(activation.clone());
+        }
+        refused.map_or(Ok(activation), Err)
     }
 
     /// The activation of this id.
@@ -243,13 +346,16 @@ impl Service {
     /// Activations, the latest first.
     pub fn activations(
         &self,
-        action: Option<&str>,
-        since_ms: u64,
+        selection: &Selection,
         skip: usize,
         limit: usize,
     ) -> Vec<Arc<Activation>> {
-        let activations = lock(&self.activations);
-        activations.list(action, since_ms).skip(skip).take(limit).cloned().collect()
+        lock(&self.activations).list(selection).skip(skip).take(limit).cloned().collect()
+    }
+
+    /// How many activations there are.
+    pub fn count_activations(&self, selection: &Selection) -> usize {
+        lock(&self.activations).list(selection).count()
     }
 
     /// Ends everything.
@@ -258,54 +364,22 @@ impl Service {
     }
 }
 
-/// What came of a call, in OpenWhisk's terms.
-fn conclude(
-    action: &Action,
-    id: String,
-    start_ms: u64,
-    answer: Result<Answer, CallError>,
-) -> Activation {
-    let error = |text: &str| json!({ "error": text });
-    let (status, result, waited, took, init) = match answer {
-        Ok(Answer { response, waited, took, cold }) => {
-            let (status, result) = judge(&response);
-            (status, result, waited, took, cold)
-        }
-        Err(CallError::Failed { reason, waited, .. }) => {
-            (Status::DeveloperError, error(&reason), waited, Duration::ZERO, None)
-        }
-        Err(other) => {
-            (Status::InternalError, error(&other.to_string()), Duration::ZERO, Duration::ZERO, None)
-        }
-    };
-    let (action, version) = (action.name.clone(), action.version());
-    Activation { id, action, version, start_ms, status, result, waited, init, took }
+fn invalid(error: ImageError) -> ServiceError {
+    ServiceError::Invalid(error.to_string())
 }
 
-/// An instance's answer: an object, with the field `error` if the function says so.
-fn judge(response: &Response<Bytes>) -> (Status, Value) {
-    let answer = serde_json::from_slice::<Value>(response.body());
-    match answer {
-        Ok(Value::Object(answer)) if response.status() == StatusCode::OK => {
-            let failed = answer.contains_key("error");
-            let status = if failed { Status::ApplicationError } else { Status::Success };
-            (status, Value::Object(answer))
-        }
-        Ok(Value::Object(answer)) if answer.contains_key("error") => {
-            (Status::ApplicationError, Value::Object(answer))
-        }
-        _ => {
-            let problem = format!(
-                "The function answered with status {} and no JSON object.",
-                response.status().as_u16()
-            );
-            (Status::DeveloperError, json!({ "error": problem }))
+impl From<StateError> for ServiceError {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::Full => Self::Full(error.to_string()),
+            other => Self::Internal(other.to_string()),
         }
     }
 }
 
-fn invalid(error: ImageError) -> ServiceError {
-    ServiceError::Invalid(error.to_string())
+/// A path that means the same wherever the daemon is started next.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn unusable(error: NodeError) -> ServiceError {
@@ -318,3 +392,6 @@ fn unusable(error: NodeError) -> ServiceError {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+pub(super) mod tests;

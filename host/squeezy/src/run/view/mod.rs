@@ -1,6 +1,6 @@
 //! Shows a run while it goes on: live where the output is a terminal, as lines where it is not.
 
-mod lines;
+pub mod lines;
 mod live;
 
 use super::record::{Outcome, RequestRecord, ResizeRecord, Sample};

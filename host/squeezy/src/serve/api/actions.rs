@@ -1,6 +1,6 @@
 //! Actions, and calls of them.
 
-use super::{Api, error::ApiError};
+use super::{Api, MAX_BODY_BYTES, error::ApiError};
 use crate::serve::{
     action::ActionBody,
     activation::{Activation, Status},
@@ -10,7 +10,7 @@ use axum::{
     body::Bytes,
     extract::{
         Path, Query, State,
-        rejection::{BytesRejection, JsonRejection, QueryRejection},
+        rejection::{JsonRejection, QueryRejection},
     },
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -20,22 +20,26 @@ use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Duration};
 
 /// Most entries of a list.
-pub const MOST_LISTED: usize = 200;
+const MOST_LISTED: usize = 200;
 
 /// How long a blocking call is waited for, at most; then the client gets its id.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Says which activation an answer is of.
+const ID_HEADER: &str = "x-openwhisk-activation-id";
 
 /// Which part of a list.
 #[derive(Deserialize)]
 pub struct Part {
     #[serde(default)]
-    skip: usize,
+    skip: u32,
     limit: Option<usize>,
 }
 
 impl Part {
+    /// How many are left out at the beginning.
     pub fn skip(&self) -> usize {
-        self.skip
+        self.skip as usize
     }
 
     /// As many as were asked for; 0 is as many as there may be.
@@ -49,12 +53,23 @@ impl Part {
     }
 }
 
+/// Whether their number is wanted instead of them.
+#[derive(Deserialize)]
+pub struct ListOptions {
+    #[serde(default)]
+    count: bool,
+}
+
 pub async fn list(
     State(api): State<Api>,
+    options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
-    let Query(part) = part?;
+    let (Query(options), Query(part)) = (options?, part?);
     let actions = api.service.actions();
+    if options.count {
+        return Ok(Json(json!({ "actions": actions.len().saturating_sub(part.skip()) })));
+    }
     let shown = actions.iter().skip(part.skip()).take(part.limit()?);
     Ok(Json(shown.map(|action| action.describe()).collect()))
 }
@@ -77,9 +92,11 @@ pub async fn put(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
     options: Result<Query<PutOptions>, QueryRejection>,
-    body: Result<Json<ActionBody>, JsonRejection>,
+    body: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let (Query(options), Json(body)) = (options?, body?);
+    // Directly, a list of its fields' values would do as well.
+    let body: ActionBody = serde_json::from_value(body.into()).map_err(malformed)?;
     Ok(Json(api.service.put_action(name, body, options.overwrite).await?.describe()))
 }
 
@@ -87,7 +104,7 @@ pub async fn delete(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.delete_action(&name).await?.describe()))
+    Ok(Json(api.service.delete_action(name).await?.describe()))
 }
 
 /// How to call an action.
@@ -105,27 +122,33 @@ pub async fn invoke(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
     options: Result<Query<InvokeOptions>, QueryRejection>,
-    body: Result<Bytes, BytesRejection>,
+    body: Bytes,
 ) -> Result<Response, ApiError> {
     let Query(options) = options?;
-    let arguments = arguments(&body?)?;
+    let (arguments, length) = (arguments(&body)?, body.len());
     let wait = match options.timeout.map(Duration::from_millis) {
-        Some(wait) if wait <= LONGEST_WAIT => wait,
-        Some(_) => return Err(ApiError::bad_request("timeout must be from 0 to 60000 ms")),
+        Some(wait) if !wait.is_zero() && wait <= LONGEST_WAIT => wait,
+        Some(_) => return Err(ApiError::bad_request("timeout must be from 1 to 60000 ms")),
         None => LONGEST_WAIT,
     };
     let action = api.service.action(&name).ok_or_else(ApiError::not_found)?;
+    // With the action's own, they are one payload.
+    let own = action.body.parameters.as_ref().map_or(0, |own| json!(own).to_string().len());
+    if length + own > MAX_BODY_BYTES {
+        return Err(ApiError::too_large(length + own));
+    }
     let id = api.service.new_id()?;
-    let accepted = (StatusCode::ACCEPTED, Json(json!({ "activationId": id }))).into_response();
-    let call = api.service.call(action, id, arguments);
-    if !options.blocking {
-        return Ok(accepted);
+    let later =
+        (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
+    let (accepted, call) = api.service.call(action, id, arguments);
+    if !options.blocking && accepted.await.is_ok() {
+        return Ok(later.into_response());
     }
     match tokio::time::timeout(wait, call).await {
         Ok(Ok(Ok(activation))) => Ok(answer(&activation, options.result)),
         Ok(Ok(Err(error))) => Err(error.into()),
         Ok(Err(_)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")),
-        Err(_) => Ok(accepted),
+        Err(_) => Ok(later.into_response()),
     }
 }
 
@@ -136,11 +159,13 @@ fn arguments(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
     match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(ApiError::bad_request("The request content was malformed:\nno JSON object")),
-        Err(error) => {
-            Err(ApiError::bad_request(format!("The request content was malformed:\n{error}")))
-        }
+        Ok(_) => Err(malformed("no JSON object")),
+        Err(error) => Err(malformed(error)),
     }
+}
+
+fn malformed(error: impl std::fmt::Display) -> ApiError {
+    ApiError::bad_request(format!("The request content was malformed:\n{error}"))
 }
 
 fn answer(activation: &Arc<Activation>, result_only: bool) -> Response {
@@ -150,12 +175,35 @@ fn answer(activation: &Arc<Activation>, result_only: bool) -> Response {
         Status::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let body = if result_only { activation.result.clone() } else { activation.describe() };
-    (status, [("x-openwhisk-activation-id", activation.id.clone())], Json(body)).into_response()
+    (status, [(ID_HEADER, activation.id.clone())], Json(body)).into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::{key::Key, service::tests::service};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+    async fn who_does_not_wait_hears_whether_the_call_was_taken() {
+        let (service, _hold, directory) = service().await;
+        let key = Key::read_or_make(&directory.path().join("key")).unwrap();
+        let api = Api { service, key: Arc::new(key) };
+        let call = |blocking, timeout| {
+            let path = Path(("_".to_owned(), "f".to_owned()));
+            let options = Query(InvokeOptions { blocking, result: false, timeout });
+            invoke(State(api.clone()), path, Ok(options), Bytes::new())
+        };
+        let error = call(true, Some(0)).await.unwrap_err().into_response();
+        assert_eq!(error.status(), StatusCode::BAD_REQUEST);
+        let taken = call(false, None).await.unwrap();
+        assert_eq!(taken.status(), StatusCode::ACCEPTED);
+        assert!(taken.headers().contains_key(ID_HEADER));
+        for blocking in [false, true] {
+            let refused = call(blocking, None).await.unwrap_err().into_response();
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(refused.headers()["retry-after"], "1");
+        }
+    }
 
     #[test]
     fn arguments_are_an_object_or_nothing() {

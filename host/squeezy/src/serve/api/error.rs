@@ -1,10 +1,10 @@
 //! Errors as OpenWhisk words them.
 
-use super::code;
+use super::{MAX_BODY_BYTES, code};
 use crate::serve::service::ServiceError;
 use axum::{
     Json,
-    extract::rejection::{BytesRejection, JsonRejection, QueryRejection},
+    extract::rejection::{JsonRejection, QueryRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -39,6 +39,15 @@ impl ApiError {
         ServiceError::NotFound.into()
     }
 
+    pub fn too_large(bytes: usize) -> Self {
+        let message = format!("Request larger than allowed: {bytes} > {MAX_BODY_BYTES} bytes.");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    pub fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "The request's content took too long to come.")
+    }
+
     pub fn method_not_allowed() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "This method is not possible here.")
     }
@@ -52,6 +61,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::Exists => StatusCode::CONFLICT,
             ServiceError::Busy => StatusCode::TOO_MANY_REQUESTS,
             ServiceError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            ServiceError::Full(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
@@ -60,17 +70,7 @@ impl From<ServiceError> for ApiError {
 
 impl From<JsonRejection> for ApiError {
     fn from(rejection: JsonRejection) -> Self {
-        let status = match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Self::new(status, format!("The request content was malformed:\n{rejection}"))
-    }
-}
-
-impl From<BytesRejection> for ApiError {
-    fn from(rejection: BytesRejection) -> Self {
-        Self::new(rejection.status(), rejection.body_text())
+        Self::bad_request(format!("The request content was malformed:\n{rejection}"))
     }
 }
 

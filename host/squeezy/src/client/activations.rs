@@ -1,0 +1,89 @@
+//! `squeezy activations`.
+
+use super::{
+    ClientError, Connection, segment, show,
+    table::{print_list, text},
+};
+use clap::Args;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// What came of calls, the latest first.
+#[derive(Clone, Debug, Args)]
+pub struct Activations {
+    #[command(flatten)]
+    connection: Connection,
+    /// One activation instead of a list, as JSON.
+    id: Option<String>,
+    /// Of this function only.
+    #[arg(long, value_name = "FUNCTION", conflicts_with = "id")]
+    name: Option<String>,
+    /// How many at most.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=200))]
+    limit: u16,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Activations {
+    /// Shows them.
+    pub fn run(self) -> Result<ExitCode, ClientError> {
+        if let Some(id) = &self.id {
+            let path = format!("/activations/{}", segment(id)?);
+            show(&self.connection.ask("GET", &path, None)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let name = match &self.name {
+            Some(name) => format!("&name={}", segment(name)?),
+            None => String::new(),
+        };
+        let path = format!("/activations?limit={}{name}", self.limit);
+        let list = self.connection.ask("GET", &path, None)?;
+        if self.json {
+            show(&list);
+        } else {
+            print_list(
+                &list,
+                &[
+                    ("ACTIVATION", |a| text(&a["activationId"])),
+                    ("FUNCTION", |a| text(&a["name"])),
+                    ("STATUS", |a| status(&a["statusCode"]).to_owned()),
+                    ("DURATION MS", |a| text(&a["duration"])),
+                    ("WAIT MS", |a| annotation(a, "waitTime")),
+                    ("INIT MS", |a| annotation(a, "initTime")),
+                ],
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What OpenWhisk calls a status.
+fn status(code: &Value) -> &'static str {
+    match code.as_u64() {
+        Some(0) => "success",
+        Some(1) => "application error",
+        Some(2) => "action developer error",
+        _ => "whisk internal error",
+    }
+}
+
+fn annotation(activation: &Value, key: &str) -> String {
+    let annotations = activation["annotations"].as_array();
+    let found = annotations.and_then(|all| all.iter().find(|pair| pair["key"] == key));
+    found.map_or("-".to_owned(), |pair| text(&pair["value"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn annotations_are_found_by_their_key() {
+        let activation = json!({ "annotations": [{ "key": "waitTime", "value": 5 }] });
+        assert_eq!(annotation(&activation, "waitTime"), "5");
+        assert_eq!(annotation(&activation, "initTime"), "-");
+    }
+}

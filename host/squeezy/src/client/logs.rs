@@ -1,0 +1,126 @@
+//! `squeezy logs`.
+
+use super::{ClientError, Connection, segment, table::print};
+use clap::Args;
+use serde_json::Value;
+use std::{collections::HashSet, process::ExitCode, thread::sleep, time::Duration};
+
+/// From one look for new activations to the next.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Activations that are asked for at once.
+const PART: usize = 200;
+
+/// Shows what functions have written while they were called.
+///
+/// Of one activation each line is printed with its moment and stream. Of several, the oldest first,
+/// the function and the activation stand before each line; activations without a line are left out.
+#[derive(Clone, Debug, Args)]
+pub struct Logs {
+    #[command(flatten)]
+    connection: Connection,
+    /// Of this activation only.
+    id: Option<String>,
+    /// Of this function only.
+    #[arg(long, value_name = "FUNCTION", conflicts_with = "id")]
+    name: Option<String>,
+    /// How many of the latest activations to begin with.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200), conflicts_with = "id")]
+    limit: u16,
+    /// Goes on with activations as they end, until Ctrl-C.
+    #[arg(long, short, conflicts_with = "id")]
+    follow: bool,
+}
+
+impl Logs {
+    /// Shows them.
+    pub fn run(self) -> Result<ExitCode, ClientError> {
+        if let Some(id) = &self.id {
+            self.lines(segment(id)?)?.iter().for_each(print);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let first = self.list(self.limit.into(), 0)?;
+        self.show(&first)?;
+        if self.follow { self.follow(&first) } else { Ok(ExitCode::SUCCESS) }
+    }
+
+    /// Goes on with what comes after these activations.
+    fn follow(&self, first: &[Value]) -> Result<ExitCode, ClientError> {
+        // Where none was wanted to begin with, it is what comes after the latest.
+        let mut seen = match first.first() {
+            Some(activation) => Some(id(activation)),
+            None => self.list(1, 0)?.first().map(id),
+        };
+        loop {
+            sleep(PAUSE);
+            let new = self.since(seen.as_deref())?;
+            self.show(&new)?;
+            seen = new.first().map(id).or(seen);
+        }
+    }
+
+    /// Activations after the one that was seen last, the latest first.
+    fn since(&self, seen: Option<&str>) -> Result<Vec<Value>, ClientError> {
+        let mut new = Vec::new();
+        let mut known = HashSet::new();
+        loop {
+            let part = self.list(PART, new.len())?;
+            let is_last = part.len() < PART;
+            for activation in part {
+                let id = id(&activation);
+                if Some(id.as_str()) == seen {
+                    return Ok(new);
+                }
+                // The list moves on meanwhile.
+                if known.insert(id) {
+                    new.push(activation);
+                }
+            }
+            if is_last {
+                return Ok(new);
+            }
+        }
+    }
+
+    fn list(&self, limit: usize, skip: usize) -> Result<Vec<Value>, ClientError> {
+        // To the daemon that is as many as possible.
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let name = match &self.name {
+            Some(name) => format!("&name={}", segment(name)?),
+            None => String::new(),
+        };
+        let path = format!("/activations?limit={limit}&skip={skip}{name}");
+        match self.connection.ask("GET", &path, None)? {
+            Value::Array(list) => Ok(list),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Prints what was written in these activations.
+    fn show(&self, activations: &[Value]) -> Result<(), ClientError> {
+        for activation in activations.iter().rev() {
+            let (id, name) = (id(activation), activation["name"].as_str().unwrap_or_default());
+            let lines = match self.lines(segment(&id)?) {
+                // It has been forgotten since.
+                Err(ClientError::Refused { status: 404, .. }) => continue,
+                lines => lines?,
+            };
+            for line in lines {
+                print(format_args!("{name} {id:.8} {line}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self, id: &str) -> Result<Vec<String>, ClientError> {
+        let answer = self.connection.ask("GET", &format!("/activations/{id}/logs"), None)?;
+        let lines = answer["logs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(lines.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+}
+
+fn id(activation: &Value) -> String {
+    activation["activationId"].as_str().unwrap_or_default().to_owned()
+}

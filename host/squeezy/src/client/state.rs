@@ -1,0 +1,167 @@
+//! How a daemon stands, as it tells everybody who asks; `serve::web::state` writes it.
+
+use super::{ClientError, Connection};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// How everything stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct State {
+    pub now_ms: u64,
+    pub version: String,
+    pub memory_limit_bytes: u64,
+    pub memory_committed_bytes: u64,
+    pub functions: Vec<Function>,
+    /// The latest first.
+    pub reclaims: Vec<Reclaim>,
+    /// The latest last.
+    pub samples: Vec<Sample>,
+}
+
+/// A function, its instances and its VM.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Function {
+    pub name: String,
+    pub vm: Option<String>,
+    pub point: Point,
+    /// How many instances were started how.
+    pub starts: BTreeMap<String, u64>,
+    pub reclaimed_bytes: u64,
+    pub failed: u64,
+    /// How long what took, of late.
+    pub times_ms: BTreeMap<String, Times>,
+}
+
+/// How a function stands at one moment: written as a list, in this order.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Point {
+    pub starting: usize,
+    pub idle: usize,
+    pub frozen: usize,
+    pub busy: usize,
+    /// Being stopped, or reclaimed.
+    pub ending: usize,
+    /// Whose memory the guest has kept.
+    pub stranded: usize,
+    pub queued: usize,
+    pub asked_bytes: Option<u64>,
+    pub plugged_bytes: Option<u64>,
+    pub resident_bytes: Option<u64>,
+}
+
+/// Percentiles, in milliseconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Times {
+    pub p50: f64,
+    pub p99: f64,
+}
+
+/// Memory that was taken back, or not.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Reclaim {
+    pub at_ms: u64,
+    pub function: String,
+    pub instance: u64,
+    pub size_bytes: u64,
+    pub unplug_ms: Option<f64>,
+    pub resident_drop_bytes: Option<i64>,
+    pub error: Option<String>,
+}
+
+/// How all functions stood at one moment.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Sample {
+    pub at_ms: u64,
+    pub functions: BTreeMap<String, Point>,
+}
+
+impl State {
+    /// Asks for it as it is written, with samples after a moment.
+    pub fn text(connection: &Connection, since_ms: u64) -> Result<String, ClientError> {
+        connection.get(&format!("/ui/state.json?since_ms={since_ms}"))
+    }
+
+    /// Asks for it, with samples after a moment.
+    pub fn ask(connection: &Connection, since_ms: u64) -> Result<Self, ClientError> {
+        let text = Self::text(connection, since_ms)?;
+        serde_json::from_str(&text).map_err(|error| {
+            connection
+                .unreachable(&format!("it answers otherwise than this version does ({error})"))
+        })
+    }
+
+    /// What the host really spends on VMs, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.functions.iter().filter_map(|function| function.point.resident_bytes).sum()
+    }
+}
+
+impl Function {
+    fn time(&self, name: &str, of: fn(&Times) -> f64) -> String {
+        self.times_ms.get(name).map_or("-".to_owned(), |times| format!("{:.1}", of(times)))
+    }
+}
+
+/// What of each function stands in a table.
+pub const COLUMNS: [super::table::Column<Function>; 15] = [
+    ("FUNCTION", |f| f.name.clone()),
+    ("VM", |f| f.vm.clone().unwrap_or("-".to_owned())),
+    ("BUSY", |f| f.point.busy.to_string()),
+    ("IDLE", |f| f.point.idle.to_string()),
+    ("FROZEN", |f| f.point.frozen.to_string()),
+    ("STARTING", |f| f.point.starting.to_string()),
+    ("ENDING", |f| (f.point.ending + f.point.stranded).to_string()),
+    ("WAITING", |f| f.point.queued.to_string()),
+    ("PLUGGED MIB", |f| mib(f.point.plugged_bytes)),
+    ("RESIDENT MIB", |f| mib(f.point.resident_bytes)),
+    ("BACK MIB", |f| mib(Some(f.reclaimed_bytes))),
+    ("COLD", |f| f.starts.get("cold").copied().unwrap_or(0).to_string()),
+    ("FAILED", |f| f.failed.to_string()),
+    ("P50 MS", |f| f.time("total", |times| times.p50)),
+    ("P99 MS", |f| f.time("total", |times| times.p99)),
+];
+
+/// Memory as it stands in a table.
+pub fn mib(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), |bytes| (bytes >> 20).to_string())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A daemon with one function.
+    pub fn example() -> State {
+        serde_json::from_str(
+            r#"{
+                "now_ms": 9000, "version": "0.1.0", "more": [],
+                "memory_limit_bytes": 4294967296, "memory_committed_bytes": 1073741824,
+                "functions": [{
+                    "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
+                    "instance_bytes": 1, "starts": { "cold": 4, "warm": 5 }, "reclaimed_bytes": 1048576,
+                    "failed": 1, "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
+                }],
+                "reclaims": [{
+                    "at_ms": 8000, "function": "html", "instance": 7, "size_bytes": 805306368,
+                    "stop_ms": 1.0, "unplug_ms": 2.5, "resident_drop_bytes": 52428800, "error": null
+                }],
+                "samples": [
+                    { "at_ms": 1000, "functions": {} },
+                    { "at_ms": 9000, "functions": { "html": [0, 1, 1, 2, 0, 0, 3, 5, 4194304, 3145728] } }
+                ]
+            }"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_function_is_a_row() {
+        let state = example();
+        let lines = super::super::table::lines(&state.functions, &COLUMNS);
+        let cells: Vec<_> = lines[1].split_whitespace().collect();
+        let right =
+            ["html", "up", "2", "1", "1", "0", "0", "3", "4", "3", "1", "4", "1", "1.5", "3.2"];
+        assert_eq!(cells, right);
+        assert_eq!(state.resident_bytes(), 3 << 20);
+    }
+}

@@ -1,0 +1,54 @@
+//! What clients print.
+
+use serde_json::Value;
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    process::exit,
+};
+
+/// Prints a line. When nobody reads any more, there is nothing left to do.
+pub fn print(line: impl Display) {
+    if writeln!(io::stdout(), "{line}").is_err() {
+        exit(0);
+    }
+}
+
+/// A value as it stands in a table.
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// One column: its heading, and what of a row stands in it.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
+/// Prints a row for each entry of a list.
+pub fn print_list(list: &Value, columns: &[Column<Value>]) {
+    let rows = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    lines(rows, columns).iter().for_each(print);
+}
+
+/// The lines of a table, as wide as what stands in it.
+pub fn lines<R>(rows: &[R], columns: &[Column<R>]) -> Vec<String> {
+    let heading = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let cells = rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
+    let table: Vec<Vec<String>> = std::iter::once(heading).chain(cells).collect();
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    table.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_what_stands_in_them() {
+        let columns: [Column<&str>; 2] = [("A", |row| row.to_string()), ("B", |_| "x".to_owned())];
+        assert_eq!(lines(&["long", "ä"], &columns), ["A     B", "long  x", "ä     x"]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Every metric there is, once: what it is called, what it counts, and by what.
+//!
+//! The doc comment of a metric is the help text that Prometheus shows.
+
+use super::{
+    labels::{Build, Direction, Name, Of, OfReason, OfResize, OfStart, OfState, Start, State},
+    reason::{ENDED, NOT_RESIZED, REFUSED},
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::Histogram,
+        info::Info,
+    },
+    registry::{Registry, Unit},
+};
+use std::{fmt::Debug, hash::Hash};
+
+/// Counts up, for each set of labels.
+type Counters<L> = Family<L, Counter>;
+/// Goes up and down, for each set of labels.
+type Gauges<L> = Family<L, Gauge>;
+/// How long things took, for each set of labels.
+type Times<L> = Family<L, Histogram, Seconds>;
+/// How long things took, by function.
+pub type TimesOf = Times<Of>;
+
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $metric:ident: $kind:ty $(, $unit:ident)?;)+) => {
+        /// Every metric there is.
+        pub struct Families {
+            $($(#[doc = $help])+ pub $metric: $kind,)+
+        }
+
+        impl Families {
+            /// Name, kind, unit and help text of each.
+            #[cfg(test)]
+            pub const DECLARED: &[(&str, &str, &str, &str)] = &[$((
+                stringify!($metric),
+                stringify!($kind),
+                concat!("" $(, stringify!($unit))?),
+                concat!($($help),+),
+            )),+];
+
+            /// All of them, registered under their names: the fields', and their units.
+            pub fn new(registry: &mut Registry) -> Self {
+                let info = Info::new(Build { version: env!("CARGO_PKG_VERSION") });
+                registry.register("build", "The version of Squeezy", info);
+                $(
+                    let $metric = <$kind as Make>::make();
+                    // The registry puts a full stop behind it.
+                    let help = concat!($($help),+).trim().trim_end_matches('.');
+                    metrics!(@ registry, stringify!($metric), help, $metric $(, $unit)?);
+                )+
+                Self { $($metric),+ }
+            }
+        }
+    };
+    (@ $registry:ident, $name:expr, $help:ident, $metric:ident) => {
+        $registry.register($name, $help, $metric.clone())
+    };
+    (@ $registry:ident, $name:expr, $help:ident, $metric:ident, $unit:ident) => {
+        $registry.register_with_unit($name, $help, Unit::$unit, $metric.clone())
+    };
+}
+
+metrics! {
+    /// Memory that VMs and instances may have together: `memory` of the configuration.
+    memory_limit: Gauge, Bytes;
+    /// The part of it that is promised to VMs that run and to instances that live.
+    memory_committed: Gauge, Bytes;
+    /// What the host has asked the guests of a function's VM to have, base memory included.
+    asked: Gauges<Of>, Bytes;
+    /// What these guests have.
+    plugged: Gauges<Of>, Bytes;
+    /// What the host has behind it: the memory that is really spent.
+    resident: Gauges<Of>, Bytes;
+    /// Memory of ended instances that guests have given back, at an instance's size for each.
+    reclaimed: Counters<Of>, Bytes;
+    /// Instances by state: starting, idle, frozen, busy, stopping (its processes end), reclaiming (its memory is asked back) or stranded (the guest has not given its memory back in time).
+    instances: Gauges<OfState>;
+    /// Calls that wait for an instance.
+    calls_waiting: Gauges<Of>;
+    /// VMs that there are, by state: booting, up or ending.
+    vms: Gauges<State>;
+    /// VMs that did not say in time for this scrape how their memory stands; their series are absent.
+    vms_silent: Gauge;
+    /// The guests' partitions by state, as docs/abi.md has them. One that is draining or quarantined keeps memory that nobody uses.
+    partitions: Gauges<OfState>;
+    /// Calls that an instance has taken, and how they came by it: warm, one was there; cold, it was started meanwhile; recreated, likewise, and the function had had an instance that has ended, since the daemon began.
+    starts: Counters<OfStart>;
+    /// Calls that got no answer from an instance that had taken them.
+    calls_failed: Counters<Of>;
+    /// Calls that no instance has taken, by reason; when an action is changed, its successor takes those that are retired.
+    calls_refused: Counters<OfReason>;
+    /// How long calls waited for the instance that took them.
+    queue: Times<Of>, Seconds;
+    /// How long new instances took to answer /init, from the execution of their command on.
+    init: Times<Of>, Seconds;
+    /// How long instances took to answer calls.
+    run: Times<Of>, Seconds;
+    /// From asking a guest to take an instance's memory until it had it; the plugs that succeeded.
+    plug: Times<Of>, Seconds;
+    /// From asking an instance's memory back until the guest had given it; the unplugs that succeeded.
+    unplug: Times<Of>, Seconds;
+    /// Plugs and unplugs that were not done in time, by direction and reason. Of an unplug: assigned, draining or quarantined partitions keep it up, guest (something else in the guest does), vm (the VM has ended) or other.
+    resizes_refused: Counters<OfResize>;
+    /// Instances that could not be started.
+    starts_failed: Counters<Of>;
+    /// Instances that are told to stop, by reason: keep_alive_over, evicted (others need the memory), broken, retired or draining; and those that ended without it: died or vm_ended.
+    instances_ended: Counters<OfReason>;
+    /// From the start of a VM's boot until it took instances.
+    vm_boot: Histogram, Seconds;
+}
+
+impl Families {
+    /// Counts from zero on what a function will have for certain, so that its first is seen to come.
+    pub fn expect(&self, function: &Name) {
+        let of = Of { function: function.clone() };
+        for counters in [&self.reclaimed, &self.calls_failed, &self.starts_failed] {
+            drop(counters.get_or_create(&of));
+        }
+        for times in [&self.queue, &self.init, &self.run, &self.plug, &self.unplug] {
+            drop(times.get_or_create(&of));
+        }
+        for start in Start::ALL {
+            let labels = OfStart { function: function.clone(), start };
+            drop(self.starts.get_or_create(&labels));
+        }
+    }
+
+    /// Forgets a function.
+    pub fn forget(&self, function: &Name) {
+        let of = Of { function: function.clone() };
+        for counters in [&self.reclaimed, &self.calls_failed, &self.starts_failed] {
+            counters.remove(&of);
+        }
+        for times in [&self.queue, &self.init, &self.run, &self.plug, &self.unplug] {
+            times.remove(&of);
+        }
+        for start in Start::ALL {
+            self.starts.remove(&OfStart { function: function.clone(), start });
+        }
+        for (counters, reasons) in
+            [(&self.calls_refused, &REFUSED[..]), (&self.instances_ended, &ENDED[..])]
+        {
+            for reason in reasons {
+                counters.remove(&OfReason { function: function.clone(), reason });
+            }
+        }
+        for direction in [Direction::Plug, Direction::Unplug] {
+            for reason in NOT_RESIZED {
+                let labels = OfResize { function: function.clone(), direction, reason };
+                self.resizes_refused.remove(&labels);
+            }
+        }
+    }
+}
+
+/// A metric as it is at first.
+trait Make {
+    fn make() -> Self;
+}
+
+impl Make for Gauge {
+    fn make() -> Self {
+        Self::default()
+    }
+}
+
+impl Make for Histogram {
+    fn make() -> Self {
+        Seconds.new_metric()
+    }
+}
+
+impl<L: Labels> Make for Counters<L> {
+    fn make() -> Self {
+        Self::default()
+    }
+}
+
+impl<L: Labels> Make for Gauges<L> {
+    fn make() -> Self {
+        Self::default()
+    }
+}
+
+impl<L: Labels> Make for Times<L> {
+    fn make() -> Self {
+        Self::new_with_constructor(Seconds)
+    }
+}
+
+/// What can be a set of labels.
+trait Labels: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static {}
+
+impl<L: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static> Labels for L {}
+
+/// Makes histograms of times: unplugs take fractions of a millisecond, emulated cold starts a minute.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds;
+
+impl MetricConstructor<Histogram> for Seconds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([
+            0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+            30.0, 60.0,
+        ])
+    }
+}

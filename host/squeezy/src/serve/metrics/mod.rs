@@ -1,0 +1,75 @@
+//! Prometheus metrics, at `GET /metrics`.
+//!
+//! `families` declares each of them, [`Watch`] counts what happens, `scrape` looks at what there is.
+
+mod families;
+mod labels;
+mod names;
+mod reason;
+mod recent;
+mod scrape;
+mod watch;
+
+use families::Families;
+use labels::{Of, OfStart};
+use prometheus_client::registry::Registry;
+use std::ops::Deref;
+
+pub use labels::{Name, Start};
+pub use names::{Known, Names};
+pub use recent::{Reclaim, Window};
+pub use scrape::{Scraper, vm_state};
+pub use watch::{Seen, Watch};
+
+/// The metrics, and how they are written down.
+pub struct Metrics {
+    families: Families,
+    registry: Registry,
+}
+
+impl Metrics {
+    /// All of them, at nothing; there may be so much memory.
+    pub fn new(memory_limit_bytes: u64) -> Self {
+        let mut registry = Registry::with_prefix("squeezy");
+        let families = Families::new(&mut registry);
+        families.memory_limit.set(memory_limit_bytes.try_into().unwrap_or(i64::MAX));
+        Self { families, registry }
+    }
+
+    /// All of them, as Prometheus reads them.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Only a string that cannot grow could fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+
+    /// Calls that came by their instance like this.
+    pub fn started(&self, function: &Name, start: Start) -> u64 {
+        let labels = OfStart { function: function.clone(), start };
+        self.starts.get(&labels).map_or(0, |count| count.get())
+    }
+
+    /// Memory that has come back, in bytes.
+    pub fn reclaimed_bytes(&self, function: &Name) -> u64 {
+        let labels = Of { function: function.clone() };
+        self.reclaimed.get(&labels).map_or(0, |count| count.get())
+    }
+
+    /// Calls that failed.
+    pub fn failed(&self, function: &Name) -> u64 {
+        let labels = Of { function: function.clone() };
+        self.calls_failed.get(&labels).map_or(0, |count| count.get())
+    }
+}
+
+impl Deref for Metrics {
+    type Target = Families;
+
+    fn deref(&self) -> &Families {
+        &self.families
+    }
+}
+
+#[cfg(test)]
+mod tests;

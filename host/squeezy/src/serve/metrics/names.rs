@@ -1,0 +1,71 @@
+//! What the node's functions are called outside of it.
+
+use super::labels::Name;
+use crate::serve::action::Action;
+use squeezy_runtime::FunctionIndex;
+use squeezy_vmm::{GRANULE_BYTES, round_up};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+/// A function, as the node does not know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The name of its action.
+    pub name: Name,
+    /// The memory of an instance, in bytes.
+    pub instance_bytes: u64,
+}
+
+impl Known {
+    /// The function of an action.
+    pub fn of(action: &Action) -> Self {
+        let instance_bytes = round_up(action.image.function.memory_bytes, GRANULE_BYTES);
+        Self { name: Name(action.name.as_str().into()), instance_bytes }
+    }
+}
+
+/// All functions that there are at the moment.
+type LookUp = Box<dyn Fn() -> BTreeMap<FunctionIndex, Known> + Send + Sync>;
+
+/// Functions by index. An action that is changed has a new index, and the old one works on for a
+/// moment, so they are remembered.
+#[derive(Default)]
+pub struct Names {
+    look_up: OnceLock<LookUp>,
+    known: Mutex<BTreeMap<FunctionIndex, Known>>,
+}
+
+impl Names {
+    /// From now on names are found like this; nothing is known before.
+    pub fn set(&self, look_up: LookUp) {
+        let _ = self.look_up.set(look_up);
+    }
+
+    /// The function of this index.
+    pub fn of(&self, index: FunctionIndex) -> Known {
+        if let Some(known) = self.lock().get(&index) {
+            return known.clone();
+        }
+        self.refresh();
+        let unknown =
+            || Known { name: Name(format!("function-{index}").into()), instance_bytes: 0 };
+        self.lock().get(&index).cloned().unwrap_or_else(unknown)
+    }
+
+    /// Takes note of all that there are.
+    pub fn refresh(&self) {
+        let found = self.look_up.get().map(|look_up| look_up()).unwrap_or_default();
+        self.lock().extend(found);
+    }
+
+    /// Forgets those that are gone.
+    pub fn retain(&self, is_there: impl Fn(FunctionIndex) -> bool) {
+        self.lock().retain(|&index, _| is_there(index));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<FunctionIndex, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! Reasons as words that do not vary, so that there are as many series as there are words.
+
+use squeezy_runtime::{RejectReason, StopReason};
+use squeezy_vmm::VmError;
+
+/// Why a call is turned away: every word there is.
+pub const REFUSED: [&str; 5] = ["queue_full", "start_failed", "vm_failed", "retired", "draining"];
+
+/// Why a call is turned away.
+pub fn refused(reason: RejectReason) -> &'static str {
+    REFUSED[match reason {
+        RejectReason::QueueFull => 0,
+        RejectReason::StartFailed => 1,
+        RejectReason::VmFailed => 2,
+        RejectReason::Retired => 3,
+        RejectReason::Draining => 4,
+    }]
+}
+
+/// An instance that ended by itself.
+pub const DIED: &str = "died";
+/// An instance that ended with its VM.
+pub const VM_ENDED: &str = "vm_ended";
+
+/// Why an instance ends: every word there is.
+pub const ENDED: [&str; 7] =
+    ["keep_alive_over", "evicted", "broken", "retired", "draining", DIED, VM_ENDED];
+
+/// Why an instance is told to end.
+pub fn stopped(reason: StopReason) -> &'static str {
+    ENDED[match reason {
+        StopReason::KeepAliveOver => 0,
+        StopReason::Evicted => 1,
+        StopReason::Broken => 2,
+        StopReason::Retired => 3,
+        StopReason::Draining => 4,
+    }]
+}
+
+/// Why memory has not come or gone: every word there is, and what of it the guest says itself.
+pub const NOT_RESIZED: [&str; 6] = ["quarantined", "draining", "assigned", "guest", "vm", "other"];
+const GUEST_SAYS: usize = 3;
+
+/// Why memory has not come or gone. Of several things, the one that lasts longest.
+pub fn not_resized(error: &VmError) -> &'static str {
+    match error {
+        VmError::Resize { reason, .. } => {
+            let said = NOT_RESIZED[..GUEST_SAYS].iter().find(|word| reason.contains(**word));
+            said.copied().unwrap_or("guest")
+        }
+        VmError::Died { .. }
+        | VmError::Hung(_)
+        | VmError::Paused(_)
+        | VmError::Panicked(_)
+        | VmError::PoweredOff { .. }
+        | VmError::AgentLost(_)
+        | VmError::Stopped => "vm",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_keeps_memory_is_one_word() {
+        let resize = |reason: &str| VmError::Resize {
+            requested: 0,
+            plugged: 1,
+            after: Duration::ZERO,
+            reason: reason.to_owned(),
+        };
+        for (error, word) in [
+            (resize("blocked by partitions: assigned 2 draining 1"), "draining"),
+            (resize("blocked by partitions: assigned 2"), "assigned"),
+            (resize("blocked by partitions: quarantined 1"), "quarantined"),
+            (
+                resize("it could not free enough memory to unplug (5 bytes are available in it)"),
+                "guest",
+            ),
+            (VmError::Hung(Duration::from_secs(5)), "vm"),
+            (VmError::Config("x".to_owned()), "other"),
+        ] {
+            assert_eq!(not_resized(&error), word, "{error}");
+            assert!(NOT_RESIZED.contains(&word));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What there is at the moment of a scrape.
+
+use super::{
+    Watch,
+    labels::{Name, Of, OfState, State},
+};
+use axum::{
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use squeezy_node::{Node, NodeStatus};
+use squeezy_protocol::{Partition, PartitionState};
+use squeezy_runtime::{Counts, VmIndex, VmState};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{sync::Mutex, time::timeout};
+
+/// What Prometheus takes the answer for.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long a scrape may take. The node gives each VM less.
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// Who asks sooner than this after another one gets the same: looking costs the guests.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The guests' partitions, as far as they say.
+type Partitions = Vec<(VmIndex, Option<Vec<Partition>>)>;
+
+/// Answers scrapes.
+pub struct Scraper {
+    node: Node,
+    watch: Arc<Watch>,
+    /// When it was looked last. Held meanwhile, so that many who ask at once cost as much as one.
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Scraper {
+    /// Of this node.
+    pub fn new(node: Node, watch: Arc<Watch>) -> Self {
+        Self { node, watch, looked: Mutex::default() }
+    }
+
+    /// Looks at everything and answers in Prometheus's format.
+    pub async fn scrape(&self) -> Response {
+        let mut looked = self.looked.lock().await;
+        if looked.is_none_or(|looked| looked.elapsed() >= SHORTEST_PAUSE) {
+            let look = async { tokio::join!(self.node.status(), self.node.partitions()) };
+            // A node that has ended has nothing.
+            let (status, partitions) = timeout(LIMIT, look).await.unwrap_or_default();
+            let (status, partitions) = (status.unwrap_or_default(), partitions.unwrap_or_default());
+            set(&self.watch, &status, &partitions);
+            *looked = Some(Instant::now());
+        }
+        ([(CONTENT_TYPE, OPEN_METRICS)], self.watch.metrics.text()).into_response()
+    }
+}
+
+/// Sets everything that goes up and down.
+pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
+    let Watch { metrics, names, .. } = watch;
+    names.refresh();
+    for gauges in [&metrics.asked, &metrics.plugged, &metrics.resident, &metrics.calls_waiting] {
+        gauges.clear();
+    }
+    metrics.instances.clear();
+    metrics.partitions.clear();
+    metrics.vms.clear();
+    metrics.memory_committed.set(signed(status.committed_bytes));
+    // A VM is booted for one function; were it for several, the first would stand for all.
+    let mut whose: BTreeMap<VmIndex, Name> = BTreeMap::new();
+    for (index, counts) in &status.functions {
+        let function = names.of(*index).name;
+        metrics.expect(&function);
+        if let Some(&vm) = status.vm_of.get(index) {
+            whose.entry(vm).or_insert_with(|| function.clone());
+        }
+        for (state, count) in states(counts) {
+            let labels = OfState { function: function.clone(), state };
+            metrics.instances.get_or_create(&labels).inc_by(count as i64);
+        }
+        metrics.calls_waiting.get_or_create(&Of { function }).inc_by(counts.queued as i64);
+    }
+    for state in ["booting", "up", "ending"] {
+        drop(metrics.vms.get_or_create(&State { state }));
+    }
+    let mut silent: Vec<VmIndex> = Vec::new();
+    for (vm, state, memory) in &status.vms {
+        let Some(state) = vm_state(*state) else { continue };
+        metrics.vms.get_or_create(&State { state }).inc();
+        let Some(memory) = memory else {
+            silent.extend((state == "up").then_some(*vm));
+            continue;
+        };
+        let Some(function) = whose.get(vm) else { continue };
+        let labels = Of { function: function.clone() };
+        metrics.asked.get_or_create(&labels).inc_by(signed(memory.asked_bytes));
+        metrics.plugged.get_or_create(&labels).inc_by(signed(memory.plugged_bytes));
+        metrics.resident.get_or_create(&labels).inc_by(signed(memory.resident.resident_bytes));
+    }
+    for (vm, partitions) in partitions {
+        let Some(partitions) = partitions else {
+            silent.push(*vm);
+            continue;
+        };
+        let Some(function) = whose.get(vm) else { continue };
+        for partition in partitions {
+            let state = partition_state(partition.state);
+            let labels = OfState { function: function.clone(), state };
+            metrics.partitions.get_or_create(&labels).inc();
+        }
+    }
+    silent.sort_unstable();
+    silent.dedup();
+    metrics.vms_silent.set(silent.len() as i64);
+}
+
+fn signed(bytes: u64) -> i64 {
+    bytes.try_into().unwrap_or(i64::MAX)
+}
+
+/// How many instances there are in each state, each in one.
+fn states(counts: &Counts) -> [(&'static str, usize); 7] {
+    [
+        ("starting", counts.starting),
+        ("idle", counts.idle.saturating_sub(counts.frozen)),
+        ("frozen", counts.frozen),
+        ("busy", counts.busy),
+        ("stopping", counts.stopping),
+        ("reclaiming", counts.reclaiming),
+        ("stranded", counts.stranded),
+    ]
+}
+
+/// How a VM stands, if there is one.
+pub fn vm_state(state: VmState) -> Option<&'static str> {
+    match state {
+        VmState::Absent => None,
+        VmState::Booting => Some("booting"),
+        VmState::Up { .. } => Some("up"),
+        VmState::Ending => Some("ending"),
+    }
+}
+
+/// As in docs/abi.md.
+fn partition_state(state: PartitionState) -> &'static str {
+    match state {
+        PartitionState::Absent => "absent",
+        PartitionState::Populating => "populating",
+        PartitionState::Free => "free",
+        PartitionState::Assigned => "assigned",
+        PartitionState::Draining => "draining",
+        PartitionState::Quarantined => "quarantined",
+        PartitionState::Unplugging => "unplugging",
+        PartitionState::Unplugged => "unplugged",
+        PartitionState::Plugging => "plugging",
+    }
+}

@@ -1,0 +1,292 @@
+//! Turns what goes on in the node into numbers.
+
+use super::{
+    Metrics, Names,
+    labels::{Direction, Name, Of, OfReason, OfResize, OfStart, Start},
+    names::Known,
+    reason,
+    recent::{Recent, Reclaim, Times},
+};
+use squeezy_node::{Answer, CallError, Happening, Observer, Tried, openwhisk::now_ms};
+use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Most instances whose memory is waited for after the guest has not given it back in time.
+const MOST_LATE: usize = 1000;
+
+/// Sees everything, and counts it.
+pub struct Watch {
+    /// What it counts in.
+    pub metrics: Metrics,
+    /// What functions are called.
+    pub names: Names,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lives: BTreeMap<InstanceNumber, Life>,
+    /// Instances that have ended, but not come back.
+    late: BTreeMap<InstanceNumber, Known>,
+    /// Functions of which an instance has ended.
+    ended: BTreeSet<Name>,
+    recent: Recent,
+}
+
+/// What is remembered of an instance while it lives.
+struct Life {
+    of: Known,
+    recreated: bool,
+    /// When it was told to end and why, once it was.
+    stopping: Option<(Moment, &'static str)>,
+}
+
+impl Watch {
+    /// Has seen nothing yet; there may be so much memory.
+    pub fn new(memory_limit_bytes: u64) -> Self {
+        let metrics = Metrics::new(memory_limit_bytes);
+        Self { metrics, names: Names::default(), state: Mutex::default() }
+    }
+
+    /// Looks at what happened of late.
+    pub fn recent<T>(&self, look: impl FnOnce(&mut Recent) -> T) -> T {
+        look(&mut self.lock().recent)
+    }
+
+    /// Forgets a function that is gone.
+    pub fn forget(&self, function: &Name) {
+        let mut state = self.lock();
+        state.recent.forget(function);
+        state.ended.remove(function);
+        drop(state);
+        self.metrics.forget(function);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An instance is no more, whatever its memory does.
+    fn gone(&self, instance: InstanceNumber) -> Option<Life> {
+        let mut state = self.lock();
+        let life = state.lives.remove(&instance)?;
+        state.ended.insert(life.of.name.clone());
+        Some(life)
+    }
+
+    fn ended(&self, function: Name, reason: &'static str) {
+        self.metrics.instances_ended.get_or_create(&OfReason { function, reason }).inc();
+    }
+
+    fn not_resized(&self, function: Name, direction: Direction, tried: &Tried) {
+        let Some(error) = &tried.error else { return };
+        let labels = OfResize { function, direction, reason: reason::not_resized(error) };
+        self.metrics.resizes_refused.get_or_create(&labels).inc();
+    }
+
+    fn function_of(&self, instance: InstanceNumber) -> Option<Name> {
+        self.lock().lives.get(&instance).map(|life| life.of.name.clone())
+    }
+
+    fn time(
+        &self,
+        at: Moment,
+        function: &Name,
+        what: fn(&mut Times) -> &mut super::recent::Window,
+        took: Duration,
+    ) {
+        what(self.lock().recent.times(function)).push(at, took);
+    }
+
+    fn starting(&self, instance: InstanceNumber, function: FunctionIndex) {
+        let of = self.names.of(function);
+        let mut state = self.lock();
+        let recreated = state.ended.contains(&of.name);
+        state.lives.insert(instance, Life { of, recreated, stopping: None });
+    }
+
+    fn plugged(&self, at: Moment, instance: InstanceNumber, tried: &Tried) {
+        let Some(function) = self.function_of(instance) else { return };
+        self.not_resized(function.clone(), Direction::Plug, tried);
+        if let (Some(latency), None) = (tried.latency, &tried.error) {
+            self.time(at, &function, |times| &mut times.plug, latency);
+            observe(&self.metrics.plug, function, latency);
+        }
+    }
+
+    fn reclaimed(&self, at: Moment, instance: InstanceNumber, asked: Moment, tried: &Tried) {
+        let Some(life) = self.gone(instance) else { return };
+        let function = life.of.name.clone();
+        self.not_resized(function.clone(), Direction::Unplug, tried);
+        if tried.latency.is_none() && tried.error.is_none() {
+            // It had no memory of its own, or gives none back.
+            return;
+        }
+        if let (Some(latency), None) = (tried.latency, &tried.error) {
+            self.came_back(&life.of);
+            observe(&self.metrics.unplug, function.clone(), latency);
+            self.time(at, &function, |times| &mut times.unplug, latency);
+        }
+        let (stop, reason) = match life.stopping {
+            Some((since, reason)) => (Some(asked.since(since)), reason),
+            None => (None, reason::DIED),
+        };
+        let mut state = self.lock();
+        if tried.error.is_some() && state.late.len() < MOST_LATE {
+            state.late.insert(instance, life.of.clone());
+        }
+        state.recent.reclaim(Reclaim {
+            at_ms: now_ms(),
+            function,
+            instance,
+            size_bytes: life.of.instance_bytes,
+            reason,
+            stop,
+            unplug: tried.latency,
+            resident_drop_bytes: tried.resident_drop_bytes,
+            error: tried.error.clone(),
+            settled: false,
+        });
+    }
+
+    fn settled(&self, instance: InstanceNumber) {
+        let mut state = self.lock();
+        state.recent.settle(instance);
+        let late = state.late.remove(&instance);
+        drop(state);
+        if let Some(of) = late {
+            self.came_back(&of);
+        }
+    }
+
+    fn came_back(&self, of: &Known) {
+        let labels = Of { function: of.name.clone() };
+        self.metrics.reclaimed.get_or_create(&labels).inc_by(of.instance_bytes);
+    }
+
+    fn called(
+        &self,
+        at: Moment,
+        index: FunctionIndex,
+        instance: Option<InstanceNumber>,
+        result: &Result<Answer, CallError>,
+    ) {
+        let function = self.names.of(index).name;
+        let (waited, cold) = match result {
+            Ok(answer) => (answer.waited, answer.cold.is_some()),
+            Err(CallError::Failed { waited, cold, .. }) => (*waited, *cold),
+            Err(CallError::Rejected(reason)) => {
+                let labels = OfReason { function, reason: reason::refused(*reason) };
+                self.metrics.calls_refused.get_or_create(&labels).inc();
+                return;
+            }
+            Err(CallError::Ended) => return,
+        };
+        let recreated = {
+            let state = self.lock();
+            match instance.and_then(|instance| state.lives.get(&instance)) {
+                Some(life) => life.recreated,
+                // Its end was told of first.
+                None => false,
+            }
+        };
+        let start = match (cold, recreated) {
+            (false, _) => Start::Warm,
+            (true, false) => Start::Cold,
+            (true, true) => Start::Recreated,
+        };
+        let labels = OfStart { function: function.clone(), start };
+        self.metrics.starts.get_or_create(&labels).inc();
+        observe(&self.metrics.queue, function.clone(), waited);
+        self.time(at, &function, |times| &mut times.queue, waited);
+        match result {
+            Ok(answer) => {
+                self.time(at, &function, |times| &mut times.run, answer.took);
+                self.time(at, &function, |times| &mut times.total, waited + answer.took);
+                observe(&self.metrics.run, function, answer.took);
+            }
+            Err(_) => {
+                self.metrics.calls_failed.get_or_create(&Of { function }).inc();
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Takes note of what happened.
+    pub fn see(&self, at: Moment, happening: &Happening<'_>) {
+        match *happening {
+            Happening::Booted(_, _, took) => self.metrics.vm_boot.observe(took.as_secs_f64()),
+            Happening::Starting(instance, function) => self.starting(instance, function),
+            Happening::Plugged(instance, _, tried) => self.plugged(at, instance, tried),
+            Happening::Started(instance, result) => {
+                let Some(function) = self.function_of(instance) else { return };
+                match result {
+                    Ok(times) => {
+                        self.time(at, &function, |recent| &mut recent.init, times.init);
+                        observe(&self.metrics.init, function, times.init);
+                    }
+                    Err(_) => {
+                        self.metrics.starts_failed.get_or_create(&Of { function }).inc();
+                    }
+                }
+            }
+            Happening::Stopping(instance, reason) => {
+                let reason = reason::stopped(reason);
+                let mut state = self.lock();
+                let Some(life) = state.lives.get_mut(&instance) else { return };
+                // Why it died is told before it is stopped, and says more.
+                let died = life.stopping.is_some();
+                life.stopping = Some((at, life.stopping.map_or(reason, |(_, died)| died)));
+                let function = life.of.name.clone();
+                drop(state);
+                if !died {
+                    self.ended(function, reason);
+                }
+            }
+            Happening::Died(instance, _) => {
+                let mut state = self.lock();
+                let Some(life) = state.lives.get_mut(&instance) else { return };
+                life.stopping = Some((at, reason::DIED));
+                let function = life.of.name.clone();
+                drop(state);
+                self.ended(function, reason::DIED);
+            }
+            Happening::Lost(instance) => {
+                if let Some(life) = self.gone(instance) {
+                    self.ended(life.of.name, reason::VM_ENDED);
+                }
+            }
+            Happening::Reclaimed(instance, asked, Some(tried)) => {
+                self.reclaimed(at, instance, asked, tried);
+            }
+            Happening::Settled(instance) => self.settled(instance),
+            Happening::Called(function, instance, result) => {
+                self.called(at, function, instance, result);
+            }
+            Happening::Booting(..)
+            | Happening::Ended(..)
+            | Happening::Frozen(_)
+            | Happening::Reclaimed(_, _, None)
+            | Happening::Note(_) => {}
+        }
+    }
+}
+
+/// Has everything seen, and then tells another.
+pub struct Seen<O>(pub Arc<Watch>, pub O);
+
+impl<O: Observer> Observer for Seen<O> {
+    fn observe(&self, at: Moment, happening: Happening<'_>) {
+        self.0.see(at, &happening);
+        self.1.observe(at, happening);
+    }
+}
+
+fn observe(times: &super::families::TimesOf, function: Name, took: Duration) {
+    times.get_or_create(&Of { function }).observe(took.as_secs_f64());
+}

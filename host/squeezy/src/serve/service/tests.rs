@@ -1,0 +1,152 @@
+//! Calls and changes of actions; `tests/serve.rs` has them in VMs.
+
+use super::*;
+use crate::serve::activation::Status;
+use serde_json::json;
+use squeezy_node::{Happening, Observer};
+use squeezy_runtime::{Budget, Moment};
+use squeezy_vmm::Kernel;
+use std::{
+    fs,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::Instant,
+};
+use tempfile::TempDir;
+
+/// Keeps VMs from being booted until the other end is dropped.
+struct Gate(Mutex<Receiver<()>>);
+
+impl Observer for Gate {
+    fn observe(&self, _: Moment, happening: Happening<'_>) {
+        if let Happening::Booting(..) = happening {
+            let _ = lock(&self.0).recv();
+        }
+    }
+}
+
+/// A service with the action `f`, for which one call may wait, and of which no VM can ever be
+/// booted: no host has memory enough. It is not even tried before the sender is dropped.
+pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let files = Artifacts::find(Some(directory.path())).unwrap();
+    let definition = include_str!("../../../../../functions/html/function.toml")
+        .replace("name = \"html\"", "name = \"f\"")
+        .replace("memory_limit = \"", "memory_limit = \"1T\" # \"");
+    let image = files.image("f");
+    for file in [&files.kernel(Kernel::Release), &files.initramfs(), &image] {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    fs::write(image.with_extension("toml"), definition).unwrap();
+    let text = "memory = \"64T\"\nmethod = \"static\"\naccelerator = \"tcg\"\nqueue = 1";
+    let config = Config::parse(text, directory.path()).unwrap();
+    let (hold, gate) = channel();
+    let gate = Arc::new(Gate(Mutex::new(gate)));
+    let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), gate);
+    let state = State::open(directory.path()).unwrap();
+    let service = Arc::new(Service::new(config, files, node, state));
+    service.add_function(&image).await.unwrap();
+    (service, hold, directory)
+}
+
+fn body(text: &str) -> ActionBody {
+    serde_json::from_str(text).unwrap()
+}
+
+/// What comes of a call that an action has taken.
+type Call = JoinHandle<Result<Arc<Activation>, ServiceError>>;
+
+/// A call of `f` that waits for its VM.
+async fn waiting(service: &Arc<Service>, id: &str) -> Call {
+    let action = service.action("f").unwrap();
+    let (accepted, call) = service.call(action, id.to_owned(), Map::new());
+    accepted.await.unwrap();
+    call
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_change_keeps_those_who_wait() {
+    let (service, hold, _directory) = service().await;
+    let call = waiting(&service, "1").await;
+    service.put_action("f".to_owned(), body("{}"), true).await.unwrap();
+    drop(hold);
+    let activation = call.await.unwrap().unwrap();
+    assert_eq!((activation.version.as_str(), activation.status), ("0.0.2", Status::InternalError));
+}
+
+#[tokio::test]
+async fn a_change_keeps_what_it_does_not_say() {
+    let (service, _hold, _directory) = service().await;
+    let text = r#"{ "parameters": [{ "key": "a", "value": 1 }], "limits": { "timeout": 5 } }"#;
+    service.put_action("f".to_owned(), body(text), true).await.unwrap();
+    let text = r#"{ "exec": { "kind": "blackbox", "image": "f" }, "annotations": [] }"#;
+    let action = service.put_action("f".to_owned(), body(text), true).await.unwrap();
+    assert_eq!((action.revision, action.arguments(Map::new())), (3, json!({ "a": 1 })));
+    assert_eq!(action.describe()["limits"]["timeout"], 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn who_was_accepted_can_ask_what_came_of_it() {
+    let (service, _hold, _directory) = service().await;
+    let call = waiting(&service, "1").await;
+    let (accepted, refused) =
+        service.call(service.action("f").unwrap(), "2".to_owned(), Map::new());
+    assert!(accepted.await.is_err());
+    assert!(matches!(refused.await.unwrap(), Err(ServiceError::Busy)));
+    assert!(service.activation("2").is_none());
+    service.delete_action("f".to_owned()).await.unwrap();
+    assert!(matches!(call.await.unwrap(), Err(ServiceError::NotFound)));
+    assert_eq!(service.activation("1").unwrap().status, Status::InternalError);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_nothing_half_done() {
+    let (service, _hold, _directory) = service().await;
+    let put = service.put_action("f".to_owned(), ActionBody::default(), true);
+    tokio::select! {
+        biased;
+        _ = put => unreachable!("the node has not been asked yet"),
+        () = std::future::ready(()) => {}
+    }
+    let changed = async {
+        while service.action("f").unwrap().revision == 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), changed).await.unwrap();
+    assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
+}
+
+#[tokio::test]
+async fn functions_of_one_name_are_an_error() {
+    let (service, _hold, _directory) = service().await;
+    let image = service.files.image("f");
+    let error = service.add_function(&image).await.unwrap_err().to_string();
+    assert!(error.contains("\"f\" already"), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_not_made() {
+    let (service, _hold, directory) = service().await;
+    // A directory cannot be replaced by a file.
+    fs::create_dir_all(directory.path().join("actions.json/x")).unwrap();
+    let put = service.put_action("f".to_owned(), body("{}"), true).await;
+    assert!(matches!(put, Err(ServiceError::Internal(_))));
+    assert_eq!(service.action("f").unwrap().revision, 1);
+    assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
+}
+
+#[tokio::test]
+async fn an_action_without_its_image_is_kept() {
+    let (service, _hold, directory) = service().await;
+    let change = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
+    service.put_action("g".to_owned(), change, false).await.unwrap();
+    let image = service.files.image("f");
+    fs::rename(&image, directory.path().join("f")).unwrap();
+    lock(&service.actions).clear();
+    service.restore().await;
+    assert!(service.action("g").is_none());
+    fs::rename(directory.path().join("f"), &image).unwrap();
+    service.restore().await;
+    assert_eq!(service.action("g").unwrap().revision, 1);
+}

@@ -1,0 +1,117 @@
+// What came of calls: for those who have the key.
+
+import { byId, html, setText } from "./dom.js";
+import { ago, time } from "./format.js";
+
+const STORED = "squeezy-key";
+const API = "/api/v1/namespaces/_/activations";
+
+// By OpenWhisk's code.
+const OUTCOMES = ["success", "error of the function", "function failed", "could not be called"];
+
+export class Activations {
+  constructor() {
+    this.list = byId("activations");
+    this.form = byId("key-form");
+    this.entries = new Map();
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(STORED, byId("key").value.trim());
+      byId("key").value = "";
+      this.refresh();
+    });
+    byId("forget").addEventListener("click", () => this.forget(""));
+    if (!sessionStorage.getItem(STORED)) this.forget("");
+  }
+
+  /** Asks for the key, and shows nothing before. */
+  forget(reason) {
+    sessionStorage.removeItem(STORED);
+    this.entries.clear();
+    this.list.replaceChildren();
+    this.form.hidden = false;
+    byId("forget").hidden = true;
+    setText(byId("key-error"), reason);
+  }
+
+  ask(path) {
+    const key = new TextEncoder().encode(sessionStorage.getItem(STORED));
+    const encoded = btoa(String.fromCharCode(...key));
+    // Without credentials of its own the browser does not ask for any either.
+    return fetch(path, { credentials: "omit", headers: { Authorization: `Basic ${encoded}` } });
+  }
+
+  async refresh() {
+    if (!sessionStorage.getItem(STORED)) return;
+    const answer = await this.ask(`${API}?limit=25`);
+    if (answer.status === 401) return this.forget("This is not the daemon's key.");
+    if (!answer.ok) return;
+    this.form.hidden = true;
+    byId("forget").hidden = false;
+    setText(byId("key-error"), "");
+    this.show(await answer.json());
+  }
+
+  show(activations) {
+    const now = Date.now();
+    const entries = new Map();
+    for (const activation of activations) {
+      const entry = this.entries.get(activation.activationId) ?? this.entry(activation);
+      setText(entry.when, ago(now - activation.start));
+      entries.set(activation.activationId, entry);
+    }
+    const before = [...this.entries.keys()].join();
+    this.entries = entries;
+    // Only what is new is put into place, so that what is open stays open and keeps the focus.
+    if (before === [...entries.keys()].join() && entries.size) return;
+    for (const child of [...this.list.children]) {
+      if (![...entries.values()].some(({ element }) => element === child)) child.remove();
+    }
+    [...entries.values()].forEach(({ element }, index) => {
+      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
+    });
+    if (!entries.size) this.list.replaceChildren(html("p", { class: "none" }, "Nothing has been called yet."));
+  }
+
+  entry(activation) {
+    const good = activation.statusCode === 0;
+    const noted = Object.fromEntries(activation.annotations.map(({ key, value }) => [key, value]));
+    const when = html("span", { class: "when" });
+    const body = html("div", { class: "body" });
+    const warm = noted.initTime === undefined;
+    const start = warm ? "warm" : `new instance, init ${time(noted.initTime)}`;
+    const element = html(
+      "details",
+      {},
+      html(
+        "summary",
+        {},
+        html("b", {}, activation.name),
+        html("span", { class: good ? "outcome good" : "outcome bad" }, `${good ? "✓" : "✗"} ${OUTCOMES[activation.statusCode]}`),
+        html("span", { class: "split" }, `waited ${time(noted.waitTime)} · run ${time(activation.duration)}`),
+        html("span", { class: warm ? "start warm" : "start" }, start),
+        when,
+      ),
+      body,
+    );
+    element.addEventListener("toggle", () => {
+      if (element.open && !body.childElementCount) this.open(activation.activationId, body);
+    });
+    return { element, when };
+  }
+
+  /** Gets the result and the logs of one that is opened. */
+  async open(id, body) {
+    const part = (title, text) => [html("h3", {}, title), html("pre", { tabindex: "0", "aria-label": title }, text)];
+    const answer = await this.ask(`${API}/${encodeURIComponent(id)}`);
+    if (!answer.ok) return body.replaceChildren(html("p", { class: "bad" }, "The daemon does not have it any more."));
+    const { logs, response } = await answer.json();
+    const result = JSON.stringify(response.result, null, 2);
+    const shortened = result.length > 20_000 ? `${result.slice(0, 20_000)}\n… ${result.length - 20_000} characters more` : result;
+    body.replaceChildren(
+      html("p", { class: "id" }, `activation ${id}`),
+      ...part("Logs", logs.length ? logs.join("\n") : "It wrote nothing."),
+      ...part("Result", shortened),
+    );
+  }
+}

@@ -1,0 +1,187 @@
+// A chart over time: lines or a stack of steps, with a legend that shows the values.
+
+import { html, svg, setText } from "./dom.js";
+import { ago } from "./format.js";
+
+const HEIGHT = 168;
+const LEFT = 58;
+const RIGHT = 8;
+const TOP = 8;
+const BOTTOM = 22;
+
+export class Chart {
+  /**
+   * `series`: [{ field, label, kind: "area" | "line" | "stack", always, sparse }]. One that is not
+   * `always` there has no legend while it is nothing, and a `sparse` one no line then. Colours are
+   * classes `c-FIELD` of the style sheet. `format` shows a value, `ticks` makes values for the axis
+   * of a largest one.
+   */
+  constructor(title, series, format, ticks) {
+    Object.assign(this, { title, series, format, ticks, points: [], cursor: null });
+    this.plot = svg("svg", { class: "plot", role: "img", tabindex: "0" });
+    this.when = html("span", { class: "when" });
+    this.values = new Map();
+    const legend = series.map(({ field, label, kind }) => {
+      const value = html("b");
+      const item = html("li", {}, html("i", { class: `swatch ${kind} c-${field}` }), `${label} `, value);
+      this.values.set(field, { item, value });
+      return item;
+    });
+    this.element = html(
+      "figure",
+      { class: "chart" },
+      html("figcaption", {}, html("span", { class: "title" }, title), this.when),
+      this.plot,
+      html("ul", { class: "legend" }, legend),
+    );
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  /** Shows these points of the time from `from` to `to`. */
+  show(points, from, to) {
+    Object.assign(this, { points, from, to });
+    this.draw();
+  }
+
+  listen() {
+    const point = (event) => {
+      const box = this.plot.getBoundingClientRect();
+      this.move(this.from + ((event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT)) * (this.to - this.from));
+    };
+    this.plot.addEventListener("pointermove", point);
+    this.plot.addEventListener("pointerdown", point);
+    this.plot.addEventListener("pointerleave", () => this.move(null));
+    this.plot.addEventListener("blur", () => this.move(null));
+    this.plot.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Escape") return this.move(null);
+      if (!step) return;
+      event.preventDefault();
+      this.move((this.cursor ?? this.to) + (step * (this.to - this.from)) / 60);
+    });
+  }
+
+  move(moment) {
+    this.cursor = moment === null ? null : Math.min(this.to, Math.max(this.from, moment));
+    this.draw();
+  }
+
+  draw() {
+    const width = this.plot.clientWidth;
+    if (!width || this.from === undefined) return;
+    this.plot.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    const { ticks, most } = this.scale();
+    const x = (at) => LEFT + ((Math.min(this.to, Math.max(this.from, at)) - this.from) / (this.to - this.from)) * (width - LEFT - RIGHT);
+    const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+    const parts = [...this.axes(width, ticks, x, y), ...this.curves(x, y)];
+    if (this.cursor !== null) {
+      parts.push(svg("line", { class: "cursor", x1: x(this.cursor), x2: x(this.cursor), y1: TOP, y2: HEIGHT - BOTTOM }));
+    }
+    this.plot.replaceChildren(...parts);
+    this.readOut();
+  }
+
+  scale() {
+    const stacked = this.series.filter(({ kind }) => kind === "stack");
+    const sum = (point) => stacked.reduce((total, { field }) => total + (point[field] ?? 0), 0);
+    const each = (point) => this.series.filter(({ kind }) => kind !== "stack").map(({ field }) => point[field] ?? 0);
+    const most = Math.max(0, ...this.points.flatMap((point) => [sum(point), ...each(point)]));
+    const ticks = this.ticks(most);
+    return { ticks, most: ticks.at(-1) };
+  }
+
+  axes(width, ticks, x, y) {
+    const parts = ticks.flatMap((value) => [
+      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+      svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value)),
+    ]);
+    const seconds = (this.to - this.from) / 1000;
+    for (let part = 0; part <= 2; part += 1) {
+      const at = this.from + ((this.to - this.from) * part) / 2;
+      const back = seconds * (1 - part / 2);
+      const label = back === 0 ? "now" : back < 120 ? `−${Math.round(back)} s` : `−${back / 60} min`;
+      const anchor = ["start", "middle", "end"][part];
+      parts.push(svg("text", { class: "tick", x: x(at), y: HEIGHT - 6, "text-anchor": anchor }, label));
+    }
+    return parts;
+  }
+
+  curves(x, y) {
+    const below = new Array(this.points.length).fill(0);
+    return this.series.map(({ field, kind, sparse }) => {
+      const runs = [];
+      let run = null;
+      this.points.forEach((point, index) => {
+        const value = point[field];
+        if (value === null || (sparse && !value)) return (run = null);
+        const low = kind === "stack" ? below[index] : 0;
+        if (kind === "stack") below[index] += value;
+        if (!run) runs.push((run = []));
+        const until = point.breaks ? point.at : (point.until ?? this.to);
+        if (until < this.from) return;
+        run.push({ left: x(point.at), right: x(until), top: y(low + value), bottom: y(low), value });
+        if (point.breaks) run = null;
+      });
+      const paths = runs.map((steps) => (kind === "line" ? line(steps) : area(steps)));
+      return svg("path", { class: `${kind} c-${field}`, d: paths.join("") });
+    });
+  }
+
+  /** Puts the values of the cursor's moment, or of now, into the legend. */
+  readOut() {
+    const moment = this.cursor ?? this.to;
+    const point = this.points.findLast(({ at }) => at <= moment);
+    setText(this.when, this.cursor === null ? "" : ago(this.to - this.cursor));
+    const said = this.series.map(({ field, label, always }) => {
+      const { item, value } = this.values.get(field);
+      const text = point && point[field] !== null ? this.format(point[field]) : "–";
+      setText(value, text);
+      item.hidden = !always && !this.points.some((other) => other[field]);
+      return `${label} ${text}`;
+    });
+    this.plot.setAttribute("aria-label", `${this.title}: ${said.join(", ")}. Arrow keys move through time.`);
+  }
+}
+
+function top(steps) {
+  return steps.map(({ left, right, top }) => `${left.toFixed(1)},${top.toFixed(1)}H${right.toFixed(1)}`).join("L");
+}
+
+function line(steps) {
+  return steps.length ? `M${top(steps)}` : "";
+}
+
+/** One outline for each stretch in which there is something. */
+function area(steps) {
+  const stretches = [[]];
+  for (const step of steps) {
+    if (step.value > 0) stretches.at(-1).push(step);
+    else if (stretches.at(-1).length) stretches.push([]);
+  }
+  const back = (steps) => steps.toReversed().map(({ left, right, bottom }) => `L${right.toFixed(1)},${bottom.toFixed(1)}H${left.toFixed(1)}`).join("");
+  return stretches.filter((stretch) => stretch.length).map((stretch) => `M${top(stretch)}${back(stretch)}Z`).join("");
+}
+
+/** Round values from nothing to at least `most`, in steps of `base` times 1, 2, 5 or as powers of two. */
+export function byteTicks(most) {
+  let step = 64 << 20;
+  while (step * 4 < most) step *= 2;
+  return upTo(most, step);
+}
+
+export function countTicks(most) {
+  let step = 1;
+  for (const factor of [2, 2.5, 2, 2, 2.5, 2, 2, 2.5, 2]) {
+    if (step * 4 >= most) break;
+    step *= factor;
+  }
+  return upTo(Math.max(most, 2), step);
+}
+
+function upTo(most, step) {
+  const ticks = [0];
+  do ticks.push(ticks.at(-1) + step);
+  while (ticks.at(-1) < most);
+  return ticks;
+}

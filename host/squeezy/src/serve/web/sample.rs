@@ -1,0 +1,44 @@
+//! Looks at the node each second.
+
+use super::{Page, history, state::Latest};
+use squeezy_node::{NodeStatus, openwhisk::now_ms};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How long between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Page {
+    /// Looks at the node until it ends.
+    pub async fn sample(self: Arc<Self>) {
+        let mut ticks = interval(PAUSE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Some(status) = self.node.status().await else { return };
+            self.take(now_ms(), &status);
+        }
+    }
+
+    /// Takes note of how the node stands.
+    pub(super) fn take(&self, at_ms: u64, status: &NodeStatus) {
+        self.watch.names.refresh();
+        let there: BTreeSet<_> = status.functions.iter().map(|(index, _)| *index).collect();
+        let functions = history::points(status, |index| self.watch.names.of(index).name);
+        self.watch.names.retain(|index| there.contains(&index));
+        let committed_bytes = status.committed_bytes;
+        let latest = Latest { at_ms, committed_bytes, functions: functions.clone() };
+        let earlier = {
+            let mut kept = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *kept, latest)
+        };
+        for gone in earlier.functions.keys().filter(|name| !functions.contains_key(name)) {
+            self.watch.forget(gone);
+        }
+        self.history(|history| history.push(at_ms, functions));
+    }
+}

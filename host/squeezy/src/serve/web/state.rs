@@ -1,0 +1,117 @@
+//! What the page shows to everybody: numbers, as `/metrics` has them.
+
+use super::{
+    Page,
+    history::{LENGTH, Point, Sample},
+};
+use crate::serve::metrics::{Name, Reclaim, Start, Window};
+use serde::Serialize;
+use serde_json::{Value, json};
+use squeezy_runtime::Moment;
+use squeezy_vmm::VmError;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How everything stands; samples of the time since.
+pub fn state(page: &Page, since_ms: u64) -> Value {
+    let latest = page.latest();
+    let names: Vec<_> = latest.functions.keys().cloned().collect();
+    let functions: Vec<_> =
+        names.iter().map(|name| function(page, name, &latest.functions[name])).collect();
+    let reclaims: Vec<_> =
+        page.watch.recent(|recent| recent.reclaims().map(describe_reclaim).collect());
+    page.history(|history| {
+        let samples: Vec<&Sample> = history.since(since_ms).collect();
+        json!({
+            "now_ms": latest.at_ms,
+            "age_ms": page.begin.elapsed().as_millis() as u64,
+            "version": env!("CARGO_PKG_VERSION"),
+            "history_seconds": LENGTH.as_secs(),
+            "memory_limit_bytes": page.memory_limit_bytes,
+            "memory_committed_bytes": latest.committed_bytes,
+            "functions": functions,
+            "reclaims": reclaims,
+            "samples": samples,
+        })
+    })
+}
+
+/// How things stood when it was looked last.
+#[derive(Clone, Default)]
+pub struct Latest {
+    pub at_ms: u64,
+    pub committed_bytes: u64,
+    pub functions: BTreeMap<Name, Point>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a Name,
+    vm: Option<&'static str>,
+    point: &'a Point,
+    instance_bytes: u64,
+    starts: BTreeMap<&'static str, u64>,
+    reclaimed_bytes: u64,
+    failed: u64,
+    times_ms: BTreeMap<&'static str, Value>,
+}
+
+fn function(page: &Page, name: &Name, point: &Point) -> Value {
+    let metrics = &page.watch.metrics;
+    let since = Moment(page.begin.elapsed().saturating_sub(LENGTH));
+    let times_ms = page.watch.recent(|recent| {
+        let times = recent.times(name);
+        let windows: [(_, &Window); 6] = [
+            ("total", &times.total),
+            ("queue", &times.queue),
+            ("run", &times.run),
+            ("init", &times.init),
+            ("plug", &times.plug),
+            ("unplug", &times.unplug),
+        ];
+        let described = |(name, window): (_, &Window)| {
+            let found = window.percentiles(since)?;
+            let [p50, p90, p99] = [found.p50, found.p90, found.p99].map(ms);
+            Some((name, json!({ "count": found.count, "p50": p50, "p90": p90, "p99": p99 })))
+        };
+        windows.into_iter().filter_map(described).collect()
+    });
+    let function = Function {
+        name,
+        vm: point.vm,
+        point,
+        instance_bytes: page.instance_bytes(name),
+        starts: Start::ALL
+            .map(|start| (start.name(), metrics.started(name, start)))
+            .into_iter()
+            .collect(),
+        reclaimed_bytes: metrics.reclaimed_bytes(name),
+        failed: metrics.failed(name),
+        times_ms,
+    };
+    json!(function)
+}
+
+fn describe_reclaim(reclaim: &Reclaim) -> Value {
+    // Other errors may quote a guest's console, which is for those who have the key.
+    let error = reclaim.error.as_ref().map(|error| match error {
+        VmError::Resize { .. } => error.to_string(),
+        _ => "it failed; the daemon's log says why".to_owned(),
+    });
+    json!({
+        "at_ms": reclaim.at_ms,
+        "function": reclaim.function,
+        "instance": reclaim.instance.0,
+        "size_bytes": reclaim.size_bytes,
+        "reason": reclaim.reason,
+        "stop_ms": reclaim.stop.map(ms),
+        "unplug_ms": reclaim.unplug.map(ms),
+        "resident_drop_bytes": reclaim.resident_drop_bytes,
+        "error": error,
+        "settled": reclaim.settled,
+    })
+}
+
+fn ms(time: Duration) -> f64 {
+    // A microsecond is fine enough, and short.
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}

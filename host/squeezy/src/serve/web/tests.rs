@@ -1,0 +1,72 @@
+//! The page without a browser; `tests/web.rs` has it in one.
+
+use super::*;
+use crate::serve::{log::Log, service::tests::service};
+use axum::{
+    body::to_bytes,
+    http::{HeaderValue, StatusCode},
+};
+use serde_json::json;
+use squeezy_node::NodeStatus;
+use squeezy_runtime::{Budget, Counts};
+
+#[test]
+fn a_file_needs_nothing_from_elsewhere_and_makes_no_markup_of_data() {
+    for (name, _, content) in assets::FILES {
+        let foreign = content.replace("http://www.w3.org/2000/svg", "");
+        assert!(!foreign.contains("://"), "{name} names another place");
+        for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!content.contains(way), "{name} has {way}");
+        }
+        // The policy forbids both.
+        assert!(!content.contains("style=\"") && !content.contains("<style"), "{name}");
+        for import in content.split("from \"./").skip(1) {
+            let file = import.split('"').next().unwrap();
+            assert_eq!(assets::file(file).status(), StatusCode::OK, "{name} imports {file}");
+        }
+        for link in content.split("\"/ui/").skip(1) {
+            let file = link.split('"').next().unwrap();
+            assert!(file.contains(".json") || assets::file(file).status().is_success(), "{file}");
+        }
+    }
+    assert_eq!(assets::file("../mod.rs").status(), StatusCode::NOT_FOUND);
+}
+
+async fn text(response: Response) -> String {
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn browsers_get_the_page_and_clients_what_they_know() {
+    let mut headers = HeaderMap::new();
+    assert!(text(start(headers.clone()).await).await.contains("\"description\":\"OpenWhisk\""));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml"));
+    let page = start(headers).await;
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert!(text(page).await.starts_with("<!doctype html>"));
+}
+
+#[tokio::test]
+async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
+    let (service, _hold, _directory) = service().await;
+    let index = service.action("f").unwrap().index;
+    let node = Node::start(Budget::new(1), Instant::now(), Arc::new(Log));
+    let watch = Arc::new(Watch::new(1 << 30));
+    let page = Page::new(node, service, watch, Instant::now(), 1 << 30);
+    let status = NodeStatus {
+        functions: vec![(index, Counts { busy: 1, ..Counts::default() })],
+        ..NodeStatus::default()
+    };
+    page.take(1000, &status);
+    let state = state::state(&page, 0);
+    assert_eq!(state["functions"][0]["name"], "f");
+    assert_eq!(state["functions"][0]["instance_bytes"], 1u64 << 40);
+    assert_eq!(state["samples"][0]["functions"]["f"][3], 1);
+    assert_eq!(state::state(&page, 1000)["samples"], json!([]));
+    page.take(2000, &NodeStatus::default());
+    let state = state::state(&page, 1000);
+    assert_eq!(state["functions"], json!([]));
+    assert_eq!(state["samples"][0]["functions"], json!({}));
+}

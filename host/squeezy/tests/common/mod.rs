@@ -1,0 +1,228 @@
+//! A daemon for a test, ended with it.
+
+#![allow(dead_code, reason = "every test uses a part of it")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// The directory of kernels and images, if there is one.
+pub fn build() -> Option<PathBuf> {
+    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build").canonicalize().ok()?;
+    let there = ["kernel/release/bzImage", "initramfs.cpio", "images/html.erofs"];
+    let missing: Vec<_> = there.iter().filter(|path| !build.join(path).exists()).collect();
+    if missing.is_empty() {
+        return Some(build);
+    }
+    println!("skipped: {missing:?} have not been built: make kernel image");
+    None
+}
+
+/// Makes a directory with kernel, initramfs and image of the function `f`, all empty. Its instances
+/// are so large that no host has memory enough for their VM, which is noticed before it is started:
+/// with [`NO_VM`].
+pub fn empty_build(build: &Path) {
+    let definition = include_str!("../../../../functions/html/function.toml")
+        .replace("name = \"html\"", "name = \"f\"")
+        .replace("memory_limit = \"", "memory_limit = \"1T\" # \"");
+    for (file, text) in [
+        ("kernel/release/bzImage", ""),
+        ("initramfs.cpio", ""),
+        ("images/f.erofs", ""),
+        ("images/f.toml", &definition),
+    ] {
+        let file = build.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+}
+
+/// The configuration that goes with [`empty_build`].
+pub const NO_VM: &str = "memory = \"64T\"\nmethod = \"static\"\naccelerator = \"tcg\"\n";
+
+/// The program, without a daemon or files of whoever runs the test.
+pub fn squeezy() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squeezy"));
+    for name in ["SQUEEZY_BUILD", "SQUEEZY_URL", "SQUEEZY_KEY_FILE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `squeezy serve` with this configuration in a file of `directory`, and its state in `state` there.
+pub fn serve(directory: &Path, build: &Path, configuration: &str, functions: &[&Path]) -> Command {
+    let file = directory.join("squeezy.toml");
+    let own = "listen = \"127.0.0.1:0\"\nstate_directory = \"state\"\n";
+    fs::write(&file, format!("{own}{configuration}")).unwrap();
+    let mut command = squeezy();
+    command.args(["serve", "--config"]).arg(&file).arg("--build").arg(build).args(functions);
+    command
+}
+
+/// A running daemon.
+pub struct Daemon {
+    pub child: Child,
+    lines: Receiver<String>,
+    /// Where it listens.
+    pub url: String,
+    /// The header with its key.
+    pub authorization: String,
+    /// Where its configuration and its state are.
+    pub directory: PathBuf,
+    own_directory: Option<TempDir>,
+}
+
+impl Daemon {
+    /// Starts one with a state directory of its own that serves the function `html`.
+    pub fn start(build: &Path, configuration: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let html = build.join("images/html.erofs");
+        let mut daemon = Self::start_in(directory.path(), build, configuration, &[&html]);
+        daemon.own_directory = Some(directory);
+        daemon
+    }
+
+    /// Starts one whose state is kept.
+    pub fn start_in(
+        directory: &Path,
+        build: &Path,
+        configuration: &str,
+        functions: &[&Path],
+    ) -> Self {
+        let mut command = serve(directory, build, configuration, functions);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                println!("{line}");
+                let _ = sender.send(line);
+            }
+        });
+        let mut daemon = Self {
+            child,
+            lines,
+            url: String::new(),
+            authorization: String::new(),
+            directory: directory.to_owned(),
+            own_directory: None,
+        };
+        let first = daemon.says("serving on ");
+        let (_, address) = first.split_once("serving on ").unwrap();
+        daemon.url = address.split(',').next().unwrap().to_owned();
+        let key = fs::read_to_string(daemon.key_file()).unwrap();
+        daemon.authorization = format!("Basic {}", base64(key.trim()));
+        daemon
+    }
+
+    pub fn key_file(&self) -> PathBuf {
+        self.directory.join("state/key")
+    }
+
+    /// Sends a request; status and body.
+    pub fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        self.ask_as(&self.authorization, method, path, body)
+    }
+
+    /// Sends a request with another key.
+    pub fn ask_as(
+        &self,
+        authorization: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v1{path}", self.url))
+            .header("Authorization", authorization);
+        if body.is_some() {
+            request = request.header("Content-Type", "application/json");
+        }
+        let body = body.map_or(String::new(), |body| body.to_string());
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(180)))
+            .build()
+            .new_agent();
+        let mut answer = agent.run(request.body(body).unwrap()).unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.body_mut().read_to_string().unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Runs one of the clients.
+    pub fn client(&self, arguments: &[&str]) -> Output {
+        self.client_command(arguments).output().unwrap()
+    }
+
+    /// One of the clients, not run yet.
+    pub fn client_command(&self, arguments: &[&str]) -> Command {
+        let mut command = squeezy();
+        command.args(arguments).env("SQUEEZY_URL", &self.url);
+        command.env("SQUEEZY_KEY_FILE", self.key_file());
+        command
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Waits until it says something; the whole line.
+    pub fn says(&self, part: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(120);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never: {part}"));
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// How many VMs it has.
+    pub fn vms(&self) -> usize {
+        self.vm_processes().len()
+    }
+
+    /// The processes of its VMs.
+    pub fn vm_processes(&self) -> Vec<u32> {
+        let own = self.child.id().to_string();
+        let list = Command::new("pgrep").args(["-P", &own, "qemu"]).output().unwrap();
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        list.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    }
+
+    /// Kills its VMs.
+    pub fn kill_vms(&self) {
+        let own = self.child.id().to_string();
+        let killed = Command::new("pkill").args(["-KILL", "-P", &own, "qemu"]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub fn stop(&mut self) {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    BASE64_STANDARD.encode(text)
+}

@@ -1,0 +1,218 @@
+//! `squeezy serve` from outside, as far as it needs no VM.
+
+mod common;
+
+use common::{Daemon, NO_VM, empty_build, serve, squeezy};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// What a program has said.
+fn said(Output { stdout, stderr, .. }: &Output) -> (String, String) {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(stdout), text(stderr))
+}
+
+#[test]
+fn a_daemon_whose_log_nobody_reads_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let function = directory.join("images/f.erofs");
+    let mut serve = serve(directory, directory, NO_VM, &[&function]);
+    let mut daemon = Ended(serve.stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let url = first.split_whitespace().nth(2).unwrap().trim_end_matches(',');
+
+    // Each call fails, and leaves a line in the log.
+    for _ in 0..3 {
+        let key = directory.join("state/key");
+        let mut invoke = squeezy();
+        invoke.args(["invoke", "f", "--url", url, "--key-file"]).arg(key);
+        let output = invoke.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said(&output).0.contains("could not be booted"), "{output:?}");
+    }
+    let id = daemon.0.id().to_string();
+    assert!(Command::new("kill").arg(id).status().unwrap().success());
+    assert!(daemon.0.wait().unwrap().success());
+}
+
+#[test]
+fn an_oci_image_becomes_a_function() {
+    let directory = tempfile::tempdir().unwrap();
+    let (directory, build) = (directory.path(), directory.path().join("build"));
+    empty_build(&build);
+    let daemon = Daemon::start_in(directory, &build, NO_VM, &[]);
+    let archive = directory.join("f.tar");
+    fs::write(&archive, "").unwrap();
+    let create = || {
+        let path = archive.to_str().unwrap();
+        let mut command = daemon.client_command(&["function", "create", path]);
+        command.env("SQUEEZY_BUILD", &build).output().unwrap()
+    };
+    // In place of the real one, which takes root and a while; `examples/test.sh` has that.
+    let script = |text: &str| {
+        let path = directory.join("guest/image/build.sh");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+
+    let output = create();
+    let (_, error) = said(&output);
+    assert!(error.contains("$SQUEEZY_BUILD") && error.lines().count() == 1, "{error}");
+    script("echo a step; echo a warning >&2; echo 'no such layer' >&2; exit 1");
+    let output = create();
+    let (_, error) = said(&output);
+    let last = format!("squeezy: {}: no such layer", archive.display());
+    assert_eq!(error.lines().collect::<Vec<_>>(), ["a warning", &last]);
+    script("echo \"layers: 1 of $1 $2\"; echo /somewhere/images/f.erofs");
+    let output = create();
+    let (shown, progress) = said(&output);
+    assert!(output.status.success() && shown.contains("\"name\": \"f\""), "{output:?}");
+    assert_eq!(progress, format!("layers: 1 of --image {}\n", archive.display()));
+}
+
+/// A daemon without VMs, with the function `f`.
+fn daemon(directory: &Path) -> Daemon {
+    let function = directory.join("images/f.erofs");
+    Daemon::start_in(directory, directory, NO_VM, &[&function])
+}
+
+/// What a daemon says that does not start.
+fn refusal(directory: &Path, functions: &[&Path]) -> String {
+    let output = serve(directory, directory, NO_VM, functions).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (_, error) = said(&output);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+#[test]
+fn actions_outlive_the_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut killed = daemon(directory);
+    let put = |daemon: &Daemon, name: &str, body: Value| {
+        let path = format!("/namespaces/_/actions/{name}?overwrite=true");
+        assert_eq!(daemon.ask("PUT", &path, Some(body)).0, 200);
+    };
+    let parameters = json!([{ "key": "a", "value": { "b": [1.5, null] } }]);
+    let exec = json!({ "kind": "blackbox", "image": "f" });
+    put(&killed, "made", json!({ "exec": exec, "limits": { "timeout": 5 } }));
+    put(&killed, "made", json!({ "exec": exec, "parameters": parameters }));
+    put(&killed, "f", json!({ "annotations": [{ "key": "changed", "value": true }] }));
+    put(&killed, "deleted", json!({ "exec": exec }));
+    assert_eq!(killed.ask("DELETE", "/namespaces/_/actions/deleted", None).0, 200);
+    let list = |daemon: &Daemon| daemon.ask("GET", "/namespaces/_/actions", None).1;
+    let before = list(&killed);
+    assert_eq!(before.as_array().unwrap().len(), 2);
+    killed.signal("KILL");
+    killed.child.wait().unwrap();
+
+    let mut again = daemon(directory);
+    assert_eq!(list(&again), before);
+    assert_eq!(again.ask("DELETE", "/namespaces/_/actions/f", None).0, 200);
+    again.stop();
+    // What the configuration names is there again, as it was.
+    let (_, f) = daemon(directory).ask("GET", "/namespaces/_/actions/f", None);
+    assert_eq!((&f["version"], &f["annotations"]), (&json!("0.0.1"), &json!([])));
+}
+
+#[test]
+fn a_state_directory_has_one_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut first = daemon(directory);
+    let error = refusal(directory, &[]);
+    assert!(error.contains(&format!("(process {})", first.child.id())), "{error}");
+    first.stop();
+    drop(daemon(directory));
+}
+
+#[test]
+fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let state = directory.join("state");
+    fs::create_dir(&state).unwrap();
+    let actions = state.join("actions.json");
+    fs::write(&actions, "{ \"version\": 1, \"actions\": { \"f\"").unwrap();
+    let error = refusal(directory, &[]);
+    assert!(error.contains("actions.json: ") && error.contains("move it away"), "{error}");
+    assert!(fs::read_to_string(&actions).unwrap().ends_with("\"f\""));
+    fs::remove_file(&actions).unwrap();
+
+    let function = directory.join("images/f.erofs");
+    let error = refusal(directory, &[&function, &function]);
+    assert!(error.contains("there is a function \"f\" already"), "{error}");
+}
+
+#[test]
+fn how_a_daemon_stands_is_a_table_or_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    // It looks at its node each second.
+    let until = Instant::now() + Duration::from_secs(10);
+    let rows = loop {
+        let output = daemon.client(&["status"]);
+        assert!(output.status.success(), "{output:?}");
+        let (table, _) = said(&output);
+        let rows: Vec<_> = table.lines().map(str::to_owned).collect();
+        if rows.len() == 4 {
+            break rows;
+        }
+        assert!(Instant::now() < until, "{table}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(rows[0].contains(": memory promised 0 of 67108864 MiB"), "{rows:?}");
+    assert!(rows[2].starts_with("FUNCTION") && rows[3].starts_with("f "), "{rows:?}");
+    let (text, _) = said(&daemon.client(&["status", "--json"]));
+    let state: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&state["functions"][0]["name"], &state["samples"]), (&json!("f"), &json!([])));
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let socket = directory.join("notify");
+    let listener = UnixDatagram::bind(&socket).unwrap();
+    listener.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let hears = || {
+        let mut message = [0; 64];
+        let length = listener.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let mut serve = serve(directory, directory, NO_VM, &[]);
+    let mut daemon = Ended(serve.env("NOTIFY_SOCKET", &socket).spawn().unwrap());
+    assert_eq!(hears(), "READY=1");
+    let id = daemon.0.id().to_string();
+    assert!(Command::new("kill").arg(id).status().unwrap().success());
+    assert_eq!(hears(), "STOPPING=1");
+    assert!(daemon.0.wait().unwrap().success());
+}
+
+/// A process that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
