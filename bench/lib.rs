@@ -4,11 +4,19 @@
 //! Every measurement becomes a line of JSON (see [`common::record`]); a table, the bounds of
 //! SPECIFICATION.md and a plot are made from these lines, of this run or of an earlier one.
 
+mod coldstart;
 mod common;
 mod cpu;
+mod elasticity;
 mod faults;
+mod footprint;
+mod interference;
 mod plug;
+mod pressure;
 mod reclaim;
+mod scale;
+mod simulate;
+mod throughput;
 mod utilisation;
 
 pub use common::error::BenchError;
@@ -31,6 +39,22 @@ enum Experiment {
     Cpu(cpu::Arguments),
     /// Latency of giving an instance memory, and of its first touch.
     Plug(plug::Arguments),
+    /// Latency and memory of functions on a host with too little memory for all their instances.
+    Pressure(pressure::Arguments),
+    /// What the first answer of an instance takes, part by part, in VMs of their own and in one.
+    Coldstart(coldstart::Arguments),
+    /// Host memory that an instance takes, in VMs of their own and in one.
+    Footprint(footprint::Arguments),
+    /// Instances and memory over time under a bursty load.
+    Elasticity(elasticity::Arguments),
+    /// How fast memory comes back while instances are ended under load.
+    Throughput(throughput::Arguments),
+    /// Latency of a function while instances of another one in its VM end.
+    Interference(interference::Arguments),
+    /// How plugging and reclaiming grow with the instances that come and go at once.
+    Scale(scale::Arguments),
+    /// A whole day of many functions, decided by the runtime's own code and with measured costs.
+    Simulate(simulate::Arguments),
     /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
     Faults(faults::Arguments),
 }
@@ -47,6 +71,14 @@ impl Bench {
                 Experiment::Cpu(arguments) => common::run(arguments).await,
                 Experiment::Plug(arguments) => common::run(arguments).await,
                 Experiment::Faults(arguments) => common::run(arguments).await,
+                Experiment::Pressure(arguments) => common::run(arguments).await,
+                Experiment::Coldstart(arguments) => common::run(arguments).await,
+                Experiment::Footprint(arguments) => common::run(arguments).await,
+                Experiment::Elasticity(arguments) => common::run(arguments).await,
+                Experiment::Throughput(arguments) => common::run(arguments).await,
+                Experiment::Interference(arguments) => common::run(arguments).await,
+                Experiment::Scale(arguments) => common::run(arguments).await,
+                Experiment::Simulate(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.
@@ -103,6 +135,25 @@ mod tests {
         }
         let error = parse("cpu --build /nonexistent").unwrap().run().await.unwrap_err().to_string();
         assert!(error.contains("/nonexistent") && !error.contains('\n'), "{error}");
+    }
+
+    /// There is no kernel in the directory.
+    #[tokio::test]
+    async fn one_method_that_fails_leaves_the_others_their_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (json, plot) = (path("lines"), path("plot.svg"));
+        let line = format!(
+            "plug --methods squeezy,floor --sizes 32M --trials 3 --accelerator tcg --build {} --json {json} --plot {plot}",
+            path("")
+        );
+        let error = parse(&line).unwrap().run().await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("not everything could be measured: squeezy, 32 MiB: "),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), 4);
+        assert!(std::path::Path::new(&plot).exists());
     }
 
     /// From the command line to the plot, with the one method that needs no VM.

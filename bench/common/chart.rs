@@ -24,6 +24,8 @@ pub(crate) const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub(crate) const GREEN: RGBColor = RGBColor(0, 158, 115);
 pub(crate) const VERMILION: RGBColor = RGBColor(213, 94, 0);
 pub(crate) const PURPLE: RGBColor = RGBColor(204, 121, 167);
+const SKY: RGBColor = RGBColor(86, 180, 233);
+const BLACK_LINE: RGBColor = RGBColor(60, 60, 60);
 const GREY: RGBColor = RGBColor(120, 120, 120);
 
 /// A method's colour, the same in every plot.
@@ -34,6 +36,8 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         "balloon" => ORANGE,
         "node" => PURPLE,
         "floor" => GREY,
+        "harvest" => SKY,
+        "microvm" => BLACK_LINE,
         _ => GREEN,
     }
 }

@@ -32,6 +32,9 @@ pub enum BenchError {
     /// The plot could not be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),
+    /// Part of what was to be measured could not be; the rest was.
+    #[error("not everything could be measured: {0}")]
+    Incomplete(String),
     /// Ctrl-C or SIGTERM.
     #[error("interrupted; the lines measured until now are kept")]
     Interrupted,

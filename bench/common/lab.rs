@@ -1,12 +1,14 @@
 //! Where an experiment is made: what it is made with, and the lines it has yielded.
 
 use super::{
-    error::Result,
+    error::{BenchError, Result},
     options::Options,
     progress::Progress,
     record::{Header, Record, Writer},
+    stand::describe,
 };
-use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, VmConfig, method::MethodName};
+use squeezy_node::{MachineDetails, PolicyName, VmPlan};
+use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, method::MethodName};
 use std::time::{Duration, Instant};
 
 /// How long `--quick` may take: less than the 6 minutes that are promised, for the last step may
@@ -21,6 +23,7 @@ pub(crate) struct Lab<R> {
     options: Options,
     writer: Writer,
     records: Vec<R>,
+    failures: Vec<String>,
     started: Instant,
 }
 
@@ -38,6 +41,7 @@ impl<R: Record> Lab<R> {
             options: options.clone(),
             writer: Writer::create(options.json.as_deref())?,
             records: Vec::new(),
+            failures: Vec::new(),
             started: Instant::now(),
         })
     }
@@ -52,6 +56,13 @@ impl<R: Record> Lab<R> {
         config.timeouts.resize = Duration::from_secs(if self.options.quick { 60 } else { 180 });
         config.timeouts.boot = Duration::from_secs(180);
         config.timeouts.call = Duration::from_secs(120);
+    }
+
+    /// Sets in a plan of VMs for functions what all have in common.
+    pub(crate) fn configure_plan(&self, plan: &mut VmPlan) {
+        plan.accelerator = self.options.accelerator;
+        plan.memory_backend = self.options.memory_backend;
+        plan.vcpus = self.options.vcpus;
     }
 
     /// The header of a line about a guest, or about none.
@@ -74,6 +85,19 @@ impl<R: Record> Lab<R> {
         }
     }
 
+    /// The header of a line about functions on a node.
+    pub(crate) fn fleet_header(
+        &self,
+        experiment: &str,
+        policy: PolicyName,
+        trial: u32,
+        details: Option<&MachineDetails>,
+    ) -> Header {
+        let kernel = details.map(|details| describe(&details.kernel, Kernel::Release));
+        let guest = kernel.as_deref().zip(details.map(|details| details.vmm_version.as_str()));
+        self.header(experiment, policy.name(), trial, guest)
+    }
+
     /// What runs the guests' code.
     pub(crate) fn accelerator(&self) -> AcceleratorKind {
         self.accelerator.kind
@@ -84,6 +108,23 @@ impl<R: Record> Lab<R> {
         self.writer.write(&record)?;
         self.records.push(record);
         Ok(())
+    }
+
+    /// Goes on after one of many VMs has failed: hours of the others' lines are worth having. What
+    /// failed is said now, and once more at the end.
+    ///
+    /// # Errors
+    /// What would fail the others too: lines that cannot be written.
+    pub(crate) fn go_on(&mut self, what: &str, outcome: Result) -> Result {
+        match outcome {
+            Err(error @ (BenchError::Vm(_) | BenchError::Workload { .. })) => {
+                let failure = format!("{what}: {error}");
+                self.progress.note(&failure);
+                self.failures.push(failure);
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Whether `share` (0 to 1) of the work may have taken until now, and `next` more: `--quick`
@@ -110,9 +151,9 @@ impl<R: Record> Lab<R> {
             .collect()
     }
 
-    /// All lines.
-    pub(crate) fn close(self) -> Vec<R> {
+    /// All lines, and what failed.
+    pub(crate) fn close(self) -> (Vec<R>, Vec<String>) {
         self.progress.finish();
-        self.records
+        (self.records, self.failures)
     }
 }

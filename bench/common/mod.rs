@@ -3,9 +3,13 @@
 pub(crate) mod bound;
 pub(crate) mod chart;
 pub(crate) mod error;
+pub(crate) mod fleet;
+pub(crate) mod functions;
 pub(crate) mod interrupt;
 pub(crate) mod lab;
+pub(crate) mod load;
 pub(crate) mod options;
+pub(crate) mod policies;
 pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod size;
@@ -45,8 +49,8 @@ pub(crate) trait Experiment {
 pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
     experiment.check()?;
     let options = experiment.options();
-    let records = match &options.from {
-        Some(path) => record::read(path, E::NAME)?,
+    let (records, failures) = match &options.from {
+        Some(path) => (record::read(path, E::NAME)?, Vec::new()),
         None => {
             let mut lab = Lab::open(options)?;
             experiment.measure(&mut lab).await?;
@@ -54,9 +58,12 @@ pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
         }
     };
     if records.is_empty() {
-        return Err(BenchError::Arguments(
-            "nothing was measured: no method is left to compare".to_owned(),
-        ));
+        return Err(match failures.is_empty() {
+            true => BenchError::Arguments(
+                "nothing was measured: no method is left to compare".to_owned(),
+            ),
+            false => BenchError::Incomplete(failures.join("; ")),
+        });
     }
     print!("{}", E::table(&records));
     for bound in E::bounds(&records) {
@@ -66,5 +73,5 @@ pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
         let svg = E::plot(&records)?;
         std::fs::write(path, svg).map_err(|e| BenchError::file(path, e))?;
     }
-    Ok(())
+    if failures.is_empty() { Ok(()) } else { Err(BenchError::Incomplete(failures.join("; "))) }
 }

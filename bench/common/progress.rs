@@ -1,9 +1,13 @@
 //! How far an experiment is, on standard error.
 
 use std::{
+    cell::Cell,
     io::{IsTerminal, Write},
     time::{Duration, Instant},
 };
+
+/// How often lines say what changes all the time.
+const TICK: Duration = Duration::from_secs(10);
 
 /// Counts steps and guesses from those that are done how long the others will take.
 pub(crate) struct Progress {
@@ -12,6 +16,8 @@ pub(crate) struct Progress {
     total: f64,
     done: f64,
     terminal: bool,
+    /// When something was last said that changes all the time.
+    ticked: Cell<Option<Instant>>,
 }
 
 impl Progress {
@@ -22,6 +28,7 @@ impl Progress {
             total: 0.0,
             done: 0.0,
             terminal: std::io::stderr().is_terminal(),
+            ticked: Cell::new(None),
         }
     }
 
@@ -40,6 +47,14 @@ impl Progress {
         } else {
             writeln!(stderr, "{head} {what}")
         };
+    }
+
+    /// Says what changes all the time; seldom where each time is a line.
+    pub(crate) fn tick(&self, what: &str) {
+        if self.terminal || self.ticked.get().is_none_or(|at| at.elapsed() >= TICK) {
+            self.ticked.set(Some(Instant::now()));
+            self.say(what);
+        }
     }
 
     /// Says something that stays on the screen.

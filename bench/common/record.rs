@@ -59,11 +59,20 @@ impl Writer {
 
 /// Reads the lines of an earlier run.
 pub(crate) fn read<R: Record>(path: &Path, experiment: &str) -> Result<Vec<R>> {
+    let file = File::open(path).map_err(|e| BenchError::file(path, e))?;
+    parse(BufReader::new(file), path, experiment)
+}
+
+/// The same from anywhere; `path` is for the errors.
+pub(crate) fn parse<R: Record>(
+    lines: impl BufRead,
+    path: &Path,
+    experiment: &str,
+) -> Result<Vec<R>> {
     /// Longer files are not ours.
     const MOST_LINES: usize = 100_000;
-    let file = File::open(path).map_err(|e| BenchError::file(path, e))?;
     let mut records = Vec::new();
-    for (index, line) in BufReader::new(file).lines().enumerate() {
+    for (index, line) in lines.lines().enumerate() {
         let fail = |reason: String| BenchError::file(path, format!("line {}: {reason}", index + 1));
         let line = line.map_err(|e| fail(e.to_string()))?;
         if line.trim().is_empty() {
@@ -120,9 +129,9 @@ pub(crate) fn complaint(record: &impl Record, required: &[&str]) -> Option<Strin
     const HEADER: [&str; 7] =
         ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "qemu"];
     /// What a figure's name ends in, and numbers that are settings or counts by themselves.
-    const UNITS: [&str; 7] =
-        ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count"];
-    const PLAIN: [&str; 4] = ["trial", "init_on_alloc", "instances", "plugs"];
+    const UNITS: [&str; 8] =
+        ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count", "_seconds"];
+    const PLAIN: [&str; 5] = ["trial", "init_on_alloc", "instances", "plugs", "p99_over_abundant"];
     let value = serde_json::to_value(record).unwrap();
     let object = value.as_object().unwrap();
     for name in HEADER.iter().chain(required) {

@@ -5,11 +5,13 @@ use super::{
     lab::Lab,
     record::Record,
 };
+use futures_util::future::try_join_all;
 use squeezy_protocol::{
     InstanceId, InstanceSpec, InstanceState, Memory, PartitionChoice, Profile, ProfileRequest,
 };
 use squeezy_vmm::{
-    AgentClient, CpuTimes, GRANULE_BYTES, Kernel, MemoryBackend, Resize, Vm, VmConfig, VmError,
+    AgentClient, BoxFuture, CpuTimes, GRANULE_BYTES, Kernel, MemoryBackend, Resize, Vm, VmConfig,
+    VmError,
     method::{Floor, Method, MethodName, Sizing, Slot},
     round_up,
 };
@@ -117,9 +119,10 @@ impl Stand {
         if slot.is_some() {
             return Ok(None);
         }
-        let plugged = self.method.plug(&self.vm).await?;
-        *slot = Some(plugged.slot);
-        Ok(plugged.resize)
+        let taken = self.method.slots().take()?;
+        let resize = self.method.plug(&self.vm, taken).await?;
+        *slot = Some(taken);
+        Ok(resize)
     }
 
     /// Plugs memory for all these instances, starts them at the same time, so that their pages come
@@ -183,6 +186,48 @@ impl Stand {
         tokio::time::sleep(SETTLE).await;
     }
 
+    /// Plugs memory for all instances at once; how long that took, and requests to the device.
+    pub(crate) async fn plug_all(&mut self) -> Result<(u64, u64)> {
+        for slot in &mut self.slots {
+            *slot = Some(self.method.slots().take()?);
+        }
+        let slots = self.slots.iter().flatten();
+        self.at_once(slots.map(|&slot| self.method.plug(&self.vm, slot)).collect()).await
+    }
+
+    /// Takes the memory of all instances, which are gone, back at once.
+    pub(crate) async fn reclaim_all(&mut self) -> Result<(u64, u64)> {
+        let slots: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
+        for &slot in &slots {
+            self.method.slots().free(slot)?;
+        }
+        self.at_once(slots.iter().map(|&slot| self.method.reclaim(&self.vm, slot)).collect()).await
+    }
+
+    async fn at_once(
+        &self,
+        resizes: Vec<BoxFuture<'_, squeezy_vmm::Result<Option<Resize>>>>,
+    ) -> Result<(u64, u64)> {
+        let start = Instant::now();
+        let done = try_join_all(resizes).await?;
+        let took = nanoseconds(start.elapsed());
+        // Each has seen those of all, as far as they went on at the same time.
+        let requests = |resize: &Resize| resize.device.map_or(0, |d| d.plug + d.unplug);
+        Ok((took, done.iter().flatten().map(requests).max().unwrap_or(0)))
+    }
+
+    /// Has an instance in each slot use its memory and end.
+    pub(crate) async fn touch_all(&mut self, size_bytes: u64) -> Result {
+        let count = self.slots.len() as u16;
+        // A few at a time: all at once would take as long, and memory of the host besides.
+        for first in (0..count).step_by(4) {
+            let some = first..count.min(first + 4);
+            self.fill(&some.map(|index| (index, hog_bytes(size_bytes))).collect()).await?;
+            self.kill_all().await?;
+        }
+        Ok(())
+    }
+
     /// CPU time of the guest's kworkers, in nanoseconds since boot.
     pub(crate) async fn workers_ns(&self) -> Result<u64> {
         Ok(workers_ns(&self.agent()?.memory().await?))
@@ -204,6 +249,7 @@ impl Stand {
         let (host_before, system_before) = self.host_times().await?;
 
         let start = Instant::now();
+        self.method.slots().free(slot)?;
         let outcome = self.method.reclaim(&self.vm, slot).await;
 
         let (host_after, system_after) = self.host_times().await?;

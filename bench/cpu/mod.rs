@@ -95,10 +95,11 @@ impl Experiment for Arguments {
         lab.progress.plan(methods.len() as f64 * f64::from(trials));
         for (index, &method) in methods.iter().enumerate() {
             let share = (index + 1) as f64 / methods.len() as f64;
-            match method {
-                MethodName::Floor => self.floor(lab, trials).await?,
-                _ => self.one_vm(lab, method, trials, share).await?,
-            }
+            let outcome = match method {
+                MethodName::Floor => self.floor(lab, trials).await,
+                _ => self.one_vm(lab, method, trials, share).await,
+            };
+            lab.go_on(&method.to_string(), outcome)?;
         }
         Ok(())
     }

@@ -99,10 +99,11 @@ impl Experiment for Arguments {
         for &size_bytes in &sizes {
             for &method in &methods {
                 done += size_bytes as f64;
-                match method {
-                    MethodName::Floor => self.floor(lab, size_bytes, trials).await?,
-                    _ => self.one_vm(lab, method, size_bytes, trials, done / total).await?,
-                }
+                let outcome = match method {
+                    MethodName::Floor => self.floor(lab, size_bytes, trials).await,
+                    _ => self.one_vm(lab, method, size_bytes, trials, done / total).await,
+                };
+                lab.go_on(&format!("{method}, {}", size::show(size_bytes)), outcome)?;
                 lab.progress.advance(size_bytes as f64);
             }
         }

@@ -16,7 +16,7 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, fmt, time::Instant};
 
 /// What can be measured.
 const METHODS: [MethodName; 5] = [
@@ -108,6 +108,13 @@ struct Setting {
     init_on_alloc: u8,
 }
 
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, size_bytes, init_on_alloc } = self;
+        write!(f, "{method}, {}, init_on_alloc={init_on_alloc}", size::show(*size_bytes))
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "reclaim";
     type Record = Line;
@@ -140,10 +147,11 @@ impl Experiment for Arguments {
         lab.progress.plan(settings.iter().map(weight).sum());
         for (index, setting) in settings.iter().enumerate() {
             let share = (index + 1) as f64 / settings.len() as f64;
-            match setting.method {
-                MethodName::Floor => no_guest(lab, *setting, trials, &self.options).await?,
-                _ => reclaim(lab, *setting, trials, breakdown, share).await?,
-            }
+            let outcome = match setting.method {
+                MethodName::Floor => no_guest(lab, *setting, trials, &self.options).await,
+                _ => reclaim(lab, *setting, trials, breakdown, share).await,
+            };
+            lab.go_on(&setting.to_string(), outcome)?;
             lab.progress.advance(weight(setting));
         }
         Ok(())
@@ -208,7 +216,7 @@ async fn reclaim(
 ) -> Result {
     let Setting { method, size_bytes, init_on_alloc } = setting;
     let count = instances(size_bytes);
-    let what = format!("{method}, {}, init_on_alloc={init_on_alloc}", size::show(size_bytes));
+    let what = setting.to_string();
     lab.progress.say(&format!("{what}: booting"));
     let sizing = Sizing { instance_bytes: size_bytes, instances: count, shared_bytes: 0 };
     let arguments = [format!("init_on_alloc={init_on_alloc}")];

@@ -93,7 +93,8 @@ impl Experiment for Arguments {
         lab.progress.plan(methods.len() as f64 * fills.len() as f64 * f64::from(trials));
         for (index, &method) in methods.iter().enumerate() {
             let share = (index + 1) as f64 / methods.len() as f64;
-            self.one_vm(lab, method, size_bytes, &fills, trials, share).await?;
+            let outcome = self.one_vm(lab, method, size_bytes, &fills, trials, share).await;
+            lab.go_on(&method.to_string(), outcome)?;
         }
         Ok(())
     }

@@ -1,0 +1,145 @@
+//! What several functions are asked over time: from a trace, or made up and labelled so.
+
+use super::{
+    error::{BenchError, Result},
+    fleet::Arrival,
+};
+use squeezy_runtime::load::{Candidate, Load, Synthetic, azure2019, azure2021};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Where a load comes from.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LoadOptions {
+    /// Replay the burstiest functions of a trace in the Azure 2019 (invocations) or 2021 format;
+    /// without it bursts are made up
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What is drawn depends on it: arrivals within a minute of a trace, and made-up loads
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    /// How long calls are sent, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..=86_400))]
+    pub(crate) duration: Option<u32>,
+}
+
+/// A load for several functions, and where it comes from.
+pub(crate) struct FleetLoad {
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) source: String,
+}
+
+impl LoadOptions {
+    /// A load for so many functions, of which none is called more than `most` times at once (made up)
+    /// or in a minute (from a trace).
+    pub(crate) fn load(&self, members: usize, length: Duration, most: u32) -> Result<FleetLoad> {
+        let loads = match &self.trace {
+            Some(path) => self.read_trace(path, members, length, most)?,
+            None => (0..members)
+                .map(|member| alternating(member, members, length, most).load(self.seed))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| BenchError::Arguments(error.to_string()))?,
+        };
+        let source = loads.first().map_or(String::new(), |load| load.source.clone());
+        let mut arrivals: Vec<_> = (0..)
+            .zip(&loads)
+            .flat_map(|(member, load)| load.arrivals.iter().map(move |&at| Arrival { at, member }))
+            .collect();
+        arrivals.sort_unstable();
+        let source = match loads.len() {
+            1 => source,
+            count => format!("{source}; {count} functions, each with a load of its own"),
+        };
+        Ok(FleetLoad { arrivals, source })
+    }
+
+    fn read_trace(
+        &self,
+        path: &Path,
+        members: usize,
+        length: Duration,
+        most: u32,
+    ) -> Result<Vec<Load>> {
+        let fail = |reason: String| BenchError::file(path, reason);
+        let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+        let mut reader = BufReader::new(file);
+        let start = reader.fill_buf().map_err(|e| fail(e.to_string()))?;
+        let loads: Vec<Load> = if start.starts_with(b"app,func,") {
+            let trace = azure2021::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
+            burstiest(trace.candidates(), most).filter_map(|hash| trace.load(&hash)).collect()
+        } else {
+            let trace = azure2019::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
+            let load = |hash: String| trace.load(&hash, self.seed);
+            burstiest(trace.candidates(), most).filter_map(load).collect()
+        };
+        let windows: Vec<_> = loads
+            .into_iter()
+            .map(|load| load.window(load.busiest_window(length), length, 1.0))
+            .filter(|load| !load.arrivals.is_empty())
+            .take(members)
+            .collect();
+        if windows.len() == members {
+            Ok(windows)
+        } else {
+            Err(fail(format!(
+                "it has {} functions that are called at most {most} times in each minute, not \
+                 {members}",
+                windows.len()
+            )))
+        }
+    }
+}
+
+/// The functions of a trace, the burstiest of those that are not called too often first.
+fn burstiest(mut candidates: Vec<Candidate<'_>>, most: u32) -> impl Iterator<Item = String> {
+    candidates.retain(|c| c.invocations > 0 && c.peak_per_minute <= most.into());
+    candidates.sort_by(|a, b| b.dispersion.total_cmp(&a.dispersion));
+    candidates.into_iter().map(|candidate| candidate.hash.to_owned())
+}
+
+/// Two bursts in which the functions take turns, so that one needs the memory that another had.
+fn alternating(member: usize, members: usize, length: Duration, most: u32) -> Synthetic {
+    let turn = length.mul_f64(0.45 / members as f64);
+    let offset = turn.mul_f64(member as f64);
+    Synthetic {
+        length,
+        bursts: vec![(length.mul_f64(0.02) + offset, most), (length.mul_f64(0.50) + offset, most)],
+        burst_length: Duration::from_millis(200),
+        trickle_gap: length / 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(trace: Option<&str>) -> LoadOptions {
+        LoadOptions { trace: trace.map(PathBuf::from), seed: 1, duration: None }
+    }
+
+    #[test]
+    fn functions_take_turns() {
+        let length = Duration::from_secs(60);
+        let load = options(None).load(2, length, 4).unwrap();
+        let burst = |member, from, to| {
+            let within = |a: &&Arrival| (from..to).contains(&a.at.as_secs()) && a.member == member;
+            load.arrivals.iter().filter(within).count()
+        };
+        assert!(burst(0, 0, 3) >= 4 && burst(1, 14, 17) >= 4 && burst(0, 30, 33) >= 4);
+        assert!(load.source.contains("synthetic") && load.source.contains("2 functions"));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "HashOwner,HashApp\n").unwrap();
+        let path = file.path().display().to_string();
+        let load = options(Some(&path)).load(1, Duration::from_secs(60), 4);
+        let error = load.err().unwrap().to_string();
+        assert!(error.contains(&path) && !error.contains('\n'), "{error}");
+    }
+}

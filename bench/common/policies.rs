@@ -1,0 +1,24 @@
+//! Which policies an experiment with the runtime compares.
+
+use squeezy_node::PolicyName;
+
+/// Which policies.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Policies {
+    /// Which policies to compare, with commas: squeezy, virtio-mem, balloon, static, harvest, microvm
+    #[arg(long = "methods", value_name = "LIST", value_delimiter = ',')]
+    policies: Vec<PolicyName>,
+}
+
+impl Policies {
+    /// Those that were asked for, each once, else the default.
+    pub(crate) fn or(&self, default: &[PolicyName]) -> Vec<PolicyName> {
+        let mut chosen = Vec::new();
+        for &policy in if self.policies.is_empty() { default } else { &self.policies } {
+            if !chosen.contains(&policy) {
+                chosen.push(policy);
+            }
+        }
+        chosen
+    }
+}

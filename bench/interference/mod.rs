@@ -1,0 +1,235 @@
+//! Latency of a function while instances of another one in the same VM are ended (Figure 9 of the
+//! Squeezy paper, Figure 10 of HotMem's). See README.md.
+
+use crate::common::{
+    Experiment,
+    bound::{Bound, Limit, number},
+    chart::{self, Chart, Panel, Series},
+    error::Result,
+    fleet::{Arrival, Fleet, FleetPlan},
+    functions::Functions,
+    lab::Lab,
+    options::Options,
+    policies::Policies,
+    record::{Header, Record, describe_run, methods},
+    stand::nanoseconds,
+    stats::Spread,
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_node::{FunctionImage, PolicyName};
+use squeezy_vmm::method::MethodName;
+use std::time::{Duration, Instant};
+
+const POLICIES: [PolicyName; 4] = [
+    PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Method(MethodName::Balloon),
+    PolicyName::Method(MethodName::Static),
+];
+
+/// How long the function is called before and after the others end.
+const HALF: Duration = Duration::from_secs(12);
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    functions: Functions,
+    #[command(flatten)]
+    policies: Policies,
+}
+
+/// One call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    pub(crate) function: String,
+    /// Instances of the other function that ended.
+    pub(crate) ended_count: u64,
+    /// When it came, from the moment on at which the others were told to end; before that, below 0.
+    pub(crate) after_end_seconds: f64,
+    pub(crate) latency_ns: u64,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "interference";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn check(&self) -> Result {
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let functions = self.functions.find(lab, &["html"], self.options.quick)?;
+        let policies = self.policies.or(&POLICIES);
+        let trials = self.options.trials_or(1, 3);
+        lab.progress.plan(f64::from(trials) * policies.len() as f64);
+        for trial in 0..trials {
+            for &policy in &policies {
+                let what = format!("{policy}, trial {trial}");
+                lab.progress.say(&what);
+                let outcome = one(lab, policy, &functions[0], trial).await;
+                lab.go_on(&what, outcome)?;
+                lab.progress.advance(1.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        let mut table = Table::new(&[
+            "method",
+            "ended",
+            "calls",
+            "before ms",
+            "2 s after ms",
+            "later ms",
+            "worst after ms",
+        ]);
+        for method in methods(records) {
+            let lines = || records.iter().filter(|line| line.header.method == method);
+            let of = |from: f64, to: f64| latency(lines(), from, to);
+            let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |s| number(s.median));
+            let after = lines().filter(|line| line.after_end_seconds >= 0.0);
+            table.row([
+                method.clone(),
+                lines().map(|line| line.ended_count).max().unwrap_or(0).to_string(),
+                lines().count().to_string(),
+                show(of(f64::MIN, 0.0)),
+                show(of(0.0, 2.0)),
+                show(of(2.0, f64::MAX)),
+                number(after.map(|line| line.latency_ns as f64 / 1e6).fold(0.0, f64::max)),
+            ]);
+        }
+        table
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        let ours = || records.iter().filter(|line| line.header.method == "squeezy");
+        let (Some(before), Some(after)) =
+            (latency(ours(), f64::MIN, 0.0), latency(ours(), 0.0, 2.0))
+        else {
+            return Vec::new();
+        };
+        let ratio = after.median / before.median;
+        vec![Bound {
+            what: "latency in the 2 s after others have ended over that before".to_owned(),
+            measured: ratio,
+            doubt: ratio * (after.doubt() / after.median + before.doubt() / before.median),
+            limit: Limit::AtMost(1.0),
+            unit: "x",
+        }]
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        let half = HALF.as_secs() as i64;
+        let panel = Panel {
+            title: "Latency in each second".to_owned(),
+            x: "seconds from the end of the others on".to_owned(),
+            y: "milliseconds".to_owned(),
+            categories: (-half..half)
+                .map(|s| if s % 4 == 0 { s.to_string() } else { String::new() })
+                .collect(),
+            series: methods(records)
+                .iter()
+                .map(|method| Series {
+                    name: method.clone(),
+                    colour: chart::colour(method),
+                    variant: false,
+                    points: (-half..half)
+                        .map(|second| {
+                            let lines = records.iter().filter(|l| l.header.method == *method);
+                            latency(lines, second as f64, second as f64 + 1.0)
+                        })
+                        .collect(),
+                })
+                .collect(),
+            joined: true,
+            logarithmic: true,
+        };
+        Chart {
+            title: "A function while others in its VM end".to_owned(),
+            subtitle: describe_run(records),
+            panels: vec![panel],
+            foot: String::new(),
+        }
+        .svg()
+    }
+}
+
+/// One function that is called all the time, and a second one of the same image whose instances end.
+async fn one(lab: &mut Lab<Line>, policy: PolicyName, image: &FunctionImage, trial: u32) -> Result {
+    let others = image.function.concurrency.saturating_sub(1).max(1);
+    let mut other = image.clone();
+    other.function.name = format!("{}-other", image.function.name);
+    let plan = FleetPlan { one_vm: true, ..FleetPlan::abundant(policy, Duration::from_secs(3600)) };
+    let fleet = Fleet::start(lab, &[image.clone(), other], &plan).await?;
+    fleet.have(1, others).await?;
+    fleet.have(0, 1).await?;
+    let header = lab.fleet_header(Arguments::NAME, policy, trial, fleet.details().as_ref());
+    let begin = Instant::now();
+    let end = begin + HALF;
+    let mut ended = false;
+    while begin.elapsed() < 2 * HALF {
+        if !ended && Instant::now() >= end {
+            ended = true;
+            fleet.retire(1);
+        }
+        let came = Instant::now();
+        let answered = fleet.call(Arrival { at: came - begin, member: 0 }).await;
+        if let Some(problem) = answered.problem {
+            lab.progress.note(&format!("{policy}: {problem}"));
+        }
+        lab.keep(Line {
+            header: header.clone(),
+            function: image.function.name.clone(),
+            ended_count: others.into(),
+            after_end_seconds: (came - begin).as_secs_f64() - HALF.as_secs_f64(),
+            latency_ns: nanoseconds(answered.latency),
+        })?;
+    }
+    fleet.stop().await;
+    Ok(())
+}
+
+/// In milliseconds, of the calls that came within these seconds.
+fn latency<'a>(lines: impl Iterator<Item = &'a Line>, from: f64, to: f64) -> Option<Spread> {
+    let within = lines.filter(|line| (from..to).contains(&line.after_end_seconds));
+    Spread::of(within.map(|line| line.latency_ns as f64 / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    #[test]
+    fn before_and_after_are_told_apart() {
+        let line = |at: f64, ms: u64| Line {
+            header: header("interference", "squeezy", 0),
+            function: "html".to_owned(),
+            ended_count: 3,
+            after_end_seconds: at,
+            latency_ns: ms * 1_000_000,
+        };
+        let records = [line(-1.0, 10), line(0.5, 70), line(5.0, 11)];
+        assert_eq!(complaint(&records[0], &["latency_ns"]), None);
+        assert_eq!(latency(records.iter(), 0.0, 2.0).unwrap().median, 70.0);
+        assert!(Arguments::table(&records).to_string().contains("70"));
+        assert!(Arguments::plot(&records).unwrap().contains("Latency"));
+    }
+}

@@ -1,0 +1,251 @@
+//! Latency and memory of functions on a host with too little memory for all of their instances
+//! (Figure 10 of the Squeezy paper). See README.md.
+
+mod report;
+
+use crate::common::{
+    Experiment,
+    bound::Bound,
+    error::Result,
+    fleet::{FleetPlan, Replayed, Sample, replay},
+    functions::Functions,
+    lab::Lab,
+    load::{FleetLoad, LoadOptions},
+    options::Options,
+    policies::Policies,
+    record::{Header, Record},
+    stand::nanoseconds,
+    stats::median,
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_node::{FunctionImage, PolicyName};
+use squeezy_runtime::{Moment, series};
+use squeezy_vmm::method::MethodName;
+use std::time::Duration;
+
+/// What is compared, unless told otherwise.
+const POLICIES: [PolicyName; 4] = [
+    PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Harvest,
+    PolicyName::Method(MethodName::Static),
+];
+
+/// What there is of the memory that the functions have at the peak when there is plenty.
+const RESTRICTED: f64 = 0.7;
+
+/// How long an idle instance is kept, of the load's length.
+const KEEP_ALIVE: f64 = 0.4;
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    functions: Functions,
+    #[command(flatten)]
+    policies: Policies,
+}
+
+/// One function under one policy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// `abundant` or `restricted`.
+    pub(crate) memory: String,
+    pub(crate) function: String,
+    /// What the load is.
+    pub(crate) load: String,
+    /// All memory that VMs and instances may have together; 0 where there is no limit.
+    pub(crate) budget_bytes: u64,
+    /// The most that was promised to them at a time, of all functions.
+    pub(crate) peak_bytes: u64,
+    pub(crate) calls_count: u64,
+    /// Of these, those without a right answer.
+    pub(crate) failed_count: u64,
+    /// Of these, those for which an instance was started.
+    pub(crate) cold_count: u64,
+    /// Reclaims of its instances, and how long half of them took at most.
+    pub(crate) reclaims_count: u64,
+    pub(crate) reclaim_ns: u64,
+    /// Of these, those after which the guest had not given everything back.
+    pub(crate) failed_reclaims_count: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    /// `p99_ns` over that of the same function in the run with abundant memory.
+    pub(crate) p99_over_abundant: f64,
+    /// Memory that the guests had, over time, of all functions together.
+    pub(crate) gib_seconds: f64,
+    /// The same of memory that was resident on the host.
+    pub(crate) resident_gib_seconds: f64,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+/// One run of the load.
+struct Run<'a> {
+    policy: PolicyName,
+    functions: &'a [FunctionImage],
+    /// All there is; nothing for as much as anybody asks for.
+    budget_bytes: Option<u64>,
+    trial: u32,
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "pressure";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn check(&self) -> Result {
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let default: &[&str] =
+            if self.options.quick { &["html", "html"] } else { &["html", "bfs", "cnn", "bert"] };
+        let functions = self.functions.find(lab, default, self.options.quick)?;
+        let policies = self.policies.or(&POLICIES);
+        let trials = self.options.trials_or(1, 3);
+        let burst = functions.iter().map(|image| u32::from(image.function.concurrency)).max();
+        let load = self.load.load(functions.len(), self.length(), burst.unwrap_or(1))?;
+        lab.progress.plan(f64::from(trials) * (policies.len() + 1) as f64);
+        for trial in 0..trials {
+            let run = Run { policy: policies[0], functions: &functions, budget_bytes: None, trial };
+            let abundant = self.run(lab, run, &load, &[]).await?;
+            lab.progress.advance(1.0);
+            let peak = abundant.iter().map(|line| line.peak_bytes).max().unwrap_or(0);
+            for &policy in &policies {
+                let scaled = scaled_down(&functions);
+                // What is there from the boot on cannot be taken from anybody: there is less of it.
+                let fixed = policy == PolicyName::Method(MethodName::Static);
+                let run = Run {
+                    policy,
+                    functions: if fixed { &scaled } else { &functions },
+                    budget_bytes: (!fixed).then_some((peak as f64 * RESTRICTED) as u64),
+                    trial,
+                };
+                let outcome = self.run(lab, run, &load, &abundant).await.map(drop);
+                lab.go_on(&format!("{policy}, trial {trial}"), outcome)?;
+                lab.progress.advance(1.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        report::table(records)
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        report::bounds(records)
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        report::plot(records)
+    }
+}
+
+/// With as much less room in their VMs as there is less memory.
+fn scaled_down(functions: &[FunctionImage]) -> Vec<FunctionImage> {
+    let mut scaled = functions.to_vec();
+    for image in &mut scaled {
+        let concurrency = &mut image.function.concurrency;
+        *concurrency = ((f64::from(*concurrency) * RESTRICTED) as u16).max(1);
+    }
+    scaled
+}
+
+impl Arguments {
+    /// Replays the load once; a line for each function.
+    async fn run(
+        &self,
+        lab: &mut Lab<Line>,
+        run: Run<'_>,
+        load: &FleetLoad,
+        abundant: &[Line],
+    ) -> Result<Vec<Line>> {
+        let memory = if abundant.is_empty() { "abundant" } else { "restricted" };
+        let plan = FleetPlan {
+            policy: run.policy,
+            budget_bytes: run.budget_bytes.unwrap_or(u64::MAX),
+            keep_alive: self.length().mul_f64(KEEP_ALIVE),
+            one_vm: false,
+        };
+        let what = format!("{}, {memory} memory", run.policy);
+        let replayed = replay(lab, run.functions, &plan, &load.arrivals, &what).await?;
+        let header = lab.fleet_header(Self::NAME, run.policy, run.trial, replayed.details.as_ref());
+        let lines: Vec<Line> = (0..run.functions.len())
+            .map(|member| {
+                let mut line = line(&header, &run, member, &load.source, &replayed);
+                memory.clone_into(&mut line.memory);
+                let same = abundant.iter().find(|other| other.function == line.function);
+                let base_ns = same.map_or(line.p99_ns, |other| other.p99_ns);
+                line.p99_over_abundant = line.p99_ns as f64 / base_ns.max(1) as f64;
+                line
+            })
+            .collect();
+        lines.iter().try_for_each(|line| lab.keep(line.clone()))?;
+        Ok(lines)
+    }
+
+    /// How long calls are sent.
+    fn length(&self) -> Duration {
+        let seconds = self.load.duration.unwrap_or(if self.options.quick { 40 } else { 240 });
+        Duration::from_secs(seconds.into())
+    }
+}
+
+fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Replayed) -> Line {
+    let answered: Vec<_> =
+        replayed.answered.iter().filter(|a| a.arrival.member == member).collect();
+    // A call without an answer has waited for ever.
+    let latencies: Vec<f64> = answered
+        .iter()
+        .map(|a| if a.problem.is_none() { a.latency.as_secs_f64() } else { f64::INFINITY })
+        .collect();
+    let percentile = |percent| {
+        let seconds = series::percentile(&latencies, percent).unwrap_or(0.0);
+        if seconds.is_finite() { nanoseconds(Duration::from_secs_f64(seconds)) } else { u64::MAX }
+    };
+    let reclaims = replayed.reclaims(member);
+    let gib_seconds = |bytes: fn(&Sample) -> u64| {
+        let points: Vec<_> = replayed
+            .samples
+            .iter()
+            .map(|sample| (Moment(sample.at), bytes(sample) as f64 / f64::from(1 << 30)))
+            .collect();
+        series::integral(&points)
+    };
+    Line {
+        header: header.clone(),
+        memory: String::new(),
+        function: run.functions[member].function.name.clone(),
+        load: load.to_owned(),
+        budget_bytes: run.budget_bytes.unwrap_or(0),
+        peak_bytes: replayed.samples.iter().map(|s| s.committed_bytes).max().unwrap_or(0),
+        calls_count: answered.len() as u64,
+        failed_count: answered.iter().filter(|a| a.problem.is_some()).count() as u64,
+        cold_count: answered.iter().filter(|a| a.cold.is_some()).count() as u64,
+        reclaims_count: reclaims.len() as u64,
+        reclaim_ns: median(reclaims.iter().map(|(took, _)| took.as_secs_f64()))
+            .map_or(0, |seconds| nanoseconds(Duration::from_secs_f64(seconds))),
+        failed_reclaims_count: reclaims.iter().filter(|(_, failed)| *failed).count() as u64,
+        p50_ns: percentile(50.0),
+        p99_ns: percentile(99.0),
+        p99_over_abundant: 1.0,
+        gib_seconds: gib_seconds(|sample| sample.memory.plugged_bytes),
+        resident_gib_seconds: gib_seconds(|sample| sample.memory.resident.resident_bytes),
+    }
+}

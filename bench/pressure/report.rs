@@ -1,0 +1,220 @@
+//! What the lines of `pressure` come to.
+
+use super::Line;
+use crate::common::{
+    bound::{Bound, Limit, number},
+    chart::{self, Chart, Panel, Series},
+    error::Result,
+    record::{describe_run, methods},
+    stats::{Spread, median},
+    table::Table,
+};
+use std::collections::BTreeSet;
+
+const RESTRICTED: &str = "restricted";
+
+pub(super) fn table(records: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        "memory",
+        "method",
+        "function",
+        "calls",
+        "failed",
+        "cold",
+        "p50 ms",
+        "p99 ms",
+        "over abundant",
+        "reclaims",
+        "reclaim ms",
+        "GiB s",
+        "resident GiB s",
+    ]);
+    for memory in ["abundant", RESTRICTED] {
+        for method in methods(records) {
+            for function in functions(records) {
+                let lines = || select(records, memory, &method, &function);
+                if lines().next().is_none() {
+                    continue;
+                }
+                let of = |value: fn(&Line) -> f64| {
+                    number(median(lines().map(value)).unwrap_or(f64::INFINITY))
+                };
+                table.row([
+                    memory.to_owned(),
+                    method.clone(),
+                    function.clone(),
+                    of(|line| line.calls_count as f64),
+                    of(|line| line.failed_count as f64),
+                    of(|line| line.cold_count as f64),
+                    of(|line| line.p50_ns as f64 / 1e6),
+                    of(|line| line.p99_ns as f64 / 1e6),
+                    of(|line| line.p99_over_abundant),
+                    of(|line| line.reclaims_count as f64),
+                    of(|line| line.reclaim_ns as f64 / 1e6),
+                    of(|line| line.gib_seconds),
+                    of(|line| line.resident_gib_seconds),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
+    let mut bounds = Vec::new();
+    let functions = functions(records);
+    let ratios: Vec<f64> = functions
+        .iter()
+        .filter_map(|function| ratio(records, "squeezy", function).map(|spread| spread.median))
+        .collect();
+    if !ratios.is_empty() {
+        bounds.push(Bound {
+            what: "P99 under 70% of memory over that with plenty, mean over the functions"
+                .to_owned(),
+            measured: ratios.iter().sum::<f64>() / ratios.len() as f64,
+            doubt: 0.0,
+            limit: Limit::AtMost(1.05),
+            unit: "x",
+        });
+    }
+    let ours = records.iter().filter(|line| line.header.method == "squeezy");
+    bounds.push(Bound {
+        what: "calls lost or answered wrongly".to_owned(),
+        measured: ours.map(|line| line.failed_count as f64).sum(),
+        doubt: 0.0,
+        limit: Limit::Exactly(0.0),
+        unit: "",
+    });
+    for other in ["virtio-mem", "harvest"] {
+        let (Some(ours), Some(theirs)) =
+            (gib_seconds(records, "squeezy"), gib_seconds(records, other))
+        else {
+            continue;
+        };
+        bounds.push(Bound {
+            what: format!("GiB-seconds under 70% of memory against {other}"),
+            measured: ours.median / theirs.median,
+            doubt: 0.0,
+            limit: Limit::AtMost(0.5),
+            unit: "x",
+        });
+    }
+    bounds
+}
+
+pub(super) fn plot(records: &[Line]) -> Result<String> {
+    let functions = functions(records);
+    let latency = Panel {
+        title: "P99 over that with plenty of memory".to_owned(),
+        x: "function".to_owned(),
+        y: "times".to_owned(),
+        categories: functions.clone(),
+        series: methods(records)
+            .iter()
+            .map(|method| Series {
+                name: method.clone(),
+                colour: chart::colour(method),
+                variant: false,
+                points: functions.iter().map(|f| ratio(records, method, f)).collect(),
+            })
+            .collect(),
+        joined: false,
+        logarithmic: false,
+    };
+    let methods = methods(records);
+    let memory = Panel {
+        title: "Memory of the guests over time".to_owned(),
+        x: "method".to_owned(),
+        y: "GiB x seconds".to_owned(),
+        categories: methods.clone(),
+        series: vec![Series {
+            name: "plugged".to_owned(),
+            colour: chart::BLUE,
+            variant: false,
+            points: methods.iter().map(|method| gib_seconds(records, method)).collect(),
+        }],
+        joined: false,
+        logarithmic: false,
+    };
+    Chart {
+        title: "Functions on a host with 70% of the memory that their peak takes".to_owned(),
+        subtitle: describe_run(records),
+        panels: vec![latency, memory],
+        foot: records.first().map_or(String::new(), |line| format!("Load: {}.", line.load)),
+    }
+    .svg()
+}
+
+/// How much longer than with plenty of memory.
+fn ratio(records: &[Line], method: &str, function: &str) -> Option<Spread> {
+    Spread::of(select(records, RESTRICTED, method, function).map(|line| line.p99_over_abundant))
+}
+
+/// Of all functions together, which every line of a run has.
+fn gib_seconds(records: &[Line], method: &str) -> Option<Spread> {
+    let first = functions(records).into_iter().next()?;
+    Spread::of(select(records, RESTRICTED, method, &first).map(|line| line.gib_seconds))
+}
+
+fn select<'a>(
+    records: &'a [Line],
+    memory: &'a str,
+    method: &'a str,
+    function: &'a str,
+) -> impl Iterator<Item = &'a Line> {
+    records.iter().filter(move |line| {
+        line.memory == memory && line.header.method == method && line.function == function
+    })
+}
+
+fn functions(records: &[Line]) -> Vec<String> {
+    records.iter().map(|line| line.function.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    fn line(method: &str, memory: &str, p99_over_abundant: f64, gib_seconds: f64) -> Line {
+        Line {
+            header: header("pressure", method, 0),
+            memory: memory.to_owned(),
+            function: "html".to_owned(),
+            load: "synthetic".to_owned(),
+            budget_bytes: 1,
+            peak_bytes: 1,
+            calls_count: 1,
+            failed_count: 0,
+            cold_count: 1,
+            reclaims_count: 1,
+            reclaim_ns: 1,
+            failed_reclaims_count: 0,
+            p50_ns: 1,
+            p99_ns: 1,
+            p99_over_abundant,
+            gib_seconds,
+            resident_gib_seconds: 1.0,
+        }
+    }
+
+    #[test]
+    fn lines_name_their_units() {
+        let required = ["function", "p99_ns", "p99_over_abundant", "gib_seconds"];
+        assert_eq!(complaint(&line("squeezy", RESTRICTED, 1.0, 1.0), &required), None);
+    }
+
+    #[test]
+    fn bounds_are_about_little_memory() {
+        let records = [
+            line("squeezy", "abundant", 1.0, 90.0),
+            line("squeezy", RESTRICTED, 1.04, 40.0),
+            line("virtio-mem", RESTRICTED, 3.0, 100.0),
+            line("harvest", RESTRICTED, 2.0, 60.0),
+        ];
+        let met: Vec<_> = bounds(&records).iter().map(Bound::met).collect();
+        assert_eq!(met, [true, true, true, false]);
+        assert!(plot(&records).unwrap().contains("harvest"));
+        assert!(table(&records).to_string().contains("abundant"));
+    }
+}

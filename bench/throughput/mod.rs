@@ -1,0 +1,233 @@
+//! How fast memory comes back while instances are ended under load, by function (Figure 8 of the
+//! Squeezy paper). See README.md.
+
+use crate::common::{
+    Experiment,
+    bound::{Bound, Limit, number},
+    chart::{self, Chart, Panel, Series},
+    error::Result,
+    fleet::{FleetPlan, replay},
+    functions::Functions,
+    lab::Lab,
+    load::LoadOptions,
+    options::Options,
+    policies::Policies,
+    record::{Header, Record, describe_run, methods},
+    stand::nanoseconds,
+    stats::{Spread, median},
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_node::PolicyName;
+use squeezy_vmm::method::MethodName;
+use std::{collections::BTreeSet, time::Duration};
+
+const POLICIES: [PolicyName; 3] = [
+    PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Method(MethodName::Balloon),
+];
+
+/// How long an idle instance is kept, of the load's length: short, for reclaims are what is measured.
+const KEEP_ALIVE: f64 = 0.1;
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    functions: Functions,
+    #[command(flatten)]
+    policies: Policies,
+}
+
+/// One reclaim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    pub(crate) function: String,
+    pub(crate) load: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) latency_ns: u64,
+    /// Of the instance's memory; 0 where the guest had not given all back in time.
+    pub(crate) reclaimed_bytes_per_second: f64,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "throughput";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn check(&self) -> Result {
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let default = Functions::default(self.options.quick);
+        let functions = self.functions.find(lab, default, self.options.quick)?;
+        let seconds = self.load.duration.unwrap_or(if self.options.quick { 40 } else { 240 });
+        let length = Duration::from_secs(seconds.into());
+        let policies = self.policies.or(&POLICIES);
+        let trials = self.options.trials_or(1, 3);
+        lab.progress.plan(f64::from(trials) * (functions.len() * policies.len()) as f64);
+        for trial in 0..trials {
+            for image in &functions {
+                let function = &image.function;
+                let load = self.load.load(1, length, function.concurrency.into())?;
+                for &policy in &policies {
+                    let what = format!("{policy}, {}, trial {trial}", function.name);
+                    let plan = FleetPlan::abundant(policy, length.mul_f64(KEEP_ALIVE));
+                    let image = std::slice::from_ref(image);
+                    let outcome = match replay(lab, image, &plan, &load.arrivals, &what).await {
+                        Ok(replayed) => {
+                            let details = replayed.details.as_ref();
+                            let header = lab.fleet_header(Self::NAME, policy, trial, details);
+                            replayed.reclaims(0).into_iter().try_for_each(|(latency, failed)| {
+                                let size_bytes = function.memory_bytes;
+                                let rate = size_bytes as f64 / latency.as_secs_f64().max(1e-9);
+                                lab.keep(Line {
+                                    header: header.clone(),
+                                    function: function.name.clone(),
+                                    load: load.source.clone(),
+                                    size_bytes,
+                                    latency_ns: nanoseconds(latency),
+                                    reclaimed_bytes_per_second: if failed { 0.0 } else { rate },
+                                })
+                            })
+                        }
+                        Err(error) => Err(error),
+                    };
+                    lab.go_on(&what, outcome)?;
+                    lab.progress.advance(1.0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn table(records: &[Line]) -> Table {
+        let mut table = Table::new(&[
+            "function",
+            "method",
+            "reclaims",
+            "MiB/s",
+            "quartiles MiB/s",
+            "median ms",
+        ]);
+        for function in functions(records) {
+            for method in methods(records) {
+                let Some(rate) = rate(records, &function, &method) else { continue };
+                let latency =
+                    select(records, &function, &method).map(|line| line.latency_ns as f64 / 1e6);
+                table.row([
+                    function.clone(),
+                    method.clone(),
+                    rate.count.to_string(),
+                    number(rate.median),
+                    format!("{}-{}", number(rate.low), number(rate.high)),
+                    number(median(latency).unwrap_or(0.0)),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        functions(records)
+            .iter()
+            .filter_map(|function| {
+                let ours = rate(records, function, "squeezy")?;
+                let theirs = rate(records, function, "virtio-mem")?;
+                Some(Bound {
+                    what: format!("reclaim throughput under load of {function} against virtio-mem"),
+                    measured: ours.median / theirs.median,
+                    doubt: 0.0,
+                    limit: Limit::AtLeast(50.0),
+                    unit: "x",
+                })
+            })
+            .collect()
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        let functions = functions(records);
+        let panel = Panel {
+            title: "Memory given back".to_owned(),
+            x: "function".to_owned(),
+            y: "MiB a second".to_owned(),
+            categories: functions.clone(),
+            series: methods(records)
+                .iter()
+                .map(|method| Series {
+                    name: method.clone(),
+                    colour: chart::colour(method),
+                    variant: false,
+                    points: functions.iter().map(|f| rate(records, f, method)).collect(),
+                })
+                .collect(),
+            joined: false,
+            logarithmic: true,
+        };
+        Chart {
+            title: "Reclaiming while instances are ended under load".to_owned(),
+            subtitle: describe_run(records),
+            panels: vec![panel],
+            foot: records.first().map_or(String::new(), |line| format!("Load: {}.", line.load)),
+        }
+        .svg()
+    }
+}
+
+/// In MiB a second.
+fn rate(records: &[Line], function: &str, method: &str) -> Option<Spread> {
+    let rates = select(records, function, method)
+        .map(|line| line.reclaimed_bytes_per_second / f64::from(1 << 20));
+    Spread::of(rates)
+}
+
+fn select<'a>(
+    records: &'a [Line],
+    function: &'a str,
+    method: &'a str,
+) -> impl Iterator<Item = &'a Line> {
+    records.iter().filter(move |line| line.function == function && line.header.method == method)
+}
+
+fn functions(records: &[Line]) -> Vec<String> {
+    records.iter().map(|line| line.function.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    #[test]
+    fn lines_name_their_units() {
+        let line = Line {
+            header: header("throughput", "squeezy", 0),
+            function: "html".to_owned(),
+            load: "synthetic".to_owned(),
+            size_bytes: 1 << 30,
+            latency_ns: 1_000_000_000,
+            reclaimed_bytes_per_second: f64::from(1 << 30),
+        };
+        assert_eq!(complaint(&line, &["reclaimed_bytes_per_second", "function"]), None);
+        let records = [line];
+        assert!(Arguments::table(&records).to_string().contains("1024"));
+        assert!(Arguments::plot(&records).unwrap().contains("html"));
+    }
+}
