@@ -9,9 +9,10 @@ ARGS ?=
 FUNCTION ?= functions/html
 # What `make test-fast` tests.
 FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
+EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
 # For `make kernel`: release debug off stock node
 VARIANT ?= release
-# For `make bench`: reclaim utilisation cpu plug faults
+# For `make bench`: see bench/README.md
 EXPERIMENT ?= reclaim
 
 help: ## this list
@@ -23,8 +24,12 @@ run: dependencies kernel-release image programs ## build what is missing and run
 test: test-fast test-off test-vm ## all tests, the fast ones first
 
 test-fast: dependencies ## tests that need no VM
+	@scripts/install-dependencies.sh examples
 	cargo test --workspace --lib --bins
 	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
+	@[ "$$(id -u)" = 0 ] || { echo "skipped: functions from OCI images, whose files keep their owners: run this as root"; exit 0; }; \
+	python3 -m unittest discover guest/image/tests && \
+	for example in $(EXAMPLES); do examples/test.sh $$example || exit; done
 
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh

@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | lint) purpose=${1:-run} ;;
+run | lint | examples) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|lint]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|lint|examples]" >&2
 	exit 2
 	;;
 esac
@@ -38,6 +38,9 @@ mmdebstrap mmdebstrap function images
 erofs-utils mkfs.erofs function images
 python3 python3 function images
 python3-pip /usr/bin/pip3 Python packages of function images
+skopeo skopeo functions from OCI images
+umoci umoci functions from OCI images
+bubblewrap bwrap functions from OCI images
 qemu-system-x86 qemu-system-x86_64 the VM
 seabios /usr/share/seabios/bios-256k.bin the VM's firmware
 TABLE
@@ -50,6 +53,7 @@ shellcheck shellcheck scripts
 pyflakes3 pyflakes3 Python
 TABLE
 	fi
+	[ "$purpose" != examples ] || echo "golang-go go examples/go-hello"
 }
 
 there() {
