@@ -36,6 +36,7 @@ test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY of
 
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image selftests ## tests in VMs
+	@scripts/install-dependencies.sh test
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs

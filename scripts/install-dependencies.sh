@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | lint | examples) purpose=${1:-run} ;;
+run | test | lint | examples) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|lint|examples]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples]" >&2
 	exit 2
 	;;
 esac
@@ -46,6 +46,15 @@ seabios /usr/share/seabios/bios-256k.bin the VM's firmware
 TABLE
 	# Without root, the image is made in a user namespace.
 	[ "$(id -u)" = 0 ] || echo "uidmap newuidmap function images without root"
+	if [ "$purpose" = test ]; then
+		cat <<'TABLE'
+chromium chromium the test of the web page
+chromium-driver chromedriver the test of the web page
+npm npm the test of OpenWhisk's own client
+procps pgrep tests that look for a daemon's VMs
+systemd systemd-analyze the test of the systemd unit
+TABLE
+	fi
 	if [ "$purpose" = lint ]; then
 		cat <<'TABLE'
 perl perl checkpatch

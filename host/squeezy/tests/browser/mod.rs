@@ -12,6 +12,22 @@ use std::{
 /// How long a page may take to become what is waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// As root, which tests with VMs may be run as, it has no sandbox. It asks nobody but the daemon for
+/// anything: of its own accord it would look for updates and lists of bad sites.
+const ARGUMENTS: [&str; 11] = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-sync",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+];
+
 /// One window, closed with the test.
 pub struct Browser {
     driver: Child,
@@ -24,7 +40,7 @@ impl Browser {
         let mut command = Command::new("chromedriver");
         let driver = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut driver) = driver else {
-            println!("skipped: no chromedriver: apt install chromium chromium-driver");
+            println!("skipped: there is no chromedriver: scripts/install-dependencies.sh test");
             return None;
         };
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
@@ -35,10 +51,7 @@ impl Browser {
         std::thread::spawn(move || lines.for_each(drop));
         let mut browser = Self { driver, session: String::new() };
         let address = format!("http://127.0.0.1:{}", port.expect("it says its port"));
-        // As root, which tests with VMs may be run as, it has no sandbox.
-        let options = json!({
-            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-        });
+        let options = json!({ "args": ARGUMENTS });
         let capabilities = json!({
             "browserName": "chrome",
             "goog:chromeOptions": options,
