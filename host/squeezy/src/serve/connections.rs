@@ -1,5 +1,6 @@
 //! Connections of clients: how many there may be, and how slow.
 
+use super::patience::Patience;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -21,11 +22,14 @@ pub struct ConnectionLimits {
     /// How long a client may take to send the head of a request, and how long it may keep a
     /// connection without one.
     pub head: Duration,
+    /// How long it may read nothing of an answer.
+    pub answer: Duration,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        Self { count: 1024, head: Duration::from_secs(30) }
+        let patience = Duration::from_secs(30);
+        Self { count: 1024, head: patience, answer: patience }
     }
 }
 
@@ -55,7 +59,8 @@ pub async fn serve(
             continue;
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let stream = TokioIo::new(Patience::new(stream, limits.answer));
+        let connection = graceful.watch(http.serve_connection(stream, service));
         tokio::spawn(async move {
             // The client has gone, or was too slow.
             let _ = connection.await;
@@ -70,10 +75,12 @@ pub async fn serve(
 mod tests {
     use super::*;
     use axum::routing::get;
+    use std::net::SocketAddr;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
         sync::oneshot,
+        task::JoinHandle,
     };
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -86,16 +93,23 @@ mod tests {
         text
     }
 
-    #[tokio::test]
-    async fn slow_and_many_clients_do_not_keep_others_out() {
+    /// Serves one connection at a time, until the sender is dropped.
+    async fn serve_one(router: Router) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, told) = oneshot::channel::<()>();
-        let limits = ConnectionLimits { count: 1, head: Duration::from_millis(200) };
-        let router = Router::new().route("/", get(|| async { "here" }));
+        let patience = Duration::from_millis(200);
+        let limits = ConnectionLimits { count: 1, head: patience, answer: patience };
         let serving = tokio::spawn(serve(listener, router, limits, async {
             let _ = told.await;
         }));
+        (address, end, serving)
+    }
+
+    #[tokio::test]
+    async fn slow_and_many_clients_do_not_keep_others_out() {
+        let (address, end, serving) =
+            serve_one(Router::new().route("/", get(|| async { "here" }))).await;
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(&REQUEST[..20]).await.unwrap();
         let mut next = TcpStream::connect(address).await.unwrap();
@@ -103,7 +117,23 @@ mod tests {
         // The one place is free once the slow client has been sent away.
         assert!(!read(slow).await.contains("here"));
         assert!(read(next).await.ends_with("here"));
-        end.send(()).unwrap();
+        drop(end);
         tokio::time::timeout(Duration::from_secs(10), serving).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_its_answer_does_not_keep_others_out() {
+        // More than the buffers of both ends hold.
+        let large = || async { "x".repeat(64 << 20) };
+        let router = Router::new().route("/", get(|| async { "here" })).route("/large", get(large));
+        let (address, _end, _serving) = serve_one(router).await;
+        let mut deaf = TcpStream::connect(address).await.unwrap();
+        deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        // It has been answered to some part before the next one comes.
+        deaf.readable().await.unwrap();
+        let mut next = TcpStream::connect(address).await.unwrap();
+        next.write_all(REQUEST).await.unwrap();
+        assert!(read(next).await.ends_with("here"));
+        assert!(read(deaf).await.len() < 64 << 20);
     }
 }

@@ -9,6 +9,7 @@ mod key;
 mod log;
 mod metrics;
 mod notify;
+mod patience;
 mod service;
 mod state;
 mod web;
