@@ -52,6 +52,27 @@ impl fmt::Display for InstanceId {
     }
 }
 
+/// Counts the images of a VM from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ImageNumber(pub u8);
+
+impl ImageNumber {
+    /// Most images of a VM.
+    pub const MAX_COUNT: usize = 32;
+
+    /// `serial` of the virtio-blk drive that holds it.
+    pub fn serial(self) -> String {
+        format!("image-{}", self.0)
+    }
+}
+
+impl fmt::Display for ImageNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Which partition an instance gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,9 +99,9 @@ pub struct InstanceSpec {
     /// Its working directory.
     #[serde(default = "root_directory")]
     pub working_directory: String,
-    /// Whether its root is the function's image with an overlay of its own (`true`), or the root
-    /// that the agent itself has (`false`, for tools that come with the guest).
-    pub image: bool,
+    /// The image that its root is, with an overlay of its own; the root that the agent itself has,
+    /// for tools that come with the guest, when absent.
+    pub image: Option<ImageNumber>,
     /// The partition to attach it to.
     pub partition: PartitionChoice,
     /// How long to wait for that partition, in milliseconds.

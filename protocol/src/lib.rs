@@ -27,7 +27,7 @@ mod memory;
 mod profile;
 
 pub use instance::{
-    ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
 };
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use profile::{FunctionCalls, Profile, ProfileRequest};

@@ -156,7 +156,7 @@ impl Suite {
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));
         if !self.files.is_empty() {
-            config.image = Some(self.make_image(directory)?);
+            config.images = vec![self.make_image(directory)?];
         }
         config.command_line = vec![
             "rdinit=/selftests/run".to_owned(),

@@ -6,14 +6,13 @@ use rustix::{
     process::{chdir, chroot},
     system::{RebootCommand, reboot},
 };
+use squeezy_protocol::ImageNumber;
 use std::{fs, io, os::fd::AsRawFd, path::Path};
 
-/// Where the function's image is mounted, if the VM has one.
-pub const IMAGE: &str = "/run/squeezy/image";
+/// Where the functions' images are mounted, each in a directory of its number.
+const IMAGES: &str = "/run/squeezy/images";
 /// Empty directory on which every instance builds its root, in a mount namespace of its own.
 pub const SANDBOX: &str = "/run/squeezy/sandbox";
-/// `serial` of the virtio-blk drive that holds the image.
-const IMAGE_SERIAL: &str = "image";
 /// Files the agent may have open: each instance takes four.
 const MAX_FILES: u64 = 16384;
 
@@ -63,7 +62,7 @@ pub fn set_up() -> io::Result<()> {
             console!("{switch}: {e}");
         }
     }
-    mount_image()
+    Ok(())
 }
 
 /// mount(2) with an error that says what was mounted where.
@@ -104,23 +103,36 @@ fn console_as_standard_streams() {
     }
 }
 
-fn mount_image() -> io::Result<()> {
-    let Some(device) = image_device() else { return Ok(()) };
-    fs::create_dir_all(IMAGE)?;
+/// The directory of an image, which is mounted by the first instance that has it as its root: one
+/// that is broken is in nobody else's way.
+pub fn image(number: ImageNumber) -> io::Result<String> {
+    let directory = format!("{IMAGES}/{number}");
+    if Path::new(&directory).exists() {
+        return Ok(directory);
+    }
+    let serial = number.serial();
+    let device = device_of(&serial).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("this VM has no drive whose serial is {serial:?}"),
+        )
+    })?;
+    fs::create_dir_all(&directory)?;
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
-    mount_filesystem(&format!("/dev/{device}"), "erofs", IMAGE, flags, "")
+    let mounted = mount_filesystem(&format!("/dev/{device}"), "erofs", &directory, flags, "");
+    if let Err(error) = mounted {
+        // The next instance tries again.
+        let _ = fs::remove_dir(&directory);
+        return Err(error);
+    }
+    Ok(directory)
 }
 
-fn image_device() -> Option<String> {
+fn device_of(serial: &str) -> Option<String> {
     fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
-        let serial = fs::read_to_string(entry.path().join("serial")).ok()?;
-        (serial.trim() == IMAGE_SERIAL).then(|| entry.file_name().to_string_lossy().into_owned())
+        let found = fs::read_to_string(entry.path().join("serial")).ok()?;
+        (found.trim() == serial).then(|| entry.file_name().to_string_lossy().into_owned())
     })
-}
-
-/// Whether the VM has a function's image.
-pub fn has_image() -> bool {
-    Path::new(IMAGE).is_dir()
 }
 
 /// Ends the VM.

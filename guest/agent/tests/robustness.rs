@@ -94,7 +94,7 @@ proptest! {
     fn specifications_with_one_field_off(field in 0usize..10, value in json_value()) {
         let mut spec = serde_json::json!({
             "id": "a", "command": ["/bin/true"], "environment": {}, "working_directory": "/",
-            "image": false, "partition": "any", "wait_ms": 1, "memory_limit_bytes": 1 << 26,
+            "image": null, "partition": "any", "wait_ms": 1, "memory_limit_bytes": 1 << 26,
             "cpu_limit_millis": 250, "port": 8080
         });
         let name = spec.as_object().unwrap().keys().nth(field).unwrap().clone();

@@ -157,7 +157,7 @@ void require_image_file(const char *name)
 	/* Another test may have mounted it. */
 	while (access(file, R_OK) && drives && (entry = readdir(drives))) {
 		snprintf(path, sizeof(path), "/sys/block/%s/serial", entry->d_name);
-		if (!read_text(path, serial, sizeof(serial)) || strcmp(serial, "image"))
+		if (!read_text(path, serial, sizeof(serial)) || strcmp(serial, "image-0"))
 			continue;
 		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
 		mkdir(IMAGE, 0755);
@@ -167,5 +167,5 @@ void require_image_file(const char *name)
 	if (drives)
 		closedir(drives);
 	if (access(file, R_OK))
-		skip("there is no drive with the serial number image and a file %s", name);
+		skip("there is no drive with the serial number image-0 and a file %s", name);
 }

@@ -1,6 +1,7 @@
 //! What a VM is made of.
 
 use crate::{Result, VmError};
+use squeezy_protocol::ImageNumber;
 use std::{
     ffi::OsString,
     fmt,
@@ -36,8 +37,8 @@ pub struct VmConfig {
     pub kernel: PathBuf,
     /// The guest's initramfs, with the agent as `/init`.
     pub initramfs: PathBuf,
-    /// The function's image: a read-only drive with the serial number `image`.
-    pub image: Option<PathBuf>,
+    /// The functions' images, by their [`ImageNumber`]: read-only drives.
+    pub images: Vec<PathBuf>,
     /// Arguments added to the kernel's command line; what the memory layout needs is added by itself.
     pub command_line: Vec<String>,
     /// Virtual processors.
@@ -232,7 +233,7 @@ impl VmConfig {
             program: "qemu-system-x86_64".into(),
             kernel: kernel.into(),
             initramfs: initramfs.into(),
-            image: None,
+            images: Vec::new(),
             command_line: Vec::new(),
             vcpus: 1,
             base_bytes: 256 << 20,
@@ -372,7 +373,14 @@ impl VmConfig {
             "the guest's initramfs",
             "build it with `make image`, or name the directory it is in",
         )?;
-        if let Some(image) = &self.image {
+        if self.images.len() > ImageNumber::MAX_COUNT {
+            return fail(format!(
+                "{} images, and a VM takes {} at most: give some of the functions another VM",
+                self.images.len(),
+                ImageNumber::MAX_COUNT
+            ));
+        }
+        for image in &self.images {
             file(image, "the function's image", "build it with `make image`, or name the file")?;
         }
         Ok(())

@@ -41,7 +41,12 @@ pub async fn launch(
     if spec.partition != PartitionChoice::None && !sysfs::present() {
         return Err(ApiError::invalid(crate::abi::AssignError::NoPartitions.to_string()));
     }
-    let (pid, exited, reports) = begin_sandbox(reaper, entry, spec)
+    let lower = match spec.image {
+        Some(number) => init::image(number)
+            .map_err(|error| ApiError::invalid(format!("image {number}: {error}")))?,
+        None => "/".to_owned(),
+    };
+    let (pid, exited, reports) = begin_sandbox(reaper, entry, spec, lower)
         .map_err(|e| ApiError::internal("starting the sandbox", e))?;
     let limit = SANDBOX_TIMEOUT + Duration::from_millis(u64::from(spec.wait_ms));
     let text = tokio::time::timeout(limit, read_reports(reports)).await.map_err(|_| {
@@ -74,8 +79,8 @@ fn begin_sandbox(
     reaper: &Reaper,
     entry: &Entry,
     spec: &InstanceSpec,
+    lower: String,
 ) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
-    let lower = if spec.image { init::IMAGE } else { "/" }.to_owned();
     let plan = plan_file(&Plan { spec: spec.clone(), lower })?;
     let (log, output) = Log::start()?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;

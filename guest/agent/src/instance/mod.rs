@@ -7,7 +7,7 @@ mod reaper;
 mod spawn;
 mod validate;
 
-use crate::{cgroup::Cgroup, console, error::ApiError, init};
+use crate::{cgroup::Cgroup, console, error::ApiError};
 use log::Log;
 use reaper::{ExitStatus, Reaper};
 use rustix::{
@@ -101,12 +101,6 @@ impl Instances {
     pub async fn create(self: &Rc<Self>, spec: InstanceSpec) -> Result<Instance, ApiError> {
         let begin = Instant::now();
         validate::check(&spec)?;
-        if spec.image && !init::has_image() {
-            return Err(ApiError::invalid(
-                "this VM has no image: start it with a drive whose serial is 'image', or give \
-                 image: false",
-            ));
-        }
         let entry = Rc::new(Entry::new(&spec));
         {
             let mut entries = self.entries.borrow_mut();

@@ -70,7 +70,7 @@ mod tests {
 
     fn with(change: &str, value: serde_json::Value) -> Result<(), String> {
         let mut spec = serde_json::json!({
-            "id": "a", "command": ["/bin/true"], "image": false, "partition": "none",
+            "id": "a", "command": ["/bin/true"], "image": null, "partition": "none",
             "memory_limit_bytes": 1 << 26, "cpu_limit_millis": 250, "port": 8080
         });
         spec[change] = value;

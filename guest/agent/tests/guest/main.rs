@@ -23,7 +23,7 @@ fn artifacts() -> Option<Artifacts> {
 
 fn shell(id: &str, script: &str) -> Value {
     json!({
-        "id": id, "command": ["/bin/sh", "-c", script], "image": true, "partition": "none",
+        "id": id, "command": ["/bin/sh", "-c", script], "image": 0, "partition": "none",
         "environment": {"PATH": "/bin"}
     })
 }
@@ -128,7 +128,7 @@ async fn directories_of_the_image_can_be_replaced(client: &Client) {
 
 fn server(id: &str) -> Value {
     json!({
-        "id": id, "command": ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"], "image": true,
+        "id": id, "command": ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"], "image": 0,
         "partition": "none", "port": 8080, "memory_limit_bytes": 64 << 20,
         "cpu_limit_millis": 500
     })
@@ -268,7 +268,7 @@ async fn memory_has_a_limit(client: &Client) {
     let (reason, _) = run(
         client,
         json!({
-            "id": "hog", "command": ["/bin/memhog", "100M"], "image": false,
+            "id": "hog", "command": ["/bin/memhog", "100M"], "image": null,
             "partition": "none", "memory_limit_bytes": 32 << 20
         }),
     )
@@ -300,7 +300,7 @@ async fn stopping_reaps_everything(client: &Client) {
     let (_, left) = run(
         client,
         json!({
-            "id": "look", "image": false, "partition": "none",
+            "id": "look", "image": null, "partition": "none",
             "command": ["/bin/sh", "-c", "echo $(ls -d /proc/[0-9]* | wc -l)"]
         }),
     )
@@ -356,7 +356,7 @@ async fn without_partitions_an_error_says_so(client: &Client) {
     assert_eq!(error.code, ErrorCode::Invalid);
     assert!(error.message.contains("squeezy.partitions="), "{error:?}");
     let mut spec = shell("tool", "squeezyctl exec -- true; echo $?");
-    spec["image"] = false.into();
+    spec["image"] = Value::Null;
     let (_, log) = run(client, spec).await;
     assert!(log.contains("no partitions") && log.ends_with("125\n"), "{log}");
 }
@@ -523,7 +523,7 @@ async fn a_full_partition_ends_its_instance_only(client: &Client) {
     let (reason, log) = run(
         client,
         json!({
-            "id": "hog", "command": ["/bin/memhog", "200M"], "image": false,
+            "id": "hog", "command": ["/bin/memhog", "200M"], "image": null,
             "partition": {"number": 1}, "wait_ms": 5000
         }),
     )
@@ -540,7 +540,7 @@ async fn partitions_by_hand(client: &Client) {
     let script = "squeezyctl status; squeezyctl stat; squeezyctl status --json | head -c 1; echo
         squeezyctl exec -- true; echo exec $?";
     let mut spec = shell("tool", script);
-    spec["image"] = false.into();
+    spec["image"] = Value::Null;
     let (_, log) = run(client, spec).await;
     assert!(log.contains("0  assigned"), "{log}");
     assert!(log.contains("plugs"), "{log}");

@@ -134,10 +134,10 @@ impl Vm {
             .arg(format!("socket,id=agent,path={},server=on,wait=off", at("agent.sock").display()))
             .arg("-drive")
             .arg(format!(
-                "file={},if=none,id=image,format=raw,readonly=on",
+                "file={},if=none,id=image-0,format=raw,readonly=on",
                 at("image.erofs").display()
             ))
-            .args(["-device", "virtio-blk-pci,drive=image,serial=image", "-serial"])
+            .args(["-device", "virtio-blk-pci,drive=image-0,serial=image-0", "-serial"])
             .arg(format!("file:{}", at("console").display()))
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp.sock").display()))

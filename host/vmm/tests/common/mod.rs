@@ -25,7 +25,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         command: command.iter().map(ToString::to_string).collect(),
         environment: Default::default(),
         working_directory: "/".into(),
-        image: false,
+        image: None,
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,

@@ -4,12 +4,15 @@ use crate::{
     accelerator::AcceleratorKind,
     config::{GuestMemory, MemoryBackend, VmConfig},
 };
+use squeezy_protocol::ImageNumber;
 use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
 
 /// The id of the port the agent's channel goes through, as events name it.
 pub(super) const CHANNEL_ID: &str = "agent";
 /// The id of the memory that the guest boots with.
 const BASE_ID: &str = "base";
+/// The slot of the root bus that holds the first eight images; the next ones are in those below it.
+const IMAGE_SLOT: u8 = 0x1e;
 
 /// The id of the virtio-mem device of this index.
 pub(super) fn device_id(index: u16) -> String {
@@ -119,9 +122,13 @@ pub(super) fn command(
     // It starts stopped: see `set_up`.
     command.args(["-no-user-config", "-nodefaults", "-no-reboot", "-S"]);
     command.arg("-kernel").arg(&config.kernel).arg("-initrd").arg(&config.initramfs);
-    if let Some(image) = &config.image {
-        command.arg("-blockdev").arg(blockdev(image));
-        command.args(["-device", "virtio-blk-pci,drive=image,serial=image,addr=0x1e"]);
+    for (number, image) in (0..).map(ImageNumber).zip(&config.images) {
+        let serial = number.serial();
+        let (slot, function) = (IMAGE_SLOT - number.0 / 8, number.0 % 8);
+        let address = format!("addr={slot:#x}.{function:#x},multifunction=on");
+        command.arg("-blockdev").arg(blockdev(&serial, image));
+        command.arg("-device");
+        command.arg(format!("virtio-blk-pci,drive={serial},serial={serial},{address}"));
     }
     command.args(&config.arguments);
     command
@@ -157,11 +164,11 @@ fn backend(kind: MemoryBackend, id: &str, bytes: u64) -> String {
 }
 
 /// JSON, for a path may hold any character.
-fn blockdev(image: &Path) -> OsString {
+fn blockdev(name: &str, image: &Path) -> OsString {
     let path = image.to_string_lossy();
     serde_json::json!({
         "driver": "raw",
-        "node-name": "image",
+        "node-name": name,
         "read-only": true,
         "file": { "driver": "file", "filename": path, "read-only": true },
     })
@@ -194,6 +201,16 @@ mod tests {
             "squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"
         ));
         assert!(!words.contains("vmem1") && !words.contains("balloon"));
+    }
+
+    #[test]
+    fn each_image_is_a_drive_of_its_number() {
+        let mut config = VmConfig::new("t", "k", "i");
+        config.images = (0..10).map(|number| format!("{number}.erofs").into()).collect();
+        let words = words(&config);
+        assert!(words.contains("drive=image-0,serial=image-0,addr=0x1e.0x0,"), "{words}");
+        assert!(words.contains("drive=image-9,serial=image-9,addr=0x1d.0x1,"), "{words}");
+        assert!(words.contains("\"filename\":\"9.erofs\""), "{words}");
     }
 
     #[test]
