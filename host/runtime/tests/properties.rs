@@ -67,15 +67,18 @@ struct Policies {
 
 fn policies() -> impl Strategy<Value = Policies> {
     let milliseconds = |most: u64| (0..most).prop_map(Duration::from_millis);
-    let vm = (0..=500_u64, 0..=500_u64, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(
-        |(base_bytes, instance_bytes, max_instances, idle_time)| VmPolicy {
+    let bytes = (0..=500_u64, 0..=500_u64);
+    let vm = (bytes, 1..6_u32, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(
+        |((base_bytes, instance_bytes), max_instances, max_starting, idle_time)| VmPolicy {
             base_bytes,
             instance_bytes: instance_bytes.max(u64::from(base_bytes == 0)),
             max_instances,
+            max_starting,
             idle_time,
         },
     );
-    let function = (milliseconds(8000), prop::option::of(milliseconds(8000)), 1..6_usize);
+    let freeze_after = prop::option::of(milliseconds(8000));
+    let function = (1..6_u32, milliseconds(8000), freeze_after, 1..6_usize);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
     (reserve, vms, prop::collection::vec(function, FUNCTIONS as usize)).prop_map(
@@ -84,11 +87,14 @@ fn policies() -> impl Strategy<Value = Policies> {
             vms,
             functions: (0..)
                 .zip(functions)
-                .map(|(index, (keep_alive, freeze_after, queue_limit))| FunctionPolicy {
-                    vm: VmIndex(u32::min(index, VMS - 1)),
-                    keep_alive,
-                    freeze_after,
-                    queue_limit,
+                .map(|(index, (max_instances, keep_alive, freeze_after, queue_limit))| {
+                    FunctionPolicy {
+                        vm: VmIndex(u32::min(index, VMS - 1)),
+                        max_instances,
+                        keep_alive,
+                        freeze_after,
+                        queue_limit,
+                    }
                 })
                 .collect(),
         },
@@ -197,6 +203,13 @@ impl World {
                 let count = vms.filter(|&v| v == vm).count();
                 let most = self.vm_policy(vm).max_instances as usize;
                 assert!(count <= most, "more instances than allowed");
+                let own = self.bodies.values().filter(|b| b.function == function).count();
+                let most = self.function_policy(function).max_instances as usize;
+                assert!(own <= most, "more instances of a function than allowed");
+                let in_vm = |c: &&Command| matches!(c, Command::Start { vm: v, .. } if *v == vm);
+                let starting = self.pending.iter().filter(in_vm).count() + 1;
+                let most = self.vm_policy(vm).max_starting as usize;
+                assert!(starting <= most, "more starts at a time than allowed");
             }
             Command::Dispatch { instance, request, thaw } => {
                 let body = self.bodies.get_mut(&instance).expect("a dispatch to nobody");

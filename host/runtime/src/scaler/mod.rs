@@ -45,7 +45,12 @@ pub struct Counts {
 impl Counts {
     /// Whether no instance lives or is on its way out. What a guest keeps does not count.
     pub fn is_quiet(&self) -> bool {
-        self.starting + self.idle + self.busy + self.stopping + self.reclaiming == 0
+        self.alive() == 0
+    }
+
+    /// Instances of which there are, or will be, processes.
+    pub fn alive(&self) -> usize {
+        self.starting + self.idle + self.busy + self.stopping + self.reclaiming
     }
 
     /// The count that an instance in this state belongs to.

@@ -12,6 +12,10 @@ pub struct VmPolicy {
     pub instance_bytes: u64,
     /// Instances whose memory may be plugged at a time (the concurrency factor N).
     pub max_instances: u32,
+    /// Instances that may be starting at a time. A start is work for a processor: more of them than
+    /// there are processors only make each other late, while requests that wait could go to the first
+    /// that is ready.
+    pub max_starting: u32,
     /// How long the VM is kept without an instance; for ever when absent.
     pub idle_time: Option<Duration>,
 }
@@ -21,6 +25,8 @@ pub struct VmPolicy {
 pub struct FunctionPolicy {
     /// Where its instances run.
     pub vm: VmIndex,
+    /// Instances of it at a time, if its VM has room for them.
+    pub max_instances: u32,
     /// How long an instance without a request stays.
     pub keep_alive: Duration,
     /// How long an instance is idle before it is frozen; never when absent.
@@ -36,7 +42,7 @@ pub enum PolicyError {
     #[error("neither the VM nor an instance would have memory")]
     NoMemory,
     /// No instance is allowed.
-    #[error("the VM may have no instance; allow one at least")]
+    #[error("there may be no instance, or none may start; allow one at least")]
     NoInstance,
     /// No request may wait, so none would ever lead to an instance.
     #[error("no request may wait; allow one at least")]
@@ -64,7 +70,7 @@ impl VmPolicy {
         let needed_bytes = self.base_bytes.saturating_add(self.instance_bytes);
         if needed_bytes == 0 {
             Err(PolicyError::NoMemory)
-        } else if self.max_instances == 0 {
+        } else if self.max_instances == 0 || self.max_starting == 0 {
             Err(PolicyError::NoInstance)
         } else if needed_bytes > limit_bytes {
             Err(PolicyError::OverBudget { needed_bytes, limit_bytes })
@@ -76,6 +82,12 @@ impl VmPolicy {
 
 impl FunctionPolicy {
     pub(super) fn check(&self) -> Result<(), PolicyError> {
-        if self.queue_limit == 0 { Err(PolicyError::NoQueue) } else { Ok(()) }
+        if self.queue_limit == 0 {
+            Err(PolicyError::NoQueue)
+        } else if self.max_instances == 0 {
+            Err(PolicyError::NoInstance)
+        } else {
+            Ok(())
+        }
     }
 }

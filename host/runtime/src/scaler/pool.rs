@@ -27,6 +27,7 @@ pub(super) struct Pool {
     within: BTreeSet<(VmIndex, InstanceNumber)>,
     stranded: BTreeSet<(VmIndex, InstanceNumber)>,
     alive: BTreeMap<VmIndex, usize>,
+    starting: BTreeMap<VmIndex, usize>,
 }
 
 impl Pool {
@@ -108,6 +109,11 @@ impl Pool {
         self.alive.get(&vm).copied().unwrap_or(0)
     }
 
+    /// How many in the VM are starting.
+    pub fn starting(&self, vm: VmIndex) -> usize {
+        self.starting.get(&vm).copied().unwrap_or(0)
+    }
+
     /// Counts an instance in, or out as it was counted in.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
         let Instance { function, vm, state } = instance;
@@ -123,11 +129,7 @@ impl Pool {
         if let InstanceState::Stranded { .. } = state {
             note(&mut self.stranded, (vm, number), adds);
         } else {
-            let alive = self.alive.entry(vm).or_default();
-            add(alive, adds);
-            if *alive == 0 {
-                self.alive.remove(&vm);
-            }
+            tally(&mut self.alive, vm, adds);
         }
         match state {
             InstanceState::Idle { since, .. } => {
@@ -138,6 +140,7 @@ impl Pool {
             InstanceState::Stopping | InstanceState::Reclaiming => {
                 note(&mut self.going, number, adds);
             }
+            InstanceState::Starting => tally(&mut self.starting, vm, adds),
             _ => {}
         }
     }
@@ -149,6 +152,15 @@ fn all(vm: VmIndex) -> RangeInclusive<(VmIndex, InstanceNumber)> {
 
 fn add(count: &mut usize, adds: bool) {
     if adds { *count += 1 } else { *count -= 1 }
+}
+
+/// Without entries of nothing.
+fn tally<T: Ord + Copy>(counts: &mut BTreeMap<T, usize>, of: T, adds: bool) {
+    let count = counts.entry(of).or_default();
+    add(count, adds);
+    if *count == 0 {
+        counts.remove(&of);
+    }
 }
 
 fn note<T: Ord>(set: &mut BTreeSet<T>, member: T, adds: bool) {
@@ -205,6 +217,9 @@ mod tests {
                 let alive = pool.instances.values().filter(|i| i.vm == vm);
                 let alive = alive.filter(|i| !matches!(i.state, InstanceState::Stranded { .. }));
                 prop_assert_eq!(pool.alive(vm), alive.count());
+                let starting = pool.instances.values().filter(|i| i.vm == vm);
+                let starting = starting.filter(|i| i.state == InstanceState::Starting);
+                prop_assert_eq!(pool.starting(vm), starting.count());
             }
         }
     }

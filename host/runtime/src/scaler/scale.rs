@@ -1,6 +1,6 @@
 //! Who gets a request, a VM, memory, and who has to give it up.
 
-use super::Scaler;
+use super::{Function, Scaler};
 use crate::{
     Command, FunctionIndex, InstanceNumber, InstanceState, StopReason, VmIndex, VmState,
     instance::Instance,
@@ -40,9 +40,10 @@ impl Scaler {
         }
     }
 
-    /// Starts an instance for every request that waits and has none on its way, oldest first. From
-    /// the first one on that does not fit the budget nobody gets memory, or small instances would
-    /// starve a large one; what is short is taken from what was used least recently.
+    /// Starts an instance for every request that waits and has none on its way, oldest first, as far
+    /// as VMs start so many at a time. From the first one on that does not fit the budget nobody gets
+    /// memory, or small instances would starve a large one; what is short is taken from what was used
+    /// least recently.
     pub(super) fn scale_up(&mut self, commands: &mut Vec<Command>) {
         let mut short = Short::default();
         for function in self.wanted() {
@@ -50,7 +51,6 @@ impl Scaler {
             match self.vm_state(index) {
                 Some(VmState::Absent) => self.boot(index, &mut short, commands),
                 Some(VmState::Up { .. }) => self.start(function, index, &mut short, commands),
-                // It comes when its VM has.
                 Some(VmState::Booting | VmState::Ending) | None => {}
             }
         }
@@ -85,6 +85,10 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let Some(policy) = self.vms.get(&vm).map(|vm| vm.policy) else { return };
+        // Another function of the VM may have come first.
+        if self.pool.starting(vm) >= policy.max_starting as usize {
+            return;
+        }
         if self.pool.alive(vm) >= policy.max_instances as usize {
             *short.room.entry(vm).or_default() += 1;
             return;
@@ -105,13 +109,28 @@ impl Scaler {
         }
     }
 
+    /// How many more instances of a function may start now.
+    fn may_start(&self, index: FunctionIndex, function: &Function) -> usize {
+        let Some(vm) = self.vms.get(&function.policy.vm) else { return 0 };
+        let left = |most: u32, there: usize| (most as usize).saturating_sub(there);
+        let of_function = left(function.policy.max_instances, self.pool.counts(index).alive());
+        let in_vm = left(vm.policy.max_starting, self.pool.starting(function.policy.vm));
+        match vm.state {
+            // One that waits is enough for it to be booted.
+            VmState::Absent => 1,
+            VmState::Up { .. } => of_function.min(in_vm),
+            // It comes when its VM has.
+            VmState::Booting | VmState::Ending => 0,
+        }
+    }
+
     /// The function of each instance that should be started, the longest waiting request first.
     fn wanted(&self) -> Vec<FunctionIndex> {
         let mut wanted = Vec::new();
         for (&index, function) in self.waiting.iter().map(|i| (i, &self.functions[i])) {
             let starting = self.pool.counts(index).starting;
-            let most = self.vms.get(&function.policy.vm).map_or(0, |vm| vm.policy.max_instances);
-            let waiting = function.queue.iter().skip(starting).take(most as usize);
+            let waiting =
+                function.queue.iter().skip(starting).take(self.may_start(index, function));
             wanted.extend(waiting.map(|w| (w.since, w.request, index)));
         }
         wanted.sort_unstable();

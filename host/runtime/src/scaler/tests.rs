@@ -16,12 +16,19 @@ fn vm() -> VmPolicy {
         base_bytes: 10,
         instance_bytes: 100,
         max_instances: 3,
+        max_starting: 3,
         idle_time: Some(Duration::from_secs(60)),
     }
 }
 
 fn function(vm: VmIndex) -> FunctionPolicy {
-    FunctionPolicy { vm, keep_alive: KEEP_ALIVE, freeze_after: None, queue_limit: 4 }
+    FunctionPolicy {
+        vm,
+        max_instances: 3,
+        keep_alive: KEEP_ALIVE,
+        freeze_after: None,
+        queue_limit: 4,
+    }
 }
 
 fn at(seconds: u64) -> Moment {
@@ -109,6 +116,33 @@ fn a_request_goes_all_the_way() {
     assert_eq!(play(&mut scaler, &[(76, Event::VmEnded(V))]), []);
     assert_eq!(scaler.budget().committed_bytes(), 0);
     assert!(scaler.is_empty());
+}
+
+#[test]
+fn no_more_instances_start_at_a_time_than_the_vm_has_processors_for() {
+    let mut scaler = Scaler::new(Budget::new(1000));
+    scaler.add_vm(VmPolicy { max_starting: 1, ..vm() }).unwrap();
+    scaler.add_function(function(V)).unwrap();
+    let start = |number| Command::Start { function: F, vm: V, instance: n(number) };
+    let events = [(0, request(0)), (0, request(1)), (0, request(2)), (0, Event::VmBooted(V))];
+    assert_eq!(play(&mut scaler, &events), [start(0)]);
+    assert_eq!(play(&mut scaler, &[(1, Event::Started(n(0)))]), [dispatch(0, 0), start(1)]);
+    // Whoever is ready first takes the next one, though another was going to be started for it.
+    assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(0)))]), [dispatch(0, 1)]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Started(n(1)))]), [dispatch(1, 2)]);
+}
+
+#[test]
+fn a_function_leaves_the_instances_of_its_vm_that_are_not_its_own_to_others() {
+    let mut scaler = Scaler::new(Budget::new(1000));
+    scaler.add_vm(vm()).unwrap();
+    for max_instances in [2, 1] {
+        scaler.add_function(FunctionPolicy { max_instances, ..function(V) }).unwrap();
+    }
+    let start = |number, function| Command::Start { function, vm: V, instance: n(number) };
+    let events = [(0, request(0)), (0, request(1)), (0, request(2)), (1, Event::VmBooted(V))];
+    assert_eq!(play(&mut scaler, &events), [start(0, F), start(1, F)]);
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 3))]), [start(2, G)]);
 }
 
 #[test]
