@@ -4,7 +4,7 @@ use crate::{Machine, openwhisk};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
-    ErrorCode, ExitReason, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
 };
 use squeezy_runtime::function::Function;
 use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
@@ -71,6 +71,7 @@ impl Instance {
         machine: &dyn Machine,
         slot: Slot,
         function: &Function,
+        image: ImageNumber,
     ) -> Result<StartTimes, String> {
         let begin = Instant::now();
         let details = machine.details();
@@ -81,10 +82,10 @@ impl Instance {
             command: function.command.clone(),
             environment: function.environment.clone(),
             working_directory: function.working_directory.clone(),
-            image: true,
+            image: Some(image),
             partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
-            memory_limit_bytes: Some(details.instance_bytes),
+            memory_limit_bytes: Some(function.memory_bytes),
             memory_node: None,
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),

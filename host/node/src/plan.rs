@@ -6,8 +6,8 @@ use crate::{
 };
 use squeezy_runtime::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, GuestMemory, MEMORY_BLOCK_BYTES,
-    MemoryBackend, Vm, VmConfig, VmError,
+    Accelerator, AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, GRANULE_BYTES,
+    GuestMemory, MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError,
     method::{Method, Sizing, configure},
     round_up,
 };
@@ -30,14 +30,16 @@ pub struct VmPlan {
     pub files: Artifacts,
     /// What the VM is called.
     pub name: String,
-    /// The read-only root of its instances.
-    pub image: PathBuf,
+    /// The read-only roots of its instances, by their [`ImageNumber`].
+    pub images: Vec<PathBuf>,
     /// The way instances get their memory.
     pub policy: PolicyName,
     /// What it has to have room for.
     pub sizing: Sizing,
     /// Its processors.
     pub vcpus: u32,
+    /// The largest share of them that an instance has, in thousandths of one.
+    pub cpu_millis: u32,
     /// What runs its code.
     pub accelerator: AcceleratorChoice,
     /// What its memory is.
@@ -45,29 +47,38 @@ pub struct VmPlan {
 }
 
 impl VmPlan {
-    /// A VM for instances of this function, as many and as large as its definition says, with as
-    /// many processors as their shares add up to, at most the host's.
+    /// A VM for instances of these functions, as many of each as its definition says and all as large
+    /// as the largest, with as many processors as their shares add up to, at most the host's.
     pub fn new(
-        function: &FunctionImage,
+        name: &str,
+        functions: &[FunctionImage],
         files: &Artifacts,
         policy: PolicyName,
         shared_bytes: u64,
     ) -> Self {
-        let FunctionImage { function, image } = function;
-        let shares = u32::from(function.concurrency) * function.cpu_millis;
+        let all = || functions.iter().map(|image| &image.function);
+        let shares: u32 = all().map(|f| u32::from(f.concurrency) * f.cpu_millis).sum();
         let host = available_parallelism().map_or(1, |count| count.get() as u32);
+        let memory_bytes = all().map(|f| f.memory_bytes).max().unwrap_or(0);
+        let mut images: Vec<PathBuf> = Vec::new();
+        for FunctionImage { image, .. } in functions {
+            if !images.contains(image) {
+                images.push(image.clone());
+            }
+        }
         Self {
             files: files.clone(),
-            // The function's name may be as long as the VM's.
-            name: format!("squeezy-{:.40}", function.name),
-            image: image.clone(),
+            // A function's name may be as long as the VM's.
+            name: format!("squeezy-{name:.40}"),
+            images,
             policy,
             sizing: Sizing {
-                instance_bytes: round_up(function.memory_bytes, GRANULE_BYTES),
-                instances: function.concurrency,
+                instance_bytes: round_up(memory_bytes, GRANULE_BYTES),
+                instances: all().map(|f| f.concurrency).fold(0, u16::saturating_add),
                 shared_bytes,
             },
             vcpus: shares.div_ceil(1000).clamp(1, host.min(64)),
+            cpu_millis: all().map(|f| f.cpu_millis).max().unwrap_or(1000),
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackend::default(),
         }
@@ -78,12 +89,25 @@ impl VmPlan {
         self.config(&*self.new_method()?).check()
     }
 
-    /// What the scaler has to know of it.
+    /// What the scaler has to know of it. May try KVM, which takes up to a second the first time.
     pub fn vm_policy(&self, idle_time: Option<Duration>) -> Result<VmPolicy, VmError> {
         let max_instances = self.sizing.instances.into();
+        // An instance may use its share of a processor, and under emulation all of it.
+        let share_millis = match Accelerator::choose(self.accelerator)?.kind {
+            AcceleratorKind::Kvm => self.cpu_millis.clamp(1, 1000),
+            AcceleratorKind::Tcg => 1000,
+        };
+        let max_starting = self.vcpus.saturating_mul(1000) / share_millis;
         if self.policy == PolicyName::Microvm {
             let instance_bytes = self.for_one().config(&*self.for_one().new_method()?).boot_bytes();
-            return Ok(VmPolicy { base_bytes: 0, instance_bytes, max_instances, idle_time });
+            let base_bytes = 0;
+            return Ok(VmPolicy {
+                base_bytes,
+                instance_bytes,
+                max_instances,
+                max_starting,
+                idle_time,
+            });
         }
         let config = self.config(&*self.new_method()?);
         let initial = config.devices().iter().map(|device| device.initial_bytes).sum::<u64>();
@@ -95,7 +119,7 @@ impl VmPlan {
             GuestMemory::Balloon { .. } => (config.base_bytes, instance_bytes),
             _ => (config.boot_bytes() + initial, instance_bytes),
         };
-        Ok(VmPolicy { base_bytes, instance_bytes, max_instances, idle_time })
+        Ok(VmPolicy { base_bytes, instance_bytes, max_instances, max_starting, idle_time })
     }
 
     /// Boots it; `tell` hears how far it is. Dropping the future ends it.
@@ -137,7 +161,7 @@ impl VmPlan {
             + u64::from(instances) * round_up(instance_bytes, MEMORY_BLOCK_BYTES);
         let base = BASE_BYTES + u64::from(instances) * BASE_BYTES_PER_INSTANCE + region / 64;
         config.base_bytes = round_up(base, GRANULE_BYTES);
-        config.image = Some(self.image.clone());
+        config.images = self.images.clone();
         config.vcpus = self.vcpus;
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend;
@@ -153,29 +177,47 @@ pub(crate) mod tests {
     use squeezy_vmm::method::MethodName;
 
     /// A plan that seems to be all right until it is booted.
-    pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (Function, VmPlan) {
+    pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (FunctionImage, VmPlan) {
         let definition = include_str!("../../../functions/html/function.toml");
         let definition = definition.replace("name = \"html\"", &format!("name = {name:?}"));
         let function = Function::parse(&definition).unwrap();
         let files = Artifacts::find(Some(directory.path())).unwrap();
-        let input =
-            FunctionImage { function: function.clone(), image: files.image(&function.name) };
-        let plan = VmPlan::new(&input, &files, PolicyName::Method(MethodName::Squeezy), 128 << 20);
-        for file in [files.kernel(squeezy_vmm::Kernel::Release), files.initramfs(), input.image] {
+        let image = files.image(&function.name);
+        let input = FunctionImage { function, image };
+        let policy = PolicyName::Method(MethodName::Squeezy);
+        let inputs = std::slice::from_ref(&input);
+        let plan = VmPlan::new(&input.function.name, inputs, &files, policy, 128 << 20);
+        for file in
+            [files.kernel(squeezy_vmm::Kernel::Release), files.initramfs(), input.image.clone()]
+        {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "").unwrap();
         }
-        (function, plan)
+        (input, plan)
     }
 
     #[test]
     fn a_function_of_any_name_has_a_vm_of_its_size() {
         let directory = tempfile::tempdir().unwrap();
-        let (function, plan) = plan(&directory, &"f".repeat(63));
+        let (FunctionImage { function, .. }, plan) = plan(&directory, &"f".repeat(63));
         assert_eq!(plan.check(), Ok(()));
         assert_eq!(plan.sizing.instance_bytes, function.memory_bytes);
         assert_eq!(plan.sizing.instances, function.concurrency);
         assert!(plan.vcpus >= 1);
+    }
+
+    #[test]
+    fn functions_that_share_a_vm_have_room_for_all_their_instances() {
+        let directory = tempfile::tempdir().unwrap();
+        let (small, one) = plan(&directory, "small");
+        let mut large =
+            FunctionImage { image: directory.path().join("large.erofs"), ..small.clone() };
+        large.function.memory_bytes *= 2;
+        let functions = [small.clone(), large.clone(), small.clone()];
+        let shared = VmPlan::new("both", &functions, &one.files, one.policy, 0);
+        assert_eq!(shared.sizing.instance_bytes, 2 * one.sizing.instance_bytes);
+        assert_eq!(shared.sizing.instances, 3 * one.sizing.instances);
+        assert_eq!(shared.images, [small.image, large.image]);
     }
 
     /// All of it is somewhere, and nothing of it twice.

@@ -1,13 +1,13 @@
 //! Turns what happens into events, and decisions into tasks.
 
-use super::{Answer, Call, CallError, FunctionLimits, NodeStatus};
+use super::{Answer, Call, CallError, FunctionLimits, NodeError, NodeStatus};
 use crate::{
-    Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan,
+    FunctionImage, Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan,
     instance::{Instance, LogPosition},
     openwhisk,
 };
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
-use squeezy_protocol::{ExitReason, InstanceId, Partition};
+use squeezy_protocol::{ExitReason, ImageNumber, InstanceId, Partition};
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
     RequestNumber, Scaler, VmIndex, VmPolicy, function::Function,
@@ -41,9 +41,9 @@ pub(super) enum Ask {
     },
     AddFunction {
         vm: VmIndex,
-        function: Arc<Function>,
+        function: FunctionImage,
         limits: FunctionLimits,
-        reply: oneshot::Sender<Result<FunctionIndex, PolicyError>>,
+        reply: oneshot::Sender<Result<FunctionIndex, NodeError>>,
     },
     UpdateFunction {
         function: FunctionIndex,
@@ -130,13 +130,36 @@ struct VmEntry {
     boot: u64,
 }
 
+/// A function, beside what the scaler knows of it.
+#[derive(Clone)]
+struct FunctionEntry {
+    vm: VmIndex,
+    function: Arc<Function>,
+    /// Its image among those of the VM.
+    image: ImageNumber,
+}
+
+impl FunctionEntry {
+    fn policy(&self, limits: FunctionLimits) -> FunctionPolicy {
+        let FunctionLimits { keep_alive, freeze_after, queue } = limits;
+        FunctionPolicy {
+            vm: self.vm,
+            max_instances: self.function.concurrency.into(),
+            keep_alive,
+            freeze_after,
+            queue_limit: queue,
+        }
+    }
+}
+
 /// An instance, beside what the scaler knows of it.
 struct Body {
     vm: VmIndex,
     machine: Arc<dyn Machine>,
     function: Arc<Function>,
     id: InstanceId,
-    slot: Slot,
+    /// Where it starts; none when every slot was taken.
+    slot: Option<Slot>,
     /// Whether the slot is its own, and not free again because its memory could not be plugged.
     has_slot: bool,
     stopping: bool,
@@ -149,7 +172,7 @@ struct Body {
 impl Body {
     /// The instance itself; none while it has no VM.
     fn instance(&self) -> Option<Instance> {
-        Some(Instance { vm: self.machine.vm(self.slot)?, id: self.id.clone() })
+        Some(Instance { vm: self.machine.vm(self.slot?)?, id: self.id.clone() })
     }
 }
 
@@ -181,7 +204,7 @@ pub(super) struct Actor {
     begun: Vec<BoxFuture<'static, Done>>,
     stopping: BTreeMap<VmIndex, Stopping>,
     vms: BTreeMap<VmIndex, VmEntry>,
-    functions: BTreeMap<FunctionIndex, (VmIndex, Arc<Function>)>,
+    functions: BTreeMap<FunctionIndex, FunctionEntry>,
     bodies: BTreeMap<InstanceNumber, Body>,
     open: BTreeMap<RequestNumber, Open>,
     next_request: u64,
@@ -250,15 +273,11 @@ impl Actor {
                 let _ = reply.send(index);
             }
             Ask::AddFunction { vm, function, limits, reply } => {
-                let index = self.scaler.add_function(policy(vm, limits));
-                if let Ok(index) = index {
-                    self.functions.insert(index, (vm, function));
-                }
-                let _ = reply.send(index);
+                let _ = reply.send(self.add_function(vm, function, limits));
             }
             Ask::UpdateFunction { function, limits, reply } => {
                 let result = match self.functions.get(&function) {
-                    Some(&(vm, _)) => self.scaler.update_function(function, policy(vm, limits)),
+                    Some(entry) => self.scaler.update_function(function, entry.policy(limits)),
                     None => Err(PolicyError::NoFunction(function)),
                 };
                 let _ = reply.send(result);
@@ -286,11 +305,27 @@ impl Actor {
         }
     }
 
+    fn add_function(
+        &mut self,
+        vm: VmIndex,
+        FunctionImage { function, image }: FunctionImage,
+        limits: FunctionLimits,
+    ) -> Result<FunctionIndex, NodeError> {
+        let entry = self.vms.get(&vm).ok_or(PolicyError::NoVm(vm))?;
+        let number = entry.plan.images.iter().position(|known| *known == image);
+        let number = number.and_then(|number| u8::try_from(number).ok());
+        let number = ImageNumber(number.ok_or(NodeError::NoImage(image))?);
+        let entry = FunctionEntry { vm, function: Arc::new(function), image: number };
+        let index = self.scaler.add_function(entry.policy(limits))?;
+        self.functions.insert(index, entry);
+        Ok(index)
+    }
+
     /// Looks at everything; the memory of VMs takes a moment, and is looked at beside.
     fn status(&mut self, reply: oneshot::Sender<NodeStatus>) {
         let functions =
             self.functions.keys().map(|&index| (index, self.scaler.counts(index))).collect();
-        let vm_of = self.functions.iter().map(|(&index, &(vm, _))| (index, vm)).collect();
+        let vm_of = self.functions.iter().map(|(&index, entry)| (index, entry.vm)).collect();
         let committed_bytes = self.scaler.budget().committed_bytes();
         let vms: Vec<_> = self
             .vms
@@ -400,24 +435,18 @@ impl Actor {
     ) {
         self.tell(Happening::Starting(instance, function));
         let machine = self.vms.get(&vm).and_then(|entry| entry.machine.clone());
-        let (Some(machine), Some((_, function))) = (machine, self.functions.get(&function)) else {
+        let (Some(machine), Some(entry)) = (machine, self.functions.get(&function)) else {
             return;
         };
-        let function = function.clone();
-        let slot = match machine.slots().take() {
-            Ok(slot) => slot,
-            Err(error) => {
-                let result = Err(error.to_string());
-                return self.begin(async move { Done::Started { instance, result } });
-            }
-        };
+        let FunctionEntry { function, image, .. } = entry.clone();
+        let taken = machine.slots().take();
         let body = Body {
             vm,
             machine: machine.clone(),
             function: function.clone(),
             id: id(&function.name, instance),
-            slot,
-            has_slot: true,
+            slot: taken.as_ref().ok().copied(),
+            has_slot: taken.is_ok(),
             stopping: false,
             log: LogPosition::default(),
             ready: None,
@@ -425,6 +454,13 @@ impl Actor {
         };
         let id = body.id.clone();
         self.bodies.insert(instance, body);
+        let slot = match taken {
+            Ok(slot) => slot,
+            Err(error) => {
+                let result = Err(error.to_string());
+                return self.begin(async move { Done::Started { instance, result } });
+            }
+        };
         // Nothing comes when the plug fails.
         let (has_memory, memory) = oneshot::channel();
         let plugged = machine.clone();
@@ -440,7 +476,7 @@ impl Actor {
                 async { memory.await.map_err(|_| "its memory could not be plugged".to_owned()) };
             let start = async {
                 let vm = machine.vm(slot).ok_or("its VM has ended")?;
-                Instance { vm, id }.start(&*machine, slot, &function).await
+                Instance { vm, id }.start(&*machine, slot, &function, image).await
             };
             let result = if machine.starts_beside_plug() {
                 tokio::try_join!(memory, start).map(|((), times)| times)
@@ -458,7 +494,7 @@ impl Actor {
         let body = self.bodies.remove(&instance);
         // Without a body it was asked back before; memory that could not be plugged is not there.
         let again = body.is_none();
-        let slot = body.filter(|body| body.has_slot).map(|body| body.slot);
+        let slot = body.filter(|body| body.has_slot).and_then(|body| body.slot);
         let Some(machine) = self.vms.get(&vm).and_then(|vm| vm.machine.clone()) else { return };
         let freed = slot.map_or(Ok(()), |slot| machine.slots().free(slot));
         self.begin(async move {
@@ -701,11 +737,6 @@ impl Actor {
             let _ = open.reply.send(result);
         }
     }
-}
-
-fn policy(vm: VmIndex, limits: FunctionLimits) -> FunctionPolicy {
-    let FunctionLimits { keep_alive, freeze_after, queue } = limits;
-    FunctionPolicy { vm, keep_alive, freeze_after, queue_limit: queue }
 }
 
 /// Waits for the first that has stopped, and a little for the others.

@@ -2,18 +2,17 @@
 
 mod actor;
 
-use crate::{Observer, VmPlan};
+use crate::{FunctionImage, Observer, VmPlan};
 use actor::{Actor, Ask};
 use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 use squeezy_protocol::Partition;
-use squeezy_runtime::{
-    Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmState, function::Function,
-};
+use squeezy_runtime::{Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmState};
 use squeezy_vmm::{MemoryUse, VmError};
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -100,6 +99,9 @@ pub enum NodeError {
     /// The VM makes no sense.
     #[error("{0}")]
     Vm(#[from] VmError),
+    /// The VM does not have the function's image.
+    #[error("{}: the VM is not made with this image", .0.display())]
+    NoImage(PathBuf),
     /// The node has ended.
     #[error("the node has ended")]
     Ended,
@@ -145,16 +147,15 @@ impl Node {
         Ok(self.ask(|reply| Ask::AddVm { plan, policy, reply }).await.ok_or(NodeError::Ended)??)
     }
 
-    /// Adds a function, whose instances run in that VM.
+    /// Adds a function, whose instances run in that VM; its image is one of the VM's.
     pub async fn add_function(
         &self,
         vm: VmIndex,
-        function: Function,
+        function: FunctionImage,
         limits: FunctionLimits,
     ) -> Result<FunctionIndex, NodeError> {
-        let function = Arc::new(function);
         let ask = |reply| Ask::AddFunction { vm, function, limits, reply };
-        Ok(self.ask(ask).await.ok_or(NodeError::Ended)??)
+        self.ask(ask).await.ok_or(NodeError::Ended)?
     }
 
     /// Changes what a function's calls are limited to.

@@ -37,7 +37,9 @@ impl Setup {
         function.memory_bytes = args.memory.unwrap_or(function.memory_bytes);
         function.concurrency = args.concurrency.unwrap_or(function.concurrency);
         let load = read_trace(&args, function)?;
-        let mut plan = VmPlan::new(&input, &files, args.methods[0], args.shared_memory);
+        let inputs = std::slice::from_ref(&input);
+        let (name, method) = (&input.function.name, args.methods[0]);
+        let mut plan = VmPlan::new(name, inputs, &files, method, args.shared_memory);
         plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
         plan.accelerator = args.accelerator;
         plan.memory_backend = args.memory_backend;

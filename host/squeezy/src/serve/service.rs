@@ -227,16 +227,21 @@ impl Service {
         let plan = VmPlan {
             accelerator,
             memory_backend,
-            ..VmPlan::new(&image, &self.files, method, shared_memory_bytes)
+            ..VmPlan::new(
+                &image.function.name,
+                std::slice::from_ref(&image),
+                &self.files,
+                method,
+                shared_memory_bytes,
+            )
         };
         let vm = self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)?;
-        let function = image.function.clone();
         let limits = FunctionLimits {
-            keep_alive: function.keep_alive,
+            keep_alive: image.function.keep_alive,
             freeze_after: Some(self.config.freeze_after),
             queue: self.config.queue,
         };
-        let index = self.node.add_function(vm, function, limits).await.map_err(unusable)?;
+        let index = self.node.add_function(vm, image.clone(), limits).await.map_err(unusable)?;
         Ok(Arc::new(Action { name, body, revision, updated_ms, image, index }))
     }
 
