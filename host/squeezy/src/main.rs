@@ -2,16 +2,14 @@
 
 mod client;
 mod interrupt;
+mod output;
 mod run;
 mod serve;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use squeezy_bench::{Bench, BenchError};
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
@@ -71,10 +69,10 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run().unwrap_or_else(fail),
         Command::Top(top) => top.run().unwrap_or_else(fail),
         Command::Completion { shell } => {
-            // Whole before it is written: that nobody reads it is no error.
+            // Whole before it is written: that nobody reads it must not end in a panic.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "squeezy", &mut script);
-            let _ = io::stdout().write_all(&script);
+            output::print(String::from_utf8_lossy(&script).trim_end());
             ExitCode::SUCCESS
         }
         Command::Bench(bench) => match runtime.block_on(bench.run()) {
@@ -90,6 +88,6 @@ fn main() -> ExitCode {
 
 /// One line for a person.
 fn fail(error: impl std::fmt::Display) -> ExitCode {
-    eprintln!("squeezy: {error}");
+    output::complain(format_args!("squeezy: {error}"));
     ExitCode::FAILURE
 }

@@ -1,6 +1,7 @@
 //! What is wrong is said in one line that names the way out, before any VM is started.
 
 use std::{
+    fs::File,
     path::Path,
     process::{Command, Output},
 };
@@ -128,6 +129,22 @@ fn shells_can_complete_every_command() {
     for command in ["run", "serve", "invoke", "function", "activations", "logs", "status", "top"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
     }
+}
+
+#[test]
+fn what_nobody_reads_is_no_panic() {
+    let closed = || std::io::pipe().unwrap().1;
+    let program = || Command::new(env!("CARGO_BIN_EXE_squeezy"));
+    let unread = program().args(["completion", "bash"]).stdout(closed()).output().unwrap();
+    assert_eq!((unread.status.code(), &*unread.stderr), (Some(141), &b""[..]));
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let full = program().args(["completion", "bash"]).stdout(full).output().unwrap();
+    let error = String::from_utf8(full.stderr).unwrap();
+    assert_eq!(full.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("squeezy: standard output: ") && error.lines().count() == 1);
+    let nowhere = ["status", "--url", "http://127.0.0.1:1"];
+    let status = program().args(nowhere).stderr(closed()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
 }
 
 #[test]

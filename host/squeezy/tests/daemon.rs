@@ -186,6 +186,28 @@ fn how_a_daemon_stands_is_a_table_or_json() {
 }
 
 #[test]
+fn clients_that_nobody_reads_end_without_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    assert_eq!(daemon.client(&["invoke", "f"]).status.code(), Some(1));
+    for arguments in [
+        &["status"][..],
+        &["status", "--json"],
+        &["function", "list"],
+        &["function", "get", "f"],
+        &["activations"],
+        &["invoke", "f"],
+    ] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = daemon.client_command(arguments).stdout(closed).output().unwrap();
+        assert_eq!((output.status.code(), &*said(&output).1), (Some(141), ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn the_service_manager_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

@@ -6,6 +6,7 @@
 use serde_json::Value;
 use std::{
     fs::File,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -181,6 +182,30 @@ fn ctrl_c_ends_it_with_a_summary_and_without_a_vm() {
     assert!(run.printed().contains("static ended early: interrupted"), "{}", run.printed());
     assert!(!is_vm(vm), "the VM is left");
     assert_eq!(run.report()["methods"][0]["ended_early"], "interrupted");
+}
+
+#[test]
+fn a_run_that_nobody_reads_ends_without_a_word_and_without_a_vm() {
+    let Some(build) = build() else { return };
+    let function = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../functions/html");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_squeezy"))
+        .args(["run", "--plain", "--method", "static", "--concurrency", "2"])
+        .args(["--burst", "2", "--duration", "300", "--build"])
+        .arg(build)
+        .arg(function)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut run = Run { child: Some(child), directory: TempDir::new().unwrap() };
+    let vm = run.vm();
+    assert!(lines.any(|line| line.unwrap().contains("load for")), "the load never began");
+    // As `head` does when it has what it wants.
+    drop(lines);
+    let output = run.end(LIMIT);
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(141), ""));
+    assert!(!is_vm(vm), "the VM is left");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The image that a function is made of, built first if it has to be.
 
 use super::ClientError;
+use crate::output::complain;
 use squeezy_node::{oci_function, read_function};
 use squeezy_vmm::Artifacts;
 use std::{
@@ -53,7 +54,7 @@ fn build(function: &Path) -> Result<String, ClientError> {
         return Err(failed(if problem.is_empty() { status.to_string() } else { problem }));
     }
     if !problem.is_empty() {
-        eprintln!("{problem}");
+        complain(problem);
     }
     match Path::new(&image).file_stem() {
         Some(name) => Ok(name.to_string_lossy().into_owned()),
@@ -66,7 +67,7 @@ fn pass_on(output: impl Read) -> String {
     let mut last = String::new();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         if !last.is_empty() {
-            eprintln!("{last}");
+            complain(&last);
         }
         last = String::from_utf8_lossy(&line).into_owned();
     }

@@ -1,6 +1,7 @@
 //! `squeezy logs`.
 
-use super::{ClientError, Connection, segment, table::print};
+use super::{ClientError, Connection, segment};
+use crate::output::print;
 use clap::Args;
 use serde_json::Value;
 use std::{collections::HashSet, process::ExitCode, thread::sleep, time::Duration};

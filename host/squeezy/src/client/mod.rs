@@ -31,7 +31,7 @@ fn segment(name: &str) -> Result<&str, ClientError> {
 }
 
 fn show(value: &Value) {
-    table::print(format_args!("{value:#}"));
+    crate::output::print(format_args!("{value:#}"));
 }
 
 #[cfg(test)]

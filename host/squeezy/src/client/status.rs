@@ -3,8 +3,9 @@
 use super::{
     ClientError, Connection,
     state::{COLUMNS, State},
-    table::{lines, print},
+    table::lines,
 };
+use crate::output::print;
 use clap::Args;
 use std::process::ExitCode;
 

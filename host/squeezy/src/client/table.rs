@@ -1,18 +1,7 @@
 //! What clients print.
 
+use crate::output::print;
 use serde_json::Value;
-use std::{
-    fmt::Display,
-    io::{self, Write},
-    process::exit,
-};
-
-/// Prints a line. When nobody reads any more, there is nothing left to do.
-pub fn print(line: impl Display) {
-    if writeln!(io::stdout(), "{line}").is_err() {
-        exit(0);
-    }
-}
 
 /// A value as it stands in a table.
 pub fn text(value: &Value) -> String {

@@ -68,6 +68,9 @@ pub enum RunError {
     /// The plot cannot be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),
+    /// Nothing can be printed.
+    #[error("standard output: {0}")]
+    Output(String),
     /// Ctrl-C cannot be listened to.
     #[error("signals cannot be handled: {0}")]
     Signals(std::io::Error),

@@ -13,7 +13,7 @@ mod view;
 
 pub use args::Args;
 
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, output::Output};
 use error::RunError;
 use record::{Outcome, Report};
 use serde::Serialize;
@@ -30,22 +30,26 @@ pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     let (json_path, plot_path, plain) = (args.json.clone(), args.plot.clone(), args.plain);
     let setup = Setup::read(args)?;
     let interrupt = Interrupt::listen().map_err(RunError::Signals)?;
-    let view = view::open(plain, &interrupt);
+    let output = Output::new(interrupt.clone());
+    let view = view::open(plain, &interrupt, &output);
     let result = setup.run(&view, &interrupt).await;
     // Gives the terminal back.
     drop(view);
     let report = result?;
 
-    print!("\n{}", summary::table(&report));
+    output.print(format_args!("\n{}", summary::table(&report).trim_end()));
     if let Some(path) = &json_path {
         write(path, &json(&report))?;
-        println!("measurements: {}", path.display());
+        output.print(format_args!("measurements: {}", path.display()));
     }
     if let Some(path) = &plot_path {
         write(path, &plot::svg(&report).map_err(|e| RunError::Plot(e.to_string()))?)?;
-        println!("plot: {}", path.display());
+        output.print(format_args!("plot: {}", path.display()));
     }
-    Ok(status(&report, &interrupt))
+    match output.failure() {
+        Some(failure) => failure.map_err(|error| RunError::Output(error.to_string())),
+        None => Ok(status(&report, &interrupt)),
+    }
 }
 
 fn status(report: &Report, interrupt: &Interrupt) -> ExitCode {

@@ -1,7 +1,10 @@
 //! Lines, for logs and pipes: what happens as it happens, the state of things every few seconds.
 
 use super::{Heading, Totals, View, describe};
-use crate::run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample};
+use crate::{
+    output::Output,
+    run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample},
+};
 use squeezy_runtime::load::Load;
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,8 +15,10 @@ use std::{
 const INTERVAL_SECONDS: f64 = 5.0;
 
 /// Prints lines.
-#[derive(Default)]
-pub struct Lines(Mutex<State>);
+pub struct Lines {
+    output: Output,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -24,15 +29,20 @@ struct State {
 }
 
 impl Lines {
+    /// Prints them there.
+    pub fn new(output: Output) -> Self {
+        Self { output, state: Mutex::default() }
+    }
+
     fn with(&self, work: impl FnOnce(&mut State)) {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl View for Lines {
     fn begin(&self, function: &str, turn: &str, concurrency: u16) {
         self.with(|state| {
-            println!("{function}: {turn}");
+            self.output.print(format_args!("{function}: {turn}"));
             let heading = Heading::new(function, turn, concurrency);
             *state = State { heading, ..State::default() };
         });
@@ -40,13 +50,14 @@ impl View for Lines {
 
     fn load(&self, load: &Load, length: Duration) {
         self.with(|state| {
-            println!("         load for {} s: {}", length.as_secs_f64(), load.source);
+            let (seconds, source) = (length.as_secs_f64(), &load.source);
+            self.output.print(format_args!("         load for {seconds} s: {source}"));
             state.heading.load(load, length);
         });
     }
 
     fn note(&self, text: &str) {
-        self.with(|state| println!("{:6.1} s  {text}", state.at_seconds));
+        self.with(|state| self.output.print(format_args!("{:6.1} s  {text}", state.at_seconds)));
     }
 
     fn sample(&self, sample: &Sample) {
@@ -56,7 +67,7 @@ impl View for Lines {
                 return;
             }
             state.next_seconds = sample.at_seconds + INTERVAL_SECONDS;
-            println!(
+            self.output.print(format_args!(
                 "{:6.1} s  instances {} ({} starting, {} idle, {} busy), requests {} of {} done, {} wait; \
                  memory asked {} plugged {} resident {} MiB",
                 sample.at_seconds,
@@ -70,7 +81,7 @@ impl View for Lines {
                 sample.asked_bytes >> 20,
                 sample.plugged_bytes >> 20,
                 sample.resident_bytes >> 20,
-            );
+            ));
         });
     }
 
@@ -83,14 +94,16 @@ impl View for Lines {
                 Outcome::Failed(reason) => ("failed", reason),
                 Outcome::Rejected(reason) => ("rejected", reason),
             };
-            println!("{:6.1} s  a request was {what}: {reason}", state.at_seconds);
+            let at = state.at_seconds;
+            self.output.print(format_args!("{at:6.1} s  a request was {what}: {reason}"));
         });
     }
 
     fn resize(&self, resize: &ResizeRecord) {
         self.with(|state| {
             if resize.direction == Direction::Reclaim || resize.error.is_some() {
-                println!("{:6.1} s  {}", resize.at_seconds.max(state.at_seconds), describe(resize));
+                let at = resize.at_seconds.max(state.at_seconds);
+                self.output.print(format_args!("{at:6.1} s  {}", describe(resize)));
             }
         });
     }

@@ -1,8 +1,11 @@
 //! The live view: one screen, redrawn ten times a second by a thread of its own.
 
 use super::{Heading, Totals, View, describe};
-use crate::interrupt::Interrupt;
-use crate::run::record::{Outcome, RequestRecord, ResizeRecord, Sample};
+use crate::{
+    interrupt::Interrupt,
+    output::Output,
+    run::record::{Outcome, RequestRecord, ResizeRecord, Sample},
+};
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyModifiers},
@@ -34,6 +37,7 @@ pub struct Live {
     screen: Arc<Mutex<Screen>>,
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    output: Output,
 }
 
 /// What is on the screen.
@@ -48,8 +52,8 @@ struct Screen {
 }
 
 impl Live {
-    /// Takes over the terminal.
-    pub fn open(interrupt: Interrupt) -> io::Result<Self> {
+    /// Takes over the terminal; what is worth keeping is printed in the end.
+    pub fn open(interrupt: Interrupt, output: Output) -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
         let screen = Arc::new(Mutex::new(Screen::default()));
         let end = Arc::new(AtomicBool::new(false));
@@ -58,7 +62,7 @@ impl Live {
             move || draw_until(&end, &screen, terminal, &interrupt)
         });
         match thread {
-            Ok(thread) => Ok(Self { screen, end, thread: Some(thread) }),
+            Ok(thread) => Ok(Self { screen, end, thread: Some(thread), output }),
             Err(error) => {
                 ratatui::restore();
                 Err(error)
@@ -79,7 +83,7 @@ impl Drop for Live {
             let _ = thread.join();
         }
         // What went by on the screen is worth keeping.
-        self.with(|screen| screen.notes.iter().for_each(|note| println!("{note}")));
+        self.with(|screen| screen.notes.iter().for_each(|note| self.output.print(note)));
     }
 }
 

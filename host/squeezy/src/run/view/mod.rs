@@ -4,7 +4,7 @@ pub mod lines;
 mod live;
 
 use super::record::{Outcome, RequestRecord, ResizeRecord, Sample};
-use crate::interrupt::Interrupt;
+use crate::{interrupt::Interrupt, output::Output};
 use squeezy_runtime::load::Load;
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
@@ -59,14 +59,14 @@ pub trait View: Send + Sync {
 }
 
 /// The view for this output.
-pub fn open(plain: bool, interrupt: &Interrupt) -> Arc<dyn View> {
+pub fn open(plain: bool, interrupt: &Interrupt, output: &Output) -> Arc<dyn View> {
     if !plain && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
         // A terminal that cannot be drawn on can still be written to.
-        if let Ok(live) = live::Live::open(interrupt.clone()) {
+        if let Ok(live) = live::Live::open(interrupt.clone(), output.clone()) {
             return Arc::new(live);
         }
     }
-    Arc::new(lines::Lines::default())
+    Arc::new(lines::Lines::new(output.clone()))
 }
 
 /// How many requests ended how.
