@@ -130,37 +130,23 @@ impl Function {
     pub fn parse(text: &str) -> Result<Self, FunctionError> {
         let file: File = parse_toml(text)?;
         check_name(&file.name)?;
-        if !file.command.first().is_some_and(|program| program.starts_with('/')) {
-            return value("command", "must begin with the absolute path of a program");
-        }
         if !file.working_directory.starts_with('/') {
             return value("working_directory", "must be an absolute path");
         }
         if file.port == 0 {
             return value("port", "must be from 1 to 65535");
         }
-        if !(1..=255).contains(&file.concurrency) {
-            return value("concurrency", "must be from 1 to 255");
-        }
-        if !(0.001..=64.0).contains(&file.vcpus) {
-            return value("vcpus", "must be from 0.001 to 64");
-        }
-        let memory_bytes = parse_size(&file.memory_limit)
-            .map_err(|problem| FunctionError::Value { key: "memory_limit", problem })?;
-        if !(1 << 20..=1 << 40).contains(&memory_bytes) {
-            return value("memory_limit", "must be from 1M to 1024G");
-        }
         Ok(Self {
             name: file.name,
             description: file.description,
-            command: file.command,
+            command: command(file.command)?,
             working_directory: file.working_directory,
             environment: file.environment,
             port: file.port,
-            memory_bytes,
-            cpu_millis: (file.vcpus * 1000.0).round() as u32,
-            concurrency: file.concurrency,
-            keep_alive: seconds("keep_alive_seconds", file.keep_alive_seconds, 0.0)?,
+            memory_bytes: memory_bytes(&file.memory_limit)?,
+            cpu_millis: cpu_millis(file.vcpus)?,
+            concurrency: concurrency(file.concurrency)?,
+            keep_alive: keep_alive(file.keep_alive_seconds)?,
             init_timeout: seconds("init_timeout_seconds", file.init_timeout_seconds, 0.001)?,
             run_timeout: seconds("run_timeout_seconds", file.run_timeout_seconds, 0.001)?,
             request: file.request,
@@ -175,6 +161,41 @@ pub fn check_name(name: &str) -> Result<(), FunctionError> {
         && !name.starts_with('-')
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if valid { Ok(()) } else { value("name", "must be 1 to 63 of a-z, 0-9 and '-'") }
+}
+
+pub(crate) fn command(command: Vec<String>) -> Result<Vec<String>, FunctionError> {
+    match command.first() {
+        Some(program) if program.starts_with('/') => Ok(command),
+        _ => value("command", "must begin with the absolute path of a program"),
+    }
+}
+
+pub(crate) fn memory_bytes(limit: &str) -> Result<u64, FunctionError> {
+    let bytes = parse_size(limit)
+        .map_err(|problem| FunctionError::Value { key: "memory_limit", problem })?;
+    if (1 << 20..=1 << 40).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        value("memory_limit", "must be from 1M to 1024G")
+    }
+}
+
+pub(crate) fn cpu_millis(vcpus: f64) -> Result<u32, FunctionError> {
+    match vcpus {
+        0.001..=64.0 => Ok((vcpus * 1000.0).round() as u32),
+        _ => value("vcpus", "must be from 0.001 to 64"),
+    }
+}
+
+pub(crate) fn concurrency(concurrency: u16) -> Result<u16, FunctionError> {
+    match concurrency {
+        1..=255 => Ok(concurrency),
+        _ => value("concurrency", "must be from 1 to 255"),
+    }
+}
+
+pub(crate) fn keep_alive(keep_alive_seconds: f64) -> Result<Duration, FunctionError> {
+    seconds("keep_alive_seconds", keep_alive_seconds, 0.0)
 }
 
 fn seconds(key: &'static str, seconds: f64, min: f64) -> Result<Duration, FunctionError> {

@@ -9,7 +9,8 @@
 //!   function, the VMs with their instances, and the host's memory [`Budget`] for all of them.
 //! - [`load`] is what the instances are asked to do: traces in the formats of the Azure data
 //!   sets, or a synthetic burst.
-//! - [`function`] is what is known of a function: its `function.toml`.
+//! - [`function`] is what is known of a function: its `function.toml`; [`settings`] is what may go
+//!   before that.
 //! - [`series`] sums up what was measured: percentiles, and integrals over time.
 
 mod budget;
@@ -22,6 +23,7 @@ pub mod load;
 mod moment;
 mod scaler;
 pub mod series;
+pub mod settings;
 mod toml_file;
 
 pub use budget::Budget;
@@ -31,4 +33,5 @@ pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
+pub use settings::FunctionSettings;
 pub use toml_file::{TomlError, parse_toml};

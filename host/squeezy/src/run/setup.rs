@@ -11,7 +11,7 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
-use squeezy_runtime::{Budget, Moment, function::Function};
+use squeezy_runtime::{Budget, Moment};
 use squeezy_vmm::{AcceleratorKind, Artifacts};
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ use std::{
 /// What is run.
 pub struct Setup {
     args: Args,
-    function: Function,
+    input: FunctionImage,
     /// The VM, with the first of the methods.
     plan: VmPlan,
     /// The same for every method. A load that is made up is only known once an instance has run.
@@ -43,7 +43,7 @@ impl Setup {
         plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
         plan.accelerator = args.accelerator;
         plan.memory_backend = args.memory_backend;
-        let setup = Self { args, function: input.function, plan, load };
+        let setup = Self { args, input, plan, load };
         setup.args.methods.iter().try_for_each(|method| setup.plan(*method).check())?;
         Ok(setup)
     }
@@ -83,7 +83,7 @@ impl Setup {
         let method = self.args.methods[index];
         let name = method.to_string();
         let turn = format!("{name} ({} of {})", index + 1, self.args.methods.len());
-        view.begin(&self.function.name, &turn, self.plan.sizing.instances);
+        view.begin(&self.input.function.name, &turn, self.plan.sizing.instances);
         let recorder = Recorder::new(Arc::downgrade(view), name, self.plan.sizing.instance_bytes);
         let replay = self.replay(method, Arc::new(recorder)).await?;
         let recorder = &replay.recorder;
@@ -98,7 +98,7 @@ impl Setup {
             return Err(RunError::Boot(recorder.vm_ended().await));
         };
         let first_answer = first_answer.map_err(|reason| RunError::FirstInstance {
-            function: self.function.name.clone(),
+            function: self.input.function.name.clone(),
             reason,
         })?;
         let seconds = first_answer.as_secs_f64();
@@ -127,11 +127,11 @@ impl Setup {
         let begin = Instant::now();
         let node = Node::start(Budget::new(u64::MAX), begin, recorder.clone());
         let vm = node.add_vm(self.plan(method), None).await?;
-        let function = self.function.clone();
+        let function = &self.input.function;
         // The first instance is not kept, however long that would be.
         let limits = limits(&self.args, function.keep_alive);
-        let index = node.add_function(vm, function.clone(), limits).await?;
-        Ok(Replay { node, begin, index, function: Arc::new(function), recorder })
+        let index = node.add_function(vm, self.input.clone(), limits).await?;
+        Ok(Replay { node, begin, index, function: Arc::new(function.clone()), recorder })
     }
 
     fn plan(&self, policy: PolicyName) -> VmPlan {
@@ -142,7 +142,7 @@ impl Setup {
         Report {
             kind: "squeezy_run",
             version: env!("CARGO_PKG_VERSION"),
-            function: self.function.name.clone(),
+            function: self.input.function.name.clone(),
             instance_bytes: self.plan.sizing.instance_bytes,
             concurrency: self.plan.sizing.instances,
             load_speed: self.args.speed,

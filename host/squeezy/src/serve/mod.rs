@@ -16,7 +16,7 @@ mod web;
 
 use crate::interrupt::Interrupt;
 use clap::Args as ClapArgs;
-use config::Config;
+use config::{Config, FunctionEntry};
 use connections::ConnectionLimits;
 use key::Key;
 use log::{Log, say};
@@ -108,10 +108,23 @@ pub enum ServeError {
     Signals(io::Error),
 }
 
+/// The functions that share a VM, together; each of the others alone.
+fn sharing_a_vm(functions: Vec<FunctionEntry>) -> Vec<Vec<FunctionEntry>> {
+    let mut all: Vec<Vec<FunctionEntry>> = Vec::new();
+    for entry in functions {
+        let same = all.iter_mut().find(|group| entry.vm.is_some() && group[0].vm == entry.vm);
+        match same {
+            Some(group) => group.push(entry),
+            None => all.push(vec![entry]),
+        }
+    }
+    all
+}
+
 /// Serves until it is told to end.
 pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let mut config = read(args.config.as_deref())?;
-    config.functions.extend(args.functions);
+    config.functions.extend(args.functions.into_iter().map(FunctionEntry::from));
     let files = Artifacts::find(args.build.as_deref())?;
     let state = config.state_directory.clone();
     let kept = State::open(&state)?;
@@ -129,9 +142,9 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let node = Node::start(budget, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
     let service = Arc::new(Service::new(config, files, node.clone(), kept));
-    for path in functions {
-        let added = service.add_function(&path).await;
-        added.map_err(|error| ServeError::Function { path, error })?;
+    for together in sharing_a_vm(functions) {
+        let added = service.add_functions(&together).await;
+        added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
     service.restore().await;
     let address = listener.local_addr().unwrap_or(address);

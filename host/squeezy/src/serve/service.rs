@@ -3,7 +3,7 @@
 use super::{
     action::{Action, ActionBody, check_name},
     activation::{Activation, Activations, Selection},
-    config::Config,
+    config::{Config, FunctionEntry},
     key::random,
     log::say,
     state::{State, StateError, StoredAction},
@@ -13,7 +13,7 @@ use squeezy_node::{
     Call, CallError, FunctionImage, FunctionLimits, ImageError, Node, NodeError, VmPlan,
     openwhisk::now_ms,
 };
-use squeezy_runtime::RejectReason;
+use squeezy_runtime::{RejectReason, VmIndex};
 use squeezy_vmm::Artifacts;
 use std::{
     collections::BTreeMap,
@@ -85,9 +85,31 @@ impl Service {
         }
     }
 
-    /// Adds the function in a directory, or of an image, under its own name.
-    pub async fn add_function(&self, path: &Path) -> Result<(), ServiceError> {
-        let image = FunctionImage::find(path, &self.files).map_err(invalid)?;
+    /// Adds functions under their own names, which share a VM. An error comes with the path of the
+    /// function that it is about.
+    pub async fn add_functions(
+        &self,
+        entries: &[FunctionEntry],
+    ) -> Result<(), (PathBuf, ServiceError)> {
+        let Some(first) = entries.first() else { return Ok(()) };
+        let mut images = Vec::new();
+        for entry in entries {
+            let at = |error| (entry.path.clone(), error);
+            let image = FunctionImage::find(&entry.path, &self.files);
+            let mut image = image.map_err(|error| at(invalid(error)))?;
+            entry.settings.apply(&mut image.function);
+            images.push(image);
+        }
+        let name = first.vm.as_ref().unwrap_or(&images[0].function.name);
+        let vm = self.add_vm(name, &images).await.map_err(|error| (first.path.clone(), error))?;
+        for (entry, image) in entries.iter().zip(images) {
+            self.add_alone(vm, image).await.map_err(|error| (entry.path.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a function to a VM that was made for it.
+    async fn add_alone(&self, vm: VmIndex, image: FunctionImage) -> Result<(), ServiceError> {
         let _changing = self.changing.lock().await;
         let name = image.function.name.clone();
         if self.action(&name).is_some() {
@@ -97,7 +119,7 @@ impl Service {
         }
         let body = ActionBody::default();
         let change = Change { body, image, revision: 1, updated_ms: now_ms() };
-        let action = self.add(name, change).await?;
+        let action = self.add_to(vm, name, change).await?;
         self.replace(action);
         Ok(())
     }
@@ -166,7 +188,10 @@ impl Service {
                 }
                 self.image(image)?
             }
-            (None, Some(action)) => action.image.clone(),
+            // Its image is what is kept of it, not what the configuration says besides.
+            (None, Some(action)) => {
+                FunctionImage::find(&action.image.image, &self.files).map_err(invalid)?
+            }
             (None, None) => {
                 return Err(ServiceError::Invalid("exec is missing: which image?".to_owned()));
             }
@@ -213,29 +238,39 @@ impl Service {
         }
     }
 
-    /// Makes the node ready for an action.
-    async fn add(&self, name: String, change: Change) -> Result<Arc<Action>, ServiceError> {
-        let Change { body, mut image, revision, updated_ms } = change;
-        if let Some(timeout) = body.timeout() {
+    /// Makes the node ready for an action, with a VM of its own.
+    async fn add(&self, name: String, mut change: Change) -> Result<Arc<Action>, ServiceError> {
+        if let Some(timeout) = change.body.timeout() {
             if !(1..=86_400_000).contains(&timeout) {
                 let problem = "limits.timeout must be from 1 to 86400000 ms";
                 return Err(ServiceError::Invalid(problem.to_owned()));
             }
-            image.function.run_timeout = Duration::from_millis(timeout);
+            change.image.function.run_timeout = Duration::from_millis(timeout);
         }
+        let image = &change.image;
+        let vm = self.add_vm(&image.function.name, std::slice::from_ref(image)).await?;
+        self.add_to(vm, name, change).await
+    }
+
+    /// A VM for these functions, which is not booted yet.
+    async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
         let Config { method, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
         let plan = VmPlan {
             accelerator,
             memory_backend,
-            ..VmPlan::new(
-                &image.function.name,
-                std::slice::from_ref(&image),
-                &self.files,
-                method,
-                shared_memory_bytes,
-            )
+            ..VmPlan::new(name, images, &self.files, method, shared_memory_bytes)
         };
-        let vm = self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)?;
+        self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)
+    }
+
+    /// Makes the node ready for an action in a VM that has its image.
+    async fn add_to(
+        &self,
+        vm: VmIndex,
+        name: String,
+        change: Change,
+    ) -> Result<Arc<Action>, ServiceError> {
+        let Change { body, image, revision, updated_ms } = change;
         let limits = FunctionLimits {
             keep_alive: image.function.keep_alive,
             freeze_after: Some(self.config.freeze_after),

@@ -45,7 +45,7 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), gate);
     let state = State::open(directory.path()).unwrap();
     let service = Arc::new(Service::new(config, files, node, state));
-    service.add_function(&image).await.unwrap();
+    service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }
 
@@ -121,8 +121,9 @@ async fn a_client_that_goes_away_leaves_nothing_half_done() {
 async fn functions_of_one_name_are_an_error() {
     let (service, _hold, _directory) = service().await;
     let image = service.files.image("f");
-    let error = service.add_function(&image).await.unwrap_err().to_string();
-    assert!(error.contains("\"f\" already"), "{error}");
+    let (path, error) = service.add_functions(&[image.clone().into()]).await.unwrap_err();
+    assert_eq!(path, image);
+    assert!(error.to_string().contains("\"f\" already"), "{error}");
 }
 
 #[tokio::test]

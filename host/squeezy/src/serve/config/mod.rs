@@ -1,5 +1,7 @@
 //! The configuration file of the daemon.
 
+mod function;
+
 use serde::Deserialize;
 use squeezy_node::PolicyName;
 use squeezy_runtime::{TomlError, function::parse_size, parse_toml};
@@ -9,6 +11,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+
+pub use function::FunctionEntry;
 
 /// What the daemon is told. Every key is described in docs/operations.md.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +39,8 @@ pub struct Config {
     pub queue: usize,
     /// Activations that are remembered.
     pub activations: usize,
-    /// Functions that are there from the start on, as directories or images.
-    pub functions: Vec<PathBuf>,
+    /// Functions that are there from the start on.
+    pub functions: Vec<FunctionEntry>,
 }
 
 /// A value and where it stands, so that what is wrong with it can be found.
@@ -56,7 +60,7 @@ struct File {
     freeze_after_seconds: Spanned<f64>,
     queue: Spanned<usize>,
     activations: Spanned<usize>,
-    functions: Vec<PathBuf>,
+    functions: Vec<FunctionEntry>,
 }
 
 impl Default for File {
@@ -127,7 +131,11 @@ impl Config {
             freeze_after: seconds("freeze_after_seconds", &file.freeze_after_seconds)?,
             queue: within("queue", &file.queue, 1_000_000)?,
             activations: within("activations", &file.activations, 1_000_000)?,
-            functions: file.functions.iter().map(|path| directory.join(path)).collect(),
+            functions: file
+                .functions
+                .into_iter()
+                .map(|entry| FunctionEntry { path: directory.join(&entry.path), ..entry })
+                .collect(),
         })
     }
 }
@@ -146,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_key_is_in_the_manual() {
-        let manual = include_str!("../../../../docs/operations.md");
+        let manual = include_str!("../../../../../docs/operations.md");
         let error = Config::parse("x = 1", Path::new("/")).unwrap_err().to_string();
         let keys: Vec<_> = error.split('`').skip(3).step_by(2).collect();
         assert!(keys.contains(&"listen") && keys.contains(&"functions"), "{error}");
@@ -160,7 +168,47 @@ mod tests {
         let text = "state_directory = \"state\"\nfunctions = [\"html\", \"/opt/cnn\"]";
         let config = Config::parse(text, Path::new("/etc/squeezy")).unwrap();
         assert_eq!(config.state_directory, Path::new("/etc/squeezy/state"));
-        assert_eq!(config.functions, [Path::new("/etc/squeezy/html"), Path::new("/opt/cnn")]);
+        let paths: Vec<_> = config.functions.iter().map(|entry| entry.path.as_path()).collect();
+        assert_eq!(paths, [Path::new("/etc/squeezy/html"), Path::new("/opt/cnn")]);
+    }
+
+    #[test]
+    fn a_function_may_be_told_more_than_its_path() {
+        let text = r#"
+            functions = ["bfs"]
+        "#;
+        let config = Config::parse(text, Path::new("/")).unwrap();
+        assert_eq!(config.functions, [PathBuf::from("/bfs").into()]);
+        let text = r#"
+            [[functions]]
+            path = "cnn"
+            vm = "models"
+            memory_limit = "1G"
+            concurrency = 4
+            [[functions]]
+            path = "bert"
+            vm = "models"
+        "#;
+        let config = Config::parse(text, Path::new("/")).unwrap();
+        let vms: Vec<_> = config.functions.iter().map(|entry| entry.vm.as_deref()).collect();
+        assert_eq!(vms, [Some("models"), Some("models")]);
+        let html = include_str!("../../../../../functions/html/function.toml");
+        let mut function = squeezy_runtime::function::Function::parse(html).unwrap();
+        config.functions[0].settings.apply(&mut function);
+        assert_eq!((function.memory_bytes, function.concurrency), (1 << 30, 4));
+    }
+
+    #[test]
+    fn every_key_of_a_function_is_in_the_manual() {
+        let manual = include_str!("../../../../../docs/operations.md");
+        let error = Config::parse("[[functions]]\nx = 1", Path::new("/")).unwrap_err().to_string();
+        let keys: Vec<_> = error.split('`').skip(3).step_by(2).collect();
+        assert!(keys.contains(&"vm"), "{error}");
+        let of_functions = manual.split("**Functions that share").next().unwrap();
+        let of_functions = of_functions.rsplit("key of `functions`").next().unwrap();
+        for key in keys {
+            assert!(of_functions.contains(&format!("`{key}`")), "{key}");
+        }
     }
 
     #[test]
@@ -177,6 +225,11 @@ mod tests {
             ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
             ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),
             ("functions = [", "line 1: "),
+            ("\n[[functions]]\npath = \"f\"\nmemroy = 1", "line 4: unknown field `memroy`"),
+            ("\n[[functions]]\nvm = \"v\"", "missing field `path`"),
+            ("\n[[functions]]\npath = \"f\"\nvm = \"a b\"", "vm: name: must be"),
+            ("\n[[functions]]\npath = \"f\"\nmemory_limit = \"1\"", "memory_limit: must be"),
+            ("functions = [1]", "line 1: "),
         ] {
             let error = Config::parse(text, Path::new("/")).unwrap_err().to_string();
             assert!(error.contains(part) && error.lines().count() == 1, "{text}: {error}");

@@ -1,0 +1,88 @@
+//! What somebody who runs a function says of it in place of its own definition.
+
+use crate::function::{self, Function, FunctionError};
+use std::time::Duration;
+
+/// Keys of `function.toml` that can be set where the function is run; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionSettings {
+    /// The program of an instance and its arguments.
+    pub command: Option<Vec<String>>,
+    /// An instance's memory, such as `768M`.
+    pub memory_limit: Option<String>,
+    /// An instance's share of the processors.
+    pub vcpus: Option<f64>,
+    /// Instances at a time.
+    pub concurrency: Option<u16>,
+    /// How long an instance without a request is kept, in seconds.
+    pub keep_alive_seconds: Option<f64>,
+}
+
+/// The same, checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CheckedSettings {
+    command: Option<Vec<String>>,
+    memory_bytes: Option<u64>,
+    cpu_millis: Option<u32>,
+    concurrency: Option<u16>,
+    keep_alive: Option<Duration>,
+}
+
+impl FunctionSettings {
+    /// Checks each as [`Function::parse`] does.
+    pub fn check(self) -> Result<CheckedSettings, FunctionError> {
+        Ok(CheckedSettings {
+            command: self.command.map(function::command).transpose()?,
+            memory_bytes: self.memory_limit.as_deref().map(function::memory_bytes).transpose()?,
+            cpu_millis: self.vcpus.map(function::cpu_millis).transpose()?,
+            concurrency: self.concurrency.map(function::concurrency).transpose()?,
+            keep_alive: self.keep_alive_seconds.map(function::keep_alive).transpose()?,
+        })
+    }
+}
+
+impl CheckedSettings {
+    /// Makes a function what they say.
+    pub fn apply(&self, function: &mut Function) {
+        fn set<T: Clone>(value: &mut T, setting: Option<&T>) {
+            if let Some(setting) = setting {
+                value.clone_from(setting);
+            }
+        }
+        set(&mut function.command, self.command.as_ref());
+        set(&mut function.memory_bytes, self.memory_bytes.as_ref());
+        set(&mut function.cpu_millis, self.cpu_millis.as_ref());
+        set(&mut function.concurrency, self.concurrency.as_ref());
+        set(&mut function.keep_alive, self.keep_alive.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_goes_before_what_the_function_says() {
+        let html = include_str!("../../../functions/html/function.toml");
+        let plain = Function::parse(html).unwrap();
+        let mut function = plain.clone();
+        FunctionSettings::default().check().unwrap().apply(&mut function);
+        assert_eq!(function, plain);
+        let settings = FunctionSettings {
+            memory_limit: Some("256M".to_owned()),
+            keep_alive_seconds: Some(1.5),
+            ..FunctionSettings::default()
+        };
+        settings.check().unwrap().apply(&mut function);
+        assert_eq!(function.memory_bytes, 256 << 20);
+        assert_eq!(function.keep_alive, Duration::from_millis(1500));
+        assert_eq!(function.concurrency, plain.concurrency);
+    }
+
+    #[test]
+    fn what_no_function_may_say_nobody_may_set() {
+        let wrong = FunctionSettings { vcpus: Some(0.0), ..FunctionSettings::default() };
+        let error = wrong.check().unwrap_err().to_string();
+        assert!(error.starts_with("vcpus: must be"), "{error}");
+    }
+}

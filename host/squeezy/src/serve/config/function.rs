@@ -1,0 +1,74 @@
+//! What the configuration says of one function.
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use squeezy_runtime::{FunctionSettings, settings::CheckedSettings};
+use std::{fmt, path::PathBuf};
+
+/// A function that is there from the start on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionEntry {
+    /// Its directory, or its image.
+    pub path: PathBuf,
+    /// The VM it shares with other functions; one of its own when absent.
+    pub vm: Option<String>,
+    /// What goes before its own definition.
+    pub settings: CheckedSettings,
+}
+
+impl From<PathBuf> for FunctionEntry {
+    fn from(path: PathBuf) -> Self {
+        Self { path, vm: None, settings: CheckedSettings::default() }
+    }
+}
+
+/// The entry as a table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    path: PathBuf,
+    vm: Option<String>,
+    command: Option<Vec<String>>,
+    memory_limit: Option<String>,
+    vcpus: Option<f64>,
+    concurrency: Option<u16>,
+    keep_alive_seconds: Option<f64>,
+}
+
+/// A path, or a table with more than that.
+impl<'de> Deserialize<'de> for FunctionEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+        impl<'de> Visitor<'de> for Entry {
+            type Value = FunctionEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the path of a function, or a table with its path")
+            }
+
+            fn visit_str<E: Error>(self, path: &str) -> Result<Self::Value, E> {
+                Ok(PathBuf::from(path).into())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                if let Some(vm) = &table.vm {
+                    squeezy_runtime::function::check_name(vm)
+                        .map_err(|error| A::Error::custom(format!("vm: {error}")))?;
+                }
+                let settings = FunctionSettings {
+                    command: table.command,
+                    memory_limit: table.memory_limit,
+                    vcpus: table.vcpus,
+                    concurrency: table.concurrency,
+                    keep_alive_seconds: table.keep_alive_seconds,
+                };
+                let settings = settings.check().map_err(A::Error::custom)?;
+                Ok(FunctionEntry { path: table.path, vm: table.vm, settings })
+            }
+        }
+        deserializer.deserialize_any(Entry)
+    }
+}

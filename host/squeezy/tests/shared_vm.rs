@@ -1,0 +1,99 @@
+//! Functions that share a VM: they share nothing else.
+
+mod common;
+
+use common::{Daemon, build};
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+/// A server that looks around and answers what it sees of others.
+const SPY: &str = r#"
+import http.server, json, os
+
+def processes():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with open("/proc/" + pid + "/cmdline", "rb") as file:
+            found.append(file.read().replace(b"\0", b" ").decode())
+    return found
+
+def signalled():
+    found = []
+    for pid in range(1, 1000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            continue
+        found.append(pid)
+    return found
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        with open("/tmp/mine", "a") as file:
+            file.write("spy")
+        seen = {
+            "processes": processes(), "signalled": signalled(), "own": os.getpid(),
+            "files": sorted(os.listdir("/tmp")), "limit": open("/proc/self/cgroup").read(),
+        }
+        body = json.dumps(seen).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"#;
+
+/// The function `name` in an image of its own, which is a copy of html's.
+fn copy(build: &Path, directory: &Path, name: &str, change: impl Fn(&mut toml::Table)) {
+    fs::copy(build.join("images/html.erofs"), directory.join(format!("{name}.erofs"))).unwrap();
+    let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
+    let mut definition: toml::Table = definition.parse().unwrap();
+    definition.insert("name".to_owned(), name.into());
+    change(&mut definition);
+    fs::write(directory.join(format!("{name}.toml")), definition.to_string()).unwrap();
+}
+
+#[test]
+fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    copy(&build, images.path(), "page", |_| ());
+    copy(&build, images.path(), "spy", |definition| {
+        let command = ["/usr/bin/python3", "-c", SPY].map(toml::Value::from).to_vec();
+        definition.insert("command".to_owned(), command.into());
+    });
+    let entry = |name: &str, more: &str| {
+        let path = images.path().join(format!("{name}.erofs"));
+        format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n{more}")
+    };
+    let spy = entry("spy", "memory_limit = \"256M\"\n");
+    let configuration = format!("memory = \"4G\"\n{}{spy}", entry("page", ""));
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+
+    let call = |name: &str, arguments: Value| {
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) = daemon.ask("POST", &path, Some(arguments));
+        assert_eq!(status, 200, "{result}");
+        result
+    };
+    let page = call("page", json!({ "username": "test", "items": 10 }));
+    assert_eq!(page["items"], 10);
+    let seen = call("spy", json!({}));
+    assert_eq!(daemon.vms(), 1);
+    let vm = daemon.vm_processes()[0];
+    let words = fs::read_to_string(format!("/proc/{vm}/cmdline")).unwrap();
+    assert!(words.contains("serial=image-0") && words.contains("serial=image-1"), "{words}");
+
+    // The other one lives, and is not to be seen.
+    assert_eq!(seen["signalled"], json!([seen["own"]]), "{seen}");
+    assert_eq!(seen["processes"].as_array().unwrap().len(), 1, "{seen}");
+    assert!(!seen["processes"].to_string().contains("server.py"), "{seen}");
+    assert_eq!(seen["files"], json!(["mine"]), "{seen}");
+    // And not harmed.
+    assert_eq!(call("page", json!({ "username": "test", "items": 20 }))["items"], 20);
+    let (_, list) = daemon.ask("GET", "/namespaces/_/activations?limit=1", None);
+    assert!(!list[0]["annotations"].to_string().contains("initTime"), "its instance is gone");
+}
