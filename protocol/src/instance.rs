@@ -114,6 +114,10 @@ pub struct InstanceSpec {
     /// Only for comparing with a kernel that has one node an instance instead of partitions.
     #[serde(default)]
     pub memory_node: Option<u16>,
+    /// What it gets of the processors where they are short, in thousandths of one: `cpu.weight` of its
+    /// cgroup, where one processor is Linux's default of 100.
+    #[serde(default)]
+    pub cpu_share_millis: Option<u32>,
     /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
     pub cpu_limit_millis: Option<u32>,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.

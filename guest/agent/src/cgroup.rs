@@ -59,6 +59,9 @@ impl Cgroup {
         if let Some(bytes) = spec.memory_limit_bytes {
             self.write("memory.max", bytes)?;
         }
+        if let Some(millis) = spec.cpu_share_millis {
+            self.write("cpu.weight", (millis / 10).clamp(1, 10_000))?;
+        }
         if let Some(millis) = spec.cpu_limit_millis {
             let quota_us = u64::from(millis) * CPU_PERIOD_US / 1000;
             self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;

@@ -87,6 +87,7 @@ impl Instance {
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
             memory_node: None,
+            cpu_share_millis: Some(function.cpu_millis),
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),
         };

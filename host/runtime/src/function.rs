@@ -182,8 +182,8 @@ pub(crate) fn memory_bytes(limit: &str) -> Result<u64, FunctionError> {
 
 pub(crate) fn cpu_millis(vcpus: f64) -> Result<u32, FunctionError> {
     match vcpus {
-        0.001..=64.0 => Ok((vcpus * 1000.0).round() as u32),
-        _ => value("vcpus", "must be from 0.001 to 64"),
+        0.01..=64.0 => Ok((vcpus * 1000.0).round() as u32),
+        _ => value("vcpus", "must be from 0.01 to 64"),
     }
 }
 

@@ -51,12 +51,16 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     {
         return fail(format!("memory_limit_bytes: {bytes} is less than {MIN_MEMORY_BYTES}"));
     }
-    if let Some(millis) = spec.cpu_limit_millis
-        && !(MIN_CPU_MILLIS..=MAX_CPU_MILLIS).contains(&millis)
-    {
-        return fail(format!(
-            "cpu_limit_millis: {millis} is not between {MIN_CPU_MILLIS} and {MAX_CPU_MILLIS}"
-        ));
+    let limits =
+        [("cpu_share_millis", spec.cpu_share_millis), ("cpu_limit_millis", spec.cpu_limit_millis)];
+    for (name, millis) in limits {
+        if let Some(millis) = millis
+            && !(MIN_CPU_MILLIS..=MAX_CPU_MILLIS).contains(&millis)
+        {
+            return fail(format!(
+                "{name}: {millis} is not between {MIN_CPU_MILLIS} and {MAX_CPU_MILLIS}"
+            ));
+        }
     }
     if spec.port == Some(0) {
         return fail("port: 0 is no port".to_owned());
@@ -97,6 +101,7 @@ mod tests {
             ("partition", json!({"number": 255}), "partition"),
             ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
             ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
+            ("cpu_share_millis", json!(0), "cpu_share_millis"),
             ("port", json!(0), "port"),
             ("id", json!("A"), "id is"),
             ("unknown", json!(1), "unknown"),

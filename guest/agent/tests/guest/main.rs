@@ -66,6 +66,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(a_log_is_read_on_from_where_it_ended);
     case!(ends_have_reasons);
     case!(memory_has_a_limit);
+    case!(processors_are_shared_as_told);
     case!(stopping_reaps_everything);
     case!(bad_requests_get_one_clear_line);
     case!(without_partitions_an_error_says_so);
@@ -279,6 +280,25 @@ async fn memory_has_a_limit(client: &Client) {
     spec["memory_limit_bytes"] = (32 << 20).into();
     let (reason, log) = run(client, spec).await;
     assert!(reason == ExitReason::ExceededMemory || log.contains("status 1"), "{reason:?} {log}");
+}
+
+/// Both want all processors for the same time; one may have ten times as much of them.
+async fn processors_are_shared_as_told(client: &Client) {
+    let script = "
+        spin() { i=0; trap 'echo $i; exit' TERM; while :; do i=$((i+1)); done; }
+        spin & a=$!; spin & b=$!; sleep 4; kill $a $b; wait";
+    let shared = |id, millis: u32| {
+        let mut spec = shell(id, script);
+        spec["cpu_share_millis"] = millis.into();
+        run(client, spec)
+    };
+    let (much, little) = tokio::join!(shared("much", 1000), shared("little", 100));
+    let rounds = |(_, log): (ExitReason, String)| -> u64 {
+        log.lines().map(|line| line.parse::<u64>().expect(line)).sum()
+    };
+    let (much, little) = (rounds(much), rounds(little));
+    eprintln!("{much} rounds beside {little}");
+    assert!(much > 3 * little, "{much} rounds beside {little}");
 }
 
 async fn stopping_reaps_everything(client: &Client) {
