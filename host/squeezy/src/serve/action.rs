@@ -1,6 +1,10 @@
 //! Actions: functions under the names clients know, and what they are called with.
 
-use serde::{Deserialize, Serialize};
+use super::limits::Limits;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error},
+};
 use serde_json::{Map, Value, json};
 use squeezy_node::FunctionImage;
 use squeezy_runtime::FunctionIndex;
@@ -25,7 +29,7 @@ pub struct Pair {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionBody {
     /// Where its code is.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub exec: Option<Exec>,
     /// What every call gets besides its own.
     #[serde(default)]
@@ -34,20 +38,27 @@ pub struct ActionBody {
     #[serde(default)]
     pub annotations: Option<Pairs>,
     /// What its calls are limited to.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub limits: Option<Limits>,
 }
 
+/// Reads an object if there is one: directly, a list of its fields' values would do as well.
+fn object<'d, T: DeserializeOwned, D: Deserializer<'d>>(from: D) -> Result<Option<T>, D::Error> {
+    let object = Option::<Map<String, Value>>::deserialize(from)?;
+    let read = object.map(|object| serde_json::from_value(object.into()));
+    read.transpose().map_err(D::Error::custom)
+}
+
 impl ActionBody {
-    /// How long a call may take, in milliseconds, if it says so.
-    pub fn timeout(&self) -> Option<u64> {
-        self.limits.and_then(|limits| limits.timeout)
+    /// Its limits, as far as it says them.
+    pub fn limits(&self) -> Limits {
+        self.limits.unwrap_or_default()
     }
 
     /// A change of an action: what it does not say stays as it was.
     pub fn change(self, earlier: &Self) -> Self {
         Self {
-            limits: Some(Limits { timeout: self.timeout().or(earlier.timeout()) }),
+            limits: Some(self.limits().or(earlier.limits())),
             exec: self.exec,
             parameters: self.parameters.or_else(|| earlier.parameters.clone()),
             annotations: self.annotations.or_else(|| earlier.annotations.clone()),
@@ -66,14 +77,6 @@ pub struct Exec {
     /// Code for an image that takes some; none of ours does.
     #[serde(default, skip_serializing)]
     pub code: Option<Value>,
-}
-
-/// What the calls of an action are limited to. Absent: what the function's definition says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// How long a call may take, in milliseconds.
-    #[serde(default)]
-    pub timeout: Option<u64>,
 }
 
 /// An action that can be called.
@@ -120,12 +123,7 @@ impl Action {
             "exec": { "kind": "blackbox", "image": function.name, "binary": false },
             "parameters": self.body.parameters.as_deref().unwrap_or_default(),
             "annotations": self.body.annotations.as_deref().unwrap_or_default(),
-            "limits": {
-                "timeout": function.run_timeout.as_millis() as u64,
-                "memory": function.memory_bytes >> 20,
-                "concurrency": 1,
-                "logs": 10,
-            },
+            "limits": self.body.limits().describe(function),
         })
     }
 }

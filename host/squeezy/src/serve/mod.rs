@@ -6,6 +6,7 @@ mod api;
 mod config;
 mod connections;
 mod key;
+mod limits;
 mod log;
 mod metrics;
 mod notify;

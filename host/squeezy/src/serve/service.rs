@@ -19,7 +19,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -240,13 +239,9 @@ impl Service {
 
     /// Makes the node ready for an action, with a VM of its own.
     async fn add(&self, name: String, mut change: Change) -> Result<Arc<Action>, ServiceError> {
-        if let Some(timeout) = change.body.timeout() {
-            if !(1..=86_400_000).contains(&timeout) {
-                let problem = "limits.timeout must be from 1 to 86400000 ms";
-                return Err(ServiceError::Invalid(problem.to_owned()));
-            }
-            change.image.function.run_timeout = Duration::from_millis(timeout);
-        }
+        let limits = change.body.limits();
+        limits.check().map_err(ServiceError::Invalid)?;
+        limits.apply(&mut change.image.function);
         let image = &change.image;
         let vm = self.add_vm(&image.function.name, std::slice::from_ref(image)).await?;
         self.add_to(vm, name, change).await
@@ -344,7 +339,8 @@ impl Service {
         let mut accept = Some(accept);
         let answer = loop {
             let value = action.arguments(arguments.clone());
-            let call = Call { activation: id.clone(), value, logs: true };
+            let logs = action.body.limits().wants_logs();
+            let call = Call { activation: id.clone(), value, logs };
             let answer = match self.node.submit(action.index, call).await {
                 Ok(answer) => {
                     accept.take().map(|accept| accept.send(()));

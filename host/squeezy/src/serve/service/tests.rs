@@ -9,7 +9,7 @@ use squeezy_vmm::Kernel;
 use std::{
     fs,
     sync::mpsc::{Receiver, Sender, channel},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -83,6 +83,26 @@ async fn a_change_keeps_what_it_does_not_say() {
     let action = service.put_action("f".to_owned(), body(text), true).await.unwrap();
     assert_eq!((action.revision, action.arguments(Map::new())), (3, json!({ "a": 1 })));
     assert_eq!(action.describe()["limits"]["timeout"], 5);
+}
+
+#[tokio::test]
+async fn limits_are_in_force_or_refused() {
+    let (service, _hold, _directory) = service().await;
+    let limits = |text: &str| {
+        let body =
+            format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {text} }}"#);
+        service.put_action("g".to_owned(), self::body(&body), true)
+    };
+    let action = limits(r#"{ "memory": 256, "logs": 1 }"#).await.unwrap();
+    assert_eq!(action.image.function.memory_bytes, 256 << 20);
+    let action = limits(r#"{ "timeout": 7 }"#).await.unwrap();
+    let right = json!({ "timeout": 7, "memory": 256, "logs": 1, "concurrency": 1 });
+    assert_eq!(action.describe()["limits"], right);
+    for wrong in [r#"{ "concurrency": 2 }"#, r#"{ "memory": 0 }"#, r#"{ "logs": 11 }"#] {
+        let refused = limits(wrong).await;
+        assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{wrong}");
+    }
+    assert_eq!(service.action("g").unwrap().describe()["limits"], right);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]

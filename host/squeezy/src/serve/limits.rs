@@ -1,0 +1,129 @@
+//! What the calls of an action are limited to.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use squeezy_runtime::function::Function;
+use squeezy_vmm::{GRANULE_BYTES, round_up};
+use std::{ops::RangeInclusive, time::Duration};
+
+/// What is kept of an activation's logs when nothing is said, in MiB, as in OpenWhisk.
+const DEFAULT_LOGS: u64 = 10;
+
+/// What an action says of its limits, under OpenWhisk's names. Absent: what the function's definition
+/// says. One that is not known is refused: who sets it relies on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// How long a call may take, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// Memory of an instance, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Most of an activation's logs that is kept, in MiB; the agent never has a whole one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logs: Option<u64>,
+    /// Calls that an instance works on at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u64>,
+}
+
+impl Limits {
+    /// What is wrong with them, if anything is.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name, value: Option<u64>, range: RangeInclusive<u64>, unit| match value {
+            Some(value) if !range.contains(&value) => {
+                let (least, most) = range.into_inner();
+                Err(format!("limits.{name} must be from {least} to {most} {unit}"))
+            }
+            _ => Ok(()),
+        };
+        within("timeout", self.timeout, 1..=86_400_000, "ms")?;
+        within("memory", self.memory, 1..=1 << 20, "MB")?;
+        within("logs", self.logs, 0..=DEFAULT_LOGS, "MB")?;
+        match self.concurrency {
+            None | Some(1) => Ok(()),
+            Some(_) => {
+                Err("limits.concurrency must be 1: an instance works on one call at a time"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// A change of these: what it does not say stays as it was.
+    pub fn or(self, earlier: Self) -> Self {
+        Self {
+            timeout: self.timeout.or(earlier.timeout),
+            memory: self.memory.or(earlier.memory),
+            logs: self.logs.or(earlier.logs),
+            concurrency: self.concurrency.or(earlier.concurrency),
+        }
+    }
+
+    /// Changes a function's definition to what they say.
+    pub fn apply(&self, function: &mut Function) {
+        if let Some(timeout) = self.timeout {
+            function.run_timeout = Duration::from_millis(timeout);
+        }
+        if let Some(memory) = self.memory {
+            function.memory_bytes = memory << 20;
+        }
+    }
+
+    /// Whether what an instance writes is kept at all.
+    pub fn wants_logs(&self) -> bool {
+        self.logs != Some(0)
+    }
+
+    /// All limits in force for a function that they were applied to.
+    pub fn describe(&self, function: &Function) -> Value {
+        json!({
+            "timeout": function.run_timeout.as_millis() as u64,
+            "memory": round_up(function.memory_bytes, GRANULE_BYTES) >> 20,
+            "concurrency": 1,
+            "logs": self.logs.unwrap_or(DEFAULT_LOGS),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(text: &str) -> Limits {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_goes_before_the_definition() {
+        let text = include_str!("../../../../functions/html/function.toml");
+        let mut function = Function::parse(text).unwrap();
+        let earlier = limits(r#"{ "timeout": 5, "memory": 7, "logs": null, "concurrency": 1 }"#);
+        earlier.check().unwrap();
+        let limits = limits(r#"{ "memory": 30, "logs": 0 }"#).or(earlier);
+        limits.apply(&mut function);
+        assert_eq!(
+            (function.run_timeout, function.memory_bytes),
+            (Duration::from_millis(5), 30 << 20)
+        );
+        assert!(!limits.wants_logs() && earlier.wants_logs());
+        let right = json!({ "timeout": 5, "memory": 32, "concurrency": 1, "logs": 0 });
+        assert_eq!(limits.describe(&function), right, "memory comes in steps");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        for (text, part) in [
+            (r#"{ "timeout": 0 }"#, "limits.timeout must be from 1 to 86400000 ms"),
+            (r#"{ "memory": 1048577 }"#, "limits.memory must be from 1 to 1048576 MB"),
+            (r#"{ "logs": 11 }"#, "limits.logs must be from 0 to 10 MB"),
+            (r#"{ "concurrency": 2 }"#, "limits.concurrency must be 1: "),
+            (r#"{ "concurrency": 0 }"#, "limits.concurrency must be 1: "),
+        ] {
+            let error = limits(text).check().unwrap_err();
+            assert!(error.starts_with(part), "{text}: {error}");
+        }
+        let unknown = serde_json::from_str::<Limits>(r#"{ "instances": 3 }"#).unwrap_err();
+        assert!(unknown.to_string().contains("unknown field `instances`"), "{unknown}");
+    }
+}
