@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "resident.h"
 
-#include <sys/mman.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-/* One byte a page, on the stack: 16 KiB show 64 MiB of the heap. */
-#define PAGES_AT_ONCE 16384
+/* Entries of 8 bytes, on the stack: 32 KiB show 16 MiB of the heap. */
+#define PAGES_AT_ONCE 4096
+#define PRESENT (UINT64_C(1) << 63)
 
 uint64_t resident_bytes(const struct heap *heap)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	unsigned char present[PAGES_AT_ONCE];
-	uint64_t pages = 0;
+	uintptr_t first = (uintptr_t)heap->start / page, end = ((uintptr_t)heap->end + page - 1) / page;
+	uint64_t entries[PAGES_AT_ONCE], pages = 0;
+	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
-	for (char *start = heap->start; start < heap->end; start += PAGES_AT_ONCE * page) {
-		uintptr_t left = ((uintptr_t)(heap->end - start) + page - 1) / page;
-		uintptr_t count = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
+	if (pagemap < 0)
+		return 0;
+	while (first < end) {
+		uintptr_t wanted = end - first < PAGES_AT_ONCE ? end - first : PAGES_AT_ONCE;
+		ssize_t bytes = pread(pagemap, entries, wanted * sizeof(*entries), (off_t)(first * sizeof(*entries)));
+		uintptr_t count = bytes > 0 ? (uintptr_t)bytes / sizeof(*entries) : 0;
 
-		if (mincore(start, count * page, present))
-			return 0;
+		if (!count) {
+			pages = 0;
+			break;
+		}
 		for (uintptr_t i = 0; i < count; i++)
-			pages += present[i] & 1;
+			pages += entries[i] >= PRESENT;
+		first += count;
 	}
+	close(pagemap);
 	return pages * page;
 }

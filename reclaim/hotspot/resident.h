@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 /*
- * By mincore(), which is exact for anonymous memory: it looks at the page tables of this process. Pages
- * that are swapped out do not count. Zero if it cannot be known.
+ * The pages of the heap that the page tables of this process have, by /proc/self/pagemap. mincore() would
+ * also count pages of the archive that a heap may be mapped from, if only the page cache has them.
+ * Zero if it cannot be known.
  */
 uint64_t resident_bytes(const struct heap *heap);
 

@@ -14,7 +14,10 @@ public final class Workload {
     private static final List<SoftReference<byte[]>> caches = new ArrayList<>();
     static volatile Object sink;
 
-    static native void holdCritical(byte[] array, int milliseconds);
+    /** Native code that keeps the collector from moving anything. */
+    static native void hold(byte[] array, int milliseconds);
+
+    static native boolean isHolding();
 
     private static byte[] block(int seed, int size) {
         byte[] block = new byte[size];
@@ -99,9 +102,13 @@ public final class Workload {
                 return check();
             case "critical":
                 byte[] array = block(7, MIB);
-                Thread thread = new Thread(() -> holdCritical(array, number));
-                thread.start();
+                new Thread(() -> hold(array, number)).start();
+                while (!isHolding()) {
+                    Thread.onSpinWait();
+                }
                 return "holding";
+            case "released":
+                return isHolding() ? "no" : "yes";
             default:
                 return "unknown";
         }
