@@ -35,7 +35,7 @@ pub(crate) struct FleetPlan {
     pub(crate) budget_bytes: u64,
     /// How long an idle instance is kept.
     pub(crate) keep_alive: Duration,
-    /// Whether the functions, which then have the same image, run in one VM.
+    /// Whether the functions run in one VM.
     pub(crate) one_vm: bool,
 }
 
@@ -187,7 +187,7 @@ impl Replayed {
 }
 
 impl Fleet {
-    /// A node with these functions, each in VMs of its own, and nothing booted yet.
+    /// A node with these functions, and nothing booted yet.
     pub(crate) async fn start<R: Record>(
         lab: &Lab<R>,
         functions: &[FunctionImage],
@@ -199,22 +199,18 @@ impl Fleet {
         let budget = Budget::new(plan.budget_bytes).with_reserve(reserve_bytes);
         let node = Node::start(budget, begin, watch.clone());
         let mut members = Vec::new();
-        let mut shared = None;
-        for image in functions {
-            let vm = match shared.filter(|_| plan.one_vm) {
-                Some(vm) => vm,
-                None => {
-                    let mut vm = VmPlan::new(image, &lab.files, plan.policy, SHARED_BYTES);
-                    lab.configure_plan(&mut vm);
-                    node.add_vm(vm, None).await.map_err(node_error)?
-                }
-            };
-            shared = Some(vm);
-            let limits =
-                FunctionLimits { keep_alive: plan.keep_alive, freeze_after: None, queue: QUEUE };
-            let function = image.function.clone();
-            let index = node.add_function(vm, function, limits).await.map_err(node_error)?;
-            members.push((index, image.clone()));
+        let together = if plan.one_vm { functions.len() } else { 1 };
+        for images in functions.chunks(together.max(1)) {
+            let name = &images[0].function.name;
+            let mut vm = VmPlan::new(name, images, &lab.files, plan.policy, SHARED_BYTES);
+            lab.configure_plan(&mut vm);
+            let vm = node.add_vm(vm, None).await.map_err(node_error)?;
+            for image in images {
+                let keep_alive = plan.keep_alive;
+                let limits = FunctionLimits { keep_alive, freeze_after: None, queue: QUEUE };
+                let index = node.add_function(vm, image.clone(), limits).await;
+                members.push((index.map_err(node_error)?, image.clone()));
+            }
         }
         Ok(Self { node, begin, members, watch })
     }

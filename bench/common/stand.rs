@@ -368,7 +368,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         command,
         environment: BTreeMap::new(),
         working_directory: "/".to_owned(),
-        image: false,
+        image: None,
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,

@@ -329,7 +329,7 @@ impl Arguments {
         function.memory_bytes = instance_bytes;
         function.concurrency = self.concurrency;
         let image = FunctionImage { function, image: PathBuf::new() };
-        let plan = VmPlan::new(&image, &lab.files, policy, 128 << 20);
+        let plan = VmPlan::new("simulated", &[image], &lab.files, policy, 128 << 20);
         Ok(plan.vm_policy(None)?)
     }
 }

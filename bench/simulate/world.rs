@@ -56,12 +56,15 @@ pub(super) fn play(
     let refused = |error: squeezy_runtime::PolicyError| BenchError::Arguments(error.to_string());
     let mut vms = Vec::new();
     for bytes in day.apps().into_values() {
-        let policy = VmPolicy { idle_time: Some(rules.vm_idle), ..policy_of(bytes)? };
+        let idle_time = Some(rules.vm_idle);
+        // Processors are not simulated: a start takes as long beside others as alone.
+        let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(bytes)? };
         vms.push(scaler.add_vm(policy).map_err(refused)?);
     }
     for member in &day.members {
         let policy = FunctionPolicy {
             vm: vms[member.app],
+            max_instances: u32::MAX,
             keep_alive: rules.keep_alive,
             freeze_after: None,
             queue_limit: usize::MAX,
