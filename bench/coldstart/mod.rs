@@ -5,6 +5,7 @@
 use crate::common::{
     Experiment,
     bound::{Bound, Limit, number},
+    cases::{Case, cases},
     chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series, VERMILION},
     error::{BenchError, Result},
     fleet::{Answered, Arrival, Fleet, FleetPlan, Seen},
@@ -13,15 +14,16 @@ use crate::common::{
     options::Options,
     policies::Policies,
     record::{Header, Record, describe_run},
+    select::{functions, in_order, of_function},
     stand::nanoseconds,
     stats::{Spread, median},
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::{FunctionImage, PolicyName};
+use squeezy_node::PolicyName;
 use squeezy_runtime::function::Function;
 use squeezy_vmm::method::MethodName;
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 const POLICIES: [PolicyName; 3] = [
     PolicyName::Method(MethodName::Squeezy),
@@ -72,6 +74,10 @@ impl Record for Line {
     fn header(&self) -> &Header {
         &self.header
     }
+
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 impl Experiment for Arguments {
@@ -82,28 +88,12 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default = Functions::default(self.options.quick);
         let functions = self.functions.find(lab, default, self.options.quick)?;
-        let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(2, 5);
-        lab.progress.plan(f64::from(trials) * (functions.len() * policies.len()) as f64);
-        for trial in 0..trials {
-            for function in &functions {
-                for &policy in &policies {
-                    let what = format!("{policy}, {}, trial {trial}", function.function.name);
-                    lab.progress.say(&what);
-                    let outcome = one(lab, policy, function, trial).await;
-                    lab.go_on(&what, outcome)?;
-                    lab.progress.advance(1.0);
-                }
-            }
-        }
-        Ok(())
+        let cases = cases(trials, functions.chunks(1), &self.policies.or(&POLICIES));
+        lab.each(&cases, one).await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -121,8 +111,8 @@ impl Experiment for Arguments {
             "stop ms",
             "reclaim ms",
         ]);
-        for (function, method, there) in cases(records) {
-            let lines = || select(records, &function, &method, there);
+        for (function, method, there) in starts(records) {
+            let lines = || select(records, &method, &function, there);
             let of = |value: fn(&Line) -> u64| {
                 number(median(lines().map(|line| value(line) as f64 / 1e6)).unwrap_or(0.0))
             };
@@ -146,7 +136,7 @@ impl Experiment for Arguments {
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
         let of = |method: &str, function: &str, value: fn(&Line) -> f64| {
-            median(select(records, function, method, true).map(value))
+            median(select(records, method, function, true).map(value))
         };
         let mean = |values: Vec<f64>| {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -190,16 +180,16 @@ impl Experiment for Arguments {
 }
 
 fn panel(records: &[Line], function: String) -> Panel {
-    let mut cases = cases(records);
-    cases.retain(|(of, ..)| *of == function);
+    let mut starts = starts(records);
+    starts.retain(|(of, ..)| *of == function);
     let series = |name: &str, colour, value: fn(&Line) -> u64| Series {
         name: name.to_owned(),
         colour,
         variant: false,
-        points: cases
+        points: starts
             .iter()
             .map(|(function, method, there)| {
-                let lines = select(records, function, method, *there);
+                let lines = select(records, method, function, *there);
                 // A logarithmic axis has no place for nothing.
                 Spread::of(lines.map(|line| value(line) as f64 / 1e6))
                     .filter(|spread| spread.median >= 0.1)
@@ -214,7 +204,7 @@ fn panel(records: &[Line], function: String) -> Panel {
             series("init", ORANGE, |line| line.init_ns),
             series("run", PURPLE, |line| line.run_ns),
         ],
-        categories: cases
+        categories: starts
             .iter()
             .map(|(_, method, there)| format!("{method}{}", if *there { "" } else { " +VM" }))
             .collect(),
@@ -227,14 +217,9 @@ fn panel(records: &[Line], function: String) -> Panel {
 }
 
 /// The first instance of a machine, and the second.
-async fn one(
-    lab: &mut Lab<Line>,
-    policy: PolicyName,
-    function: &FunctionImage,
-    trial: u32,
-) -> Result {
-    let plan = FleetPlan::abundant(policy, Duration::from_secs(3600));
-    let fleet = Fleet::start(lab, std::slice::from_ref(function), &plan).await?;
+async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
+    let plan = FleetPlan::abundant(case.policy, Duration::from_secs(3600));
+    let fleet = Fleet::start(lab, case.functions, &plan).await?;
     for vm_was_there in [false, true] {
         let seen_before = fleet.seen().len();
         let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
@@ -243,8 +228,8 @@ async fn one(
         }
         fleet.evict().await?;
         let seen = &fleet.seen()[seen_before..];
-        let header = lab.fleet_header(Arguments::NAME, policy, trial, fleet.details().as_ref());
-        lab.keep(line(header, &function.function, vm_was_there, &answered, seen))?;
+        let header = lab.fleet_header(case, fleet.details().as_ref());
+        lab.keep(line(header, &case.functions[0].function, vm_was_there, &answered, seen))?;
     }
     fleet.stop().await;
     Ok(())
@@ -288,30 +273,18 @@ fn line(
     line
 }
 
-fn functions(records: &[Line]) -> BTreeSet<String> {
-    records.iter().map(|line| line.function.clone()).collect()
-}
-
-fn cases(records: &[Line]) -> Vec<(String, String, bool)> {
-    let mut cases = Vec::new();
-    for line in records {
-        let case = (line.function.clone(), line.header.method.clone(), line.vm_was_there);
-        if !cases.contains(&case) {
-            cases.push(case);
-        }
-    }
-    cases
+/// Function, method, and whether the VM was there.
+fn starts(records: &[Line]) -> Vec<(String, String, bool)> {
+    in_order(records, |line| (line.function.clone(), line.header.method.clone(), line.vm_was_there))
 }
 
 fn select<'a>(
     records: &'a [Line],
-    function: &'a str,
     method: &'a str,
+    function: &'a str,
     there: bool,
 ) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| {
-        line.function == function && line.header.method == method && line.vm_was_there == there
-    })
+    of_function(records, method, function).filter(move |line| line.vm_was_there == there)
 }
 
 #[cfg(test)]

@@ -52,6 +52,22 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Option<Spread>>,
 }
 
+impl Series {
+    /// One for each method, in its colour.
+    pub(crate) fn of_methods(
+        methods: &[String],
+        points: impl Fn(&str) -> Vec<Option<Spread>>,
+    ) -> Vec<Self> {
+        let series = |method: &String| Self {
+            name: method.clone(),
+            colour: colour(method),
+            variant: false,
+            points: points(method),
+        };
+        methods.iter().map(series).collect()
+    }
+}
+
 /// One pair of axes.
 pub(crate) struct Panel {
     pub(crate) title: String,

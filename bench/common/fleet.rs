@@ -1,6 +1,7 @@
 //! Functions on one node, called as a load says: what every experiment with the runtime measures with.
 
 use super::{
+    cases::Case,
     error::{BenchError, Result},
     lab::Lab,
     record::Record,
@@ -361,25 +362,23 @@ impl Fleet {
     }
 }
 
-/// Starts a fleet, warms it up, replays a load and ends it; `what` is for the progress.
+/// Starts a fleet for a case, warms it up, replays a load and ends it.
 pub(crate) async fn replay<R: Record>(
     lab: &Lab<R>,
-    functions: &[FunctionImage],
+    case: &Case<'_>,
     plan: &FleetPlan,
     arrivals: &[Arrival],
-    what: &str,
 ) -> Result<Replayed> {
-    lab.progress.say(&format!("{what}: warming up"));
-    let fleet = Fleet::start(lab, functions, plan).await?;
+    let fleet = Fleet::start(lab, case.functions, plan).await?;
     fleet.warm_up().await?;
     let calls = arrivals.len();
     let tell = |at: Duration, answered: usize| {
         lab.progress
-            .tick(&format!("{what}: {answered} of {calls} answered after {} s", at.as_secs()));
+            .tick(&format!("{case}: {answered} of {calls} answered after {} s", at.as_secs()));
     };
     let replayed = fleet.replay(arrivals, tell).await?;
     for trouble in fleet.trouble() {
-        lab.progress.note(&format!("{what}: {trouble}"));
+        lab.progress.note(&format!("{case}: {trouble}"));
     }
     fleet.stop().await;
     Ok(replayed)

@@ -1,35 +1,52 @@
 //! Where an experiment is made: what it is made with, and the lines it has yielded.
 
 use super::{
+    cases::Case,
     error::{BenchError, Result},
     options::Options,
     progress::Progress,
     record::{Header, Record, Writer},
     stand::describe,
 };
-use squeezy_node::{MachineDetails, PolicyName, VmPlan};
+use squeezy_node::{MachineDetails, VmPlan};
 use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, method::MethodName};
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 /// How long `--quick` may take: less than the 6 minutes that are promised, for the last step may
 /// take longer than those before it.
 const QUICK_BUDGET: Duration = Duration::from_secs(280);
 
+/// One of the things that an experiment does one after the other, shown as what it is.
+pub(crate) trait Step: fmt::Display {
+    /// About how long it takes, against the others.
+    fn weight(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Step for MethodName {}
+
 /// The things that every VM of an experiment has in common, and its results.
 pub(crate) struct Lab<R> {
     pub(crate) files: Artifacts,
     pub(crate) progress: Progress,
+    experiment: &'static str,
     accelerator: Accelerator,
     options: Options,
     writer: Writer,
     records: Vec<R>,
     failures: Vec<String>,
     started: Instant,
+    /// What of the work is done after the step that is being taken, 0 to 1.
+    share: f64,
 }
 
 impl<R: Record> Lab<R> {
     /// Checks that everything that is needed is there.
-    pub(crate) fn open(options: &Options) -> Result<Self> {
+    pub(crate) fn open(experiment: &'static str, options: &Options) -> Result<Self> {
         let files = Artifacts::find(options.build.as_deref())?;
         let progress = Progress::new();
         let accelerator = Accelerator::choose(options.accelerator)?;
@@ -37,12 +54,14 @@ impl<R: Record> Lab<R> {
         Ok(Self {
             files,
             progress,
+            experiment,
             accelerator,
             options: options.clone(),
             writer: Writer::create(options.json.as_deref())?,
             records: Vec::new(),
             failures: Vec::new(),
             started: Instant::now(),
+            share: 1.0,
         })
     }
 
@@ -66,16 +85,10 @@ impl<R: Record> Lab<R> {
     }
 
     /// The header of a line about a guest, or about none.
-    pub(crate) fn header(
-        &self,
-        experiment: &str,
-        method: &str,
-        trial: u32,
-        guest: Option<(&str, &str)>,
-    ) -> Header {
+    pub(crate) fn header(&self, method: &str, trial: u32, guest: Option<(&str, &str)>) -> Header {
         let (kernel, qemu) = guest.unwrap_or(("none", "none"));
         Header {
-            experiment: experiment.to_owned(),
+            experiment: self.experiment.to_owned(),
             method: method.to_owned(),
             trial,
             accelerator: self.accelerator.kind.to_string(),
@@ -86,16 +99,10 @@ impl<R: Record> Lab<R> {
     }
 
     /// The header of a line about functions on a node.
-    pub(crate) fn fleet_header(
-        &self,
-        experiment: &str,
-        policy: PolicyName,
-        trial: u32,
-        details: Option<&MachineDetails>,
-    ) -> Header {
+    pub(crate) fn fleet_header(&self, case: &Case<'_>, details: Option<&MachineDetails>) -> Header {
         let kernel = details.map(|details| describe(&details.kernel, Kernel::Release));
         let guest = kernel.as_deref().zip(details.map(|details| details.vmm_version.as_str()));
-        self.header(experiment, policy.name(), trial, guest)
+        self.header(case.policy.name(), case.trial, guest)
     }
 
     /// What runs the guests' code.
@@ -110,27 +117,40 @@ impl<R: Record> Lab<R> {
         Ok(())
     }
 
-    /// Goes on after one of many VMs has failed: hours of the others' lines are worth having. What
-    /// failed is said now, and once more at the end.
+    /// Takes one step after the other, also after one has failed: hours of the others' lines are
+    /// worth having. What failed is said at once, and once more at the end.
     ///
     /// # Errors
     /// What would fail the others too: lines that cannot be written.
-    pub(crate) fn go_on(&mut self, what: &str, outcome: Result) -> Result {
-        match outcome {
-            Err(error @ (BenchError::Vm(_) | BenchError::Workload { .. })) => {
-                let failure = format!("{what}: {error}");
-                self.progress.note(&failure);
-                self.failures.push(failure);
-                Ok(())
+    pub(crate) async fn each<S: Step>(
+        &mut self,
+        steps: &[S],
+        mut take: impl AsyncFnMut(&mut Self, &S) -> Result,
+    ) -> Result {
+        let total = steps.iter().map(S::weight).sum();
+        self.progress.plan(total);
+        let mut done = 0.0;
+        for step in steps {
+            done += step.weight();
+            self.share = done / total;
+            self.progress.say(&step.to_string());
+            match take(self, step).await {
+                Err(error @ (BenchError::Vm(_) | BenchError::Workload { .. })) => {
+                    let failure = format!("{step}: {error}");
+                    self.progress.note(&failure);
+                    self.failures.push(failure);
+                }
+                outcome => outcome?,
             }
-            outcome => outcome,
+            self.progress.reach(done);
         }
+        Ok(())
     }
 
-    /// Whether `share` (0 to 1) of the work may have taken until now, and `next` more: `--quick`
-    /// must end in time, at the price of trials.
-    pub(crate) fn has_time(&self, share: f64, next: Duration) -> bool {
-        !self.options.quick || self.started.elapsed() + next <= QUICK_BUDGET.mul_f64(share)
+    /// Whether the work until the end of this step may have taken as long as it has, and `next`
+    /// more: `--quick` must end in time, at the price of trials.
+    pub(crate) fn has_time(&self, next: Duration) -> bool {
+        !self.options.quick || self.started.elapsed() + next <= QUICK_BUDGET.mul_f64(self.share)
     }
 
     /// Of `methods`, those that can be had here: one that nobody asked for by name is left out,

@@ -1,6 +1,7 @@
 //! What the experiments share.
 
 pub(crate) mod bound;
+pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod error;
 pub(crate) mod fleet;
@@ -12,6 +13,7 @@ pub(crate) mod options;
 pub(crate) mod policies;
 pub(crate) mod progress;
 pub(crate) mod record;
+pub(crate) mod select;
 pub(crate) mod size;
 pub(crate) mod stand;
 pub(crate) mod stats;
@@ -34,13 +36,17 @@ pub(crate) trait Experiment {
     /// How to measure and where results go.
     fn options(&self) -> &Options;
     /// Refuses what makes no sense, before anything is started.
-    fn check(&self) -> Result;
+    fn check(&self) -> Result {
+        Ok(())
+    }
     /// Measures; the lab keeps each line.
     async fn measure(&self, lab: &mut Lab<Self::Record>) -> Result;
     /// The figures in short.
     fn table(records: &[Self::Record]) -> Table;
     /// The promised numbers that these lines say something about.
-    fn bounds(records: &[Self::Record]) -> Vec<Bound>;
+    fn bounds(_records: &[Self::Record]) -> Vec<Bound> {
+        Vec::new()
+    }
     /// The plot, as SVG.
     fn plot(records: &[Self::Record]) -> Result<String>;
 }
@@ -52,7 +58,7 @@ pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
     let (records, failures) = match &options.from {
         Some(path) => (record::read(path, E::NAME)?, Vec::new()),
         None => {
-            let mut lab = Lab::open(options)?;
+            let mut lab = Lab::open(E::NAME, options)?;
             experiment.measure(&mut lab).await?;
             lab.close()
         }

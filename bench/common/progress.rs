@@ -68,6 +68,11 @@ impl Progress {
         self.done = (self.done + weight).min(self.total);
     }
 
+    /// Sets how much has been done, whatever was counted before.
+    pub(crate) fn reach(&mut self, done: f64) {
+        self.done = done;
+    }
+
     /// Leaves the line of the terminal.
     pub(crate) fn finish(&self) {
         if self.terminal {

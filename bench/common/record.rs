@@ -31,6 +31,10 @@ pub(crate) struct Header {
 pub(crate) trait Record: Serialize + DeserializeOwned {
     /// Its header.
     fn header(&self) -> &Header;
+    /// The function that it is about; nothing where it is about none.
+    fn function(&self) -> &str {
+        ""
+    }
 }
 
 /// Writes lines to a file, each one at once, so that an interrupted run leaves what it has.
@@ -88,17 +92,6 @@ pub(crate) fn parse<R: Record>(
         }
     }
     if records.is_empty() { Err(BenchError::file(path, "it has no results")) } else { Ok(records) }
-}
-
-/// The methods that lines are about, in the order in which they come.
-pub(crate) fn methods(records: &[impl Record]) -> Vec<String> {
-    let mut methods: Vec<String> = Vec::new();
-    for record in records {
-        if !methods.contains(&record.header().method) {
-            methods.push(record.header().method.clone());
-        }
-    }
-    methods
 }
 
 /// What lines were measured with, for the head of a plot.

@@ -8,7 +8,8 @@ use crate::common::{
     error::Result,
     lab::Lab,
     options::{Methods, Options},
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{methods, of_method},
     size,
     stand::{Stand, floor, hog_bytes, nanoseconds},
     stats::{Spread, median},
@@ -92,16 +93,11 @@ impl Experiment for Arguments {
         let (chosen, named) = (self.methods.chosen(&METHODS)?, self.methods.named());
         let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
         let trials = self.options.trials_or(2, 10);
-        lab.progress.plan(methods.len() as f64 * f64::from(trials));
-        for (index, &method) in methods.iter().enumerate() {
-            let share = (index + 1) as f64 / methods.len() as f64;
-            let outcome = match method {
-                MethodName::Floor => self.floor(lab, trials).await,
-                _ => self.one_vm(lab, method, trials, share).await,
-            };
-            lab.go_on(&method.to_string(), outcome)?;
-        }
-        Ok(())
+        lab.each(&methods, async |lab, &method| match method {
+            MethodName::Floor => self.floor(lab, trials).await,
+            _ => self.one_vm(lab, method, trials).await,
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -119,7 +115,7 @@ impl Experiment for Arguments {
             "failed",
         ]);
         for method in methods(records) {
-            let lines = || records.iter().filter(|line| line.header.method == method);
+            let lines = || of_method(records, &method);
             let of = |value: fn(&Line) -> u64| {
                 number(median(lines().map(|l| value(l) as f64 / 1e3)).unwrap_or(0.0))
             };
@@ -141,7 +137,7 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let ours = || records.iter().filter(|line| line.header.method == "squeezy");
+        let ours = || of_method(records, "squeezy");
         let mut bounds = Vec::new();
         for (what, value) in [
             (
@@ -174,7 +170,7 @@ impl Experiment for Arguments {
             points: methods
                 .iter()
                 .map(|method| {
-                    let lines = records.iter().filter(|line| line.header.method == *method);
+                    let lines = of_method(records, method);
                     // A logarithmic axis has no place for nothing.
                     Spread::of(lines.map(|line| value(line) as f64 / 1e6))
                         .filter(|spread| spread.median > 0.0)
@@ -207,15 +203,8 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    async fn one_vm(
-        &self,
-        lab: &mut Lab<Line>,
-        method: MethodName,
-        trials: u32,
-        share: f64,
-    ) -> Result {
+    async fn one_vm(&self, lab: &mut Lab<Line>, method: MethodName, trials: u32) -> Result {
         let size_bytes = self.size;
-        lab.progress.say(&format!("{method}: booting"));
         let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
         let mut stand = Stand::start(lab, method, sizing, &[]).await?;
         let full: BTreeMap<u16, u64> =
@@ -223,7 +212,7 @@ impl Arguments {
         let mut last = None;
         for trial in 0..trials {
             let start = Instant::now();
-            if last.is_some_and(|last| !lab.has_time(share, last)) {
+            if last.is_some_and(|last| !lab.has_time(last)) {
                 break;
             }
             lab.progress.say(&format!("{method}: trial {} of {trials}", trial + 1));
@@ -238,7 +227,7 @@ impl Arguments {
             let reclaimed = stand.reclaim(victim, &[]).await?;
             let guest = Some((stand.kernel(), stand.qemu()));
             lab.keep(Line {
-                header: lab.header(Self::NAME, &method.to_string(), trial, guest),
+                header: lab.header(&method.to_string(), trial, guest),
                 size_bytes,
                 latency_ns: reclaimed.latency_ns,
                 guest_ns: reclaimed.guest_ns,
@@ -252,20 +241,19 @@ impl Arguments {
                 failure: reclaimed.failure,
             })?;
             stand.kill_all().await?;
-            lab.progress.advance(1.0);
+            lab.progress.advance(1.0 / f64::from(trials));
             last = Some(start.elapsed());
         }
         stand.stop().await
     }
 
     async fn floor(&self, lab: &mut Lab<Line>, trials: u32) -> Result {
-        lab.progress.say("floor");
         for (trial, (_, discard)) in
             (0..).zip(floor(self.size, self.options.memory_backend, trials).await?)
         {
             let latency_ns = nanoseconds(discard);
             lab.keep(Line {
-                header: lab.header(Self::NAME, "floor", trial, None),
+                header: lab.header("floor", trial, None),
                 size_bytes: self.size,
                 latency_ns,
                 guest_ns: 0,
@@ -279,7 +267,6 @@ impl Arguments {
                 reclaimed_bytes: self.size,
                 failure: None,
             })?;
-            lab.progress.advance(1.0);
         }
         Ok(())
     }

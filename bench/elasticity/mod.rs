@@ -3,8 +3,9 @@
 
 use crate::common::{
     Experiment,
-    bound::{Bound, number},
-    chart::{self, Chart, Panel, Series},
+    bound::number,
+    cases::cases,
+    chart::{Chart, Panel, Series},
     error::Result,
     fleet::{FleetPlan, Sample, replay},
     functions::Functions,
@@ -12,7 +13,8 @@ use crate::common::{
     load::LoadOptions,
     options::Options,
     policies::Policies,
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{methods, of_method},
     stand::nanoseconds,
     stats::Spread,
     table::Table,
@@ -81,10 +83,6 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default: &[&str] = if self.options.quick { &["html"] } else { &["html", "bfs"] };
         let functions = self.functions.find(lab, default, self.options.quick)?;
@@ -92,28 +90,16 @@ impl Experiment for Arguments {
         let length = Duration::from_secs(seconds.into());
         let most = functions.iter().map(|image| image.function.concurrency).max().unwrap_or(1);
         let load = self.load.load(functions.len(), length, most.into())?;
-        let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(1, 1);
-        lab.progress.plan(f64::from(trials) * policies.len() as f64);
-        for trial in 0..trials {
-            for &policy in &policies {
-                let plan = FleetPlan::abundant(policy, length.mul_f64(KEEP_ALIVE));
-                let what = format!("{policy}, trial {trial}");
-                let outcome = match replay(lab, &functions, &plan, &load.arrivals, &what).await {
-                    Ok(replayed) => {
-                        let details = replayed.details.as_ref();
-                        let header = lab.fleet_header(Self::NAME, policy, trial, details);
-                        replayed.samples.iter().try_for_each(|sample| {
-                            lab.keep(line(header.clone(), &load.source, length, sample))
-                        })
-                    }
-                    Err(error) => Err(error),
-                };
-                lab.go_on(&what, outcome)?;
-                lab.progress.advance(1.0);
-            }
-        }
-        Ok(())
+        let cases = cases(trials, [functions.as_slice()], &self.policies.or(&POLICIES));
+        lab.each(&cases, async |lab, case| {
+            let plan = FleetPlan::abundant(case.policy, length.mul_f64(KEEP_ALIVE));
+            let replayed = replay(lab, case, &plan, &load.arrivals).await?;
+            let header = lab.fleet_header(case, replayed.details.as_ref());
+            let mut samples = replayed.samples.iter();
+            samples.try_for_each(|s| lab.keep(line(header.clone(), &load.source, length, s)))
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -126,7 +112,7 @@ impl Experiment for Arguments {
             "resident MiB at the end",
         ]);
         for method in methods(records) {
-            let lines = || records.iter().filter(|line| line.header.method == method);
+            let lines = || of_method(records, &method);
             let integral = |value: fn(&Line) -> u64| {
                 let points: Vec<_> = lines()
                     .filter(|line| line.header.trial == 0)
@@ -154,10 +140,6 @@ impl Experiment for Arguments {
         table
     }
 
-    fn bounds(_: &[Line]) -> Vec<Bound> {
-        Vec::new()
-    }
-
     fn plot(records: &[Line]) -> Result<String> {
         let length_ns = records.iter().map(|line| line.length_ns).max().unwrap_or(1).max(POINTS);
         let step_ns = length_ns / POINTS;
@@ -169,22 +151,12 @@ impl Experiment for Arguments {
             categories: (0..POINTS)
                 .map(|point| if point % 4 == 0 { seconds(point) } else { String::new() })
                 .collect(),
-            series: methods(records)
-                .iter()
-                .map(|method| Series {
-                    name: method.clone(),
-                    colour: chart::colour(method),
-                    variant: false,
-                    points: (0..POINTS)
-                        .map(|point| {
-                            let lines = records.iter().filter(|line| {
-                                line.header.method == *method && line.at_ns / step_ns == point
-                            });
-                            Spread::of(lines.map(value))
-                        })
-                        .collect(),
-                })
-                .collect(),
+            series: Series::of_methods(&methods(records), |method| {
+                let lines = |point| {
+                    of_method(records, method).filter(move |line| line.at_ns / step_ns == point)
+                };
+                (0..POINTS).map(|point| Spread::of(lines(point).map(value))).collect()
+            }),
             joined: true,
             logarithmic: false,
         };

@@ -124,10 +124,6 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let mut cases: Vec<Case> =
             self.methods.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
@@ -167,7 +163,7 @@ impl Experiment for Arguments {
                     if let Some(trial) = round.checked_sub(1) {
                         let guest = Some((bed.kernel.as_str(), bed.vm.vmm_version()));
                         lab.keep(Line {
-                            header: lab.header(Self::NAME, &case.to_string(), trial, guest),
+                            header: lab.header(&case.to_string(), trial, guest),
                             clock: if counting { "instructions" } else { "time" }.to_owned(),
                             test: printed.test,
                             operations_count: printed.operations,
@@ -179,7 +175,7 @@ impl Experiment for Arguments {
                 }
             }
             lab.progress.advance(1.0);
-            if round > 0 && !lab.has_time(1.0, start.elapsed()) {
+            if round > 0 && !lab.has_time(start.elapsed()) {
                 break;
             }
         }

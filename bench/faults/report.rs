@@ -5,7 +5,8 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series},
     error::Result,
-    record::{describe_run, methods},
+    record::describe_run,
+    select::{in_order, methods, of_method},
     stats::{Spread, median},
     table::Table,
 };
@@ -14,13 +15,7 @@ use crate::common::{
 const COMPARED: [(&str, &str, f64); 2] = [("assigned", "unassigned", 3.0), ("unused", "off", 1.0)];
 
 fn tests(records: &[Line]) -> Vec<&str> {
-    let mut tests: Vec<&str> = Vec::new();
-    for line in records {
-        if !tests.contains(&line.test.as_str()) {
-            tests.push(&line.test);
-        }
-    }
-    tests
+    in_order(records, |line| line.test.as_str())
 }
 
 fn select<'a>(
@@ -28,7 +23,7 @@ fn select<'a>(
     case: &'a str,
     test: &'a str,
 ) -> impl Iterator<Item = &'a Line> + Clone {
-    records.iter().filter(move |line| line.header.method == case && line.test == test)
+    of_method(records, case).filter(move |line| line.test == test)
 }
 
 /// How much slower one case is than the other in each trial, in percent: the two were measured one

@@ -4,24 +4,23 @@
 use crate::common::{
     Experiment,
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    cases::{Case, cases},
+    chart::{Chart, Panel, Series},
     error::Result,
     fleet::{Fleet, FleetPlan},
     functions::Functions,
     lab::Lab,
     options::Options,
     policies::Policies,
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{functions, methods, of_function, sorted},
     stats::{Spread, median},
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::{FunctionImage, PolicyName};
+use squeezy_node::PolicyName;
 use squeezy_vmm::method::MethodName;
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 const POLICIES: [PolicyName; 2] = [PolicyName::Method(MethodName::Squeezy), PolicyName::Microvm];
 
@@ -55,6 +54,10 @@ impl Record for Line {
     fn header(&self) -> &Header {
         &self.header
     }
+
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 impl Experiment for Arguments {
@@ -65,27 +68,12 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default = Functions::default(self.options.quick);
         let functions = self.functions.find(lab, default, self.options.quick)?;
-        let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(1, 3);
-        lab.progress.plan(f64::from(trials) * (functions.len() * policies.len()) as f64);
-        for trial in 0..trials {
-            for function in &functions {
-                for &policy in &policies {
-                    let what = format!("{policy}, {}, trial {trial}", function.function.name);
-                    let outcome = one(lab, policy, function, trial, &what).await;
-                    lab.go_on(&what, outcome)?;
-                    lab.progress.advance(1.0);
-                }
-            }
-        }
-        Ok(())
+        let cases = cases(trials, functions.chunks(1), &self.policies.or(&POLICIES));
+        lab.each(&cases, one).await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -102,7 +90,7 @@ impl Experiment for Arguments {
         for function in functions(records) {
             for method in methods(records) {
                 for instances in counts(records) {
-                    let lines = || select(records, &function, &method, instances);
+                    let lines = || select(records, &method, &function, instances);
                     if lines().next().is_none() {
                         continue;
                     }
@@ -129,7 +117,7 @@ impl Experiment for Arguments {
         functions(records)
             .iter()
             .filter_map(|function| {
-                let of = |method| median(select(records, function, method, most).map(each));
+                let of = |method| median(select(records, method, function, most).map(each));
                 Some(Bound {
                     what: format!("host memory of an instance of {function} beside {} others, 1:1 against N:1", most - 1),
                     measured: of("microvm")? / of("squeezy")?,
@@ -150,18 +138,10 @@ impl Experiment for Arguments {
                 x: "instances".to_owned(),
                 y: "MiB for each instance".to_owned(),
                 categories: counts.iter().map(u16::to_string).collect(),
-                series: methods(records)
-                    .iter()
-                    .map(|method| Series {
-                        name: method.clone(),
-                        colour: chart::colour(method),
-                        variant: false,
-                        points: counts
-                            .iter()
-                            .map(|&n| Spread::of(select(records, &function, method, n).map(each)))
-                            .collect(),
-                    })
-                    .collect(),
+                series: Series::of_methods(&methods(records), |method| {
+                    let point = |&n| Spread::of(select(records, method, &function, n).map(each));
+                    counts.iter().map(point).collect()
+                }),
                 joined: true,
                 logarithmic: false,
             })
@@ -177,31 +157,25 @@ impl Experiment for Arguments {
 }
 
 /// Ever more instances, until all there may be.
-async fn one(
-    lab: &mut Lab<Line>,
-    policy: PolicyName,
-    function: &FunctionImage,
-    trial: u32,
-    what: &str,
-) -> Result {
-    let plan = FleetPlan::abundant(policy, Duration::from_secs(3600));
-    lab.progress.say(&format!("{what}: warming up"));
-    let fleet = Fleet::start(lab, std::slice::from_ref(function), &plan).await?;
+async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
+    let plan = FleetPlan::abundant(case.policy, Duration::from_secs(3600));
+    let fleet = Fleet::start(lab, case.functions, &plan).await?;
     fleet.warm_up().await?;
-    let most = function.function.concurrency;
+    let function = &case.functions[0].function;
+    let most = function.concurrency;
     let steps = std::iter::successors(Some(1_u16), |n| n.checked_mul(2)).take_while(|n| *n < most);
     for instances in steps.chain([most]) {
-        lab.progress.say(&format!("{what}: {instances} instances"));
+        lab.progress.say(&format!("{case}: {instances} instances"));
         fleet.have(0, instances).await?;
         let sample = fleet.sample(Instant::now()).await?;
         let memory = sample.memory;
         let resident_bytes = memory.resident.resident_bytes;
         lab.keep(Line {
-            header: lab.fleet_header(Arguments::NAME, policy, trial, fleet.details().as_ref()),
-            function: function.function.name.clone(),
+            header: lab.fleet_header(case, fleet.details().as_ref()),
+            function: function.name.clone(),
             instances,
             resident_bytes,
-            base_bytes: match policy {
+            base_bytes: match case.policy {
                 PolicyName::Microvm => resident_bytes,
                 _ => resident_bytes.saturating_sub(memory.device_resident.resident_bytes),
             },
@@ -221,23 +195,17 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn functions(records: &[Line]) -> Vec<String> {
-    records.iter().map(|line| line.function.clone()).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 fn counts(records: &[Line]) -> Vec<u16> {
-    records.iter().map(|line| line.instances).collect::<BTreeSet<_>>().into_iter().collect()
+    sorted(records, |line| line.instances)
 }
 
 fn select<'a>(
     records: &'a [Line],
-    function: &'a str,
     method: &'a str,
+    function: &'a str,
     instances: u16,
 ) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| {
-        line.function == function && line.header.method == method && line.instances == instances
-    })
+    of_function(records, method, function).filter(move |line| line.instances == instances)
 }
 
 #[cfg(test)]

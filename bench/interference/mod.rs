@@ -4,20 +4,22 @@
 use crate::common::{
     Experiment,
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    cases::{Case, cases},
+    chart::{Chart, Panel, Series},
     error::Result,
     fleet::{Arrival, Fleet, FleetPlan},
     functions::Functions,
     lab::Lab,
     options::Options,
     policies::Policies,
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{methods, of_method},
     stand::nanoseconds,
     stats::Spread,
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::{FunctionImage, PolicyName};
+use squeezy_node::PolicyName;
 use squeezy_vmm::method::MethodName;
 use std::time::{Duration, Instant};
 
@@ -69,25 +71,11 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let functions = self.functions.find(lab, &["html"], self.options.quick)?;
-        let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(1, 3);
-        lab.progress.plan(f64::from(trials) * policies.len() as f64);
-        for trial in 0..trials {
-            for &policy in &policies {
-                let what = format!("{policy}, trial {trial}");
-                lab.progress.say(&what);
-                let outcome = one(lab, policy, &functions[0], trial).await;
-                lab.go_on(&what, outcome)?;
-                lab.progress.advance(1.0);
-            }
-        }
-        Ok(())
+        let cases = cases(trials, [&functions[..1]], &self.policies.or(&POLICIES));
+        lab.each(&cases, one).await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -101,7 +89,7 @@ impl Experiment for Arguments {
             "worst after ms",
         ]);
         for method in methods(records) {
-            let lines = || records.iter().filter(|line| line.header.method == method);
+            let lines = || of_method(records, &method);
             let of = |from: f64, to: f64| latency(lines(), from, to);
             let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |s| number(s.median));
             let after = lines().filter(|line| line.after_end_seconds >= 0.0);
@@ -119,7 +107,7 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let ours = || records.iter().filter(|line| line.header.method == "squeezy");
+        let ours = || of_method(records, "squeezy");
         let (Some(before), Some(after)) =
             (latency(ours(), f64::MIN, 0.0), latency(ours(), 0.0, 2.0))
         else {
@@ -144,20 +132,11 @@ impl Experiment for Arguments {
             categories: (-half..half)
                 .map(|s| if s % 4 == 0 { s.to_string() } else { String::new() })
                 .collect(),
-            series: methods(records)
-                .iter()
-                .map(|method| Series {
-                    name: method.clone(),
-                    colour: chart::colour(method),
-                    variant: false,
-                    points: (-half..half)
-                        .map(|second| {
-                            let lines = records.iter().filter(|l| l.header.method == *method);
-                            latency(lines, second as f64, second as f64 + 1.0)
-                        })
-                        .collect(),
-                })
-                .collect(),
+            series: Series::of_methods(&methods(records), |method| {
+                let lines = of_method(records, method);
+                let point = |s| latency(lines.clone(), s as f64, s as f64 + 1.0);
+                (-half..half).map(point).collect()
+            }),
             joined: true,
             logarithmic: true,
         };
@@ -172,15 +151,17 @@ impl Experiment for Arguments {
 }
 
 /// One function that is called all the time, and a second one of the same image whose instances end.
-async fn one(lab: &mut Lab<Line>, policy: PolicyName, image: &FunctionImage, trial: u32) -> Result {
+async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
+    let image = &case.functions[0];
     let others = image.function.concurrency.saturating_sub(1).max(1);
     let mut other = image.clone();
     other.function.name = format!("{}-other", image.function.name);
-    let plan = FleetPlan { one_vm: true, ..FleetPlan::abundant(policy, Duration::from_secs(3600)) };
+    let plan = FleetPlan::abundant(case.policy, Duration::from_secs(3600));
+    let plan = FleetPlan { one_vm: true, ..plan };
     let fleet = Fleet::start(lab, &[image.clone(), other], &plan).await?;
     fleet.have(1, others).await?;
     fleet.have(0, 1).await?;
-    let header = lab.fleet_header(Arguments::NAME, policy, trial, fleet.details().as_ref());
+    let header = lab.fleet_header(case, fleet.details().as_ref());
     let begin = Instant::now();
     let end = begin + HALF;
     let mut ended = false;
@@ -192,7 +173,7 @@ async fn one(lab: &mut Lab<Line>, policy: PolicyName, image: &FunctionImage, tri
         let came = Instant::now();
         let answered = fleet.call(Arrival { at: came - begin, member: 0 }).await;
         if let Some(problem) = answered.problem {
-            lab.progress.note(&format!("{policy}: {problem}"));
+            lab.progress.note(&format!("{case}: {problem}"));
         }
         lab.keep(Line {
             header: header.clone(),

@@ -5,9 +5,10 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{self, Chart, Panel, Series},
     error::Result,
-    lab::Lab,
+    lab::{Lab, Step},
     options::{Methods, Options},
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{methods, of_method, sorted},
     size,
     stand::{Stand, floor, hog_bytes, nanoseconds},
     stats::{Spread, median},
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::Instant,
 };
 
@@ -66,6 +68,24 @@ impl Record for Line {
     }
 }
 
+/// One VM's worth of trials.
+struct Setting {
+    method: MethodName,
+    size_bytes: u64,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.method, size::show(self.size_bytes))
+    }
+}
+
+impl Step for Setting {
+    fn weight(&self) -> f64 {
+        self.size_bytes as f64
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "plug";
     type Record = Line;
@@ -93,21 +113,13 @@ impl Experiment for Arguments {
         };
         // The first plug of a VM is a case of its own.
         let trials = self.options.trials_or(2, 5) + 1;
-        let total = sizes.iter().sum::<u64>() as f64 * methods.len() as f64;
-        lab.progress.plan(total);
-        let mut done = 0.0;
-        for &size_bytes in &sizes {
-            for &method in &methods {
-                done += size_bytes as f64;
-                let outcome = match method {
-                    MethodName::Floor => self.floor(lab, size_bytes, trials).await,
-                    _ => self.one_vm(lab, method, size_bytes, trials, done / total).await,
-                };
-                lab.go_on(&format!("{method}, {}", size::show(size_bytes)), outcome)?;
-                lab.progress.advance(size_bytes as f64);
-            }
-        }
-        Ok(())
+        let of = |size_bytes| methods.iter().map(move |&method| Setting { method, size_bytes });
+        let settings: Vec<_> = sizes.into_iter().flat_map(of).collect();
+        lab.each(&settings, async |lab, setting| match setting.method {
+            MethodName::Floor => self.floor(lab, setting.size_bytes, trials).await,
+            _ => one_vm(lab, setting, trials).await,
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -212,62 +224,12 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    async fn one_vm(
-        &self,
-        lab: &mut Lab<Line>,
-        method: MethodName,
-        size_bytes: u64,
-        trials: u32,
-        share: f64,
-    ) -> Result {
-        let what = format!("{method}, {}", size::show(size_bytes));
-        lab.progress.say(&format!("{what}: booting"));
-        let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
-        let mut stand = Stand::start(lab, method, sizing, &[]).await?;
-        let bytes = BTreeMap::from([(0, hog_bytes(size_bytes))]);
-        let mut last = None;
-        for trial in 0..trials {
-            let start = Instant::now();
-            // The second trial is the first of a plug that is not the first.
-            if last.is_some_and(|last| trial > 1 && !lab.has_time(share, last)) {
-                break;
-            }
-            lab.progress.say(&format!("{what}: trial {} of {trials}", trial + 1));
-            stand.settle().await;
-            let plugged = stand.plug(0).await?;
-            let touched = stand.fill(&bytes).await?;
-            let guest = Some((stand.kernel(), stand.qemu()));
-            lab.keep(Line {
-                header: lab.header(Self::NAME, &method.to_string(), trial, guest),
-                size_bytes,
-                first: trial == 0,
-                latency_ns: plugged.map_or(0, |resize| nanoseconds(resize.latency)),
-                device_requests: plugged
-                    .and_then(|resize| resize.device)
-                    .map_or(0, |device| device.plug),
-                touched_bytes: hog_bytes(size_bytes),
-                touch_ns: touched.values().sum(),
-            })?;
-            stand.kill_all().await?;
-            stand.settle().await;
-            if let Some(reason) = stand.reclaim(0, &[]).await?.failure {
-                lab.progress.note(&format!(
-                    "{what}: not all memory came back, so there are no more trials: {reason}"
-                ));
-                break;
-            }
-            last = Some(start.elapsed());
-        }
-        stand.stop().await
-    }
-
     async fn floor(&self, lab: &mut Lab<Line>, size_bytes: u64, trials: u32) -> Result {
-        lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
         for (trial, (touch, _)) in
             (0..).zip(floor(size_bytes, self.options.memory_backend, trials).await?)
         {
             lab.keep(Line {
-                header: lab.header(Self::NAME, "floor", trial, None),
+                header: lab.header("floor", trial, None),
                 size_bytes,
                 first: trial == 0,
                 latency_ns: 0,
@@ -280,19 +242,59 @@ impl Arguments {
     }
 }
 
+async fn one_vm(lab: &mut Lab<Line>, setting: &Setting, trials: u32) -> Result {
+    let &Setting { method, size_bytes } = setting;
+    let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
+    let mut stand = Stand::start(lab, method, sizing, &[]).await?;
+    let bytes = BTreeMap::from([(0, hog_bytes(size_bytes))]);
+    let mut last = None;
+    for trial in 0..trials {
+        let start = Instant::now();
+        // The second trial is the first of a plug that is not the first.
+        if last.is_some_and(|last| trial > 1 && !lab.has_time(last)) {
+            break;
+        }
+        lab.progress.say(&format!("{setting}: trial {} of {trials}", trial + 1));
+        stand.settle().await;
+        let plugged = stand.plug(0).await?;
+        let touched = stand.fill(&bytes).await?;
+        let guest = Some((stand.kernel(), stand.qemu()));
+        lab.keep(Line {
+            header: lab.header(&method.to_string(), trial, guest),
+            size_bytes,
+            first: trial == 0,
+            latency_ns: plugged.map_or(0, |resize| nanoseconds(resize.latency)),
+            device_requests: plugged
+                .and_then(|resize| resize.device)
+                .map_or(0, |device| device.plug),
+            touched_bytes: hog_bytes(size_bytes),
+            touch_ns: touched.values().sum(),
+        })?;
+        stand.kill_all().await?;
+        stand.settle().await;
+        if let Some(reason) = stand.reclaim(0, &[]).await?.failure {
+            lab.progress.note(&format!(
+                "{setting}: not all memory came back, so there are no more trials: {reason}"
+            ));
+            break;
+        }
+        last = Some(start.elapsed());
+    }
+    stand.stop().await
+}
+
 fn select<'a>(
     records: &'a [Line],
     method: &'a str,
     size_bytes: u64,
     first: bool,
 ) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| {
-        line.header.method == method && line.size_bytes == size_bytes && line.first == first
-    })
+    of_method(records, method)
+        .filter(move |line| line.size_bytes == size_bytes && line.first == first)
 }
 
 fn sizes(records: &[Line]) -> Vec<u64> {
-    records.iter().map(|line| line.size_bytes).collect::<BTreeSet<_>>().into_iter().collect()
+    sorted(records, |line| line.size_bytes)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ mod report;
 use crate::common::{
     Experiment,
     bound::Bound,
-    error::Result,
+    cases::{Case, cases},
+    error::{BenchError, Result},
     fleet::{FleetPlan, Replayed, Sample, replay},
     functions::Functions,
-    lab::Lab,
+    lab::{Lab, Step},
     load::{FleetLoad, LoadOptions},
     options::Options,
     policies::Policies,
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName};
 use squeezy_runtime::{Moment, series};
 use squeezy_vmm::method::MethodName;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// What is compared, unless told otherwise.
 const POLICIES: [PolicyName; 4] = [
@@ -32,8 +33,11 @@ const POLICIES: [PolicyName; 4] = [
     PolicyName::Method(MethodName::Static),
 ];
 
-/// What there is of the memory that the functions have at the peak when there is plenty.
-const RESTRICTED: f64 = 0.7;
+/// With as much memory as anybody asks for.
+const ABUNDANT: &str = "abundant";
+/// With [`SHARE`] of what was taken then.
+const RESTRICTED: &str = "restricted";
+const SHARE: f64 = 0.7;
 
 /// How long an idle instance is kept, of the load's length.
 const KEEP_ALIVE: f64 = 0.4;
@@ -89,16 +93,26 @@ impl Record for Line {
     fn header(&self) -> &Header {
         &self.header
     }
+
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 /// One run of the load.
 struct Run<'a> {
-    policy: PolicyName,
-    functions: &'a [FunctionImage],
-    /// All there is; nothing for as much as anybody asks for.
-    budget_bytes: Option<u64>,
-    trial: u32,
+    case: Case<'a>,
+    /// [`ABUNDANT`] or [`RESTRICTED`].
+    memory: &'static str,
 }
+
+impl fmt::Display for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} memory", self.case, self.memory)
+    }
+}
+
+impl Step for Run<'_> {}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "pressure";
@@ -108,40 +122,37 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default: &[&str] =
             if self.options.quick { &["html", "html"] } else { &["html", "bfs", "cnn", "bert"] };
         let functions = self.functions.find(lab, default, self.options.quick)?;
+        let scaled = scaled_down(&functions);
         let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(1, 3);
         let burst = functions.iter().map(|image| u32::from(image.function.concurrency)).max();
         let load = self.load.load(functions.len(), self.length(), burst.unwrap_or(1))?;
-        lab.progress.plan(f64::from(trials) * (policies.len() + 1) as f64);
-        for trial in 0..trials {
-            let run = Run { policy: policies[0], functions: &functions, budget_bytes: None, trial };
-            let abundant = self.run(lab, run, &load, &[]).await?;
-            lab.progress.advance(1.0);
-            let peak = abundant.iter().map(|line| line.peak_bytes).max().unwrap_or(0);
-            for &policy in &policies {
-                let scaled = scaled_down(&functions);
-                // What is there from the boot on cannot be taken from anybody: there is less of it.
-                let fixed = policy == PolicyName::Method(MethodName::Static);
-                let run = Run {
-                    policy,
-                    functions: if fixed { &scaled } else { &functions },
-                    budget_bytes: (!fixed).then_some((peak as f64 * RESTRICTED) as u64),
-                    trial,
-                };
-                let outcome = self.run(lab, run, &load, &abundant).await.map(drop);
-                lab.go_on(&format!("{policy}, trial {trial}"), outcome)?;
-                lab.progress.advance(1.0);
-            }
+        let mut runs = Vec::new();
+        for of_trial in cases(trials, [functions.as_slice()], &policies).chunks(policies.len()) {
+            runs.push(Run { case: of_trial[0], memory: ABUNDANT });
+            runs.extend(of_trial.iter().map(|&case| {
+                let functions = if is_fixed(case.policy) { &scaled } else { &functions };
+                Run { case: Case { functions, ..case }, memory: RESTRICTED }
+            }));
         }
-        Ok(())
+        let mut abundant = Vec::new();
+        lab.each(&runs, async |lab, run| {
+            if run.memory == ABUNDANT {
+                abundant.clear();
+            }
+            let lines = self.run(lab, run, &load, &abundant).await;
+            if run.memory == ABUNDANT {
+                // Without it the others have nothing to be compared with.
+                abundant = lines.map_err(|error| BenchError::Arguments(error.to_string()))?;
+                return Ok(());
+            }
+            lines.map(drop)
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -157,12 +168,18 @@ impl Experiment for Arguments {
     }
 }
 
+/// Whether a policy's VMs have all their memory from their boot on, so that none of it can be taken:
+/// then there is less of it.
+fn is_fixed(policy: PolicyName) -> bool {
+    policy == PolicyName::Method(MethodName::Static)
+}
+
 /// With as much less room in their VMs as there is less memory.
 fn scaled_down(functions: &[FunctionImage]) -> Vec<FunctionImage> {
     let mut scaled = functions.to_vec();
     for image in &mut scaled {
         let concurrency = &mut image.function.concurrency;
-        *concurrency = ((f64::from(*concurrency) * RESTRICTED) as u16).max(1);
+        *concurrency = ((f64::from(*concurrency) * SHARE) as u16).max(1);
     }
     scaled
 }
@@ -172,24 +189,28 @@ impl Arguments {
     async fn run(
         &self,
         lab: &mut Lab<Line>,
-        run: Run<'_>,
+        run: &Run<'_>,
         load: &FleetLoad,
         abundant: &[Line],
     ) -> Result<Vec<Line>> {
-        let memory = if abundant.is_empty() { "abundant" } else { "restricted" };
+        let Run { case, memory } = run;
+        let limited = *memory == RESTRICTED && !is_fixed(case.policy);
+        let budget_bytes = limited.then(|| {
+            let peak = abundant.iter().map(|line| line.peak_bytes).max().unwrap_or(0);
+            (peak as f64 * SHARE) as u64
+        });
         let plan = FleetPlan {
-            policy: run.policy,
-            budget_bytes: run.budget_bytes.unwrap_or(u64::MAX),
+            policy: case.policy,
+            budget_bytes: budget_bytes.unwrap_or(u64::MAX),
             keep_alive: self.length().mul_f64(KEEP_ALIVE),
             one_vm: false,
         };
-        let what = format!("{}, {memory} memory", run.policy);
-        let replayed = replay(lab, run.functions, &plan, &load.arrivals, &what).await?;
-        let header = lab.fleet_header(Self::NAME, run.policy, run.trial, replayed.details.as_ref());
-        let lines: Vec<Line> = (0..run.functions.len())
+        let replayed = replay(lab, case, &plan, &load.arrivals).await?;
+        let header = lab.fleet_header(case, replayed.details.as_ref());
+        let lines: Vec<Line> = (0..case.functions.len())
             .map(|member| {
-                let mut line = line(&header, &run, member, &load.source, &replayed);
-                memory.clone_into(&mut line.memory);
+                let mut line = line(&header, run, member, &load.source, &replayed);
+                line.budget_bytes = budget_bytes.unwrap_or(0);
                 let same = abundant.iter().find(|other| other.function == line.function);
                 let base_ns = same.map_or(line.p99_ns, |other| other.p99_ns);
                 line.p99_over_abundant = line.p99_ns as f64 / base_ns.max(1) as f64;
@@ -230,10 +251,10 @@ fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Re
     };
     Line {
         header: header.clone(),
-        memory: String::new(),
-        function: run.functions[member].function.name.clone(),
+        memory: run.memory.to_owned(),
+        function: run.case.functions[member].function.name.clone(),
         load: load.to_owned(),
-        budget_bytes: run.budget_bytes.unwrap_or(0),
+        budget_bytes: 0,
         peak_bytes: replayed.samples.iter().map(|s| s.committed_bytes).max().unwrap_or(0),
         calls_count: answered.len() as u64,
         failed_count: answered.iter().filter(|a| a.problem.is_some()).count() as u64,

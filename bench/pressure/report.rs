@@ -1,17 +1,15 @@
 //! What the lines of `pressure` come to.
 
-use super::Line;
+use super::{ABUNDANT, Line, RESTRICTED};
 use crate::common::{
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    chart::{BLUE, Chart, Panel, Series},
     error::Result,
-    record::{describe_run, methods},
+    record::describe_run,
+    select::{functions, methods, of_function, of_method},
     stats::{Spread, median},
     table::Table,
 };
-use std::collections::BTreeSet;
-
-const RESTRICTED: &str = "restricted";
 
 pub(super) fn table(records: &[Line]) -> Table {
     let mut table = Table::new(&[
@@ -29,7 +27,7 @@ pub(super) fn table(records: &[Line]) -> Table {
         "GiB s",
         "resident GiB s",
     ]);
-    for memory in ["abundant", RESTRICTED] {
+    for memory in [ABUNDANT, RESTRICTED] {
         for method in methods(records) {
             for function in functions(records) {
                 let lines = || select(records, memory, &method, &function);
@@ -77,10 +75,9 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
             unit: "x",
         });
     }
-    let ours = records.iter().filter(|line| line.header.method == "squeezy");
     bounds.push(Bound {
         what: "calls lost or answered wrongly".to_owned(),
-        measured: ours.map(|line| line.failed_count as f64).sum(),
+        measured: of_method(records, "squeezy").map(|line| line.failed_count as f64).sum(),
         doubt: 0.0,
         limit: Limit::Exactly(0.0),
         unit: "",
@@ -103,25 +100,18 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
 }
 
 pub(super) fn plot(records: &[Line]) -> Result<String> {
-    let functions = functions(records);
+    let (functions, methods) = (functions(records), methods(records));
     let latency = Panel {
         title: "P99 over that with plenty of memory".to_owned(),
         x: "function".to_owned(),
         y: "times".to_owned(),
         categories: functions.clone(),
-        series: methods(records)
-            .iter()
-            .map(|method| Series {
-                name: method.clone(),
-                colour: chart::colour(method),
-                variant: false,
-                points: functions.iter().map(|f| ratio(records, method, f)).collect(),
-            })
-            .collect(),
+        series: Series::of_methods(&methods, |method| {
+            functions.iter().map(|function| ratio(records, method, function)).collect()
+        }),
         joined: false,
         logarithmic: false,
     };
-    let methods = methods(records);
     let memory = Panel {
         title: "Memory of the guests over time".to_owned(),
         x: "method".to_owned(),
@@ -129,7 +119,7 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
         categories: methods.clone(),
         series: vec![Series {
             name: "plugged".to_owned(),
-            colour: chart::BLUE,
+            colour: BLUE,
             variant: false,
             points: methods.iter().map(|method| gib_seconds(records, method)).collect(),
         }],
@@ -162,13 +152,7 @@ fn select<'a>(
     method: &'a str,
     function: &'a str,
 ) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| {
-        line.memory == memory && line.header.method == method && line.function == function
-    })
-}
-
-fn functions(records: &[Line]) -> Vec<String> {
-    records.iter().map(|line| line.function.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    of_function(records, method, function).filter(move |line| line.memory == memory)
 }
 
 #[cfg(test)]
@@ -207,7 +191,7 @@ mod tests {
     #[test]
     fn bounds_are_about_little_memory() {
         let records = [
-            line("squeezy", "abundant", 1.0, 90.0),
+            line("squeezy", ABUNDANT, 1.0, 90.0),
             line("squeezy", RESTRICTED, 1.04, 40.0),
             line("virtio-mem", RESTRICTED, 3.0, 100.0),
             line("harvest", RESTRICTED, 2.0, 60.0),
@@ -215,6 +199,6 @@ mod tests {
         let met: Vec<_> = bounds(&records).iter().map(Bound::met).collect();
         assert_eq!(met, [true, true, true, false]);
         assert!(plot(&records).unwrap().contains("harvest"));
-        assert!(table(&records).to_string().contains("abundant"));
+        assert!(table(&records).to_string().contains(ABUNDANT));
     }
 }

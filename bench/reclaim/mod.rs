@@ -7,7 +7,7 @@ use crate::common::{
     Experiment,
     bound::Bound,
     error::Result,
-    lab::Lab,
+    lab::{Lab, Step},
     options::{Methods, Options},
     record::{Header, Record},
     size,
@@ -101,7 +101,6 @@ impl Record for Line {
 }
 
 /// One VM's worth of trials.
-#[derive(Clone, Copy)]
 struct Setting {
     method: MethodName,
     size_bytes: u64,
@@ -112,6 +111,12 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { method, size_bytes, init_on_alloc } = self;
         write!(f, "{method}, {}, init_on_alloc={init_on_alloc}", size::show(*size_bytes))
+    }
+}
+
+impl Step for Setting {
+    fn weight(&self) -> f64 {
+        self.size_bytes as f64
     }
 }
 
@@ -143,18 +148,11 @@ impl Experiment for Arguments {
         let settings = self.settings(&methods);
         let trials = self.options.trials_or(3, 5);
         let breakdown = self.breakdown.unwrap_or(if self.options.quick { 0 } else { 1 });
-        let weight = |setting: &Setting| setting.size_bytes as f64 * f64::from(trials + breakdown);
-        lab.progress.plan(settings.iter().map(weight).sum());
-        for (index, setting) in settings.iter().enumerate() {
-            let share = (index + 1) as f64 / settings.len() as f64;
-            let outcome = match setting.method {
-                MethodName::Floor => no_guest(lab, *setting, trials, &self.options).await,
-                _ => reclaim(lab, *setting, trials, breakdown, share).await,
-            };
-            lab.go_on(&setting.to_string(), outcome)?;
-            lab.progress.advance(weight(setting));
-        }
-        Ok(())
+        lab.each(&settings, async |lab, setting| match setting.method {
+            MethodName::Floor => no_guest(lab, setting, trials, &self.options).await,
+            _ => reclaim(lab, setting, trials, breakdown).await,
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -207,17 +205,9 @@ fn instances(size_bytes: u64) -> u16 {
     (MOST_BYTES / 2 / size_bytes).clamp(3, 4) as u16
 }
 
-async fn reclaim(
-    lab: &mut Lab<Line>,
-    setting: Setting,
-    trials: u32,
-    breakdown: u32,
-    share: f64,
-) -> Result {
-    let Setting { method, size_bytes, init_on_alloc } = setting;
+async fn reclaim(lab: &mut Lab<Line>, setting: &Setting, trials: u32, breakdown: u32) -> Result {
+    let &Setting { method, size_bytes, init_on_alloc } = setting;
     let count = instances(size_bytes);
-    let what = setting.to_string();
-    lab.progress.say(&format!("{what}: booting"));
     let sizing = Sizing { instance_bytes: size_bytes, instances: count, shared_bytes: 0 };
     let arguments = [format!("init_on_alloc={init_on_alloc}")];
     let mut stand = Stand::start(lab, method, sizing, &arguments).await?;
@@ -227,14 +217,14 @@ async fn reclaim(
         let profiled = trial >= trials;
         // A trial takes as long as the one before it did.
         let start = Instant::now();
-        if last.is_some_and(|last| !lab.has_time(share, last)) {
+        if last.is_some_and(|last| !lab.has_time(last)) {
             lab.progress.note(&format!(
-                "{what}: {trial} of {} trials, for want of time",
+                "{setting}: {trial} of {} trials, for want of time",
                 trials + breakdown
             ));
             break;
         }
-        lab.progress.say(&format!("{what}: trial {} of {}", trial + 1, trials + breakdown));
+        lab.progress.say(&format!("{setting}: trial {} of {}", trial + 1, trials + breakdown));
         stand.fill(&full).await?;
         let victim = (trial % u32::from(count)) as u16;
         stand.kill(victim).await?;
@@ -243,7 +233,7 @@ async fn reclaim(
         let functions: &[&str] = if profiled { &FUNCTIONS } else { &[] };
         let reclaimed = stand.reclaim(victim, functions).await?;
         let guest = Some((stand.kernel(), stand.qemu()));
-        let header = lab.header(Arguments::NAME, &method.to_string(), trial, guest);
+        let header = lab.header(&method.to_string(), trial, guest);
         lab.keep(line(header, setting, count, rest_bytes, reclaimed))?;
         stand.kill_all().await?;
         last = Some(start.elapsed());
@@ -253,7 +243,7 @@ async fn reclaim(
 
 fn line(
     header: Header,
-    setting: Setting,
+    setting: &Setting,
     instances: u16,
     rest_bytes: u64,
     reclaimed: Reclaimed,
@@ -289,14 +279,18 @@ fn line(
     }
 }
 
-async fn no_guest(lab: &mut Lab<Line>, setting: Setting, trials: u32, options: &Options) -> Result {
+async fn no_guest(
+    lab: &mut Lab<Line>,
+    setting: &Setting,
+    trials: u32,
+    options: &Options,
+) -> Result {
     let size_bytes = setting.size_bytes;
-    lab.progress.say(&format!("floor, {}", size::show(size_bytes)));
     for (trial, (_, latency)) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?)
     {
         let latency_ns = nanoseconds(latency);
         lab.keep(Line {
-            header: lab.header(Arguments::NAME, "floor", trial, None),
+            header: lab.header("floor", trial, None),
             size_bytes,
             instances: 1,
             rest_bytes: 0,

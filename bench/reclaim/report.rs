@@ -5,12 +5,12 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{self, BLUE, Chart, GREEN, ORANGE, Panel, Series, VERMILION},
     error::Result,
-    record::{describe_run, methods},
+    record::describe_run,
+    select::{in_order, methods, of_method, sorted},
     size,
     stats::{Spread, median},
     table::Table,
 };
-use std::collections::BTreeSet;
 
 /// Lines of one method, size and setting of init_on_alloc, without those that were profiled.
 fn timed<'a>(
@@ -19,9 +19,8 @@ fn timed<'a>(
     size_bytes: u64,
     init_on_alloc: u8,
 ) -> impl Iterator<Item = &'a Line> + Clone {
-    records.iter().filter(move |line| {
-        let same = line.size_bytes == size_bytes && line.init_on_alloc == init_on_alloc;
-        same && line.header.method == method && !line.profiled
+    of_method(records, method).filter(move |line| {
+        line.size_bytes == size_bytes && line.init_on_alloc == init_on_alloc && !line.profiled
     })
 }
 
@@ -30,7 +29,7 @@ fn figure<'a>(lines: impl Iterator<Item = &'a Line>, value: impl Fn(&Line) -> u6
 }
 
 fn sizes(records: &[Line]) -> Vec<u64> {
-    records.iter().map(|line| line.size_bytes).collect::<BTreeSet<_>>().into_iter().collect()
+    sorted(records, |line| line.size_bytes)
 }
 
 fn ms(ns: f64) -> String {
@@ -124,7 +123,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
             }
         }
     }
-    let ours = || records.iter().filter(|line| line.header.method == "squeezy" && !line.profiled);
+    let ours = || of_method(records, "squeezy").filter(|line| !line.profiled);
     for (what, value, limit) in [
         ("pages migrated per reclaim", (|line| line.migrated_pages) as fn(&Line) -> u64, 0.0),
         ("pages zeroed by the guest per reclaim", |line| line.zeroed_pages, 0.0),
@@ -176,13 +175,8 @@ const PARTS: [(&str, plotters::style::RGBColor, Part); 4] = [
 fn breakdown(records: &[Line]) -> Option<Panel> {
     let profiled = || records.iter().filter(|line| line.profiled);
     let size_bytes = profiled().map(|line| line.size_bytes).max()?;
-    let mut cases: Vec<(String, u8)> = Vec::new();
-    for line in profiled().filter(|line| line.size_bytes == size_bytes) {
-        let case = (line.header.method.clone(), line.init_on_alloc);
-        if !cases.contains(&case) {
-            cases.push(case);
-        }
-    }
+    let lines: Vec<_> = profiled().filter(|line| line.size_bytes == size_bytes).collect();
+    let mut cases = in_order(&lines, |line| (line.header.method.clone(), line.init_on_alloc));
     cases.sort_by_key(|(_, init)| *init);
     let series = PARTS.map(|(name, colour, part)| Series {
         name: name.to_owned(),
@@ -191,12 +185,10 @@ fn breakdown(records: &[Line]) -> Option<Panel> {
         points: cases
             .iter()
             .map(|(method, init)| {
-                let lines = profiled().filter(|line| {
-                    line.size_bytes == size_bytes
-                        && line.header.method == *method
-                        && line.init_on_alloc == *init
-                });
-                Spread::of(lines.filter_map(part).map(|ns| ns as f64 / 1e6))
+                let lines = lines
+                    .iter()
+                    .filter(|line| line.header.method == *method && line.init_on_alloc == *init);
+                Spread::of(lines.filter_map(|line| part(line)).map(|ns| ns as f64 / 1e6))
                     .filter(|spread| spread.median > 0.0)
             })
             .collect(),

@@ -3,20 +3,21 @@
 
 use crate::common::{
     Experiment,
-    bound::{Bound, number},
-    chart::{self, Chart, Panel, Series},
+    bound::number,
+    chart::{Chart, Panel, Series},
     error::Result,
-    lab::Lab,
+    lab::{Lab, Step},
     options::{Methods, Options},
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{methods, of_method, sorted},
     size,
-    stand::Stand,
+    stand::{Stand, nanoseconds},
     stats::{Spread, median},
     table::Table,
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
-use std::{collections::BTreeSet, time::Instant};
+use std::{fmt, time::Instant};
 
 const METHODS: [MethodName; 3] = [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon];
 
@@ -59,6 +60,24 @@ impl Record for Line {
     }
 }
 
+/// One VM's worth of trials.
+struct Setting {
+    method: MethodName,
+    instances: u16,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} instances", self.method, self.instances)
+    }
+}
+
+impl Step for Setting {
+    fn weight(&self) -> f64 {
+        self.instances.into()
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "scale";
     type Record = Line;
@@ -79,18 +98,9 @@ impl Experiment for Arguments {
             counts = if self.options.quick { vec![1, 4, 16] } else { vec![1, 2, 4, 8, 16, 32, 64] };
         }
         let trials = self.options.trials_or(2, 5);
-        let total: f64 = counts.iter().map(|&count| f64::from(count)).sum();
-        lab.progress.plan(total * chosen.len() as f64);
-        for &instances in &counts {
-            for &method in &chosen {
-                let what = format!("{method}, {instances} instances");
-                lab.progress.say(&what);
-                let outcome = self.one(lab, method, instances, trials).await;
-                lab.go_on(&what, outcome)?;
-                lab.progress.advance(f64::from(instances));
-            }
-        }
-        Ok(())
+        let of = |instances| chosen.iter().map(move |&method| Setting { method, instances });
+        let settings: Vec<_> = counts.into_iter().flat_map(of).collect();
+        lab.each(&settings, async |lab, setting| self.one(lab, setting, trials).await).await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -131,10 +141,6 @@ impl Experiment for Arguments {
         table
     }
 
-    fn bounds(_: &[Line]) -> Vec<Bound> {
-        Vec::new()
-    }
-
     fn plot(records: &[Line]) -> Result<String> {
         let counts = counts(records);
         let panel = |title: &str, value: fn(&Line) -> u64| Panel {
@@ -142,21 +148,11 @@ impl Experiment for Arguments {
             x: "instances at once".to_owned(),
             y: "milliseconds for all".to_owned(),
             categories: counts.iter().map(u16::to_string).collect(),
-            series: methods(records)
-                .iter()
-                .map(|method| Series {
-                    name: method.clone(),
-                    colour: chart::colour(method),
-                    variant: false,
-                    points: counts
-                        .iter()
-                        .map(|&count| {
-                            let lines = select(records, method, count);
-                            Spread::of(lines.map(|line| value(line) as f64 / 1e6))
-                        })
-                        .collect(),
-                })
-                .collect(),
+            series: Series::of_methods(&methods(records), |method| {
+                let lines = |&count| select(records, method, count);
+                let point = |count| Spread::of(lines(count).map(|line| value(line) as f64 / 1e6));
+                counts.iter().map(point).collect()
+            }),
             joined: true,
             logarithmic: true,
         };
@@ -174,17 +170,12 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    async fn one(
-        &self,
-        lab: &mut Lab<Line>,
-        method: MethodName,
-        instances: u16,
-        trials: u32,
-    ) -> Result {
+    async fn one(&self, lab: &mut Lab<Line>, setting: &Setting, trials: u32) -> Result {
+        let &Setting { method, instances } = setting;
         let sizing = Sizing { instance_bytes: self.size, instances, shared_bytes: 0 };
         let start = Instant::now();
         let mut stand = Stand::start(lab, method, sizing, &[]).await?;
-        let boot_ns = crate::common::stand::nanoseconds(start.elapsed());
+        let boot_ns = nanoseconds(start.elapsed());
         let (first_plug_ns, _) = stand.plug_all().await?;
         stand.reclaim_all().await?;
         for trial in 0..trials {
@@ -195,7 +186,7 @@ impl Arguments {
             let (reclaim_ns, reclaim_device_requests) = stand.reclaim_all().await?;
             let guest = Some((stand.kernel(), stand.qemu()));
             lab.keep(Line {
-                header: lab.header(Self::NAME, &method.to_string(), trial, guest),
+                header: lab.header(&method.to_string(), trial, guest),
                 size_bytes: self.size,
                 instances,
                 boot_ns,
@@ -211,7 +202,7 @@ impl Arguments {
 }
 
 fn counts(records: &[Line]) -> Vec<u16> {
-    records.iter().map(|line| line.instances).collect::<BTreeSet<_>>().into_iter().collect()
+    sorted(records, |line| line.instances)
 }
 
 fn select<'a>(
@@ -219,7 +210,7 @@ fn select<'a>(
     method: &'a str,
     instances: u16,
 ) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| line.header.method == method && line.instances == instances)
+    of_method(records, method).filter(move |line| line.instances == instances)
 }
 
 #[cfg(test)]

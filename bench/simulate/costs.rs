@@ -4,7 +4,7 @@ use crate::{
     coldstart,
     common::{
         error::{BenchError, Result},
-        record::Record,
+        select::of_method,
         stats::median,
     },
 };
@@ -33,9 +33,7 @@ impl Costs {
             other => other.name(),
         };
         let of = |there: bool, value: fn(&coldstart::Line) -> u64| {
-            let lines = lines
-                .iter()
-                .filter(|line| line.header().method == measured && line.vm_was_there == there);
+            let lines = of_method(lines, measured).filter(|line| line.vm_was_there == there);
             median(lines.map(|line| value(line) as f64 / 1e9)).map(Duration::from_secs_f64)
         };
         let missing = || {

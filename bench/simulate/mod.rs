@@ -16,7 +16,8 @@ use crate::{
         load::LoadOptions,
         options::Options,
         policies::Policies,
-        record::{self, Header, Record, methods},
+        record::{self, Header, Record},
+        select::{methods, of_method},
         size,
         stand::nanoseconds,
         stats::{Spread, median},
@@ -122,10 +123,6 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let (functions, hours) = if self.options.quick { (500, 2) } else { (2000, 24) };
         let functions = self.functions.unwrap_or(functions) as usize;
@@ -171,7 +168,7 @@ impl Experiment for Arguments {
             "decision us",
         ]);
         for method in methods(records) {
-            let lines = || records.iter().filter(|line| line.header.method == method);
+            let lines = || of_method(records, &method);
             let of = |value: fn(&Line) -> f64| number(median(lines().map(value)).unwrap_or(0.0));
             table.row([
                 method.clone(),
@@ -193,9 +190,7 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let of = |method: &str| {
-            median(records.iter().filter(|l| l.header.method == method).map(|l| l.gib_seconds))
-        };
+        let of = |method| median(of_method(records, method).map(|line| line.gib_seconds));
         let Some(ours) = of("squeezy") else { return Vec::new() };
         ["virtio-mem", "harvest"]
             .into_iter()
@@ -224,10 +219,7 @@ impl Experiment for Arguments {
                 variant: false,
                 points: methods
                     .iter()
-                    .map(|method| {
-                        let lines = records.iter().filter(|l| l.header.method == *method);
-                        Spread::of(lines.map(value))
-                    })
+                    .map(|method| Spread::of(of_method(records, method).map(value)))
                     .collect(),
             }],
             joined: false,

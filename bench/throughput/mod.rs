@@ -4,7 +4,8 @@
 use crate::common::{
     Experiment,
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    cases::cases,
+    chart::{Chart, Panel, Series},
     error::Result,
     fleet::{FleetPlan, replay},
     functions::Functions,
@@ -12,7 +13,8 @@ use crate::common::{
     load::LoadOptions,
     options::Options,
     policies::Policies,
-    record::{Header, Record, describe_run, methods},
+    record::{Header, Record, describe_run},
+    select::{functions, methods, of_function},
     stand::nanoseconds,
     stats::{Spread, median},
     table::Table,
@@ -20,7 +22,7 @@ use crate::common::{
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
 use squeezy_vmm::method::MethodName;
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 const POLICIES: [PolicyName; 3] = [
     PolicyName::Method(MethodName::Squeezy),
@@ -61,6 +63,10 @@ impl Record for Line {
     fn header(&self) -> &Header {
         &self.header
     }
+
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 impl Experiment for Arguments {
@@ -71,51 +77,34 @@ impl Experiment for Arguments {
         &self.options
     }
 
-    fn check(&self) -> Result {
-        Ok(())
-    }
-
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default = Functions::default(self.options.quick);
         let functions = self.functions.find(lab, default, self.options.quick)?;
         let seconds = self.load.duration.unwrap_or(if self.options.quick { 40 } else { 240 });
         let length = Duration::from_secs(seconds.into());
-        let policies = self.policies.or(&POLICIES);
         let trials = self.options.trials_or(1, 3);
-        lab.progress.plan(f64::from(trials) * (functions.len() * policies.len()) as f64);
-        for trial in 0..trials {
-            for image in &functions {
-                let function = &image.function;
-                let load = self.load.load(1, length, function.concurrency.into())?;
-                for &policy in &policies {
-                    let what = format!("{policy}, {}, trial {trial}", function.name);
-                    let plan = FleetPlan::abundant(policy, length.mul_f64(KEEP_ALIVE));
-                    let image = std::slice::from_ref(image);
-                    let outcome = match replay(lab, image, &plan, &load.arrivals, &what).await {
-                        Ok(replayed) => {
-                            let details = replayed.details.as_ref();
-                            let header = lab.fleet_header(Self::NAME, policy, trial, details);
-                            replayed.reclaims(0).into_iter().try_for_each(|(latency, failed)| {
-                                let size_bytes = function.memory_bytes;
-                                let rate = size_bytes as f64 / latency.as_secs_f64().max(1e-9);
-                                lab.keep(Line {
-                                    header: header.clone(),
-                                    function: function.name.clone(),
-                                    load: load.source.clone(),
-                                    size_bytes,
-                                    latency_ns: nanoseconds(latency),
-                                    reclaimed_bytes_per_second: if failed { 0.0 } else { rate },
-                                })
-                            })
-                        }
-                        Err(error) => Err(error),
-                    };
-                    lab.go_on(&what, outcome)?;
-                    lab.progress.advance(1.0);
-                }
+        let cases = cases(trials, functions.chunks(1), &self.policies.or(&POLICIES));
+        lab.each(&cases, async |lab, case| {
+            let function = &case.functions[0].function;
+            let load = self.load.load(1, length, function.concurrency.into())?;
+            let plan = FleetPlan::abundant(case.policy, length.mul_f64(KEEP_ALIVE));
+            let replayed = replay(lab, case, &plan, &load.arrivals).await?;
+            let header = lab.fleet_header(case, replayed.details.as_ref());
+            for (latency, failed) in replayed.reclaims(0) {
+                let size_bytes = function.memory_bytes;
+                let rate = size_bytes as f64 / latency.as_secs_f64().max(1e-9);
+                lab.keep(Line {
+                    header: header.clone(),
+                    function: function.name.clone(),
+                    load: load.source.clone(),
+                    size_bytes,
+                    latency_ns: nanoseconds(latency),
+                    reclaimed_bytes_per_second: if failed { 0.0 } else { rate },
+                })?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -129,9 +118,9 @@ impl Experiment for Arguments {
         ]);
         for function in functions(records) {
             for method in methods(records) {
-                let Some(rate) = rate(records, &function, &method) else { continue };
-                let latency =
-                    select(records, &function, &method).map(|line| line.latency_ns as f64 / 1e6);
+                let Some(rate) = rate(records, &method, &function) else { continue };
+                let lines = of_function(records, &method, &function);
+                let latency = lines.map(|line| line.latency_ns as f64 / 1e6);
                 table.row([
                     function.clone(),
                     method.clone(),
@@ -149,8 +138,8 @@ impl Experiment for Arguments {
         functions(records)
             .iter()
             .filter_map(|function| {
-                let ours = rate(records, function, "squeezy")?;
-                let theirs = rate(records, function, "virtio-mem")?;
+                let ours = rate(records, "squeezy", function)?;
+                let theirs = rate(records, "virtio-mem", function)?;
                 Some(Bound {
                     what: format!("reclaim throughput under load of {function} against virtio-mem"),
                     measured: ours.median / theirs.median,
@@ -169,15 +158,9 @@ impl Experiment for Arguments {
             x: "function".to_owned(),
             y: "MiB a second".to_owned(),
             categories: functions.clone(),
-            series: methods(records)
-                .iter()
-                .map(|method| Series {
-                    name: method.clone(),
-                    colour: chart::colour(method),
-                    variant: false,
-                    points: functions.iter().map(|f| rate(records, f, method)).collect(),
-                })
-                .collect(),
+            series: Series::of_methods(&methods(records), |method| {
+                functions.iter().map(|function| rate(records, method, function)).collect()
+            }),
             joined: false,
             logarithmic: true,
         };
@@ -192,22 +175,10 @@ impl Experiment for Arguments {
 }
 
 /// In MiB a second.
-fn rate(records: &[Line], function: &str, method: &str) -> Option<Spread> {
-    let rates = select(records, function, method)
+fn rate(records: &[Line], method: &str, function: &str) -> Option<Spread> {
+    let rates = of_function(records, method, function)
         .map(|line| line.reclaimed_bytes_per_second / f64::from(1 << 20));
     Spread::of(rates)
-}
-
-fn select<'a>(
-    records: &'a [Line],
-    function: &'a str,
-    method: &'a str,
-) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| line.function == function && line.header.method == method)
-}
-
-fn functions(records: &[Line]) -> Vec<String> {
-    records.iter().map(|line| line.function.clone()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

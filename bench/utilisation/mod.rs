@@ -4,11 +4,12 @@
 use crate::common::{
     Experiment,
     bound::{Bound, Limit, number},
-    chart::{self, Chart, Panel, Series},
+    chart::{Chart, Panel, Series},
     error::Result,
     lab::Lab,
     options::{Methods, Options},
     record::{Header, Record, describe_run},
+    select::{methods, of_method, sorted},
     size,
     stand::{Stand, hog_bytes},
     stats::{Spread, median},
@@ -90,13 +91,10 @@ impl Experiment for Arguments {
             self.size.unwrap_or(if self.options.quick { 128 << 20 } else { 512 << 20 });
         let fills: BTreeSet<u8> = self.fill.iter().copied().collect();
         let trials = self.options.trials_or(1, 5);
-        lab.progress.plan(methods.len() as f64 * fills.len() as f64 * f64::from(trials));
-        for (index, &method) in methods.iter().enumerate() {
-            let share = (index + 1) as f64 / methods.len() as f64;
-            let outcome = self.one_vm(lab, method, size_bytes, &fills, trials, share).await;
-            lab.go_on(&method.to_string(), outcome)?;
-        }
-        Ok(())
+        lab.each(&methods, async |lab, &method| {
+            self.one_vm(lab, method, size_bytes, &fills, trials).await
+        })
+        .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -156,15 +154,9 @@ impl Experiment for Arguments {
             x: "how full the memory of the other instances is".to_owned(),
             y: "milliseconds".to_owned(),
             categories: fills.iter().map(|fill| format!("{fill}%")).collect(),
-            series: methods(records)
-                .into_iter()
-                .map(|method| Series {
-                    colour: chart::colour(&method),
-                    variant: false,
-                    points: fills.iter().map(|&fill| latency(records, &method, fill)).collect(),
-                    name: method,
-                })
-                .collect(),
+            series: Series::of_methods(&methods(records), |method| {
+                fills.iter().map(|&fill| latency(records, method, fill)).collect()
+            }),
             joined: true,
             logarithmic: true,
         };
@@ -190,9 +182,7 @@ impl Arguments {
         size_bytes: u64,
         fills: &BTreeSet<u8>,
         trials: u32,
-        share: f64,
     ) -> Result {
-        lab.progress.say(&format!("{method}: booting"));
         let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
         let mut stand = Stand::start(lab, method, sizing, &[]).await?;
         let mut last = None;
@@ -200,7 +190,7 @@ impl Arguments {
             // Levels take turns within a trial, so that a drift of the VM hits all of them.
             for &fill in fills {
                 let start = Instant::now();
-                if last.is_some_and(|last| trial > 0 && !lab.has_time(share, last)) {
+                if last.is_some_and(|last| trial > 0 && !lab.has_time(last)) {
                     continue;
                 }
                 lab.progress.say(&format!(
@@ -223,7 +213,7 @@ impl Arguments {
                 let reclaimed = stand.reclaim(victim, &[]).await?;
                 let guest = Some((stand.kernel(), stand.qemu()));
                 lab.keep(Line {
-                    header: lab.header(Self::NAME, &method.to_string(), trial, guest),
+                    header: lab.header(&method.to_string(), trial, guest),
                     size_bytes,
                     fill_percent: fill,
                     rest_bytes,
@@ -237,7 +227,7 @@ impl Arguments {
                     failure: reclaimed.failure,
                 })?;
                 stand.kill_all().await?;
-                lab.progress.advance(1.0);
+                lab.progress.advance(1.0 / (fills.len() as f64 * f64::from(trials)));
                 last = Some(start.elapsed());
             }
         }
@@ -246,7 +236,7 @@ impl Arguments {
 }
 
 fn select<'a>(records: &'a [Line], method: &'a str, fill: u8) -> impl Iterator<Item = &'a Line> {
-    records.iter().filter(move |line| line.header.method == method && line.fill_percent == fill)
+    of_method(records, method).filter(move |line| line.fill_percent == fill)
 }
 
 /// In milliseconds.
@@ -255,11 +245,7 @@ fn latency(records: &[Line], method: &str, fill: u8) -> Option<Spread> {
 }
 
 fn fills(records: &[Line]) -> Vec<u8> {
-    records.iter().map(|line| line.fill_percent).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-fn methods(records: &[Line]) -> Vec<String> {
-    crate::common::record::methods(records)
+    sorted(records, |line| line.fill_percent)
 }
 
 #[cfg(test)]
