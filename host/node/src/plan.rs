@@ -14,11 +14,12 @@ use squeezy_vmm::{
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
 
 /// Base memory for the kernel and the agent, in bytes, with the twentieth of it that Linux keeps free
-/// for huge pages.
-const BASE_BYTES: u64 = 208 << 20;
+/// for huge pages; docs/design.md has what was measured.
+const BASE_BYTES: u64 = 128 << 20;
 
-/// Base memory for what an instance has beside its own: page tables, stacks, sockets, its overlay.
-const BASE_BYTES_PER_INSTANCE: u64 = 16 << 20;
+/// Base memory for what an instance has beside its own, in bytes: page tables, stacks, sockets and
+/// inodes take about 2 MiB, the rest is for files in its /tmp.
+const BASE_BYTES_PER_INSTANCE: u64 = 8 << 20;
 
 /// How long a reclaim may take before it counts as failed. The guest goes on with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);

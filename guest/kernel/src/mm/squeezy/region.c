@@ -271,6 +271,9 @@ out_free:
 	return -ENOMEM;
 }
 
+/* Bytes of base memory that a few instances get along with, beside the memory map. */
+#define SQUEEZY_MIN_BASE	SZ_64M
+
 /*
  * Each unplugged page of a partition still has its struct page. Say so early
  * if all of them together would not leave room for anything else.
@@ -280,7 +283,7 @@ static void squeezy_check_memmap(void)
 	u64 pages = (u64)squeezy_layout.nr * squeezy_layout.slot_pages;
 	u64 memmap = PFN_UP(pages * sizeof(struct page));
 
-	if (memmap > totalram_pages() / 2)
+	if (memmap + PFN_DOWN(SQUEEZY_MIN_BASE) > totalram_pages())
 		pr_warn("squeezy: the memory map of all partitions needs %llu MiB of the %lu MiB of base memory; give the VM more\n",
 			memmap >> (20 - PAGE_SHIFT),
 			totalram_pages() >> (20 - PAGE_SHIFT));
