@@ -38,7 +38,9 @@ fn a_daemon_whose_log_nobody_reads_goes_on() {
         invoke.args(["invoke", "f", "--url", url, "--key-file"]).arg(key);
         let output = invoke.output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).0.contains("could not be booted"), "{output:?}");
+        let (answer, _) = said(&output);
+        assert!(answer.contains("could not be booted, or has ended: "), "{output:?}");
+        assert!(answer.contains(" bytes of memory are needed, but the host has "), "{output:?}");
     }
     let id = daemon.0.id().to_string();
     assert!(Command::new("kill").arg(id).status().unwrap().success());
@@ -205,6 +207,39 @@ fn clients_that_nobody_reads_end_without_a_word() {
         let output = daemon.client_command(arguments).stdout(closed).output().unwrap();
         assert_eq!((output.status.code(), &*said(&output).1), (Some(141), ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn calls_that_nothing_could_run_are_counted_and_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    let status = |key: &Path, arguments: &[&str]| {
+        let mut client = daemon.client_command(&[&["status"], arguments].concat());
+        said(&client.env("SQUEEZY_KEY_FILE", key).output().unwrap()).0
+    };
+    for _ in 0..2 {
+        assert_eq!(daemon.client(&["invoke", "f"]).status.code(), Some(1));
+    }
+    // It looks at its node each second.
+    let until = Instant::now() + Duration::from_secs(10);
+    let shown = loop {
+        let shown = status(&daemon.key_file(), &[]);
+        match shown.lines().last() {
+            Some(last) if last.starts_with("f, ") => break shown,
+            _ => assert!(Instant::now() < until, "{shown}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let state = status(&daemon.key_file(), &["--json"]);
+    let state: Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["functions"][0]["failed"], 2, "{state}");
+    assert!(shown.contains(" bytes of memory are needed"), "{shown}");
+    // Who does not have the key hears that, but not why.
+    let public = status(&directory.join("none"), &[]);
+    assert!(public.contains("could not be booted") && public.contains("the key"), "{public}");
+    assert!(!public.contains("bytes of memory"), "{public}");
 }
 
 #[test]

@@ -188,6 +188,30 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
 }
 
 #[test]
+fn an_instance_that_cannot_be_started_says_why() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("html.erofs");
+    std::os::unix::fs::symlink(build.join("images/html.erofs"), &image).unwrap();
+    let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
+    let broken = "command = [\"/usr/bin/python3\", \"-c\", \"raise SystemExit('no model')\"]";
+    let definition = definition.lines().map(|line| match line.split_once(" = ") {
+        Some(("command", _)) => broken,
+        _ => line,
+    });
+    let definition = definition.collect::<Vec<_>>().join("\n");
+    fs::write(image.with_extension("toml"), definition).unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, "", &[&image]);
+    let call = "/namespaces/_/actions/html?blocking=true&result=true";
+    let (status, answer) = daemon.ask("POST", call, None);
+    let error = answer["error"].as_str().unwrap();
+    assert_eq!(status, 500, "{error}");
+    let why =
+        "could not be started: it has ended by itself with status 1 before it listened: no model";
+    assert!(error.ends_with(why), "{error}");
+}
+
+#[test]
 fn nothing_is_left_of_a_daemon_that_is_killed() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ mod browser;
 mod common;
 
 use browser::Browser;
-use common::{Daemon, build};
+use common::{Daemon, NO_VM, build, empty_build};
 use serde_json::json;
 use std::{
     fs,
@@ -151,6 +151,29 @@ fn the_page_shows_what_goes_on() {
     drop(daemon);
     browser.wait("document.querySelector('#connection').textContent.includes('not answer')");
     println!("the pictures are in {}", pictures.display());
+}
+
+#[test]
+fn the_page_says_why_calls_are_turned_away() {
+    let Some(browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    empty_build(directory.path());
+    let function = directory.path().join("images/f.erofs");
+    let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
+    browser.screen(390, 844, true, false);
+    browser.open(&daemon.url);
+    browser.wait("document.querySelector('.problem')?.hidden ?? false");
+    assert_eq!(daemon.ask("POST", "/namespaces/_/actions/f?blocking=true", None).0, 500);
+    let says =
+        |text: &str| format!("document.querySelector('.problem').textContent.includes('{text}')");
+    browser.wait(&says("could not be booted, or has ended: the key"));
+    browser.fill("#key", fs::read_to_string(daemon.key_file()).unwrap().trim());
+    browser.click("#key-form button");
+    browser.wait(&says("bytes of memory are needed"));
+    browser.wait("document.querySelector('.starts').textContent.includes('1 failed')");
+    assert_eq!(browser.read(TOO_WIDE), json!([]));
+    browser.picture(&pictures().join("phone-problem.png"), true);
+    assert_eq!(browser.console(), Vec::<String>::new());
 }
 
 #[test]

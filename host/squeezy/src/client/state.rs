@@ -28,6 +28,8 @@ pub struct Function {
     pub starts: BTreeMap<String, u64>,
     pub reclaimed_bytes: u64,
     pub failed: u64,
+    /// Why calls are turned away, if they are.
+    pub problem: Option<Problem>,
     /// How long what took, of late.
     pub times_ms: BTreeMap<String, Times>,
 }
@@ -47,6 +49,14 @@ pub struct Point {
     pub asked_bytes: Option<u64>,
     pub plugged_bytes: Option<u64>,
     pub resident_bytes: Option<u64>,
+}
+
+/// Why calls of a function are turned away; what it is about only for those who have the key.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Problem {
+    pub at_ms: u64,
+    pub what: String,
+    pub why: Option<String>,
 }
 
 /// Percentiles, in milliseconds.
@@ -102,6 +112,18 @@ impl Function {
     }
 }
 
+impl State {
+    /// A line for each function whose calls are turned away.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        self.functions.iter().filter_map(|Function { name, problem, .. }| {
+            let Problem { at_ms, what, why } = problem.as_ref()?;
+            let ago = self.now_ms.saturating_sub(*at_ms) / 1000;
+            let why = why.as_deref().unwrap_or("the key is needed to see why");
+            Some(format!("{name}, {ago} s ago: {what}: {why}"))
+        })
+    }
+}
+
 /// What of each function stands in a table.
 pub const COLUMNS: [super::table::Column<Function>; 15] = [
     ("FUNCTION", |f| f.name.clone()),
@@ -139,7 +161,9 @@ pub mod tests {
                 "functions": [{
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
                     "instance_bytes": 1, "starts": { "cold": 4, "warm": 5 }, "reclaimed_bytes": 1048576,
-                    "failed": 1, "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
+                    "failed": 1,
+                    "problem": { "at_ms": 7000, "what": "no VM", "why": null },
+                    "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
                 }],
                 "reclaims": [{
                     "at_ms": 8000, "function": "html", "instance": 7, "size_bytes": 805306368,
@@ -163,5 +187,7 @@ pub mod tests {
             ["html", "up", "2", "1", "1", "0", "0", "3", "4", "3", "1", "4", "1", "1.5", "3.2"];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);
+        let problems: Vec<_> = state.problems().collect();
+        assert_eq!(problems, ["html, 2 s ago: no VM: the key is needed to see why"]);
     }
 }

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 /// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
 /// the calls that wait for one. PLUGGED is what the VM has, RESIDENT what the host really spends on
 /// it, BACK what instances have given back so far, COLD the calls that waited for an instance to
-/// start, FAILED those that an instance took and did not answer, P50 and P99 the latency of calls in the last minutes. It
-/// takes no key.
+/// start, FAILED those that no instance answered: it ended under them or could not be started, or its
+/// VM. P50 and P99 are the latency of calls in the last minutes. Below the table stands which
+/// functions' calls are turned away, and why, if the key can be read; nothing else takes it.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -39,6 +40,10 @@ impl Status {
         if !state.functions.is_empty() {
             print("");
             lines(&state.functions, &COLUMNS).iter().for_each(print);
+        }
+        if state.problems().next().is_some() {
+            print("");
+            state.problems().for_each(print);
         }
         Ok(ExitCode::SUCCESS)
     }

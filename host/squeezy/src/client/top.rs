@@ -31,7 +31,8 @@ const CHART_MS: u64 = 5 * 60 * 1000;
 /// Shows live how a running daemon stands: memory over the last minutes, functions with their
 /// instances and latency, and memory that has come back.
 ///
-/// The columns are those of `squeezy status`. q or Ctrl-C ends it. It takes no key.
+/// The columns are those of `squeezy status`, and so are lines about calls that are turned away. q or
+/// Ctrl-C ends it.
 #[derive(Clone, Debug, Args)]
 pub struct Top {
     #[command(flatten)]
@@ -109,7 +110,8 @@ fn is_ended(pause: Duration) -> io::Result<bool> {
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     // Heading, functions and a frame.
-    let functions = u16::try_from(screen.state.functions.len()).unwrap_or(u16::MAX);
+    let lines = screen.state.functions.len() + screen.state.problems().count();
+    let functions = u16::try_from(lines).unwrap_or(u16::MAX);
     let [head, chart, functions, reclaims, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(8),
@@ -158,7 +160,8 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
 fn draw_functions(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut rows = lines(&state.functions, &COLUMNS).into_iter();
     let heading = rows.next().map(|line| Line::from(line).dim());
-    let text: Vec<_> = heading.into_iter().chain(rows.map(Line::from)).collect();
+    let problems = state.problems().map(|problem| Line::from(problem).red());
+    let text: Vec<_> = heading.into_iter().chain(rows.map(Line::from)).chain(problems).collect();
     frame.render_widget(Paragraph::new(text).block(Block::bordered().title("functions")), area);
 }
 

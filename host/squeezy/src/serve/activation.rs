@@ -62,12 +62,13 @@ pub struct Activation {
 }
 
 impl Activation {
-    /// What came of a call, in OpenWhisk's terms.
+    /// What came of a call, in OpenWhisk's terms; `explain` says why nobody has taken it.
     pub fn of(
         action: &Action,
         id: String,
         start_ms: u64,
         answer: Result<Answer, CallError>,
+        explain: impl Fn(&CallError) -> String,
     ) -> Self {
         let error = |text: &str| json!({ "error": text });
         let none = Duration::ZERO;
@@ -82,7 +83,7 @@ impl Activation {
                 (status, error(&reason), waited, none, None, logs)
             }
             Err(other) => {
-                let error = error(&other.to_string());
+                let error = error(&explain(&other));
                 (Status::InternalError, error, none, none, None, Vec::new())
             }
         };

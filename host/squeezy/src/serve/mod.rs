@@ -11,6 +11,7 @@ mod log;
 mod metrics;
 mod notify;
 mod patience;
+mod problems;
 mod service;
 mod state;
 mod web;
@@ -142,7 +143,7 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
     let node = Node::start(budget, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
-    let service = Arc::new(Service::new(config, files, node.clone(), kept));
+    let service = Arc::new(Service::new(config, files, node.clone(), kept, watch.problems.clone()));
     for together in sharing_a_vm(functions) {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
@@ -150,7 +151,7 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     service.restore().await;
     let address = listener.local_addr().unwrap_or(address);
     say(&format!("serving on http://{address}, the key is in {}", key_file.display()));
-    let page = web::Page::new(node, service.clone(), watch, begin, memory_bytes);
+    let page = web::Page::new(node, service.clone(), watch, key.clone(), begin, memory_bytes);
     let router = api::router(service.clone(), key).merge(web::router(page.clone()));
     tokio::spawn(page.sample());
     let told = interrupt.clone();

@@ -6,6 +6,7 @@ use super::{
     config::{Config, FunctionEntry},
     key::random,
     log::say,
+    problems::Problems,
     state::{State, StateError, StoredAction},
 };
 use serde_json::{Map, Value};
@@ -58,6 +59,7 @@ pub struct Service {
     node: Node,
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
     activations: Mutex<Activations>,
+    problems: Arc<Problems>,
     /// Held while actions are changed, which takes the node and the disk a moment.
     changing: tokio::sync::Mutex<State>,
 }
@@ -72,7 +74,13 @@ struct Change {
 
 impl Service {
     /// A service without actions.
-    pub fn new(config: Config, files: Artifacts, node: Node, state: State) -> Self {
+    pub fn new(
+        config: Config,
+        files: Artifacts,
+        node: Node,
+        state: State,
+        problems: Arc<Problems>,
+    ) -> Self {
         let activations = Activations::new(config.activations);
         Self {
             config,
@@ -80,6 +88,7 @@ impl Service {
             node,
             actions: Mutex::default(),
             activations: Mutex::new(activations),
+            problems,
             changing: tokio::sync::Mutex::new(state),
         }
     }
@@ -366,7 +375,8 @@ impl Service {
             Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
             _ => None,
         };
-        let activation = Arc::new(Activation::of(&action, id, start_ms, answer));
+        let explain = |error: &CallError| self.problems.explain(action.index, error);
+        let activation = Arc::new(Activation::of(&action, id, start_ms, answer, explain));
         // Whoever was told the id may ask for it.
         if refused.is_none() || accept.is_none() {
             lock(&self.activations).push(activation.clone());

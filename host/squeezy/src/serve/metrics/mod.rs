@@ -11,8 +11,9 @@ mod scrape;
 mod watch;
 
 use families::Families;
-use labels::{Of, OfStart};
+use labels::{Of, OfReason, OfStart};
 use prometheus_client::registry::Registry;
+use squeezy_runtime::RejectReason;
 use std::ops::Deref;
 
 pub use labels::{Name, Start};
@@ -56,10 +57,15 @@ impl Metrics {
         self.reclaimed.get(&labels).map_or(0, |count| count.get())
     }
 
-    /// Calls that failed.
+    /// Calls that failed: an instance had taken them, or none could be had.
     pub fn failed(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
-        self.calls_failed.get(&labels).map_or(0, |count| count.get())
+        let taken = self.calls_failed.get(&labels).map_or(0, |count| count.get());
+        let refused = [RejectReason::StartFailed, RejectReason::VmFailed].map(|reason| {
+            let labels = OfReason { function: function.clone(), reason: reason::refused(reason) };
+            self.calls_refused.get(&labels).map_or(0, |count| count.get())
+        });
+        taken + refused.iter().sum::<u64>()
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     reason,
     recent::{Recent, Reclaim, Times},
 };
+use crate::serve::problems::Problems;
 use squeezy_node::{Answer, CallError, Happening, Observer, Tried, openwhisk::now_ms};
 use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment};
 use std::{
@@ -24,6 +25,8 @@ pub struct Watch {
     pub metrics: Metrics,
     /// What functions are called.
     pub names: Names,
+    /// What they suffer from.
+    pub problems: Arc<Problems>,
     state: Mutex<State>,
 }
 
@@ -49,7 +52,7 @@ impl Watch {
     /// Has seen nothing yet; there may be so much memory.
     pub fn new(memory_limit_bytes: u64) -> Self {
         let metrics = Metrics::new(memory_limit_bytes);
-        Self { metrics, names: Names::default(), state: Mutex::default() }
+        Self { metrics, names: Names::default(), problems: Arc::default(), state: Mutex::default() }
     }
 
     /// Looks at what happened of late.
@@ -219,6 +222,7 @@ impl Watch {
 impl Watch {
     /// Takes note of what happened.
     pub fn see(&self, at: Moment, happening: &Happening<'_>) {
+        self.problems.see(happening);
         match *happening {
             Happening::Booted(_, _, took) => self.metrics.vm_boot.observe(took.as_secs_f64()),
             Happening::Starting(instance, function) => self.starting(instance, function),

@@ -44,7 +44,7 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let gate = Arc::new(Gate(Mutex::new(gate)));
     let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), gate);
     let state = State::open(directory.path()).unwrap();
-    let service = Arc::new(Service::new(config, files, node, state));
+    let service = Arc::new(Service::new(config, files, node, state, Arc::default()));
     service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }

@@ -11,7 +11,9 @@ mod state;
 
 use super::{
     api,
+    key::Key,
     metrics::{Known, Name, Scraper, Watch},
+    problems::Problem,
     service::Service,
 };
 use axum::{
@@ -19,7 +21,7 @@ use axum::{
     extract::{Path, Query, State},
     http::{
         HeaderMap,
-        header::{ACCEPT, VARY},
+        header::{ACCEPT, AUTHORIZATION, VARY},
     },
     response::{IntoResponse, Response},
     routing::get,
@@ -39,6 +41,7 @@ pub struct Page {
     service: Arc<Service>,
     watch: Arc<Watch>,
     scraper: Scraper,
+    key: Key,
     /// What moments count from.
     begin: Instant,
     memory_limit_bytes: u64,
@@ -52,6 +55,7 @@ impl Page {
         node: Node,
         service: Arc<Service>,
         watch: Arc<Watch>,
+        key: Key,
         begin: Instant,
         memory_limit_bytes: u64,
     ) -> Arc<Self> {
@@ -65,6 +69,7 @@ impl Page {
             node,
             service,
             watch,
+            key,
             begin,
             memory_limit_bytes,
             history: Mutex::default(),
@@ -78,6 +83,10 @@ impl Page {
 
     fn latest(&self) -> Latest {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn problem(&self, function: &Name) -> Option<Problem> {
+        self.watch.problems.of(self.service.action(&function.0)?.index)
     }
 
     fn instance_bytes(&self, function: &Name) -> u64 {
@@ -116,8 +125,15 @@ struct Since {
     since_ms: u64,
 }
 
-async fn state_json(State(page): State<Arc<Page>>, Query(since): Query<Since>) -> Response {
-    assets::secured(Json(state::state(&page, since.since_ms)))
+/// Reasons, which may quote a guest, are for those who have the key; the rest is for everybody.
+async fn state_json(
+    State(page): State<Arc<Page>>,
+    Query(since): Query<Since>,
+    headers: HeaderMap,
+) -> Response {
+    let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+    let has_key = page.key.admits(header);
+    assets::secured(Json(state::state(&page, since.since_ms, has_key)))
 }
 
 #[cfg(test)]

@@ -4,19 +4,22 @@ use super::{
     Page,
     history::{LENGTH, Point, Sample},
 };
-use crate::serve::metrics::{Name, Reclaim, Start, Window};
+use crate::serve::{
+    metrics::{Name, Reclaim, Start, Window},
+    problems::Problem,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_runtime::Moment;
 use squeezy_vmm::VmError;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How everything stands; samples of the time since.
-pub fn state(page: &Page, since_ms: u64) -> Value {
+/// How everything stands; samples of the time since. Reasons only for those who have the key.
+pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
     let latest = page.latest();
     let names: Vec<_> = latest.functions.keys().cloned().collect();
     let functions: Vec<_> =
-        names.iter().map(|name| function(page, name, &latest.functions[name])).collect();
+        names.iter().map(|name| function(page, name, &latest.functions[name], has_key)).collect();
     let reclaims: Vec<_> =
         page.watch.recent(|recent| recent.reclaims().map(describe_reclaim).collect());
     page.history(|history| {
@@ -52,10 +55,11 @@ struct Function<'a> {
     starts: BTreeMap<&'static str, u64>,
     reclaimed_bytes: u64,
     failed: u64,
+    problem: Option<Value>,
     times_ms: BTreeMap<&'static str, Value>,
 }
 
-fn function(page: &Page, name: &Name, point: &Point) -> Value {
+fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
     let metrics = &page.watch.metrics;
     let since = Moment(page.begin.elapsed().saturating_sub(LENGTH));
     let times_ms = page.watch.recent(|recent| {
@@ -86,9 +90,15 @@ fn function(page: &Page, name: &Name, point: &Point) -> Value {
             .collect(),
         reclaimed_bytes: metrics.reclaimed_bytes(name),
         failed: metrics.failed(name),
+        problem: page.problem(name).map(|problem| describe_problem(&problem, has_key)),
         times_ms,
     };
     json!(function)
+}
+
+fn describe_problem(problem: &Problem, has_key: bool) -> Value {
+    let Problem { at_ms, what, why } = problem;
+    json!({ "at_ms": at_ms, "what": what, "why": has_key.then_some(why) })
 }
 
 fn describe_reclaim(reclaim: &Reclaim) -> Value {

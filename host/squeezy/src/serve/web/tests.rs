@@ -50,23 +50,24 @@ async fn browsers_get_the_page_and_clients_what_they_know() {
 
 #[tokio::test]
 async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
-    let (service, _hold, _directory) = service().await;
+    let (service, _hold, directory) = service().await;
+    let key = Key::read_or_make(&directory.path().join("key")).unwrap();
     let index = service.action("f").unwrap().index;
     let node = Node::start(Budget::new(1), Instant::now(), Arc::new(Log));
     let watch = Arc::new(Watch::new(1 << 30));
-    let page = Page::new(node, service, watch, Instant::now(), 1 << 30);
+    let page = Page::new(node, service, watch, key, Instant::now(), 1 << 30);
     let status = NodeStatus {
         functions: vec![(index, Counts { busy: 1, ..Counts::default() })],
         ..NodeStatus::default()
     };
     page.take(1000, &status);
-    let state = state::state(&page, 0);
+    let state = state::state(&page, 0, true);
     assert_eq!(state["functions"][0]["name"], "f");
     assert_eq!(state["functions"][0]["instance_bytes"], 1u64 << 40);
     assert_eq!(state["samples"][0]["functions"]["f"][3], 1);
-    assert_eq!(state::state(&page, 1000)["samples"], json!([]));
+    assert_eq!(state::state(&page, 1000, true)["samples"], json!([]));
     page.take(2000, &NodeStatus::default());
-    let state = state::state(&page, 1000);
+    let state = state::state(&page, 1000, true);
     assert_eq!(state["functions"], json!([]));
     assert_eq!(state["samples"][0]["functions"], json!({}));
 }

@@ -34,11 +34,14 @@ export class Activations {
     setText(byId("key-error"), reason);
   }
 
+  /** Asks the daemon for something, with the key if there is one. */
   ask(path) {
-    const key = new TextEncoder().encode(sessionStorage.getItem(STORED));
+    const stored = sessionStorage.getItem(STORED);
+    const key = new TextEncoder().encode(stored ?? "");
     const encoded = btoa(String.fromCharCode(...key));
+    const headers = stored ? { Authorization: `Basic ${encoded}` } : {};
     // Without credentials of its own the browser does not ask for any either.
-    return fetch(path, { credentials: "omit", headers: { Authorization: `Basic ${encoded}` } });
+    return fetch(path, { credentials: "omit", headers });
   }
 
   async refresh() {
@@ -79,7 +82,8 @@ export class Activations {
     const when = html("span", { class: "when" });
     const body = html("div", { class: "body" });
     const warm = noted.initTime === undefined;
-    const start = warm ? "warm" : `new instance, init ${time(noted.initTime)}`;
+    const taken = activation.statusCode === 3 ? "" : "warm";
+    const start = warm ? taken : `new instance, init ${time(noted.initTime)}`;
     const element = html(
       "details",
       {},

@@ -22,7 +22,7 @@ function spanMs() {
 }
 
 async function refresh() {
-  const answer = await fetch(`/ui/state.json?since_ms=${history.latest}`, { credentials: "omit" });
+  const answer = await activations.ask(`/ui/state.json?since_ms=${history.latest}`);
   if (!answer.ok) throw new Error(`the daemon answers with status ${answer.status}`);
   state = await answer.json();
   history.add(state.samples, state.now_ms - 1000 * state.history_seconds);

@@ -2,7 +2,7 @@
 
 import { Chart, byteTicks, countTicks } from "./chart.js";
 import { html, setText } from "./dom.js";
-import { bytes, time } from "./format.js";
+import { ago, bytes, time } from "./format.js";
 
 const MEMORY = [
   { field: "resident", label: "resident", kind: "area", always: true },
@@ -39,6 +39,7 @@ export class FunctionCard {
   constructor(name) {
     this.state = html("span", { class: "chip" });
     this.now = html("p", { class: "now" });
+    this.problem = html("p", { class: "problem", hidden: true });
     this.memory = new Chart("Memory of its VM", MEMORY, bytes, byteTicks);
     this.instances = new Chart("Instances", INSTANCES, (count) => String(count), countTicks);
     this.rows = html("tbody");
@@ -47,6 +48,7 @@ export class FunctionCard {
       "article",
       { class: "card function", "aria-label": `Function ${name}` },
       html("div", { class: "head" }, html("h2", {}, name), this.state, this.now),
+      this.problem,
       html("div", { class: "charts" }, this.memory.element, this.instances.element),
       html(
         "div",
@@ -69,6 +71,7 @@ export class FunctionCard {
     setText(this.state, { up: "VM runs", booting: "VM boots", ending: "VM ends" }[data.vm] ?? "no VM");
     this.state.className = `chip ${data.vm ?? "none"}`;
     setText(this.now, `${bytes(data.instance_bytes)} an instance · ${bytes(data.reclaimed_bytes)} reclaimed`);
+    this.showProblem(data.problem, to);
     const rows = TIMES.filter(([kind]) => data.times_ms[kind]).map(([kind, label, meaning]) => {
       const { p50, p90, p99, count } = data.times_ms[kind];
       const cells = [time(p50), time(p90), time(p99), String(count)];
@@ -77,6 +80,14 @@ export class FunctionCard {
     if (!rows.length) rows.push(html("tr", {}, html("td", { colspan: "5", class: "none" }, "no calls yet")));
     this.rows.replaceChildren(...rows);
     this.showStarts(data);
+  }
+
+  /** Why calls are turned away, as far as whoever looks may know. */
+  showProblem(problem, now) {
+    this.problem.hidden = !problem;
+    if (!problem) return;
+    const why = problem.why ?? "the key, below, shows why";
+    setText(this.problem, `${problem.what}: ${why} (${ago(now - problem.at_ms)})`);
   }
 
   showStarts({ starts, failed }) {

@@ -1,0 +1,209 @@
+//! Why calls were turned away although there was room for them: what could not be booted or started.
+
+use squeezy_node::{CallError, Happening, openwhisk::now_ms};
+use squeezy_runtime::{FunctionIndex, InstanceNumber, RejectReason};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Most characters of a reason.
+const MOST_CHARACTERS: usize = 300;
+
+/// Why the calls of a function are turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// When the latest was.
+    pub at_ms: u64,
+    /// What went wrong; anybody may know.
+    pub what: String,
+    /// Why. It may quote the guest's console or what an instance wrote, which is for those who have
+    /// the key, and names no directory of the host.
+    pub why: String,
+}
+
+/// What each function suffers from.
+#[derive(Default)]
+pub struct Problems(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Why a VM has ended last.
+    vm: String,
+    /// Why the memory of an instance could not be plugged last, and whose.
+    memory: Option<(InstanceNumber, String)>,
+    /// Why an instance could not be started last.
+    instance: String,
+    of: BTreeMap<FunctionIndex, Problem>,
+}
+
+impl Problems {
+    /// Takes note of what happened. The node tells why something has failed right before it turns away
+    /// those who have waited for it.
+    pub fn see(&self, happening: &Happening<'_>) {
+        match *happening {
+            Happening::Ended(_, reason) => {
+                self.lock().vm = presentable(&without_directories(reason))
+            }
+            Happening::Plugged(instance, _, tried) => {
+                let memory = tried
+                    .error
+                    .as_ref()
+                    .map(|error| (instance, without_directories(&error.to_string())));
+                if memory.is_some() {
+                    self.lock().memory = memory;
+                }
+            }
+            Happening::Started(instance, Err(reason)) => {
+                let mut state = self.lock();
+                state.instance = match &state.memory {
+                    Some((of, error)) if *of == instance => {
+                        presentable(&format!("{reason}: {error}"))
+                    }
+                    _ => presentable(reason),
+                };
+            }
+            Happening::Called(function, _, result) => {
+                let mut state = self.lock();
+                let why = match result {
+                    Ok(_) | Err(CallError::Failed { .. }) => {
+                        // It is over.
+                        state.of.remove(&function);
+                        return;
+                    }
+                    Err(CallError::Rejected(RejectReason::VmFailed)) => state.vm.clone(),
+                    Err(CallError::Rejected(RejectReason::StartFailed)) => state.instance.clone(),
+                    Err(_) => return,
+                };
+                let what = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                state.of.insert(function, Problem { at_ms: now_ms(), what, why });
+            }
+            _ => {}
+        }
+    }
+
+    /// What a function suffers from, if it does.
+    pub fn of(&self, function: FunctionIndex) -> Option<Problem> {
+        self.lock().of.get(&function).cloned()
+    }
+
+    /// An error of a call of this function that has just come, with the reason if there is one.
+    pub fn explain(&self, function: FunctionIndex, error: &CallError) -> String {
+        let what = error.to_string();
+        match self.of(function) {
+            Some(problem) if problem.what == what => format!("{what}: {}", problem.why),
+            _ => what,
+        }
+    }
+
+    /// Forgets functions that are gone.
+    pub fn retain(&self, is_there: impl Fn(FunctionIndex) -> bool) {
+        self.lock().of.retain(|&function, _| is_there(function));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The beginning of a reason, on one line.
+fn presentable(reason: &str) -> String {
+    let line = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = line.take(MOST_CHARACTERS + 1).collect();
+    if let Some((end, _)) = line.char_indices().nth(MOST_CHARACTERS) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+/// A text in which absolute paths are cut down to their last part.
+fn without_directories(text: &str) -> String {
+    let is_of_path = |c: char| c.is_alphanumeric() || "/._-+@~".contains(c);
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(is_of_path) {
+        let (before, from) = rest.split_at(start);
+        let (word, after) = from.split_at(from.find(|c| !is_of_path(c)).unwrap_or(from.len()));
+        kept += before;
+        kept += match word.rsplit_once('/') {
+            Some((_, name)) if word.starts_with('/') && !name.is_empty() => name,
+            _ => word,
+        };
+        rest = after;
+    }
+    kept + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squeezy_node::Tried;
+    use squeezy_runtime::VmIndex;
+    use squeezy_vmm::VmError;
+    use std::time::Duration;
+
+    const F: FunctionIndex = FunctionIndex(3);
+
+    fn rejected(reason: RejectReason) -> CallError {
+        CallError::Rejected(reason)
+    }
+
+    fn call(problems: &Problems, error: CallError) -> String {
+        problems.see(&Happening::Called(F, None, &Err(error.clone())));
+        problems.explain(F, &error)
+    }
+
+    #[test]
+    fn who_is_turned_away_hears_why() {
+        let problems = Problems::default();
+        problems.see(&Happening::Ended(VmIndex(0), "it is not needed"));
+        assert_eq!(problems.of(F), None);
+        let end = "the kernel is not at /srv/build/bzImage: run `make kernel`\nor so";
+        problems.see(&Happening::Ended(VmIndex(1), end));
+        let said = call(&problems, rejected(RejectReason::VmFailed));
+        assert!(
+            said.ends_with("has ended: the kernel is not at bzImage: run `make kernel` or so"),
+            "{said}"
+        );
+        assert_eq!(
+            call(&problems, rejected(RejectReason::QueueFull)),
+            "too many calls of this function wait"
+        );
+        assert!(problems.of(F).is_some());
+
+        let instance = InstanceNumber(1);
+        let tried = Tried { latency: None, resident_drop_bytes: 0, error: Some(VmError::Stopped) };
+        problems.see(&Happening::Plugged(instance, Duration::ZERO, &tried));
+        problems.see(&Happening::Started(instance, Err("no memory")));
+        let said = call(&problems, rejected(RejectReason::StartFailed));
+        assert!(said.ends_with("started: no memory: the VM has been stopped"), "{said}");
+        problems.see(&Happening::Started(InstanceNumber(2), Err(&"x".repeat(10_000))));
+        let said = call(&problems, rejected(RejectReason::StartFailed));
+        assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
+
+        let failed = CallError::Failed {
+            reason: String::new(),
+            waited: Duration::ZERO,
+            cold: false,
+            vm_ended: false,
+            logs: Vec::new(),
+        };
+        problems.see(&Happening::Called(F, Some(instance), &Err(failed)));
+        assert_eq!(problems.of(F), None);
+    }
+
+    #[test]
+    fn directories_stay_here() {
+        for (text, right) in [
+            (
+                "-drive file=/root/a.erofs,if=x: Could not open '/root/a.erofs'",
+                "-drive file=a.erofs,if=x: Could not open 'a.erofs'",
+            ),
+            ("/dev/kvm (/a/b) and/or 1/2", "kvm (b) and/or 1/2"),
+            ("", ""),
+            ("/ ende/ ä/b", "/ ende/ ä/b"),
+        ] {
+            assert_eq!(without_directories(text), right);
+        }
+    }
+}
