@@ -30,8 +30,10 @@ const POLICIES: [PolicyName; 4] = [
     PolicyName::Method(MethodName::Static),
 ];
 
-/// How long the function is called before and after the others end.
-const HALF: Duration = Duration::from_secs(12);
+/// How long the function is called before and after the others end: a call of `cnn` takes seconds
+/// under emulation.
+const HALF: Duration = Duration::from_secs(40);
+const QUICK_HALF: Duration = Duration::from_secs(12);
 
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]
@@ -72,10 +74,19 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let functions = self.functions.find(lab, &["html"], self.options.quick)?;
+        let default: &[&str] = if self.options.quick { &["html"] } else { &["cnn", "html"] };
+        let mut functions = self.functions.find(lab, default, self.options.quick)?;
+        functions.truncate(2);
+        if functions.len() == 1 {
+            let mut other = functions[0].clone();
+            other.function.name = format!("{}-other", other.function.name);
+            functions.push(other);
+        }
         let trials = self.options.trials_or(1, 3);
-        let cases = cases(trials, [&functions[..1]], &self.policies.or(&POLICIES));
-        lab.each(&cases, one).await
+        let cases = cases(trials, [&functions[..]], &self.policies.or(&POLICIES));
+        let half = if self.options.quick { QUICK_HALF } else { HALF };
+        lab.each(&cases, async |lab: &mut Lab<Line>, case: &Case<'_>| one(lab, case, half).await)
+            .await
     }
 
     fn table(records: &[Line]) -> Table {
@@ -124,7 +135,8 @@ impl Experiment for Arguments {
     }
 
     fn plot(records: &[Line]) -> Result<String> {
-        let half = HALF.as_secs() as i64;
+        let earliest = records.iter().map(|line| line.after_end_seconds).fold(0.0, f64::min);
+        let half = -earliest.floor() as i64;
         let panel = Panel {
             title: "Latency in each second".to_owned(),
             x: "seconds from the end of the others on".to_owned(),
@@ -150,22 +162,22 @@ impl Experiment for Arguments {
     }
 }
 
-/// One function that is called all the time, and a second one of the same image whose instances end.
-async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
-    let image = &case.functions[0];
-    let others = image.function.concurrency.saturating_sub(1).max(1);
-    let mut other = image.clone();
-    other.function.name = format!("{}-other", image.function.name);
+/// One function that is called all the time, and a second one in its VM whose instances end.
+async fn one(lab: &mut Lab<Line>, case: &Case<'_>, half: Duration) -> Result {
+    let [called, ending] = case.functions else { unreachable!("every case has two functions") };
+    let others = ending.function.concurrency;
     let plan = FleetPlan::abundant(case.policy, Duration::from_secs(3600));
     let plan = FleetPlan { one_vm: true, ..plan };
-    let fleet = Fleet::start(lab, &[image.clone(), other], &plan).await?;
+    let mut called = called.clone();
+    called.function.concurrency = 1;
+    let fleet = Fleet::start(lab, &[called.clone(), ending.clone()], &plan).await?;
     fleet.have(1, others).await?;
     fleet.have(0, 1).await?;
     let header = lab.fleet_header(case, fleet.details().as_ref());
     let begin = Instant::now();
-    let end = begin + HALF;
+    let end = begin + half;
     let mut ended = false;
-    while begin.elapsed() < 2 * HALF {
+    while begin.elapsed() < 2 * half {
         if !ended && Instant::now() >= end {
             ended = true;
             fleet.retire(1);
@@ -177,9 +189,9 @@ async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
         }
         lab.keep(Line {
             header: header.clone(),
-            function: image.function.name.clone(),
+            function: called.function.name.clone(),
             ended_count: others.into(),
-            after_end_seconds: (came - begin).as_secs_f64() - HALF.as_secs_f64(),
+            after_end_seconds: (came - begin).as_secs_f64() - half.as_secs_f64(),
             latency_ns: nanoseconds(answered.latency),
         })?;
     }
