@@ -70,13 +70,14 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
     metrics.partitions.clear();
     metrics.vms.clear();
     metrics.memory_committed.set(signed(status.committed_bytes));
-    // A VM is booted for one function; were it for several, the first would stand for all.
     let mut whose: BTreeMap<VmIndex, Name> = BTreeMap::new();
     for (index, counts) in &status.functions {
         let function = names.of(*index).name;
         metrics.expect(&function);
         if let Some(&vm) = status.vm_of.get(index) {
-            whose.entry(vm).or_insert_with(|| function.clone());
+            // The memory of a VM that functions share is counted once.
+            let add = |name: &mut Name| *name = Name(format!("{}+{}", name.0, function.0).into());
+            whose.entry(vm).and_modify(add).or_insert_with(|| function.clone());
         }
         for (state, count) in states(counts) {
             let labels = OfState { function: function.clone(), state };

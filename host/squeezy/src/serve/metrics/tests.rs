@@ -220,6 +220,14 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             assert_eq!(read.get(&format!("squeezy_{series}")), Some(&value), "{series}");
         }
     }
+    // Another function shares the VM, whose memory is there once.
+    let mut shared = status();
+    shared.functions.push((FunctionIndex(9), Counts::default()));
+    shared.vm_of.insert(FunctionIndex(9), VmIndex(3));
+    set(&node.watch, &shared, &partitions);
+    let read = node.read();
+    assert_eq!(read["squeezy_asked_bytes{function=\"f+function-9\"}"], 3.0);
+    assert!(!read.contains_key("squeezy_asked_bytes{function=\"f\"}"));
     // The VM hangs: nothing of it is said, but that.
     let mut status = status();
     status.vms[0].2 = None;
