@@ -131,6 +131,27 @@ fn actions_outlive_the_daemon() {
 }
 
 #[test]
+fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut first = daemon(directory);
+    let made = first.client(&["function", "create", "f", "--name", "made"]);
+    assert!(made.status.success(), "{made:?}");
+    first.stop();
+    fs::remove_file(directory.join("images/f.erofs")).unwrap();
+    let again = Daemon::start_in(directory, directory, NO_VM, &[]);
+    let (list, _) = said(&again.client(&["function", "list"]));
+    let row = list.lines().nth(1).unwrap();
+    assert!(row.starts_with("made ") && row.ends_with("there is no image \"f\""), "{list}");
+    let (status, error) = again.ask("POST", "/namespaces/_/actions/made?blocking=true", None);
+    let problem = "The action cannot be served: there is no image \"f\"";
+    assert_eq!((status, &error["error"]), (503, &json!(problem)));
+    assert!(again.client(&["function", "delete", "made"]).status.success());
+    assert_eq!(again.ask("GET", "/namespaces/_/actions", None), (200, json!([])));
+}
+
+#[test]
 fn a_state_directory_has_one_daemon() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

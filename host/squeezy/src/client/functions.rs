@@ -80,6 +80,7 @@ impl Functions {
                             ("IMAGE", |f| text(&f["exec"]["image"])),
                             ("MEMORY MIB", |f| text(&f["limits"]["memory"])),
                             ("TIMEOUT MS", |f| text(&f["limits"]["timeout"])),
+                            ("PROBLEM", |f| text(&f["problem"])),
                         ],
                     );
                 }

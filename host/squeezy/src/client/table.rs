@@ -5,7 +5,11 @@ use serde_json::Value;
 
 /// A value as it stands in a table.
 pub fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// One column: its heading, and what of a row stands in it.

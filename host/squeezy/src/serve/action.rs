@@ -99,7 +99,7 @@ pub struct Action {
 impl Action {
     /// Its version, as clients see it.
     pub fn version(&self) -> String {
-        format!("0.0.{}", self.revision)
+        version(self.revision)
     }
 
     /// What a call with these arguments gives the function: they go before the action's own.
@@ -114,18 +114,35 @@ impl Action {
     /// The action as clients get it.
     pub fn describe(&self) -> Value {
         let function = &self.image.function;
-        json!({
-            "namespace": NAMESPACE,
-            "name": self.name,
-            "version": self.version(),
-            "publish": false,
-            "updated": self.updated_ms,
-            "exec": { "kind": "blackbox", "image": function.name, "binary": false },
-            "parameters": self.body.parameters.as_deref().unwrap_or_default(),
-            "annotations": self.body.annotations.as_deref().unwrap_or_default(),
-            "limits": self.body.limits().describe(function),
-        })
+        let limits = self.body.limits().describe(Some(function));
+        describe(&self.name, self.revision, self.updated_ms, &function.name, &self.body, limits)
     }
+}
+
+/// An action as clients get it.
+pub fn describe(
+    name: &str,
+    revision: u32,
+    updated_ms: u64,
+    image: &str,
+    body: &ActionBody,
+    limits: Value,
+) -> Value {
+    json!({
+        "namespace": NAMESPACE,
+        "name": name,
+        "version": version(revision),
+        "publish": false,
+        "updated": updated_ms,
+        "exec": { "kind": "blackbox", "image": image, "binary": false },
+        "parameters": body.parameters.as_deref().unwrap_or_default(),
+        "annotations": body.annotations.as_deref().unwrap_or_default(),
+        "limits": limits,
+    })
+}
+
+fn version(revision: u32) -> String {
+    format!("0.0.{revision}")
 }
 
 /// What is wrong with an action's name, if anything is.

@@ -75,14 +75,20 @@ impl Limits {
         self.logs != Some(0)
     }
 
-    /// All limits in force for a function that they were applied to.
-    pub fn describe(&self, function: &Function) -> Value {
-        json!({
-            "timeout": function.run_timeout.as_millis() as u64,
-            "memory": round_up(function.memory_bytes, GRANULE_BYTES) >> 20,
-            "concurrency": 1,
-            "logs": self.logs.unwrap_or(DEFAULT_LOGS),
-        })
+    /// All limits in force for a function that they were applied to; without one, as far as they are
+    /// known.
+    pub fn describe(&self, function: Option<&Function>) -> Value {
+        let logs = self.logs.unwrap_or(DEFAULT_LOGS);
+        let mut limits = json!({ "concurrency": 1, "logs": logs });
+        let timeout = function.map_or(self.timeout, |f| Some(f.run_timeout.as_millis() as u64));
+        let memory_bytes = function.map_or(self.memory.map(|m| m << 20), |f| Some(f.memory_bytes));
+        let memory = memory_bytes.map(|bytes| round_up(bytes, GRANULE_BYTES) >> 20);
+        for (name, value) in [("timeout", timeout), ("memory", memory)] {
+            if let Some(value) = value {
+                limits[name] = value.into();
+            }
+        }
+        limits
     }
 }
 
@@ -108,7 +114,9 @@ mod tests {
         );
         assert!(!limits.wants_logs() && earlier.wants_logs());
         let right = json!({ "timeout": 5, "memory": 32, "concurrency": 1, "logs": 0 });
-        assert_eq!(limits.describe(&function), right, "memory comes in steps");
+        assert_eq!(limits.describe(Some(&function)), right, "memory comes in steps");
+        let unknown = Limits { memory: None, ..limits }.describe(None);
+        assert_eq!(unknown, json!({ "timeout": 5, "concurrency": 1, "logs": 0 }));
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn presentable(reason: &str) -> String {
 }
 
 /// A text in which absolute paths are cut down to their last part.
-fn without_directories(text: &str) -> String {
+pub fn without_directories(text: &str) -> String {
     let is_of_path = |c: char| c.is_alphanumeric() || "/._-+@~".contains(c);
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(start) = rest.find(is_of_path) {

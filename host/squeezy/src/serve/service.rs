@@ -1,5 +1,7 @@
 //! What the API can do, without HTTP.
 
+mod kept;
+
 use super::{
     action::{Action, ActionBody, check_name},
     activation::{Activation, Activations, Selection},
@@ -9,6 +11,7 @@ use super::{
     problems::Problems,
     state::{State, StateError, StoredAction},
 };
+use kept::Unavailable;
 use serde_json::{Map, Value};
 use squeezy_node::{
     Call, CallError, FunctionImage, FunctionLimits, ImageError, Node, NodeError, VmPlan,
@@ -44,6 +47,9 @@ pub enum ServiceError {
     /// The daemon ends.
     #[error("The daemon is shutting down.")]
     Ending,
+    /// It is kept, but cannot be served.
+    #[error("The action cannot be served: {0}")]
+    Unavailable(String),
     /// There is too much already.
     #[error("{0}")]
     Full(String),
@@ -60,6 +66,8 @@ pub struct Service {
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
     activations: Mutex<Activations>,
     problems: Arc<Problems>,
+    /// Actions that are kept and cannot be served.
+    unavailable: Mutex<BTreeMap<String, Unavailable>>,
     /// Held while actions are changed, which takes the node and the disk a moment.
     changing: tokio::sync::Mutex<State>,
 }
@@ -89,6 +97,7 @@ impl Service {
             actions: Mutex::default(),
             activations: Mutex::new(activations),
             problems,
+            unavailable: Mutex::default(),
             changing: tokio::sync::Mutex::new(state),
         }
     }
@@ -132,30 +141,6 @@ impl Service {
         Ok(())
     }
 
-    /// Adds the actions that were made over the API before, in place of functions of their names.
-    /// One that cannot be served now, because its image is not there for instance, stays kept.
-    pub async fn restore(&self) {
-        let state = self.changing.lock().await;
-        for (name, stored) in state.actions() {
-            if let Err(error) = self.restore_one(name, stored).await {
-                say(&format!("action {name:?} is kept, but cannot be served: {error}"));
-            }
-        }
-    }
-
-    async fn restore_one(&self, name: &str, stored: &StoredAction) -> Result<(), ServiceError> {
-        check_name(name).map_err(ServiceError::Invalid)?;
-        let StoredAction { revision, updated_ms, ref body, .. } = *stored;
-        let image = match stored.image.to_str().filter(|_| !stored.image.is_absolute()) {
-            Some(image) => self.image(image)?,
-            None => FunctionImage::find(&stored.image, &self.files).map_err(invalid)?,
-        };
-        let change = Change { body: body.clone(), image, revision, updated_ms };
-        let action = self.add(name.to_owned(), change).await?;
-        self.replace(action);
-        Ok(())
-    }
-
     /// Makes or changes an action as a client wants it, wholly or not at all: also when the client
     /// does not wait for it.
     pub async fn put_action(
@@ -178,10 +163,14 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         let mut state = self.changing.lock().await;
         let earlier = self.action(&name);
-        if earlier.is_some() && !overwrite {
+        let kept = match &earlier {
+            Some(earlier) => Some(self.stored(earlier)),
+            None => state.actions().get(&name).cloned(),
+        };
+        if kept.is_some() && !overwrite {
             return Err(ServiceError::Exists);
         }
-        let image = match (body.exec.take(), &earlier) {
+        let image = match (body.exec.take(), &kept) {
             (Some(exec), _) => {
                 let image = exec.image.as_deref().filter(|_| exec.kind == "blackbox");
                 let image = image.ok_or_else(|| {
@@ -197,18 +186,16 @@ impl Service {
                 self.image(image)?
             }
             // Its image is what is kept of it, not what the configuration says besides.
-            (None, Some(action)) => {
-                FunctionImage::find(&action.image.image, &self.files).map_err(invalid)?
-            }
+            (None, Some(kept)) => self.kept_image(kept)?,
             (None, None) => {
                 return Err(ServiceError::Invalid("exec is missing: which image?".to_owned()));
             }
         };
-        let body = match &earlier {
-            Some(earlier) => body.change(&earlier.body),
+        let body = match &kept {
+            Some(kept) => body.change(&kept.body),
             None => body,
         };
-        let revision = earlier.map_or(1, |earlier| earlier.revision.saturating_add(1));
+        let revision = kept.map_or(1, |kept| kept.revision.saturating_add(1));
         let change = Change { body, image, revision, updated_ms: now_ms() };
         let action = self.add(name, change).await?;
         if let Err(error) = state.put(&action.name, self.stored(&action)).await {
@@ -217,18 +204,6 @@ impl Service {
         }
         self.replace(action.clone());
         Ok(action)
-    }
-
-    /// An action as it is kept.
-    fn stored(&self, action: &Action) -> StoredAction {
-        let FunctionImage { function, image } = &action.image;
-        let is_ours = *image == self.files.image(&function.name);
-        StoredAction {
-            image: if is_ours { PathBuf::from(&function.name) } else { absolute(image) },
-            revision: action.revision,
-            updated_ms: action.updated_ms,
-            body: action.body.clone(),
-        }
     }
 
     /// The function of an image that has been built here, by its name.
@@ -286,28 +261,11 @@ impl Service {
 
     /// Lets an action be called, and ends the earlier one of its name.
     fn replace(&self, action: Arc<Action>) {
+        lock(&self.unavailable).remove(&action.name);
         let earlier = lock(&self.actions).insert(action.name.clone(), action);
         if let Some(earlier) = earlier {
             self.node.remove_function(earlier.index);
         }
-    }
-
-    /// Removes an action: what waits for it is turned away, what it works on is finished. It is done
-    /// wholly, also when the client does not wait for it.
-    pub async fn delete_action(
-        self: &Arc<Self>,
-        name: String,
-    ) -> Result<Arc<Action>, ServiceError> {
-        let service = self.clone();
-        let deleted = tokio::spawn(async move {
-            let mut state = service.changing.lock().await;
-            let action = service.action(&name).ok_or(ServiceError::NotFound)?;
-            state.remove(&name).await?;
-            lock(&service.actions).remove(&name);
-            service.node.remove_function(action.index);
-            Ok(action)
-        });
-        deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
     }
 
     /// The action of this name.

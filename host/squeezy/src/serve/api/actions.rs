@@ -66,19 +66,19 @@ pub async fn list(
     part: Result<Query<Part>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
-    let actions = api.service.actions();
+    let actions = api.service.describe_actions();
     if options.count {
         return Ok(Json(json!({ "actions": actions.len().saturating_sub(part.skip()) })));
     }
     let shown = actions.iter().skip(part.skip()).take(part.limit()?);
-    Ok(Json(shown.map(|action| action.describe()).collect()))
+    Ok(Json(shown.cloned().collect()))
 }
 
 pub async fn show(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.action(&name).ok_or_else(ApiError::not_found)?.describe()))
+    Ok(Json(api.service.describe_action(&name).ok_or_else(ApiError::not_found)?))
 }
 
 /// How to make an action.
@@ -104,7 +104,7 @@ pub async fn delete(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.delete_action(name).await?.describe()))
+    Ok(Json(api.service.delete_action(name).await?))
 }
 
 /// How to call an action.
@@ -131,7 +131,7 @@ pub async fn invoke(
         Some(_) => return Err(ApiError::bad_request("timeout must be from 1 to 60000 ms")),
         None => LONGEST_WAIT,
     };
-    let action = api.service.action(&name).ok_or_else(ApiError::not_found)?;
+    let action = api.service.callable(&name).await?;
     // With the action's own, they are one payload.
     let own = action.body.parameters.as_ref().map_or(0, |own| json!(own).to_string().len());
     if length + own > MAX_BODY_BYTES {

@@ -60,7 +60,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::NotFound => StatusCode::NOT_FOUND,
             ServiceError::Exists => StatusCode::CONFLICT,
             ServiceError::Busy => StatusCode::TOO_MANY_REQUESTS,
-            ServiceError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            ServiceError::Ending | ServiceError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServiceError::Full(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -160,14 +160,50 @@ async fn what_cannot_be_kept_is_not_made() {
 #[tokio::test]
 async fn an_action_without_its_image_is_kept() {
     let (service, _hold, directory) = service().await;
-    let change = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
+    let limits = r#"{ "memory": 64 }"#;
+    let text =
+        format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {limits} }}"#);
+    let change = body(&text);
     service.put_action("g".to_owned(), change, false).await.unwrap();
     let image = service.files.image("f");
     fs::rename(&image, directory.path().join("f")).unwrap();
     lock(&service.actions).clear();
     service.restore().await;
     assert!(service.action("g").is_none());
+    let [described] = &service.describe_actions()[..] else { panic!("there is g alone") };
+    assert_eq!(described["problem"], "there is no image \"f\"");
+    assert_eq!(
+        (&described["exec"]["image"], &described["limits"]["memory"]),
+        (&json!("f"), &json!(64))
+    );
+    assert!(matches!(service.callable("g").await, Err(ServiceError::Unavailable(_))));
+    let again = || service.put_action("g".to_owned(), ActionBody::default(), false);
+    assert!(matches!(again().await, Err(ServiceError::Exists)));
+    // It is served again once its image is there, as it was.
     fs::rename(directory.path().join("f"), &image).unwrap();
+    assert_eq!(service.callable("g").await.unwrap().revision, 1);
+    assert!(service.describe_action("g").unwrap().get("problem").is_none());
+}
+
+#[tokio::test]
+async fn an_action_without_its_image_can_be_changed_and_deleted() {
+    let (service, _hold, directory) = service().await;
+    let change =
+        body(r#"{ "exec": { "kind": "blackbox", "image": "f" }, "limits": { "timeout": 5 } }"#);
+    for name in ["g", "h"] {
+        service.put_action(name.to_owned(), change.clone(), false).await.unwrap();
+    }
+    fs::rename(service.files.image("f"), service.files.image("e")).unwrap();
+    fs::copy(directory.path().join("images/f.toml"), directory.path().join("images/e.toml"))
+        .unwrap();
+    lock(&service.actions).clear();
     service.restore().await;
-    assert_eq!(service.action("g").unwrap().revision, 1);
+    let image = body(r#"{ "exec": { "kind": "blackbox", "image": "e" } }"#);
+    let changed = service.put_action("g".to_owned(), image, true).await.unwrap();
+    assert_eq!((changed.revision, changed.body.limits().timeout), (2, Some(5)));
+    assert_eq!(service.delete_action("h".to_owned()).await.unwrap()["name"], "h");
+    assert!(service.describe_action("h").is_none());
+    assert!(matches!(service.delete_action("h".to_owned()).await, Err(ServiceError::NotFound)));
+    let state = service.changing.lock().await;
+    assert_eq!(state.actions().keys().collect::<Vec<_>>(), ["g"]);
 }

@@ -1,0 +1,132 @@
+//! Actions that are kept over restarts, also those that cannot be served for the time being.
+
+use super::*;
+use crate::serve::{action::describe, problems::without_directories};
+
+/// An action that is kept, but cannot be served: its image is not there, for instance.
+#[derive(Clone, Debug)]
+pub struct Unavailable {
+    /// As it is kept.
+    pub stored: StoredAction,
+    /// Why it cannot be served; no directory of the host is named.
+    pub problem: String,
+}
+
+impl Unavailable {
+    /// As clients get it.
+    fn describe(&self, name: &str) -> Value {
+        let StoredAction { image, revision, updated_ms, body } = &self.stored;
+        let image = image.file_stem().unwrap_or_default().to_string_lossy();
+        let mut described =
+            describe(name, *revision, *updated_ms, &image, body, body.limits().describe(None));
+        described["problem"] = self.problem.as_str().into();
+        described
+    }
+}
+
+impl Service {
+    /// Adds the actions that were made over the API before, in place of functions of their names.
+    pub async fn restore(&self) {
+        let state = self.changing.lock().await;
+        for (name, stored) in state.actions() {
+            let _ = self.restore_one(name, stored).await;
+        }
+    }
+
+    /// Adds one of them. If it cannot be served now it stays kept, and a function of its name in place.
+    async fn restore_one(
+        &self,
+        name: &str,
+        stored: &StoredAction,
+    ) -> Result<Arc<Action>, ServiceError> {
+        let restored = self.read(name, stored).await;
+        if let Err(error) = &restored {
+            say(&format!("action {name:?} is kept, but cannot be served: {error}"));
+            let problem = without_directories(&error.to_string());
+            let unavailable = Unavailable { stored: stored.clone(), problem };
+            lock(&self.unavailable).insert(name.to_owned(), unavailable);
+        }
+        restored
+    }
+
+    async fn read(&self, name: &str, stored: &StoredAction) -> Result<Arc<Action>, ServiceError> {
+        check_name(name).map_err(ServiceError::Invalid)?;
+        let StoredAction { revision, updated_ms, ref body, .. } = *stored;
+        let image = self.kept_image(stored)?;
+        let change = Change { body: body.clone(), image, revision, updated_ms };
+        let action = self.add(name.to_owned(), change).await?;
+        self.replace(action.clone());
+        Ok(action)
+    }
+
+    /// The image of an action that is kept.
+    pub(super) fn kept_image(&self, stored: &StoredAction) -> Result<FunctionImage, ServiceError> {
+        match stored.image.to_str().filter(|_| !stored.image.is_absolute()) {
+            Some(image) => self.image(image),
+            None => FunctionImage::find(&stored.image, &self.files).map_err(invalid),
+        }
+    }
+
+    /// An action as it is kept.
+    pub(super) fn stored(&self, action: &Action) -> StoredAction {
+        let FunctionImage { function, image } = &action.image;
+        let is_ours = *image == self.files.image(&function.name);
+        StoredAction {
+            image: if is_ours { PathBuf::from(&function.name) } else { absolute(image) },
+            revision: action.revision,
+            updated_ms: action.updated_ms,
+            body: action.body.clone(),
+        }
+    }
+
+    /// The action of this name, to be called: one whose image is there again is served again.
+    pub async fn callable(&self, name: &str) -> Result<Arc<Action>, ServiceError> {
+        if let Some(action) = self.action(name) {
+            return Ok(action);
+        }
+        let state = self.changing.lock().await;
+        // It may have been made meanwhile.
+        if let Some(action) = self.action(name) {
+            return Ok(action);
+        }
+        let stored = state.actions().get(name).ok_or(ServiceError::NotFound)?;
+        let restored = self.restore_one(name, stored).await;
+        restored.map_err(|error| ServiceError::Unavailable(without_directories(&error.to_string())))
+    }
+
+    /// Removes an action: what waits for it is turned away, what it works on is finished. It is done
+    /// wholly, also when the client does not wait for it. The action as it was.
+    pub async fn delete_action(self: &Arc<Self>, name: String) -> Result<Value, ServiceError> {
+        let service = self.clone();
+        let deleted = tokio::spawn(async move {
+            let mut state = service.changing.lock().await;
+            let described = service.describe_action(&name).ok_or(ServiceError::NotFound)?;
+            state.remove(&name).await?;
+            lock(&service.unavailable).remove(&name);
+            let action = lock(&service.actions).remove(&name);
+            if let Some(action) = action {
+                service.node.remove_function(action.index);
+            }
+            Ok(described)
+        });
+        deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+    }
+
+    /// The action of this name as clients get it, also one that cannot be served.
+    pub fn describe_action(&self, name: &str) -> Option<Value> {
+        match self.action(name) {
+            Some(action) => Some(action.describe()),
+            None => Some(lock(&self.unavailable).get(name)?.describe(name)),
+        }
+    }
+
+    /// All actions as clients get them, by name.
+    pub fn describe_actions(&self) -> Vec<Value> {
+        let mut all: BTreeMap<_, _> = lock(&self.unavailable)
+            .iter()
+            .map(|(name, unavailable)| (name.clone(), unavailable.describe(name)))
+            .collect();
+        all.extend(self.actions().iter().map(|action| (action.name.clone(), action.describe())));
+        all.into_values().collect()
+    }
+}
