@@ -39,8 +39,9 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
-stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs
+stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
+	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
 	@scripts/install-dependencies.sh lint

@@ -106,6 +106,11 @@ impl Daemon {
                 let _ = sender.send(line);
             }
         });
+        Self::attach(child, lines, directory)
+    }
+
+    /// Takes over one that was started in this directory and says these lines; waits until it serves.
+    pub fn attach(child: Child, lines: Receiver<String>, directory: &Path) -> Self {
         let mut daemon = Self {
             child,
             lines,
@@ -212,6 +217,18 @@ impl Daemon {
     pub fn stop(&mut self) {
         self.signal("TERM");
         assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Waits until `look` finds something. Whatever a test waits for comes sooner, if it comes.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(180);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

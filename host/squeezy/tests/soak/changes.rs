@@ -1,0 +1,94 @@
+//! An action that is changed all the time, to see that nothing of it is lost.
+
+use crate::{
+    calls::What,
+    ledger::{Kind, Outcome},
+    world::World,
+};
+use serde_json::{Value, json};
+use squeezy_runtime::load::Random;
+use std::time::{Duration, Instant};
+
+const PATH: &str = "/api/v1/namespaces/_/actions/changing";
+
+/// Mean time between two changes.
+const GAP: Duration = Duration::from_secs(1);
+
+/// Makes, changes and deletes the action, and looks whether it is then what it was made: also after
+/// the daemon was restarted.
+pub fn change_all_the_time(world: &World, mut random: Random) {
+    let mut action = Action { world, possible: vec![None], number: 0 };
+    while world.pause(random.gap(GAP)) {
+        let Some(_calling) = world.calling() else { return };
+        action.number += 1;
+        let next = (random.unit() < 0.8).then_some(action.number);
+        let sent = Instant::now();
+        let outcome = action.change(next);
+        world.ledger.enter(What::Write, sent, outcome);
+        let sent = Instant::now();
+        let outcome = action.read();
+        world.ledger.enter(What::Read, sent, outcome);
+    }
+}
+
+struct Action<'a> {
+    world: &'a World,
+    /// What its number may be; nothing when it was deleted. It is one of several after changes that
+    /// nobody has answered.
+    possible: Vec<Option<u64>>,
+    /// The latest.
+    number: u64,
+}
+
+impl Action<'_> {
+    fn change(&mut self, next: Option<u64>) -> Outcome {
+        let endpoint = self.world.endpoint();
+        let answer = match next {
+            Some(number) => {
+                let body = json!({
+                    "exec": { "kind": "blackbox", "image": self.world.function },
+                    "annotations": [{ "key": "number", "value": number }],
+                });
+                endpoint.exchange("PUT", &format!("{PATH}?overwrite=true"), Some(&body))
+            }
+            None => endpoint.exchange("DELETE", PATH, None),
+        };
+        match answer {
+            Ok((200, _)) => {
+                self.possible = vec![next];
+                Outcome::right()
+            }
+            Ok((404, _)) if next.is_none() && self.possible.contains(&None) => {
+                self.possible = vec![None];
+                Outcome::right()
+            }
+            Ok((500, body)) if is_full(&body) => Outcome::new(Kind::NotWritten, body.to_string()),
+            Ok((status, body)) => Outcome::new(Kind::Wrong, format!("{status}: {body}")),
+            Err(failure) => {
+                self.possible.push(next);
+                failure.into()
+            }
+        }
+    }
+
+    fn read(&mut self) -> Outcome {
+        let found = match self.world.endpoint().exchange("GET", PATH, None) {
+            Ok((200, action)) => action["annotations"][0]["value"].as_u64(),
+            Ok((404, _)) => None,
+            Ok((status, body)) => return Outcome::new(Kind::Wrong, format!("{status}: {body}")),
+            Err(failure) => return failure.into(),
+        };
+        if self.possible.contains(&found) {
+            self.possible = vec![found];
+            return Outcome::right();
+        }
+        let said = format!("its number is {found:?}, and was to be one of {:?}", self.possible);
+        Outcome::new(Kind::Wrong, said)
+    }
+}
+
+/// Whether an error says that the action could not be written, where and why.
+fn is_full(body: &Value) -> bool {
+    let error = body["error"].as_str().unwrap_or_default();
+    error.contains("actions.json") && error.contains("No space left on device")
+}

@@ -1,0 +1,103 @@
+//! What can go wrong, and what it excuses.
+
+use crate::ledger::Kind;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    InstanceEnds,
+    InstanceExceedsMemory,
+    InstanceHangs,
+    VmIsKilled,
+    VmHangs,
+    VmStalls,
+    GuestHangs,
+    DaemonIsKilled,
+    DaemonStalls,
+    DaemonIsTold,
+    ActionChanges,
+    DiskIsFull,
+    ClientsVanish,
+    TooManyCall,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InstanceEnds => "an instance ends by itself",
+            Self::InstanceExceedsMemory => "an instance exceeds its memory",
+            Self::InstanceHangs => "an instance does not answer",
+            Self::VmIsKilled => "the VM is killed",
+            Self::VmHangs => "the VM stands still for good",
+            Self::VmStalls => "the VM stands still for 3 s",
+            Self::GuestHangs => "the guest and its agent hang",
+            Self::DaemonIsKilled => "the daemon is killed",
+            Self::DaemonStalls => "the daemon stands still for 3 s",
+            Self::DaemonIsTold => "the daemon is told to end",
+            Self::ActionChanges => "the function is changed",
+            Self::DiskIsFull => "no room for log and actions",
+            Self::ClientsVanish => "clients vanish",
+            Self::TooManyCall => "too many call at once",
+        })
+    }
+}
+
+impl Fault {
+    pub const ALL: [Self; 14] = [
+        Self::InstanceEnds,
+        Self::InstanceExceedsMemory,
+        Self::InstanceHangs,
+        Self::VmIsKilled,
+        Self::VmHangs,
+        Self::VmStalls,
+        Self::GuestHangs,
+        Self::DaemonIsKilled,
+        Self::DaemonStalls,
+        Self::DaemonIsTold,
+        Self::ActionChanges,
+        Self::DiskIsFull,
+        Self::ClientsVanish,
+        Self::TooManyCall,
+    ];
+
+    /// Whether a call that is under way meanwhile may end so. What an instance does costs its own call
+    /// and nobody else's.
+    pub fn explains(self, kind: Kind) -> bool {
+        match self {
+            Self::VmIsKilled => matches!(kind, Kind::VmEnded | Kind::VmFailed),
+            Self::VmHangs => matches!(kind, Kind::VmEnded | Kind::VmFailed | Kind::Late),
+            // It ends a moment after the calls that it does not answer.
+            Self::GuestHangs => matches!(
+                kind,
+                Kind::VmEnded | Kind::VmFailed | Kind::Late | Kind::StartFailed | Kind::AgentLost
+            ),
+            Self::DaemonIsKilled => matches!(kind, Kind::Refused | Kind::Broken | Kind::Forgotten),
+            Self::DaemonIsTold => {
+                matches!(kind, Kind::Refused | Kind::Broken | Kind::Forgotten | Kind::Ending)
+            }
+            Self::DiskIsFull => kind == Kind::NotWritten,
+            Self::TooManyCall => kind == Kind::Busy,
+            Self::InstanceEnds
+            | Self::InstanceExceedsMemory
+            | Self::InstanceHangs
+            | Self::VmStalls
+            | Self::DaemonStalls
+            | Self::ActionChanges
+            | Self::ClientsVanish => false,
+        }
+    }
+
+    /// Whether calls that take seconds are under way when it comes.
+    pub fn meets_work(self) -> bool {
+        matches!(
+            self,
+            Self::VmIsKilled
+                | Self::VmHangs
+                | Self::VmStalls
+                | Self::GuestHangs
+                | Self::DaemonIsKilled
+                | Self::DaemonStalls
+                | Self::ActionChanges
+        )
+    }
+}

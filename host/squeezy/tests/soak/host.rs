@@ -1,0 +1,234 @@
+//! The daemon, its VM, and what they take of the host.
+
+use crate::{
+    common::{Daemon, serve, until},
+    disk::Disk,
+    footprint::Footprint,
+    world::World,
+};
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, mpsc::channel},
+};
+
+/// Few calls may wait and few activations are remembered, so that both limits are reached. There is
+/// memory for one VM with all its instances, but hardly for a second one beside it.
+const CONFIGURATION: &str = "memory = \"800M\"\nfreeze_after_seconds = 1.0\nvm_idle_seconds = 8.0\n\
+                             queue = 16\nactivations = 100\n";
+
+pub struct Host {
+    pub disk: Disk,
+    world: Arc<World>,
+    build: PathBuf,
+    image: PathBuf,
+    daemon: Option<Daemon>,
+}
+
+impl Host {
+    /// Makes a directory for everything; no daemon runs yet.
+    pub fn new(build: &Path, world: Arc<World>) -> Self {
+        let disk = Disk::new();
+        let own = disk.path().join("build");
+        fs::create_dir_all(own.join("images")).unwrap();
+        let image = own.join(format!("images/{}.erofs", world.function));
+        for file in ["kernel", "initramfs.cpio"] {
+            symlink(build.join(file), own.join(file)).unwrap();
+        }
+        symlink(build.join("images/html.erofs"), &image).unwrap();
+        let definition = include_str!("function.toml").replace("NAME", &world.function);
+        fs::write(image.with_extension("toml"), definition).unwrap();
+        Self { disk, world, build: own, image, daemon: None }
+    }
+
+    /// Starts the daemon, and tells everybody where it is.
+    pub fn start(&mut self) {
+        let position = self.log_length();
+        let directory = self.disk.path();
+        let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
+        let mut command = serve(directory, &self.build, CONFIGURATION, &[&self.image]);
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap();
+        // It has no other output than the log.
+        let (sender, lines) = channel();
+        let log = self.log_file();
+        std::thread::spawn(move || {
+            let said = until("the daemon to serve", || {
+                let log = text_from(&log, position);
+                log.lines().find(|line| line.contains("serving on ")).map(str::to_owned)
+            });
+            sender.send(said)
+        });
+        let daemon = Daemon::attach(child, lines, directory);
+        let address = daemon.url.trim_start_matches("http://");
+        self.world.moved(address, &daemon.authorization);
+        self.daemon = Some(daemon);
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("it has been started")
+    }
+
+    /// Kills the daemon; its VM must follow by itself.
+    pub fn kill(&mut self) {
+        let mut daemon = self.daemon.take().expect("it has been started");
+        daemon.signal("KILL");
+        daemon.child.wait().unwrap();
+        until("the end of its VM", || self.vms().is_empty().then_some(()));
+    }
+
+    /// Tells the daemon to end, which it does with all that it has started.
+    pub fn stop(&mut self) {
+        self.daemon.take().expect("it has been started").stop();
+        assert_eq!(self.vms(), [0; 0], "VMs that the daemon has left");
+    }
+
+    /// The daemon's VMs, whether it knows of them or not.
+    pub fn vms(&self) -> Vec<u32> {
+        let name = format!("squeezy-{}", self.world.function);
+        let is_vm = |id: &u32| {
+            let read = |file| fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+            read("comm").starts_with("qemu") && read("cmdline").contains(&name)
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter(is_vm).collect()
+    }
+
+    /// Its only VM.
+    pub fn vm(&self) -> u32 {
+        until("one VM", || match self.vms()[..] {
+            [vm] => Some(vm),
+            _ => None,
+        })
+    }
+
+    /// The threads of its VM that are the guest's processors.
+    pub fn processors(&self, vm: u32) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{vm}/task")).unwrap().flatten();
+        let is_processor = |task: &fs::DirEntry| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("CPU "))
+        };
+        let processors = tasks.filter(is_processor);
+        processors.map(|task| task.file_name().into_string().unwrap()).collect()
+    }
+
+    /// Waits until every instance has ended and its memory is back; what is there then.
+    pub fn quiet(&self) -> Footprint {
+        until("the end of all instances", || {
+            let metrics = self.metrics();
+            let busy = ["instances{", "calls_waiting{", "vms{state=\"booting", "vms_silent "];
+            (busy.iter().map(|series| sum(&metrics, series)).sum::<u64>() == 0).then_some(())
+        });
+        let metrics = self.metrics();
+        let kept = ["draining", "quarantined", "assigned"].map(|state| {
+            let series =
+                format!("partitions{{function=\"{}\",state=\"{state}\"", self.world.function);
+            sum(&metrics, &series)
+        });
+        assert_eq!(kept, [0; 3], "partitions that nobody uses and that are not back");
+        self.footprint()
+    }
+
+    /// Waits until there is no VM any more, because nobody has needed it.
+    pub fn empty(&self) -> Footprint {
+        until("the end of the VM", || {
+            (sum(&self.metrics(), "vms{") == 0 && self.vms().is_empty()).then_some(())
+        });
+        self.footprint()
+    }
+
+    pub fn footprint(&self) -> Footprint {
+        let metrics = self.metrics();
+        let process = format!("/proc/{}", self.daemon().child.id());
+        let count = |of| fs::read_dir(format!("{process}/{of}")).unwrap().count();
+        let status = fs::read_to_string(format!("{process}/status")).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let resident = resident.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        Footprint {
+            descriptors: count("fd"),
+            threads: count("task"),
+            resident_kib: resident.expect("a process has memory"),
+            asked_bytes: sum(&metrics, "asked_bytes{"),
+            plugged_bytes: sum(&metrics, "plugged_bytes{"),
+            committed_bytes: sum(&metrics, "memory_committed_bytes "),
+        }
+    }
+
+    /// Instances that work on a call.
+    pub fn busy(&self) -> u64 {
+        let function = &self.world.function;
+        sum(&self.metrics(), &format!("instances{{function=\"{function}\",state=\"busy\""))
+    }
+
+    /// The daemon's child processes.
+    pub fn children(&self) -> Vec<u32> {
+        let id = self.daemon().child.id().to_string();
+        let list = Command::new("pgrep").args(["-P", &id]).output().unwrap();
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        list.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    }
+
+    fn metrics(&self) -> String {
+        let answer = self.world.endpoint().exchange("GET", "/metrics", None);
+        match answer.expect("the daemon answers") {
+            (200, serde_json::Value::String(text)) => text,
+            other => panic!("no metrics: {other:?}"),
+        }
+    }
+
+    /// How long the log is, in bytes.
+    pub fn log_length(&self) -> usize {
+        fs::metadata(self.log_file()).map_or(0, |file| file.len() as usize)
+    }
+
+    /// What is in the log from this byte on.
+    pub fn log_from(&self, position: usize) -> String {
+        text_from(&self.log_file(), position)
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.disk.path().join("log")
+    }
+
+    /// What there is besides what the soak has put there.
+    pub fn files(&self) -> Vec<String> {
+        let list = |directory: &Path| {
+            let entries = fs::read_dir(directory).unwrap().flatten();
+            entries.map(|e| e.file_name().into_string().unwrap()).collect::<Vec<_>>()
+        };
+        let mut files = list(self.disk.path());
+        files.retain(|name| !["build", "log", "squeezy.toml", "state"].contains(&name.as_str()));
+        files.extend(list(&self.disk.path().join("state")));
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log_from(0);
+            let lines: Vec<_> = log.lines().collect();
+            println!("the end of the daemon's log:");
+            lines
+                .iter()
+                .skip(lines.len().saturating_sub(80))
+                .for_each(|line| println!("    {line}"));
+        }
+    }
+}
+
+fn text_from(file: &Path, position: usize) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    String::from_utf8_lossy(text.get(position..).unwrap_or_default()).into_owned()
+}
+
+/// The sum of the series that begin so.
+fn sum(metrics: &str, series: &str) -> u64 {
+    let series = format!("squeezy_{series}");
+    let lines = metrics.lines().filter(|line| line.starts_with(&series));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}

@@ -1,0 +1,190 @@
+//! A soak of `squeezy serve`: a mixed load from clients that stay, faults in an order that a seed
+//! determines, and at the end nothing lost, nothing leaked and all memory back.
+//!
+//! `SQUEEZY_SOAK_SECONDS` says how long it goes on; without it there is each fault once. The seed is
+//! printed; `SQUEEZY_SOAK_SEED` repeats its order.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calls;
+mod changes;
+mod clients;
+mod disk;
+mod exchange;
+mod faults;
+mod footprint;
+mod host;
+mod ledger;
+mod provoke;
+mod world;
+
+use calls::What;
+use changes::change_all_the_time;
+use clients::call_all_the_time;
+use faults::Fault;
+use footprint::Footprint;
+use host::Host;
+use ledger::Kind;
+use squeezy_runtime::load::Random;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime},
+};
+use world::World;
+
+/// Clients that call all the time: more than there are instances.
+const CLIENTS: u64 = 4;
+
+struct Soak {
+    host: Host,
+    world: Arc<World>,
+    random: Random,
+    clients: Vec<JoinHandle<()>>,
+    /// How long each fault took until the next page came.
+    taken: BTreeMap<Fault, Vec<Duration>>,
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_leaks_whatever_goes_wrong() {
+    let Some(build) = common::build() else { return };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seed = number("SQUEEZY_SOAK_SEED").unwrap_or(now.as_secs() % 1_000_000);
+    let length = Duration::from_secs(number("SQUEEZY_SOAK_SECONDS").unwrap_or(0));
+    println!("seed {seed}: SQUEEZY_SOAK_SEED={seed} has the same order");
+
+    let begin = Instant::now();
+    let mut soak = Soak::start(&build, seed);
+    let warm = soak.warm_up();
+    soak.load(seed);
+    loop {
+        soak.round();
+        let world = soak.world.clone();
+        let _silence = world.silence();
+        soak.settle(&warm);
+        if begin.elapsed() >= length {
+            world.end();
+            break;
+        }
+    }
+    soak.end();
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is no number")))
+}
+
+impl Soak {
+    fn start(build: &Path, seed: u64) -> Self {
+        let world = Arc::new(World::new());
+        let mut host = Host::new(build, world.clone());
+        host.start();
+        let random = Random::new(seed);
+        Self { host, world, random, clients: Vec::new(), taken: BTreeMap::new() }
+    }
+
+    /// Boots the VM and starts as many instances as it takes; what is left when they have ended.
+    fn warm_up(&self) -> Footprint {
+        for call in self.call(What::Works, 3) {
+            assert_eq!(call.join().unwrap(), Kind::Right, "{:?}", self.world.ledger.problems());
+        }
+        let warm = self.host.quiet();
+        self.world.ledger.say(&format!("warm: {warm}"));
+        assert!(warm.plugged_bytes > 0 && warm.plugged_bytes == warm.asked_bytes, "{warm}");
+        warm
+    }
+
+    /// Has so many clients make a call, all at once.
+    fn call(&self, what: What, clients: u64) -> Vec<JoinHandle<Kind>> {
+        let call = |client| {
+            let world = self.world.clone();
+            std::thread::spawn(move || world.make(what, &mut Random::new(client)))
+        };
+        (0..clients).map(call).collect()
+    }
+
+    /// Lets clients call.
+    fn load(&mut self, seed: u64) {
+        for client in 0..=CLIENTS {
+            let world = self.world.clone();
+            let random = Random::new(seed.wrapping_mul(1000) + client);
+            self.clients.push(std::thread::spawn(move || match client {
+                0 => change_all_the_time(&world, random),
+                _ => call_all_the_time(&world, random),
+            }));
+        }
+    }
+
+    /// Each fault once. After each the next page must be right.
+    fn round(&mut self) {
+        let mut faults = Fault::ALL.to_vec();
+        for index in (1..faults.len()).rev() {
+            faults.swap(index, (self.random.unit() * (index + 1) as f64) as usize);
+        }
+        println!("order: {faults:?}");
+        for fault in faults {
+            self.world.pause(self.random.gap(Duration::from_secs(1)));
+            self.world.ledger.say(&fault.to_string());
+            let begin = Instant::now();
+            self.provoke(fault);
+            self.world.make(What::Page, &mut self.random);
+            self.check();
+            let taken = begin.elapsed();
+            self.taken.entry(fault).or_default().push(taken);
+            let so_far = self.world.ledger.so_far();
+            self.world
+                .ledger
+                .say(&format!("    over after {:.1} s; {so_far}", taken.as_secs_f64()));
+        }
+    }
+
+    /// Nobody calls any more: everything must come back to what it was.
+    fn settle(&self, warm: &Footprint) {
+        // There is a VM again, as there was then.
+        self.world.make(What::Page, &mut Random::new(0));
+        let mut last = self.host.quiet();
+        let end = Instant::now() + Duration::from_secs(60);
+        while !last.is_back_at(warm) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(500));
+            last = self.host.footprint();
+        }
+        assert!(last.is_back_at(warm), "something has leaked:\n{last}, after\n{warm} at the start");
+        self.world.ledger.say(&format!("all is back: {last}"));
+    }
+
+    /// Everybody ends; nothing may be left.
+    fn end(mut self) {
+        for client in self.clients.drain(..) {
+            client.join().unwrap();
+        }
+        self.check();
+        let empty = self.host.empty();
+        assert_eq!((empty.committed_bytes, empty.plugged_bytes), (0, 0), "memory of no VM");
+        assert_eq!(self.host.children(), [0; 0], "processes that the daemon has left");
+        self.world.ledger.say(&format!("without a VM: {empty}"));
+        self.host.stop();
+        assert_eq!(self.host.files(), ["actions.json", "key", "lock"]);
+        let log = self.host.log_from(0);
+        for complaint in [" internal error: ", "panicked"] {
+            let line = log.lines().find(|line| line.contains(complaint));
+            assert_eq!(line, None, "the daemon complains of itself");
+        }
+        println!("\n{:<34} {:>6}  how they ended\n{}", "calls", "", self.world.ledger.table());
+        println!("{:<34} {:>6}  until the next page was there", "faults", "");
+        for (fault, taken) in &self.taken {
+            let (least, most) = (taken.iter().min().unwrap(), taken.iter().max().unwrap());
+            let [least, most] = [least, most].map(Duration::as_secs_f64);
+            println!("{fault:<34} {:>6}  {least:.1} to {most:.1} s", taken.len());
+        }
+    }
+
+    /// Stops at what no fault explains.
+    fn check(&self) {
+        let problems = self.world.ledger.problems();
+        assert!(problems.is_empty(), "no fault explains:\n{}", problems.join("\n"));
+    }
+}
