@@ -180,7 +180,8 @@ fn lock(directory: &Path) -> Result<File, StateError> {
         }
         Err(error) => return Err(failed(error.into())),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    // For whoever is turned away; that the disk is full keeps nobody from working.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
 
@@ -267,6 +268,13 @@ mod tests {
         let own = format!("(process {}): end that", std::process::id());
         assert!(error.contains(&own) && error.lines().count() == 1, "{error}");
         drop(state);
+        assert!(State::open(directory.path()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_keeps_no_daemon_from_starting() {
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", directory.path().join("lock")).unwrap();
         assert!(State::open(directory.path()).is_ok());
     }
 
