@@ -1,0 +1,160 @@
+//! The command line, and its manual.
+
+use clap::{Parser, ValueEnum};
+use squeezy_reclaim::{Level, Request};
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+/// Makes a process give its free memory back at once, and shows what came of it.
+///
+/// The process has an agent in it (of Java, Node or Python: see reclaim/README.md), which listens on
+/// a unix socket. It is asked to collect garbage and to give every free page back to the system.
+/// Prints the memory of the process before and after: USS (pages that no other process maps), RSS
+/// (all that it maps), PSS (all, each divided by the number of processes that map it); of the
+/// runtime's heap what is resident; what of it is live; what was given back, how long the program
+/// was paused for it, and the processor time that it took.
+#[derive(Parser)]
+#[command(name = "squeezy-reclaim", version, after_long_help = MANUAL)]
+pub struct Arguments {
+    /// The number of a process, or the path of an agent's socket (with a '/' in it).
+    #[arg(value_name = "PID|SOCKET")]
+    pub target: Target,
+    /// Do not collect garbage, and leave the heap as it is.
+    #[arg(long)]
+    no_heap: bool,
+    /// Do not give back free memory of malloc, and what else the runtime keeps beside its heap.
+    #[arg(long)]
+    no_trim: bool,
+    /// How much to give back.
+    #[arg(long, value_enum, default_value = "keep")]
+    level: LevelArgument,
+    /// Also evict clean pages of files that only this process maps: its program and libraries.
+    ///
+    /// For a process that will not run for a while: it reads them again when it goes on, one by one.
+    /// The process is stopped meanwhile (SIGSTOP) and then goes on (SIGCONT), unless it was stopped
+    /// before. Needs root, or CAP_SYS_NICE and to own both the process and the files; with
+    /// --no-heap and --no-trim it needs no agent.
+    #[arg(long)]
+    pub libraries: bool,
+    /// Print one line of JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// How long all of it may take.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub deadline: Duration,
+}
+
+const MANUAL: &str = "\
+Where the agent is: at the path in SQUEEZY_RECLAIM_SOCKET of the process's environment, or else at
+/tmp/squeezy-reclaim-PID.sock, with the PID that the process sees itself; both in the process's own
+root, so that it works from outside of a container. Only the process that was named is asked: who
+listens at the socket is taken from the kernel.
+
+A process that is stopped or frozen cannot answer: resume it first.
+
+Exit status: 0 if it was done, 1 if not (standard error says why, in one line), 2 if the arguments
+make no sense.
+
+Examples:
+  squeezy-reclaim 4242                       collect, trim, show
+  squeezy-reclaim 4242 --level all           also what would make the next request fast
+  squeezy-reclaim 4242 --libraries           also clean pages of its libraries
+  squeezy-reclaim 4242 --no-heap --no-trim --libraries
+                                             only these; needs no agent
+  squeezy-reclaim /run/f.sock --json         by socket, for a program";
+
+/// [`Level`], as the command line has it.
+#[derive(Clone, Copy, ValueEnum)]
+enum LevelArgument {
+    /// Keep what makes the next request fast: compiled code, caches
+    Keep,
+    /// Give back whatever can be made again
+    All,
+}
+
+/// Who is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By its number.
+    Process(u32),
+    /// By where its agent listens.
+    Socket(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return Ok(Self::Socket(text.into()));
+        }
+        match text.parse() {
+            Ok(pid) if pid > 0 => Ok(Self::Process(pid)),
+            _ => Err("give the number of a process, or a path with a '/' in it".to_owned()),
+        }
+    }
+}
+
+impl Arguments {
+    /// What to ask the agent for.
+    pub fn request(&self) -> Request {
+        let level = match self.level {
+            LevelArgument::Keep => Level::Keep,
+            LevelArgument::All => Level::All,
+        };
+        Request { heap: !self.no_heap, trim: !self.no_trim, level }
+    }
+
+    /// Whether there is anything to ask the agent for; asked for nothing at all, it measures.
+    pub fn asks_agent(&self) -> bool {
+        !(self.no_heap && self.no_trim && self.libraries)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("give a number of seconds above 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn processes_and_sockets() {
+        assert_eq!("42".parse(), Ok(Target::Process(42)));
+        assert_eq!("./42".parse(), Ok(Target::Socket("./42".into())));
+        for text in ["0", "-1", "", "4294967296", "java"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests() {
+        let arguments = parse("x 42").unwrap();
+        assert_eq!(arguments.request(), Request::default());
+        assert_eq!(arguments.deadline, Duration::from_secs(30));
+        let arguments = parse("x 42 --no-heap --level all --deadline 0.5").unwrap();
+        assert_eq!(arguments.request(), Request { heap: false, trim: true, level: Level::All });
+        assert_eq!(arguments.deadline, Duration::from_millis(500));
+        assert!(arguments.asks_agent());
+        assert!(parse("x 42 --no-heap --no-trim").unwrap().asks_agent());
+        assert!(!parse("x 42 --no-heap --no-trim --libraries").unwrap().asks_agent());
+        for wrong in ["x", "x 42 --level some", "x 42 --deadline 0", "x 42 --deadline nan", "x 4 2"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
