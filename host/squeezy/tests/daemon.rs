@@ -9,7 +9,7 @@ use std::{
     io::{BufRead, BufReader},
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Output},
     time::{Duration, Instant},
 };
 
@@ -21,30 +21,39 @@ fn said(Output { stdout, stderr, .. }: &Output) -> (String, String) {
 
 #[test]
 fn a_daemon_whose_log_nobody_reads_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
-    empty_build(directory);
-    let function = directory.join("images/f.erofs");
-    let mut serve = serve(directory, directory, NO_VM, &[&function]);
-    let mut daemon = Ended(serve.stdout(Stdio::piped()).spawn().unwrap());
-    let mut first = String::new();
-    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    let url = first.split_whitespace().nth(2).unwrap().trim_end_matches(',');
+    // Nobody is there any more, or somebody who does not read on.
+    for is_open in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        empty_build(directory);
+        let function = directory.join("images/f.erofs");
+        let mut serve = serve(directory, directory, NO_VM, &[&function]);
+        let (reader, log) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&log, 4096).unwrap();
+        let mut daemon = Ended(serve.stdout(log).spawn().unwrap());
+        drop(serve);
+        let mut reader = BufReader::new(reader);
+        let mut first = String::new();
+        reader.read_line(&mut first).unwrap();
+        let url = first.split_whitespace().nth(2).unwrap().trim_end_matches(',');
+        let _reader = is_open.then_some(reader);
 
-    // Each call fails, and leaves a line in the log.
-    for _ in 0..3 {
-        let key = directory.join("state/key");
-        let mut invoke = squeezy();
-        invoke.args(["invoke", "f", "--url", url, "--key-file"]).arg(key);
-        let output = invoke.output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let (answer, _) = said(&output);
-        assert!(answer.contains("could not be booted, or has ended: "), "{output:?}");
-        assert!(answer.contains(" bytes of memory are needed, but the host has "), "{output:?}");
+        // Each call fails, and leaves more than 100 bytes in the log.
+        for _ in 0..if is_open { 4096 / 100 } else { 3 } {
+            let key = directory.join("state/key");
+            let mut invoke = squeezy();
+            invoke.args(["invoke", "f", "--url", url, "--key-file"]).arg(key);
+            let output = invoke.output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let (answer, _) = said(&output);
+            assert!(answer.contains("could not be booted, or has ended: "), "{output:?}");
+            let why = " bytes of memory are needed, but the host has ";
+            assert!(answer.contains(why), "{output:?}");
+        }
+        let id = daemon.0.id().to_string();
+        assert!(Command::new("kill").arg(id).status().unwrap().success());
+        assert!(daemon.0.wait().unwrap().success());
     }
-    let id = daemon.0.id().to_string();
-    assert!(Command::new("kill").arg(id).status().unwrap().success());
-    assert!(daemon.0.wait().unwrap().success());
 }
 
 #[test]

@@ -4,9 +4,19 @@ use squeezy_node::{Happening, Observer, Tried};
 use squeezy_runtime::Moment;
 use squeezy_vmm::BootStep;
 use std::{
+    collections::VecDeque,
     io::{self, Write},
+    mem,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
     time::Duration,
 };
+
+/// Lines that wait to be written; further ones are lost.
+const MOST_WAITING: usize = 1000;
+
+/// How long the last lines may take to be written.
+const LAST_LIMIT: Duration = Duration::from_secs(1);
 
 /// Writes a line for each happening to standard output.
 pub struct Log;
@@ -19,9 +29,63 @@ impl Observer for Log {
     }
 }
 
-/// Writes a line to standard output. That nobody reads there any more is no reason to end.
+/// Writes a line to standard output, in a moment. That nobody reads there any more is no reason to
+/// end, and that nobody reads on, or that a disk hangs, none to wait.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+    let mut lines = lock();
+    if !lines.has_writer {
+        lines.has_writer = thread::Builder::new().name("log".to_owned()).spawn(write).is_ok();
+    }
+    if lines.waiting.len() < MOST_WAITING {
+        lines.waiting.push_back(line.to_owned());
+    } else {
+        lines.lost += 1;
+    }
+    CHANGED.notify_all();
+}
+
+/// Waits until everything is written, unless that takes too long.
+pub fn finish() {
+    let is_open = |lines: &mut Lines| lines.is_writing || !lines.waiting.is_empty();
+    let _ = CHANGED.wait_timeout_while(lock(), LAST_LIMIT, is_open);
+}
+
+/// What is between those who say something and the one who writes it down.
+struct Lines {
+    waiting: VecDeque<String>,
+    /// How many there was no room for, after those that wait.
+    lost: u64,
+    has_writer: bool,
+    is_writing: bool,
+}
+
+static LINES: Mutex<Lines> =
+    Mutex::new(Lines { waiting: VecDeque::new(), lost: 0, has_writer: false, is_writing: false });
+static CHANGED: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, Lines> {
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes down what is said, for ever.
+fn write() {
+    let mut lines = lock();
+    loop {
+        let is_quiet = |lines: &mut Lines| lines.waiting.is_empty();
+        lines = CHANGED.wait_while(lines, is_quiet).unwrap_or_else(PoisonError::into_inner);
+        let (waiting, lost) = (mem::take(&mut lines.waiting), mem::take(&mut lines.lost));
+        lines.is_writing = true;
+        drop(lines);
+        for line in waiting {
+            let _ = writeln!(io::stdout(), "{line}");
+        }
+        if lost > 0 {
+            let _ = writeln!(io::stdout(), "({lost} lines are lost: they were not read in time)");
+        }
+        lines = lock();
+        lines.is_writing = false;
+        CHANGED.notify_all();
+    }
 }
 
 fn describe(happening: &Happening<'_>) -> Option<String> {

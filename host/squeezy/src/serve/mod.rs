@@ -125,6 +125,12 @@ fn sharing_a_vm(functions: Vec<FunctionEntry>) -> Vec<Vec<FunctionEntry>> {
 
 /// Serves until it is told to end.
 pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
+    let result = serve(args).await;
+    log::finish();
+    result
+}
+
+async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let mut config = read(args.config.as_deref())?;
     config.functions.extend(args.functions.into_iter().map(FunctionEntry::from));
     let files = Artifacts::find(args.build.as_deref())?;
