@@ -14,10 +14,8 @@ use std::{
     sync::{Arc, mpsc::channel},
 };
 
-/// Few calls may wait and few activations are remembered, so that both limits are reached. There is
-/// memory for one VM with all its instances, but hardly for a second one beside it.
-const CONFIGURATION: &str = "memory = \"800M\"\nfreeze_after_seconds = 1.0\nvm_idle_seconds = 8.0\n\
-                             queue = 16\nactivations = 100\n";
+/// Activations that are remembered: few, so that large ones are soon forgotten.
+pub const ACTIVATIONS: u64 = 100;
 
 pub struct Host {
     pub disk: Disk,
@@ -48,7 +46,7 @@ impl Host {
         let position = self.log_length();
         let directory = self.disk.path();
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = serve(directory, &self.build, CONFIGURATION, &[&self.image]);
+        let mut command = serve(directory, &self.build, &configuration(), &[&self.image]);
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
         // It has no other output than the log.
@@ -210,6 +208,8 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            // What clients see of the daemon's end says nothing.
+            self.world.end();
             let log = self.log_from(0);
             let lines: Vec<_> = log.lines().collect();
             println!("the end of the daemon's log:");
@@ -219,6 +219,15 @@ impl Drop for Host {
                 .for_each(|line| println!("    {line}"));
         }
     }
+}
+
+/// Few calls may wait, so that more come. There is memory for one VM with all its instances, but
+/// hardly for a second one beside it.
+fn configuration() -> String {
+    format!(
+        "memory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
+         freeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"
+    )
 }
 
 fn text_from(file: &Path, position: usize) -> String {
