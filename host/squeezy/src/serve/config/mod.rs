@@ -150,6 +150,8 @@ mod tests {
         assert!(config.listen.ip().is_loopback());
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
         assert_eq!(config.method.name(), "squeezy");
+        let packaged = include_str!("../../../../../packaging/squeezy.toml");
+        assert_eq!(Config::parse(packaged, Path::new("/etc/squeezy")).unwrap(), config);
     }
 
     #[test]

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Installs what has been built into a Debian tree as README.md says, boots that with systemd-nspawn, and
+# uses the service: start, call, kill, stop, a configuration that is wrong. About a minute. As root; the
+# kernel, the image of functions/html and target/release/squeezy have to be there: make run has made them.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
+. "$(dirname "$0")/../scripts/common.sh"
+
+own=$root/packaging
+[ "$(id -u)" = 0 ] || die "run this as root: it boots a system"
+need systemd-nspawn systemd-container
+need mmdebstrap mmdebstrap
+for file in target/release/squeezy build/kernel/release/bzImage build/initramfs.cpio build/images/html.erofs; do
+	[ -e "$root/$file" ] || die "$file is missing: make programs kernel image"
+done
+
+work=$(mktemp -d)
+tree=$work/tree
+booted=
+
+end() {
+	if [ -n "$booted" ]; then
+		# The first asks it to shut down.
+		kill -TERM "$booted" 2>/dev/null || true
+		timeout 30 tail --pid="$booted" -f /dev/null || kill -KILL "$booted" 2>/dev/null || true
+	fi
+	rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+
+install_debian() {
+	mmdebstrap --quiet --variant=apt --include=systemd,systemd-sysv,dbus,procps,qemu-system-x86,seabios bookworm "$tree"
+	# There are no devices, and no network of its own.
+	ln -s /dev/null "$tree/etc/systemd/system/systemd-udevd.service"
+}
+
+install_squeezy() {
+	local library=$tree/usr/lib/squeezy
+	install -D "$root/target/release/squeezy" "$tree/usr/bin/squeezy"
+	install -D -m 644 "$root/build/kernel/release/bzImage" "$library/kernel/release/bzImage"
+	install -D -m 644 "$root/build/initramfs.cpio" "$library/initramfs.cpio"
+	install -D -m 644 "$root/build/images/html.erofs" "$library/images/html.erofs"
+	install -D -m 644 "$root/build/images/html.toml" "$library/images/html.toml"
+	install -D -m 644 "$own/squeezy.service" "$tree/usr/lib/systemd/system/squeezy.service"
+	install -D -m 644 "$own/squeezy.sysusers" "$tree/usr/lib/sysusers.d/squeezy.conf"
+	install -D -m 644 "$own/squeezy.toml" "$tree/etc/squeezy/squeezy.toml"
+	# Another daemon may run on this machine, whose network the tree shares.
+	sed -i 's/^listen = .*/listen = "127.0.0.1:3299"/' "$tree/etc/squeezy/squeezy.toml"
+	chroot "$tree" systemd-sysusers
+	chroot "$tree" systemctl --quiet enable squeezy
+}
+
+# inside COMMAND...: runs it in the booted tree.
+inside() {
+	nsenter --target "$leader" --all --root --wd env SQUEEZY_URL=http://127.0.0.1:3299 "$@"
+}
+
+# until_true WHAT COMMAND...: waits until the command succeeds in the booted tree.
+until_true() {
+	local what=$1 tries=0
+	shift
+	until inside "$@" >"$work/output" 2>&1; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 120 ] || complain "never: $what"
+		sleep 0.5
+	done
+	say "$what"
+}
+
+complain() {
+	inside journalctl --no-pager --unit squeezy >&2 || tail "$work/console" >&2
+	die "$1"
+}
+
+say "installing Debian and Squeezy into $tree"
+install_debian
+install_squeezy
+systemd-nspawn --quiet --register=no --keep-unit --boot --console=pipe --directory="$tree" </dev/null >"$work/console" 2>&1 &
+booted=$!
+leader=
+for _ in $(seq 60); do
+	leader=$(pgrep --parent "$booted" || true)
+	[ -z "$leader" ] || break
+	sleep 0.5
+done
+[ -n "$leader" ] || die "the tree cannot be booted: $(tail -1 "$work/console")"
+until_true "systemd runs" systemctl --quiet is-active dbus
+until_true "the service runs" systemctl --quiet is-active squeezy
+inside squeezy function create html >/dev/null
+inside squeezy invoke html --param items 3 >"$work/answer" || complain "a call fails"
+grep -q '"items": 3' "$work/answer" || complain "a call is not answered"
+say "a call is answered"
+[ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
+
+first=$(inside systemctl show --property MainPID --value squeezy)
+vm=$(inside pgrep --parent "$first" qemu) || complain "there is no VM"
+inside kill -KILL "$first"
+until_true "it is started again after a kill" sh -c "! kill -0 $first && ! kill -0 $vm && systemctl --quiet is-active squeezy && squeezy function get html"
+
+inside squeezy invoke html >/dev/null || complain "a call after that is not answered"
+inside squeezy invoke html --param items 50000 >"$work/late" &
+late=$!
+# shellcheck disable=SC2016 # for the shell inside
+until_true "a call is under way" bash -c 'exec 3<>/dev/tcp/127.0.0.1/3299
+	printf "GET /metrics HTTP/1.0\r\n\r\n" >&3
+	grep -q "state=\"busy\"} 1" <&3'
+inside systemctl stop squeezy
+wait "$late" || complain "the call under way was not answered when it was stopped"
+inside pgrep qemu && complain "a VM is left"
+[ "$(inside systemctl show --property Result --value squeezy)" = success ] || complain "it did not stop in time"
+say "it is stopped, after the call under way"
+
+inside sed -i 's/^memory = .*/memory = "lots"/' /etc/squeezy/squeezy.toml
+! inside systemctl start squeezy 2>/dev/null || complain "it runs with a configuration that is wrong"
+until_true "it gives up on a configuration that is wrong" systemctl --quiet is-failed squeezy
+inside journalctl --no-pager --unit squeezy >"$work/journal"
+grep -q 'squeezy.toml: line 7: memory: "lots"' "$work/journal" || complain "it does not say what is wrong"
+say "all right"
