@@ -14,31 +14,40 @@ use std::process::ExitCode;
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
 
+/// How it goes, for those who have just installed it.
+const EXAMPLES: &str = "\
+To see what it does, with a function of the checkout:
+  squeezy run functions/html
+
+To serve that function, and to call it:
+  squeezy serve functions/html
+  squeezy invoke html --param username you
+  squeezy status
+
+Clients find the daemon at --url or $SQUEEZY_URL, and its key in --key-file or $SQUEEZY_KEY_FILE.
+The exit status is 0 when all went well, 1 when not, 2 for a wrong command line.
+`squeezy COMMAND --help` is the manual of a command, docs/operations.md that of all of it.";
+
 /// Runs functions in VMs whose memory comes and goes with their instances.
+///
+/// Many instances of a function share a VM; when one ends, its memory goes back to the host at once.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version, propagate_version = true, after_long_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+// What stands at the arguments of a command is its help; a comment here would go before it.
 #[derive(Subcommand)]
 enum Command {
-    /// Replays a load against a function in a VM, and shows instances and memory over time.
     Run(Box<run::Args>),
-    /// Serves functions over HTTP, in VMs that grow and shrink with the calls.
     Serve(Box<serve::Args>),
-    /// Calls a function of a running daemon.
     Invoke(client::Invoke),
-    /// Makes, lists and removes functions of a running daemon.
     Function(client::Functions),
-    /// Shows what came of calls.
     Activations(client::Activations),
-    /// Shows what functions have written while they were called.
     Logs(client::Logs),
-    /// Shows how a running daemon stands.
     Status(client::Status),
-    /// Shows live how a running daemon stands.
     Top(client::Top),
     /// Runs an experiment that compares ways of changing a VM's memory.
     Bench(Box<Bench>),

@@ -119,13 +119,30 @@ fn a_function_that_the_trace_lacks_is_refused() {
 }
 
 #[test]
-fn shells_can_complete_every_command() {
+fn shells_can_complete_every_command_and_each_has_a_manual() {
     for shell in ["bash", "zsh", "fish"] {
         let output = squeezy(&["completion", shell]);
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && script.contains("accelerator"), "{shell}");
     }
-    let help = String::from_utf8(squeezy(&["--help"]).stdout).unwrap();
+    let help = |command: &[&str]| {
+        let output = squeezy(&[command, &["--help"]].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (command, part) in [
+        ("run", "once for each method"),
+        ("serve", "SIGTERM"),
+        ("invoke", "exit status"),
+        ("activations", "developer error"),
+        ("logs", "oldest first"),
+        ("status", "PLUGGED is"),
+        ("top", "Ctrl-C ends it"),
+    ] {
+        let help = help(&[command]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(part), "{command}: {help}");
+    }
+    let help = help(&[]);
+    assert!(help.contains("squeezy serve functions/html"), "{help}");
     for command in ["run", "serve", "invoke", "function", "activations", "logs", "status", "top"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
     }

@@ -145,8 +145,10 @@ fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
     let directory = directory.path();
     empty_build(directory);
     let mut first = daemon(directory);
-    let made = first.client(&["function", "create", "f", "--name", "made"]);
-    assert!(made.status.success(), "{made:?}");
+    let create = || first.client(&["function", "create", "f", "--name", "made"]);
+    assert!(create().status.success());
+    let (_, again) = said(&create());
+    assert!(again.contains("--overwrite changes it") && again.lines().count() == 1, "{again}");
     first.stop();
     fs::remove_file(directory.join("images/f.erofs")).unwrap();
     let again = Daemon::start_in(directory, directory, NO_VM, &[]);

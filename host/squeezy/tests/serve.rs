@@ -70,6 +70,14 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let id = failed["activationId"].as_str().unwrap();
     let own = shown(&["logs", id]);
     assert_eq!(own.lines().last(), Some(last));
+    let text = shown(&["logs", id, "--json"]);
+    let as_json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&as_json["activationId"], &as_json["logs"]), (&json!(id), &failed["logs"]));
+    assert_eq!(
+        shown(&["logs", "--name", "html", "--json"]),
+        text,
+        "one that wrote nothing is none"
+    );
     let all = shown(&["logs", "--name", "html"]);
     assert_eq!(all.lines().last(), Some(&*format!("html {id:.8} {last}")));
     assert_eq!(shown(&["logs", "--limit", "0"]), "");

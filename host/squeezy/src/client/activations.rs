@@ -8,7 +8,12 @@ use clap::Args;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// What came of calls, the latest first.
+/// Shows what came of calls, the latest first.
+///
+/// The status is `success`, or `application error` when the function answered with an error of its own,
+/// `action developer error` when it failed, exceeded a limit or took too long, `whisk internal error`
+/// when it could not be called. WAIT is how long the call waited for an instance, INIT how long that took
+/// to start, if it was started for it.
 #[derive(Clone, Debug, Args)]
 pub struct Activations {
     #[command(flatten)]

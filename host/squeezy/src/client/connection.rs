@@ -73,6 +73,9 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
+    /// A function of this name is there.
+    #[error("there is a function of this name: --overwrite changes it, --name gives another")]
+    Exists,
     /// The daemon says no.
     #[error("{message} (status {status})")]
     Refused {

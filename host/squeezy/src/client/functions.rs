@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 
-/// Functions of a running daemon.
+/// Makes, lists and removes functions of a running daemon.
 #[derive(Clone, Debug, Args)]
 pub struct Functions {
     #[command(flatten)]
@@ -65,7 +65,11 @@ impl Functions {
                 let path = one(name.as_deref().unwrap_or(&image))?;
                 let body = json!({ "exec": { "kind": "blackbox", "image": image } });
                 let path = format!("{path}?overwrite={overwrite}");
-                show(&self.connection.ask("PUT", &path, Some(&body))?);
+                let made = self.connection.ask("PUT", &path, Some(&body));
+                show(&made.map_err(|error| match error {
+                    ClientError::Refused { status: 409, .. } => ClientError::Exists,
+                    other => other,
+                })?);
             }
             FunctionCommand::List { json } => {
                 let list = self.connection.ask("GET", "/actions?limit=200", None)?;

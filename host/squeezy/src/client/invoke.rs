@@ -8,9 +8,9 @@ use std::{
     process::ExitCode,
 };
 
-/// Calls a function and prints what it answers, as JSON.
+/// Calls a function of a running daemon.
 ///
-/// The exit status is 0 when the function answered without an error.
+/// What it answers is printed as JSON. The exit status is 0 when the function answered without an error.
 #[derive(Clone, Debug, Args)]
 pub struct Invoke {
     #[command(flatten)]

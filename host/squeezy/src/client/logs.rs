@@ -3,7 +3,7 @@
 use super::{ClientError, Connection, segment};
 use crate::output::print;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{collections::HashSet, process::ExitCode, thread::sleep, time::Duration};
 
 /// From one look for new activations to the next.
@@ -16,6 +16,7 @@ const PART: usize = 200;
 ///
 /// Of one activation each line is printed with its moment and stream. Of several, the oldest first,
 /// the function and the activation stand before each line; activations without a line are left out.
+/// As JSON, each activation is a line with `activationId`, `name` and `logs`.
 #[derive(Clone, Debug, Args)]
 pub struct Logs {
     #[command(flatten)]
@@ -31,13 +32,22 @@ pub struct Logs {
     /// Goes on with activations as they end, until Ctrl-C.
     #[arg(long, short, conflicts_with = "id")]
     follow: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Logs {
     /// Shows them.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         if let Some(id) = &self.id {
-            self.lines(segment(id)?)?.iter().for_each(print);
+            if self.json {
+                let path = format!("/activations/{}", segment(id)?);
+                let activation = self.connection.ask("GET", &path, None)?;
+                self.print(&activation, &self.lines(id)?);
+            } else {
+                self.lines(segment(id)?)?.iter().for_each(print);
+            }
             return Ok(ExitCode::SUCCESS);
         }
         let first = self.list(self.limit.into(), 0)?;
@@ -102,17 +112,23 @@ impl Logs {
     /// Prints what was written in these activations.
     fn show(&self, activations: &[Value]) -> Result<(), ClientError> {
         for activation in activations.iter().rev() {
-            let (id, name) = (id(activation), activation["name"].as_str().unwrap_or_default());
-            let lines = match self.lines(segment(&id)?) {
+            match self.lines(segment(&id(activation))?) {
                 // It has been forgotten since.
-                Err(ClientError::Refused { status: 404, .. }) => continue,
-                lines => lines?,
-            };
-            for line in lines {
-                print(format_args!("{name} {id:.8} {line}"));
+                Err(ClientError::Refused { status: 404, .. }) => {}
+                lines => self.print(activation, &lines?),
             }
         }
         Ok(())
+    }
+
+    /// Prints what was written in an activation.
+    fn print(&self, activation: &Value, lines: &[String]) {
+        let (id, name) = (id(activation), activation["name"].as_str().unwrap_or_default());
+        if !self.json {
+            lines.iter().for_each(|line| print(format_args!("{name} {id:.8} {line}")));
+        } else if !lines.is_empty() {
+            print(json!({ "activationId": id, "name": name, "logs": lines }));
+        }
     }
 
     fn lines(&self, id: &str) -> Result<Vec<String>, ClientError> {

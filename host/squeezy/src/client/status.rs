@@ -9,8 +9,9 @@ use crate::output::print;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Shows how a running daemon stands: its memory, and for each function its instances, its VM's
-/// memory and its latency.
+/// Shows how a running daemon stands.
+///
+/// That is its memory, and for each function its instances, its VM's memory and its latency.
 ///
 /// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
 /// the calls that wait for one. PLUGGED is what the VM has, RESIDENT what the host really spends on

@@ -9,6 +9,8 @@ use squeezy_runtime::function::parse_size;
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{path::PathBuf, time::Duration};
 
+/// Replays a load against a function in a VM, and shows instances and memory over time.
+///
 /// Boots a VM for the function, replays the load with real HTTP requests, starts instances as
 /// requests come and gives their memory back to the host as they end; once for each method.
 ///

@@ -43,12 +43,16 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long clients may take to read the last answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Serves functions over HTTP, in the way of OpenWhisk, until it gets SIGTERM or Ctrl-C.
+/// Serves functions over HTTP, in VMs that grow and shrink with the calls.
+///
+/// It speaks OpenWhisk's API until it gets SIGTERM or Ctrl-C; then calls that an instance has taken are
+/// answered, and instances and VMs end. A second signal does not wait for that.
 ///
 /// Boots a VM for a function when it is called first, starts instances in it as calls come, and
 /// gives their memory back to the host as they end. Clients authenticate with the key in the state
 /// directory, which is made at the first start.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(after_long_help = config::HELP)]
 pub struct Args {
     /// The configuration file; without it everything has its default.
     #[arg(long, value_name = "FILE")]

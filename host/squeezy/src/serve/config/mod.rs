@@ -14,6 +14,9 @@ use std::{
 
 pub use function::FunctionEntry;
 
+/// Every key with its default.
+pub const HELP: &str = include_str!("help.toml");
+
 /// What the daemon is told. Every key is described in docs/operations.md.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -150,6 +153,7 @@ mod tests {
         assert!(config.listen.ip().is_loopback());
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
         assert_eq!(config.method.name(), "squeezy");
+        assert_eq!(Config::parse(HELP, Path::new("/etc/squeezy")).unwrap(), config);
         let packaged = include_str!("../../../../../packaging/squeezy.toml");
         assert_eq!(Config::parse(packaged, Path::new("/etc/squeezy")).unwrap(), config);
     }
@@ -162,6 +166,7 @@ mod tests {
         assert!(keys.contains(&"listen") && keys.contains(&"functions"), "{error}");
         for key in keys {
             assert!(manual.contains(&format!("\n| `{key}` | `")), "{key}");
+            assert!(HELP.contains(&format!("\n{key} = ")), "{key}");
         }
     }
 
