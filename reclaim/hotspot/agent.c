@@ -65,6 +65,7 @@ static void JNICALL vm_starts(jvmtiEnv *unused_jvmti, JNIEnv *unused_jni, jthrea
 static void JNICALL vm_ends(jvmtiEnv *unused_jvmti, JNIEnv *unused_jni)
 {
 	(void)unused_jvmti, (void)unused_jni;
+	reclaim_ends();
 	listen_remove();
 }
 

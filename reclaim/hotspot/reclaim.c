@@ -20,6 +20,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	/* Pauses collect thoroughly, and give memory back when they end. */
 	bool armed, drop_soft;
+	/* The VM is about to end: it sends no more events. */
+	bool ending;
 	uint64_t started_ns, pause_ns;
 	unsigned int pauses;
 	/* Of the last pause, with what all of them gave back. */
@@ -50,6 +52,13 @@ void JNICALL reclaim_pause_starts(jvmtiEnv *jvmti)
 		shared.started_ns = now_ns(CLOCK_MONOTONIC);
 		settings_thorough(shared.drop_soft);
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+void reclaim_ends(void)
+{
+	pthread_mutex_lock(&lock);
+	shared.ending = true;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -101,14 +110,18 @@ static void collect(jvmtiEnv *jvmti, bool drop_soft, struct answer *answer)
 	pthread_mutex_lock(&lock);
 	shared.armed = false;
 #ifdef SQUEEZY_WITHOUT_PAUSE
-	release_all();
+	/* Often enough for the VM's threads to be at work again. */
+	for (int i = 0; i < 100; i++)
+		release_all();
 #endif
 	answer->live_bytes = shared.release.live_bytes;
 	answer->advised_bytes = shared.release.advised_bytes;
 	answer->pause_ns = shared.pause_ns;
 	answer->error = shared.release.error;
-	if (error)
-		answer->error = "the JVM does not collect now: is it about to end?";
+	if (shared.ending)
+		answer->error = "the JVM is about to end";
+	else if (error)
+		answer->error = "the JVM does not collect now: ask again";
 	else if (!shared.pauses || collections == *runtime->collections)
 		/* GCLocker: only a thread inside GetPrimitiveArrayCritical and the like can do that. */
 		answer->error = "nothing was collected, because native code holds on to the heap: ask again";

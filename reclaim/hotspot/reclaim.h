@@ -20,6 +20,9 @@ bool reclaim_prepare(const struct runtime *runtime);
 /* In a thread that is attached to the VM; one at a time. */
 void reclaim_run(jvmtiEnv *jvmti, const struct request *request, struct answer *answer);
 
+/* When the VM is about to end. */
+void reclaim_ends(void);
+
 /* The events of these names. */
 void JNICALL reclaim_pause_starts(jvmtiEnv *jvmti);
 void JNICALL reclaim_pause_ends(jvmtiEnv *jvmti);

@@ -36,7 +36,15 @@ if [ $stress = 1 ]; then
 	done
 fi
 
-[ $# -gt 0 ] || set -- discover
 export HOTSPOT_BUILD=$build_directory HOTSPOT_JDKS=$jdks HOTSPOT_STRESS=$stress
 export PYTHONDONTWRITEBYTECODE=1
-cd tests && exec python3 -m unittest "$@"
+cd tests
+[ $# = 0 ] || exec python3 -m unittest "$@"
+# Two at a time, the longest first: each says something when it is done.
+# shellcheck disable=SC2016 # it is another shell's $1
+printf '%s\n' stress residency busy protocol attach refusal socket namespace | xargs -P 2 -I '{}' bash -c '
+	python3 -m unittest "test_$1" >"$2/test_$1.log" 2>&1
+	status=$?
+	printf -- "--- %s: " "$1"
+	if [ $status = 0 ]; then tail -1 "$2/test_$1.log"; else cat "$2/test_$1.log"; fi
+	exit $status' test '{}' "$build_directory" || die "a test has failed, see above"

@@ -10,8 +10,9 @@ TIMEOUT_SECONDS = 120
 class Client:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(TIMEOUT_SECONDS)
+        # Blocks while others wait for their turn; with a time limit it would give up at once.
         self.socket.connect(str(path))
+        self.socket.settimeout(TIMEOUT_SECONDS)
         self.lines = self.socket.makefile("rb")
         self.hello = json.loads(self.line())
 

@@ -1,8 +1,8 @@
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Threads that allocate as fast as they can and check everything they have allocated. Ends with status 0
- * and the number of checked objects; with status 3 at the first wrong byte.
+ * Threads that allocate as fast as they can and check everything they have allocated. Says how many objects
+ * it has checked, and ends when it is told to; with status 3 at the first wrong byte or unexpected exception.
  */
 public final class Stress {
     /** What a slot holds: bytes of a known content, and a chain of objects that point to each other. */
@@ -62,7 +62,7 @@ public final class Stress {
     }
 
     private static void work(int thread, long end) {
-        Entry[] slots = new Entry[4096];
+        Entry[] slots = new Entry[1024];
         long random = 88172645463325252L + thread;
         long seed = (long) thread << 40;
         while (System.nanoTime() < end) {
@@ -90,6 +90,11 @@ public final class Stress {
 
     public static void main(String[] arguments) throws Exception {
         long end = System.nanoTime() + (long) (Double.parseDouble(arguments[0]) * 1e9);
+        // An exception that the code below cannot throw is one more sign of a broken heap.
+        Thread.setDefaultUncaughtExceptionHandler((thread, exception) -> {
+            exception.printStackTrace();
+            Runtime.getRuntime().halt(3);
+        });
         Thread[] threads = new Thread[4];
         for (int i = 0; i < threads.length; i++) {
             int number = i;
@@ -101,5 +106,6 @@ public final class Stress {
             thread.join();
         }
         System.out.println(checked.get());
+        System.in.read();
     }
 }
