@@ -1,0 +1,152 @@
+//! What one instance can do to another in the same VM, through a daemon: nothing.
+
+mod common;
+
+use common::{Daemon, build};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+/// A function of this name that runs the Python which a call brings.
+fn told(build: &Path, directory: &Path, name: &str) -> PathBuf {
+    let image = directory.join(name).with_extension("erofs");
+    symlink(build.join("images/html.erofs"), &image).unwrap();
+    let definition = include_str!("told/function.toml").replace("NAME", name);
+    fs::write(image.with_extension("toml"), definition).unwrap();
+    image
+}
+
+/// Has a function run this program; status, and the whole activation.
+fn tell(daemon: &Daemon, function: &str, program: &str) -> (u16, Value) {
+    let call = format!("/namespaces/_/actions/{function}?blocking=true");
+    daemon.ask("POST", &call, Some(json!({ "program": program })))
+}
+
+/// What it comes to, which must be no error.
+fn result(daemon: &Daemon, function: &str, program: &str) -> Value {
+    let (status, mut activation) = tell(daemon, function, program);
+    assert_eq!(status, 200, "{activation}");
+    activation["response"]["result"]["result"].take()
+}
+
+/// Waits until so many instances are busy.
+fn busy(daemon: &Daemon, function: &str, count: u32) {
+    let series = format!("squeezy_instances{{function=\"{function}\",state=\"busy\"}} {count}");
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut metrics = ureq::get(format!("{}/metrics", daemon.url)).call().unwrap();
+        if metrics.body_mut().read_to_string().unwrap().lines().any(|line| line == series) {
+            return;
+        }
+        assert!(Instant::now() < until, "never: {series}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn an_instance_that_exceeds_its_memory_is_told_so_and_its_neighbour_works_on() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = told(&build, directory.path(), "told");
+    let daemon = Daemon::start_in(directory.path(), &build, "memory = \"3G\"\n", &[&image]);
+    let neighbour = "import time\nkept = b'x' * (16 << 20)\ntime.sleep(5)\nresult = len(kept)";
+    // In steps: Linux refuses at once what is more than all memory there is.
+    let hoard = "hoard = [b'x' * (size + (1 << 20)) for size in range(1000)]";
+    let mut invoke = daemon.client_command(&["invoke", "told", "--param", "program", neighbour]);
+    let works = invoke.stdout(Stdio::piped()).spawn().unwrap();
+    busy(&daemon, "told", 1);
+    let (status, activation) = tell(&daemon, "told", hoard);
+    let error = &activation["response"]["result"]["error"];
+    assert_eq!(status, 502, "{activation}");
+    assert!(error.as_str().unwrap().contains("exceeded its memory"), "{activation}");
+    let answer = works.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(answer["result"], 16 << 20);
+    // The neighbour is the instance that is left, and has what it had.
+    assert_eq!(result(&daemon, "told", "result = len(kept)"), 16 << 20);
+    assert_eq!(daemon.vms(), 1);
+}
+
+/// Leaves everything behind that another instance could come by.
+const LEAVE: &str = r#"
+import ctypes, os, socket, subprocess
+for place in ["/tmp", "/dev/shm", "/var/tmp", "/"]:
+    try:
+        with open(place + "/secret-file", "w") as file:
+            file.write("secret")
+    except OSError:
+        pass
+os.environ["SECRET"] = "secret"
+child = subprocess.Popen(["/usr/bin/python3", "-c", "import time; time.sleep(3600)", "secret"])
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\0secret")
+listener.listen()
+tcp = socket.create_server(("127.0.0.1", 8081))
+shared = ctypes.CDLL(None).shmget(0x5ec, 4096, 0o1666)
+result = [child.poll() is None, shared >= 0, os.path.exists("/tmp/secret-file")]
+"#;
+
+/// Tries to come by it, and to end it; what has succeeded.
+const ATTACK: &str = r#"
+import ctypes, os, signal, socket
+found = []
+def attempt(name, what):
+    try:
+        if what():
+            found.append(name)
+    except OSError:
+        pass
+own = {os.getpid(), os.getppid()}
+processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+found += [f"process {pid}" for pid in processes if pid not in own]
+for pid in set(range(1, 5000)) - own:
+    attempt(f"signal to {pid}", lambda: os.kill(pid, signal.SIGKILL) is None)
+    attempt(f"memory of {pid}", lambda: open(f"/proc/{pid}/mem", "rb"))
+attempt("signal to all", lambda: os.kill(-1, signal.SIGKILL) is None)
+attempt("signal to the group", lambda: os.kill(0, 0) is None and len(processes) > 1)
+for top in ["/tmp", "/dev", "/var", "/run", "/function", "/"]:
+    attempt("file in " + top, lambda: "secret-file" in os.listdir(top))
+for directory, _, files in os.walk("/proc/1/root/tmp"):
+    found += [file for file in files if "secret" in file]
+def connect(family, address):
+    with socket.socket(family) as client:
+        client.connect(address)
+    return True
+attempt("socket", lambda: connect(socket.AF_UNIX, "\0secret"))
+attempt("port", lambda: connect(socket.AF_INET, ("127.0.0.1", 8081)))
+attempt("shared memory", lambda: ctypes.CDLL(None).shmget(0x5ec, 4096, 0) >= 0)
+for device in ["mem", "kmem", "port", "vda", "vport0p1", "vport1p1", "kmsg"]:
+    attempt("device " + device, lambda: open("/dev/" + device, "rb+"))
+attempt("mount", lambda: ctypes.CDLL(None).mount(b"proc", b"/mnt", b"proc", 0, None) == 0)
+attempt("namespaces", lambda: open("/proc/1/ns/pid") and os.readlink("/proc/1/ns/pid") != os.readlink("/proc/self/ns/pid"))
+result = found
+"#;
+
+#[test]
+fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut configuration = "memory = \"3G\"\n".to_owned();
+    for name in ["one", "two"] {
+        let image = told(&build, directory.path(), name);
+        configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
+    }
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    assert_eq!(result(&daemon, "one", LEAVE), json!([true, true, true]));
+    assert_eq!(result(&daemon, "two", ATTACK), json!([]));
+    assert_eq!(daemon.vms(), 1, "they share one");
+    // It is all as it was, and what was tried finds it where it is.
+    let here =
+        "result = [child.poll() is None, os.environ['SECRET'], open('/tmp/secret-file').read()]";
+    assert_eq!(result(&daemon, "one", here), json!([true, "secret", "secret"]));
+    let own = ATTACK.replace("signal.SIGKILL", "0");
+    let found = result(&daemon, "one", &own).to_string();
+    for part in ["process ", "signal to ", "file in /tmp", "socket", "port", "shared memory"] {
+        assert!(found.contains(part), "{part} is not found where it is: {found}");
+    }
+}
