@@ -72,6 +72,27 @@ fn an_instance_that_exceeds_its_memory_is_told_so_and_its_neighbour_works_on() {
     assert_eq!(daemon.vms(), 1);
 }
 
+#[test]
+fn limits_of_an_action_are_those_of_its_instances() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = told(&build, directory.path(), "told");
+    let daemon = Daemon::start_in(directory.path(), &build, "memory = \"3G\"\n", &[&image]);
+    let program = "print('here', flush=True)\nkept = b'x' * (80 << 20)\nresult = len(kept)";
+    let (status, activation) = tell(&daemon, "told", program);
+    assert_eq!(status, 200, "{activation}");
+    assert!(activation["logs"].to_string().contains("stdout: here"), "{activation}");
+    let limits = json!({ "limits": { "memory": 64, "logs": 0, "timeout": 2000 } });
+    let path = "/namespaces/_/actions/told?overwrite=true";
+    assert_eq!(daemon.ask("PUT", path, Some(limits)).0, 200);
+    for (program, part) in [(program, "exceeded its memory"), ("while True: pass", "not answered")]
+    {
+        let (status, activation) = tell(&daemon, "told", program);
+        assert_eq!((status, &activation["logs"]), (502, &json!([])), "{activation}");
+        assert!(activation["response"].to_string().contains(part), "{activation}");
+    }
+}
+
 /// Leaves everything behind that another instance could come by.
 const LEAVE: &str = r#"
 import ctypes, os, socket, subprocess
