@@ -23,14 +23,13 @@ function withInspector() {
       else resolve();
     });
   });
-  return { name: 'inspector', collect, trim() {}, removeAtExit() {} };
+  return { name: 'inspector', collect, trim() {} };
 }
 
 function load() {
   const { node } = process.versions;
-  const none = { name: null, removeAtExit() {} };
-  if (!TESTED.includes(node.split('.')[0])) {
-    return { ...none, refused: `Node ${node} is not known: ${TESTED.join(', ')} are` };
+    if (!TESTED.includes(node.split('.')[0])) {
+    return { name: null, refused: `Node ${node} is not known: ${TESTED.join(', ')} are` };
   }
   for (const route of [withAddon, withInspector]) {
     try {
@@ -39,7 +38,7 @@ function load() {
       // Not built, built for another machine, or not allowed here: the next one.
     }
   }
-  return { ...none, refused: 'the addon is not built, and this Node has no inspector' };
+  return { name: null, refused: 'the addon is not built, and this Node has no inspector' };
 }
 
 module.exports = { load };

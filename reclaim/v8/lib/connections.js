@@ -8,7 +8,7 @@ const { nothing } = require('./reclaim.js');
 const MOST_REQUEST_BYTES = 4096;
 const LINE_DEADLINE_MS = 5000;
 // The one that is served and those that wait for their turn. Others are closed at once.
-const MOST_CONNECTIONS = 17;
+const MOST_CONNECTIONS = 64;
 const NEWLINE = 10;
 
 const toLine = (message) => `${JSON.stringify(message)}\n`;
@@ -86,7 +86,7 @@ class Connection {
       // The event loop may have been busy, or frozen, with the line there all the time: it is read first.
       setImmediate(() => {
         if (this.#clock === clock) this.#socket.destroy();
-      }).unref();
+      });
     }, LINE_DEADLINE_MS).unref();
     this.#clock = clock;
   }

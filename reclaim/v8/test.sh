@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Tests the agent with stock Nodes of all versions it knows, with and without its addon.
+# usage: reclaim/v8/test.sh [--stress] [unittest argument...]
+#
+# --stress tests longer, and with the node on the PATH and one that is not known as well. The Nodes come from PyPI,
+# with pinned hashes, and are kept in $SQUEEZY_CACHE (~/.cache/squeezy).
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
+. "$(dirname "$0")/../../scripts/common.sh"
+here=$root/reclaim/v8
+
+stress=0
+if [ "${1:-}" = --stress ]; then
+	stress=1
+	shift
+fi
+
+need g++ g++
+python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
+
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+nodes=$(python3 "$here/tests/nodes.py" "$cache/node" 18 20 22)
+if [ $stress = 1 ]; then
+	unknown=$(python3 "$here/tests/nodes.py" "$cache/node" 24)
+	export V8_UNKNOWN_NODE=${unknown#24=}/bin/node
+	version=$(node -p process.versions.node 2>/dev/null || true)
+	case $version in 18.* | 20.* | 22.*) nodes+=$'\n'$version=$(node -p 'path.dirname(path.dirname(process.execPath))') ;; esac
+fi
+"$here/build.sh" "$directory/with" >/dev/null
+mkdir "$directory/without"
+cp -r "$directory/with/preload.js" "$directory/with/lib" "$directory/without/"
+
+export V8_NODES=$nodes V8_STRESS=$stress PYTHONDONTWRITEBYTECODE=1
+export V8_PRELOAD=$directory/with/preload.js V8_PRELOAD_WITHOUT_ADDON=$directory/without/preload.js
+cd "$here/tests"
+if [ $# != 0 ]; then
+	python3 -m unittest "$@"
+	exit
+fi
+# Two at a time, the longest first: each says something when it is done.
+# shellcheck disable=SC2016 # it is another shell's $1
+printf '%s\n' protocol reclaim process socket addon | xargs -P 2 -I '{}' bash -c '
+	python3 -m unittest "test_$1" >"$2/$1.log" 2>&1
+	status=$?
+	printf -- "--- %s: " "$1"
+	if [ $status = 0 ]; then tail -1 "$2/$1.log"; else cat "$2/$1.log"; fi
+	exit $status' test '{}' "$directory" || die "a test has failed, see above"
