@@ -134,9 +134,16 @@ impl Instance {
             Ok(agent) => agent,
             Err(error) => return Reply::Failed(error),
         };
+        let begin = Instant::now();
         let seen = match agent.http(&self.id, request, limit).await {
             Ok(response) if openwhisk::is_from_instance(&response) => {
                 return Reply::Answered(response);
+            }
+            Err(_) if begin.elapsed() >= limit => {
+                let seconds = limit.as_secs_f64();
+                return Reply::Failed(format!(
+                    "the call was not answered within its limit of {seconds} s"
+                ));
             }
             Ok(response) => openwhisk::quote(&response),
             Err(error) => text(error),

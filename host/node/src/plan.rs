@@ -8,7 +8,7 @@ use squeezy_runtime::VmPolicy;
 use squeezy_vmm::{
     Accelerator, AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, GRANULE_BYTES,
     GuestMemory, MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError,
-    method::{Method, Sizing, configure},
+    method::{Method, Sizing},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
@@ -155,7 +155,8 @@ impl VmPlan {
     }
 
     fn config(&self, method: &dyn Method) -> VmConfig {
-        let mut config = configure(method, &self.name, &self.files);
+        let kernel = self.files.kernel(method.kernel());
+        let mut config = VmConfig::new(&self.name, kernel, self.files.initramfs());
         let Sizing { instance_bytes, instances, shared_bytes } = self.sizing;
         // The memory map of all that can be plugged, 64 bytes a page, comes out of the base.
         let region = round_up(shared_bytes, MEMORY_BLOCK_BYTES)
@@ -167,7 +168,8 @@ impl VmPlan {
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend;
         config.timeouts.resize = RESIZE_LIMIT;
-        config
+        // A method may need more than this.
+        method.configure(config)
     }
 }
 

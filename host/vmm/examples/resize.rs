@@ -7,7 +7,7 @@
 
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig, VmError,
-    method::{MethodName, Sizing, configure},
+    method::{MethodName, Sizing},
 };
 
 #[tokio::main]
@@ -29,7 +29,8 @@ async fn run() -> Result<(), VmError> {
         return Err(VmError::Config(format!("{name} has no VM")));
     };
     let files = Artifacts::find(None)?;
-    let mut config: VmConfig = configure(&*method, "resize", &files);
+    let mut config: VmConfig =
+        method.configure(VmConfig::new("resize", files.kernel(method.kernel()), files.initramfs()));
     if let Some(kernel) = arguments.next() {
         config.kernel = kernel.into();
     }

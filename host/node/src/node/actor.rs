@@ -41,7 +41,7 @@ pub(super) enum Ask {
     },
     AddFunction {
         vm: VmIndex,
-        function: FunctionImage,
+        function: Box<FunctionImage>,
         limits: FunctionLimits,
         reply: oneshot::Sender<Result<FunctionIndex, NodeError>>,
     },
@@ -273,7 +273,7 @@ impl Actor {
                 let _ = reply.send(index);
             }
             Ask::AddFunction { vm, function, limits, reply } => {
-                let _ = reply.send(self.add_function(vm, function, limits));
+                let _ = reply.send(self.add_function(vm, *function, limits));
             }
             Ask::UpdateFunction { function, limits, reply } => {
                 let result = match self.functions.get(&function) {

@@ -154,6 +154,7 @@ impl Node {
         function: FunctionImage,
         limits: FunctionLimits,
     ) -> Result<FunctionIndex, NodeError> {
+        let function = Box::new(function);
         let ask = |reply| Ask::AddFunction { vm, function, limits, reply };
         self.ask(ask).await.ok_or(NodeError::Ended)?
     }

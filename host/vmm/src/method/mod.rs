@@ -8,7 +8,7 @@ mod node;
 mod squeezy;
 mod virtio_mem;
 
-use crate::{Artifacts, BoxFuture, Kernel, Resize, Result, Vm, VmConfig, VmError, config::names};
+use crate::{BoxFuture, Kernel, Resize, Result, Vm, VmConfig, VmError, config::names};
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
 use std::{fmt, str::FromStr, sync::Mutex};
@@ -107,11 +107,6 @@ pub trait Method: Send + Sync {
         let _ = slot;
         spec.partition = PartitionChoice::None;
     }
-}
-
-/// A configuration of a VM for a method: kernel, initramfs and memory.
-pub fn configure(method: &dyn Method, name: &str, files: &Artifacts) -> VmConfig {
-    method.configure(VmConfig::new(name, files.kernel(method.kernel()), files.initramfs()))
 }
 
 /// Which slots of a VM are in use.
