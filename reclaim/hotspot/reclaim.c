@@ -135,8 +135,10 @@ void reclaim_run(jvmtiEnv *jvmti, const struct request *request, struct answer *
 	*answer = (struct answer){.before_bytes = resident_bytes(&runtime->heap)};
 	if (request->heap)
 		collect(jvmti, request->all, answer);
+#ifdef __GLIBC__
 	if (request->trim)
 		malloc_trim(0);
+#endif
 	answer->after_bytes = resident_bytes(&runtime->heap);
 	answer->cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 }

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct collector *const known[] = {&collector_serial, &collector_parallel, &collector_g1};
@@ -51,6 +52,15 @@ static void *open_library(JavaVM *vm)
 	if (dladdr((void *)(uintptr_t)(*vm)->GetEnv, &info) && info.dli_fname)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	return library ? library : dlopen(NULL, RTLD_LAZY);
+}
+
+/* HotSpot's own version has to agree: that of JDK 8 was 25. */
+static bool is_known_version(const char *specification)
+{
+	const int *major = structs_static("Abstract_VM_Version", "_vm_major_version");
+
+	return major && atoi(specification) == *major &&
+	       (*major == 11 || *major == 17 || *major == 21 || *major == 25);
 }
 
 static void find_collector(struct runtime *runtime)
@@ -101,23 +111,23 @@ static bool find_heap(struct runtime *runtime)
 void runtime_examine(JavaVM *vm, jvmtiEnv *jvmti, struct runtime *runtime)
 {
 	char debug[32], specification[32];
-	int *major;
 
 	memset(runtime, 0, sizeof(*runtime));
 	read_property(jvmti, "java.vm.version", runtime->version, sizeof(runtime->version));
 	read_property(jvmti, "java.vm.specification.version", specification, sizeof(specification));
 	read_property(jvmti, "jdk.debug", debug, sizeof(debug));
-	if (!structs_open(open_library(vm)) || !flags_open()) {
+	if (!structs_open(open_library(vm))) {
 		refuse(runtime, "this JVM is not HotSpot: use an OpenJDK of version 11, 17, 21 or 25");
+		return;
+	}
+	if (!flags_open() || !is_known_version(specification)) {
+		refuse(runtime, "JDK %s is not known to this agent: use 11, 17, 21 or 25", specification);
 		return;
 	}
 	find_collector(runtime);
 	if (runtime->refused[0])
 		return;
-	major = structs_static("Abstract_VM_Version", "_vm_major_version");
-	if (!major || (*major != 11 && *major != 17 && *major != 21 && *major != 25))
-		refuse(runtime, "JDK %s is not known to this agent: use 11, 17, 21 or 25", specification);
-	else if (strcmp(debug, "release"))
+	if (strcmp(debug, "release"))
 		/* It checks that free memory holds the pattern that it was filled with. */
 		refuse(runtime, "this is a debug build (%s) of the JVM: use a release build", debug);
 	else

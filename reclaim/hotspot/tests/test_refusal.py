@@ -60,3 +60,9 @@ class Refusal(unittest.TestCase):
                     self.refused(java, UNLOCK + flags, collector, reason)
         self.assertGreaterEqual(tried, {"UseZGC", "UseShenandoahGC", "UseEpsilonGC", "UseConcMarkSweepGC",
                                         "AllocateHeapAt", "UseNUMA"})
+
+    def test_version_and_build(self):
+        """JDK 11 lets its command line say which version and build it is."""
+        java = dict(JDKS)["11"] + "/bin/java"
+        self.refused(java, ["-Djava.vm.specification.version=12"], None, "JDK 12 is not known")
+        self.refused(java, ["-Djdk.debug=fastdebug"], "g1", "debug build")

@@ -49,6 +49,20 @@ public final class Workload {
         sink = null;
     }
 
+    /** A call of a function: makes garbage and reads what it holds. Returns how long that took. */
+    private static long invoke(int mebibytes) {
+        long start = System.nanoTime();
+        garbage(mebibytes);
+        int sum = 0;
+        for (byte[] block : blocks) {
+            for (int i = 0; i < block.length; i += 64) {
+                sum += block[i];
+            }
+        }
+        sink = sum;
+        return System.nanoTime() - start;
+    }
+
     private static String check() {
         for (int seed = 0; seed < blocks.size(); seed++) {
             byte[] found = blocks.get(seed);
@@ -91,6 +105,8 @@ public final class Workload {
             case "garbage":
                 garbage(number);
                 return "made";
+            case "invoke":
+                return Long.toString(invoke(number));
             case "cache":
                 for (int i = 0; i < number; i++) {
                     caches.add(new SoftReference<>(block(-1, MIB)));
