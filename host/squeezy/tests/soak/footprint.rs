@@ -5,7 +5,7 @@ use std::fmt;
 /// How much more than at the start the daemon may take at the end: threads are kept for a while when
 /// they have nothing to do, and the allocator keeps some of the memory of large answers.
 const MORE_THREADS: usize = 2;
-const MORE_RESIDENT_KIB: u64 = 40 << 10;
+const MORE_RESIDENT_KIB: u64 = 64 << 10;
 
 /// What the daemon takes.
 #[derive(Clone, Copy, Debug)]
