@@ -226,7 +226,7 @@ fn judge(status: u16, result: &Value, page: &Page) -> Outcome {
         (502, "has ended by itself with status 3", Kind::Ended),
         (502, "was killed by signal 11", Kind::Ended),
         (502, "exceeded its memory", Kind::ExceededMemory),
-        (502, "in time", Kind::Late),
+        (502, "was not answered within its limit of 12 s", Kind::Late),
         (502, "the guest's agent cannot be reached", Kind::AgentLost),
         (502, "The action raised ValueError", Kind::Raised),
         (500, "the VM for it could not be booted", Kind::VmFailed),
