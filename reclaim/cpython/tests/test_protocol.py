@@ -1,0 +1,162 @@
+"""The protocol, and clients that do not keep to it."""
+import json
+import random
+import socket
+
+from support import HERE, VERSION, AgentTest, Client, client_answer
+
+IDLE = "import sys\n" + HERE + "print('unharmed', flush=True)\n"
+
+
+class Protocol(AgentTest):
+    def setUp(self):
+        super().setUp()
+        self.program = self.start(IDLE)
+        self.program.line()
+
+    def tearDown(self):
+        """Whatever was said to the agent, it goes on, and so does the program."""
+        report = client_answer(self.program.pid)
+        self.assertEqual(report["hello"]["pid"], self.program.pid)
+        self.program.say()
+        self.assertEqual(self.program.line(), "unharmed")
+        self.assertEqual(self.program.end(), "")
+        super().tearDown()
+
+    def rejected(self, data):
+        """The error that is the answer to bytes, after which the agent hangs up."""
+        with Client(self.path) as client:
+            client.line()
+            client.send(data)
+            answer = client.line()
+            self.assertIsNotNone(answer, f"no answer to {data[:80]!r}")
+            self.assertIsNone(client.line())
+        self.assertTrue(answer["error"])
+        return answer["error"]
+
+    def test_hello(self):
+        with Client(self.path) as client:
+            hello = client.line()
+        version = hello.pop("runtime_version")
+        self.assertEqual(version.split(".")[:2], [str(number) for number in VERSION])
+        self.assertEqual(hello, {
+            "squeezy_reclaim": 1, "runtime": "cpython", "collector": None, "pid": self.program.pid,
+        })
+
+    def test_requests(self):
+        with Client(self.path) as client:
+            client.line()
+            for what in ({}, {"heap": True}, {"heap": False, "trim": False}, {"trim": True, "level": "all"},
+                         {"level": "keep"}):
+                self.assert_answer(client.reclaim(**what))
+            client.send(b'{"reclaim":{}}\n{"reclaim":{"heap":false}}\n')
+            self.assert_answer(client.line())
+            self.assert_answer(client.line())
+            for byte in b' { "reclaim" : { } } \r\n':
+                client.send(bytes([byte]))
+            self.assert_answer(client.line())
+
+    def test_what_is_no_request(self):
+        for line, reason in (
+            (b"", "no JSON"),
+            (b"hello", "no JSON"),
+            (b"\xff\xfe", "no JSON"),
+            (b'{"reclaim":{}', "no JSON"),
+            (b'{"reclaim":{}}{}', "no JSON"),
+            (b"[" * 4000, "no JSON"),
+            (b"9" * 4000, "has to be an object"),
+            (b"NaN", "has to be an object"),
+            (b"[]", "has to be an object"),
+            (b"{}", 'no "reclaim"'),
+            (b'{"reclaim":null}', 'no "reclaim"'),
+            (b'{"reclaim":[]}', "has to be an object"),
+            (b'{"reclaim":{},"more":1}', 'not known: "more"'),
+            (b'{"reclaim":{"heaps":true}}', 'not known: "heaps"'),
+            (b'{"reclaim":{"heap":1}}', "true or false"),
+            (b'{"reclaim":{"trim":null}}', "true or false"),
+            (b'{"reclaim":{"level":"some"}}', '"keep" or "all"'),
+            (b'{"reclaim":{"level":["all"]}}', '"keep" or "all"'),
+            (b'{"reclaim":{"heap":true,"heap":false}}', "twice"),
+        ):
+            with self.subTest(line[:60]):
+                # Python 3.11 and later refuse to read so many digits at all.
+                self.assertRegex(self.rejected(line + b"\n"), f"{reason}|no JSON" if line[:1] == b"9" else reason)
+
+    def test_the_longest_line(self):
+        line = b'{"reclaim":{}}'
+        with Client(self.path) as client:
+            client.line()
+            client.send(line + b" " * (4095 - len(line)) + b"\n")
+            self.assert_answer(client.line())
+        self.assertIn("longer than 4096", self.rejected(line + b" " * (4096 - len(line)) + b"\n"))
+        self.assertIn("longer than 4096", self.rejected(b"x" * 4096))
+
+    def test_a_megabyte_without_a_newline(self):
+        with Client(self.path) as client:
+            client.line()
+            client.send(b"x" * (1 << 20))
+            answer = client.line()
+            # The agent hangs up with bytes unread, so its answer may be lost.
+            if answer is not None:
+                self.assertIn("longer than 4096", answer["error"])
+                self.assertIsNone(client.line())
+
+    def test_one_at_a_time(self):
+        first = self.connect()
+        first.line()
+        second = self.connect()
+        second.socket.settimeout(0.2)
+        with self.assertRaises(socket.timeout):
+            second.socket.recv(1, socket.MSG_PEEK)
+        self.assert_answer(first.reclaim())
+        first.__exit__()
+        second.socket.settimeout(60)
+        self.assertEqual(second.line()["squeezy_reclaim"], 1)
+        self.assert_answer(second.reclaim())
+        second.__exit__()
+
+    def test_who_says_nothing_makes_place(self):
+        client = self.connect()
+        self.assertIsNotNone(client.line())
+        self.assertIsNone(client.line())
+
+    def test_a_byte_now_and_then_does_not_keep_the_place(self):
+        client = self.connect()
+        client.line()
+        client.socket.settimeout(0.3)
+        for _ in range(200):
+            client.send(b" ")
+            try:
+                self.assertEqual(client.socket.recv(1), b"")
+                return
+            except ConnectionResetError:
+                return
+            except socket.timeout:
+                pass
+        self.fail("after 200 bytes of a line the agent still listens")
+
+    def test_who_hangs_up_or_does_not_read(self):
+        for _ in range(200):
+            Client(self.path).__exit__()
+        client = self.connect()
+        client.socket.settimeout(1)
+        try:
+            while True:
+                client.socket.sendall(b'{"reclaim":{"heap":false,"trim":false}}\n' * 50)
+        except (socket.timeout, BrokenPipeError, ConnectionResetError):
+            pass
+        client.__exit__()
+
+    def test_whatever_bytes(self):
+        generator = random.Random(20250711)
+        good = json.dumps({"reclaim": {"heap": False, "trim": False, "level": "keep"}}).encode()
+        for number in range(400):
+            data = bytearray(good if number % 2 else generator.randbytes(generator.randrange(300)))
+            for _ in range(generator.randrange(1, 6) if number % 2 else 0):
+                data[generator.randrange(len(data))] = generator.randrange(256)
+            with Client(self.path) as client:
+                self.assertEqual(client.line()["squeezy_reclaim"], 1)
+                client.send(bytes(data) + b"\n")
+                client.socket.shutdown(socket.SHUT_WR)
+                while (answer := client.line()) is not None:
+                    self.assertIn("error", answer)
