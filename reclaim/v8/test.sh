@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Tests the agent with stock Nodes of all versions it knows, with and without its addon.
 # usage: reclaim/v8/test.sh [--stress] [unittest argument...]
+#        reclaim/v8/test.sh --measure [FILE]
 #
-# --stress tests longer, and with the node on the PATH and one that is not known as well. The Nodes come from PyPI,
-# with pinned hashes, and are kept in $SQUEEZY_CACHE (~/.cache/squeezy).
+# --stress tests longer, and with the node on the PATH and one that is not known as well. --measure prints the table
+# of README.md instead, and writes a line of JSON for each of its rows to FILE. The Nodes come from PyPI, with pinned
+# hashes, and are kept in $SQUEEZY_CACHE (~/.cache/squeezy).
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
 . "$(dirname "$0")/../../scripts/common.sh"
 here=$root/reclaim/v8
 
 stress=0
-if [ "${1:-}" = --stress ]; then
-	stress=1
-	shift
-fi
+measure=0
+case ${1:-} in
+--stress) stress=1 && shift ;;
+--measure) measure=1 && shift ;;
+esac
+results=${1:+$(realpath "$1")}
 
 need g++ g++
 python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
@@ -33,6 +37,10 @@ cp -r "$directory/with/preload.js" "$directory/with/lib" "$directory/without/"
 
 export V8_NODES=$nodes V8_STRESS=$stress PYTHONDONTWRITEBYTECODE=1
 export V8_PRELOAD=$directory/with/preload.js V8_PRELOAD_WITHOUT_ADDON=$directory/without/preload.js
+if [ $measure = 1 ]; then
+	python3 "$here/measure/measure.py" ${results:+"$results"}
+	exit
+fi
 cd "$here/tests"
 if [ $# != 0 ]; then
 	python3 -m unittest "$@"

@@ -81,11 +81,11 @@ class Program(contextlib.AbstractContextManager):
             raise AssertionError(answer["error"])
         return answer
 
-    def memory(self):
-        """Private memory of the process, in bytes: what would be free without it."""
+    def memory(self, kind="Anonymous"):
+        """Memory of the process of a kind of smaps_rollup, in bytes: by default what is not from files, its own alone.
+        That of files is shared with whatever other Nodes there are just now."""
         with open(f"/proc/{self.process.pid}/smaps_rollup", encoding="ascii") as lines:
-            sizes = [line.split()[1] for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))]
-        return sum(map(int, sizes)) * 1024
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{kind}:"))
 
     def end(self):
         """Lets it come to its end; its status and what it said on standard error."""

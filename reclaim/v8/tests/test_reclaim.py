@@ -1,7 +1,10 @@
 """What a reclaim gives back, and what it keeps."""
 
 import json
+import os
+import signal
 import threading
+import time
 import unittest
 
 from matrix import STRESS, for_each_node
@@ -33,6 +36,19 @@ class Reclaim(unittest.TestCase):
             self.assertGreater(answer["pause_ns"], 0)
             self.assertGreater(answer["cpu_ns"], 0)
             self.assertIs(program.do("check"), True)
+
+    def each_frozen(self, node, route):
+        """All is given back when the answer is there: the process may be frozen at once."""
+        with Program(node, route) as program:
+            program.do("hold", 8)
+            program.do("garbage", 100)
+            program.reclaim()
+            os.kill(program.process.pid, signal.SIGSTOP)
+            frozen = program.memory()
+            os.kill(program.process.pid, signal.SIGCONT)
+            # What V8's threads had left to do, they do now.
+            time.sleep(0.5)
+            self.assertLess(frozen - program.memory(), MEBIBYTE)
 
     def each_idle(self, node, route):
         with Program(node, route) as program:
