@@ -6,17 +6,19 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Flags that HotSpot reads anew in each collection. The VM itself changes the first two this way when it
- * is about to run out of memory. */
-static struct {
+/* A flag that HotSpot reads anew in each collection. */
+struct setting {
 	const char *name;
-	/* Of the flag in all versions; MarkSweepDeadRatio is at most 100, and has 8 bytes before JDK 25. */
+	/* Bytes to write. MarkSweepDeadRatio is a percentage, and has 4 bytes or (before JDK 25) 8. */
 	size_t size;
 	int64_t thorough;
+	/* Only to drop what is softly held. */
 	bool soft;
 	void *address;
 	int64_t normal;
-} settings[] = {
+};
+
+static struct setting settings[] = {
 	/* Serial lets garbage at the bottom of the old generation lie in all but each fourth collection. */
 	{.name = "MarkSweepAlwaysCompactCount", .size = 4, .thorough = 1},
 	/* Parallel does so in all but each twentieth. */
@@ -28,15 +30,14 @@ static struct {
 	{.name = "SoftRefLRUPolicyMSPerMB", .size = 8, .thorough = -1, .soft = true},
 };
 
-#define FOR_EACH(setting) \
-	for (__typeof__(&settings[0]) setting = settings; setting < settings + sizeof(settings) / sizeof(*settings); setting++)
+#define COUNT (sizeof(settings) / sizeof(*settings))
 
 static bool changed;
 
 void settings_prepare(void)
 {
-	FOR_EACH(setting)
-		setting->address = flag_address(setting->name);
+	for (size_t i = 0; i < COUNT; i++)
+		settings[i].address = flag_address(settings[i].name);
 }
 
 void settings_thorough(bool drop_soft)
@@ -45,7 +46,9 @@ void settings_thorough(bool drop_soft)
 	if (changed)
 		return;
 	changed = true;
-	FOR_EACH(setting) {
+	for (size_t i = 0; i < COUNT; i++) {
+		struct setting *setting = &settings[i];
+
 		if (!setting->address)
 			continue;
 		memcpy(&setting->normal, setting->address, setting->size);
@@ -59,7 +62,7 @@ void settings_restore(void)
 	if (!changed)
 		return;
 	changed = false;
-	FOR_EACH(setting)
-		if (setting->address)
-			memcpy(setting->address, &setting->normal, setting->size);
+	for (size_t i = 0; i < COUNT; i++)
+		if (settings[i].address)
+			memcpy(settings[i].address, &settings[i].normal, settings[i].size);
 }

@@ -3,6 +3,7 @@
 import pathlib
 import statistics
 import subprocess
+import time
 import unittest
 
 from matrix import COLLECTORS, JDKS
@@ -35,6 +36,8 @@ def collect_only(java, flags):
         used(program)
         subprocess.run([java[:-len("java")] + "jcmd", str(program.process.pid), "GC.run"], check=True,
                        capture_output=True)
+        # G1 uncommits regions in the background, a while after the collection.
+        time.sleep(3)
         return program.reclaim(heap=False, trim=False)["after_bytes"]
 
 

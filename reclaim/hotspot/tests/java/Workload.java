@@ -19,6 +19,9 @@ public final class Workload {
 
     static native boolean isHolding();
 
+    /** Locks a page of what is eden now. */
+    static native boolean lock(byte[] array);
+
     private static byte[] block(int seed, int size) {
         byte[] block = new byte[size];
         for (int i = 0; i < size; i++) {
@@ -118,11 +121,14 @@ public final class Workload {
                 return check();
             case "critical":
                 byte[] array = block(7, MIB);
-                new Thread(() -> hold(array, number)).start();
-                while (!isHolding()) {
+                Thread thread = new Thread(() -> hold(array, number));
+                thread.start();
+                while (!isHolding() && thread.isAlive()) {
                     Thread.onSpinWait();
                 }
                 return "holding";
+            case "lock":
+                return lock(new byte[60_000]) ? "locked" : "refused";
             case "released":
                 return isHolding() ? "no" : "yes";
             default:
