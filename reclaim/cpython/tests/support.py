@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -141,6 +142,16 @@ def client_answer(*arguments):
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return json.loads(done.stdout)
+
+
+def child_answer(pid):
+    """The same of a child of a fork, which has a socket only when it has lived for a while."""
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while f"no agent in process {pid}" in run_client(pid, "--no-heap", "--no-trim").stderr:
+        if time.monotonic() > limit:
+            raise AssertionError(f"process {pid} has no agent")
+        time.sleep(0.05)
+    return client_answer(pid)
 
 
 class AgentTest(unittest.TestCase):

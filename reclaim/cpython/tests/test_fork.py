@@ -3,7 +3,7 @@ import os
 import time
 import unittest
 
-from support import HERE, MISCOUNTS_THREADS, VERSION, WARNINGS, AgentTest, Client, client_answer
+from support import HERE, MISCOUNTS_THREADS, VERSION, WARNINGS, AgentTest, Client, child_answer
 
 # A child says its number, and lives until there is a line on standard input, which all of them share.
 WORKERS = """
@@ -22,7 +22,7 @@ def sockets_of(pids):
 class Fork(AgentTest):
     def each_is_served(self, *pids):
         for pid in pids:
-            report = client_answer(pid)
+            report = child_answer(pid)
             self.assertEqual(report["hello"]["pid"], pid)
             self.assert_answer({**report["answer"], "error": None})
 
@@ -152,6 +152,20 @@ print(failed, flush=True)
         program.say()
         self.assertEqual(program.line(), "[]")
         self.assertEqual(program.end(), "")
+
+    def test_children_that_soon_end_leave_nothing(self):
+        program = self.start("""
+import os
+for _ in range(50):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    print(child, flush=True)
+    os.waitpid(child, 0)
+""")
+        children = [int(program.line()) for _ in range(50)]
+        program.end()
+        self.assertEqual(sockets_of(children), [])
 
     def test_programs_that_it_starts_have_their_own(self):
         program = self.start("""

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import unittest
 
-from support import FOLDER, HERE, PRELOAD, PYTHON, VERSION, WARNINGS, AgentTest, Client, ask_python
+from support import FOLDER, HERE, PRELOAD, PYTHON, VERSION, WARNINGS, AgentTest, Client, ask_python, child_answer
 
 MIB = 1 << 20
 
@@ -66,10 +66,7 @@ assert rows == check[:1000]
 assert fill()[:1000] == check[:1000]
 """, SQUEEZY_RECLAIM_EXPERIMENTAL="1", PYTHONWARNINGS=WARNINGS)
         child = int(program.line())
-        with Client(f"/tmp/squeezy-reclaim-{child}.sock") as client:
-            client.line()
-            answer = client.reclaim()
-        self.assert_answer(answer)
+        answer = child_answer(child)["answer"]
         self.assertGreater(answer["before_bytes"] - answer["after_bytes"], 5 * MIB)
         program.say()
         self.assertEqual(program.end(), "")

@@ -31,7 +31,8 @@ pub struct Arguments {
     ///
     /// For a process that will not run for a while: it reads them again when it goes on, one by one.
     /// The process is stopped meanwhile (SIGSTOP) and then goes on (SIGCONT), unless it was stopped
-    /// before. Needs root, or CAP_SYS_NICE and to own both the process and the files; with
+    /// before; also on an error or Ctrl-C. After a SIGKILL of this program, `kill -CONT PID`. Needs
+    /// root, or CAP_SYS_NICE and to own both the process and the files; with
     /// --no-heap and --no-trim it needs no agent.
     #[arg(long)]
     pub libraries: bool,

@@ -2,7 +2,7 @@
 import atexit
 import os
 import sys
-from time import sleep
+from time import monotonic, sleep
 
 from . import address, refusal, say
 from .conversation import Conversation
@@ -12,6 +12,9 @@ from .thread import Thread
 _FORK_SECONDS = 1
 # How long the end of the process waits for a reclaim that is under way.
 _END_SECONDS = 5
+# How long a child lives before it is given a socket: most of them only execute another program, or
+# end without a chance to remove it.
+_CHILD_SECONDS = 1
 # How long to wait for descriptors when the process has no more of them.
 _SHORTAGE_SECONDS = 0.2
 
@@ -23,6 +26,7 @@ class Agent:
         self._refused = refusal.reason()
         self._conversation = None
         self._address = address.of_this_process(may_use_variable=True)
+        self._address_after = 0
         self._thread = Thread(self)
         self._thread.start()
         # Only the child is given another socket, so a fork that fails changes nothing.
@@ -38,9 +42,15 @@ class Agent:
     def waits_for(self):
         if self._conversation is not None:
             return self._conversation.waits_for()
+        if self._address is None:
+            return None, max(self._address_after - monotonic(), 0)
         return self._address.descriptor.number, None
 
     def go_on(self):
+        if self._address is None:
+            if monotonic() >= self._address_after:
+                self._address = address.of_this_process(may_use_variable=False)
+            return
         if not self._address.descriptor.is_ours():
             # The program has closed it. The file goes first: nobody listens there any more.
             self._address.remove_file()
@@ -81,18 +91,20 @@ class Agent:
         if self._thread is None:
             return
         self._hang_up()
-        self._address.descriptor.close()
+        if self._address is not None:
+            self._address.descriptor.close()
+            self._address = None
+        self._address_after = monotonic() + _CHILD_SECONDS
         self._thread.close()
         self._thread = None
         try:
-            self._address = address.of_this_process(may_use_variable=False)
             self._thread = Thread(self)
             self._thread.start()
-            self._remove_file_of_worker()
+            self._end_with_worker()
         except Exception as error:
             say(error)
 
-    def _remove_file_of_worker(self):
+    def _end_with_worker(self):
         """Processes of multiprocessing end without atexit; they have a way of their own."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
@@ -105,4 +117,5 @@ class Agent:
             if self._thread.pause(_END_SECONDS, even_while_working=True):
                 self._hang_up()
             self._thread = None
-            self._address.remove_file()
+            if self._address is not None:
+                self._address.remove_file()

@@ -23,7 +23,7 @@ _DAEMON_SECONDS = 1
 class Thread:
     """Waits for what task.waits_for() names, and calls task.go_on() then.
 
-    waits_for() is a descriptor's number and how many seconds to wait for it at most, or None.
+    waits_for() is a descriptor's number or None, and how many seconds to wait for it at most, or None.
     """
 
     def __init__(self, task):
@@ -121,7 +121,8 @@ class Thread:
         number, seconds = self._task.waits_for()
         waiting = poll()
         waiting.register(self._bell.number, POLLIN)
-        waiting.register(number, POLLIN)
+        if number is not None:
+            waiting.register(number, POLLIN)
         waiting.poll(None if seconds is None else seconds * 1000)
         if not (self._bell.is_ours() and self._button.is_ours()):
             # A daemon closes everything first, and then opens what it expects to be the first.
