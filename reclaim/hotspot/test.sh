@@ -10,8 +10,11 @@ set -euo pipefail
 cd "$root/reclaim/hotspot"
 
 stress=0
+# For one file of tests, in seconds: one that takes longer has come to a standstill.
+limit=900
 if [ "${1:-}" = --stress ]; then
 	stress=1
+	limit=5400
 	shift
 fi
 
@@ -43,8 +46,9 @@ cd tests
 # Two at a time, the longest first: each says something when it is done.
 # shellcheck disable=SC2016 # it is another shell's $1
 printf '%s\n' stress residency busy protocol attach refusal socket namespace | xargs -P 2 -I '{}' bash -c '
-	python3 -m unittest "test_$1" >"$2/test_$1.log" 2>&1
+	timeout "$3" python3 -m unittest "test_$1" >"$2/test_$1.log" 2>&1
 	status=$?
+	[ $status != 124 ] || echo "it took more than $3 s" >>"$2/test_$1.log"
 	printf -- "--- %s: " "$1"
 	if [ $status = 0 ]; then tail -1 "$2/test_$1.log"; else cat "$2/test_$1.log"; fi
-	exit $status' test '{}' "$build_directory" || die "a test has failed, see above"
+	exit $status' test '{}' "$build_directory" $limit || die "a test has failed, see above"
