@@ -11,6 +11,7 @@ mod elasticity;
 mod faults;
 mod footprint;
 mod interference;
+mod overhead;
 mod plug;
 mod pressure;
 mod reclaim;
@@ -53,6 +54,8 @@ enum Experiment {
     Interference(interference::Arguments),
     /// How plugging and reclaiming grow with the instances that come and go at once.
     Scale(scale::Arguments),
+    /// What the daemon itself takes for a call of an instance that is there.
+    Overhead(overhead::Arguments),
     /// A whole day of many functions, decided by the runtime's own code and with measured costs.
     Simulate(simulate::Arguments),
     /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
@@ -78,6 +81,7 @@ impl Bench {
                 Experiment::Throughput(arguments) => common::run(arguments).await,
                 Experiment::Interference(arguments) => common::run(arguments).await,
                 Experiment::Scale(arguments) => common::run(arguments).await,
+                Experiment::Overhead(arguments) => common::run(arguments).await,
                 Experiment::Simulate(arguments) => common::run(arguments).await,
             }
         };

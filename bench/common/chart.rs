@@ -31,7 +31,7 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// A method's colour, the same in every plot.
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
-        "squeezy" => BLUE,
+        "squeezy" | "daemon" => BLUE,
         "virtio-mem" => VERMILION,
         "balloon" => ORANGE,
         "node" => PURPLE,
