@@ -252,12 +252,13 @@ fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
 #[test]
 fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     let Some(build) = build() else { return };
-    // Its requests never end, so that some are under way for certain when the VM dies.
+    // Its requests do not end but by their limit of a minute, so one is under way for certain when
+    // the VM dies: a line says how things stand every few seconds.
     let function = fragile_function("__import__('time').sleep(3600)");
     let arguments = ["--method", "squeezy", "--duration", "300", "--keep-alive", "300"];
     let mut run = Run::start_function(&build, function.path(), &arguments);
     let vm = run.vm();
-    until(LIMIT, "two busy instances", || run.printed().contains(" 2 busy)").then_some(()));
+    until(LIMIT, "a busy instance", || run.printed().contains(" 1 busy)").then_some(()));
     kill(vm, "KILL");
     let output = run.end(END_LIMIT);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -266,7 +267,7 @@ fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     assert!(method["ended_early"].as_str().unwrap().contains("killed by signal 9"), "{method}");
     let requests = method["requests"].as_array().unwrap();
     let failed = requests.iter().filter(|request| request["outcome"]["kind"] == "failed");
-    assert!(failed.count() >= 2, "{method}");
+    assert!(failed.count() >= 1, "{method}");
 }
 
 /// A function whose instances answer one request each and end in the next, by this statement of

@@ -62,6 +62,11 @@ impl Recorder {
         self.lock().booted.clone()
     }
 
+    /// Why the VM has ended, if it has.
+    pub fn why_vm_ended(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
     /// Waits until the VM has ended; why it has.
     pub async fn vm_ended(&self) -> String {
         let mut ended = self.ended.subscribe();

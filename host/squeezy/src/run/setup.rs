@@ -97,9 +97,9 @@ impl Setup {
         let Some(booted) = recorder.booted() else {
             return Err(RunError::Boot(recorder.vm_ended().await));
         };
-        let first_answer = first_answer.map_err(|reason| RunError::FirstInstance {
-            function: self.input.function.name.clone(),
-            reason,
+        let first_answer = first_answer.map_err(|reason| match recorder.why_vm_ended() {
+            Some(ended) => RunError::Boot(ended),
+            None => RunError::FirstInstance { function: self.input.function.name.clone(), reason },
         })?;
         let seconds = first_answer.as_secs_f64();
         view.note(&format!("a first instance has answered after {seconds:.1} s"));
