@@ -17,7 +17,6 @@ case ${1:-} in
 --stress) stress=1 && shift ;;
 --measure) measure=1 && shift ;;
 esac
-results=${1:+$(realpath "$1")}
 
 need g++ g++
 python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
@@ -38,7 +37,7 @@ cp -r "$directory/with/preload.js" "$directory/with/lib" "$directory/without/"
 export V8_NODES=$nodes V8_STRESS=$stress PYTHONDONTWRITEBYTECODE=1
 export V8_PRELOAD=$directory/with/preload.js V8_PRELOAD_WITHOUT_ADDON=$directory/without/preload.js
 if [ $measure = 1 ]; then
-	python3 "$here/measure/measure.py" ${results:+"$results"}
+	python3 "$here/measure/measure.py" "$@"
 	exit
 fi
 cd "$here/tests"
