@@ -178,3 +178,74 @@ subprocess.run([sys.executable, "-c", child], check=True)
         program.say()
         self.assertEqual(program.end(), "")
         self.assertEqual(sockets_of([child]), [])
+
+    def test_a_fork_while_finalizers_run_leaves_a_child_that_can_collect(self):
+        program = self.start(WORKERS + """
+import gc, threading, time, weakref
+class Slow:
+    def __init__(self):
+        self.self = self
+    def __del__(self):
+        time.sleep(0.001)
+def collects():
+    lost = Slow()
+    reference = weakref.ref(lost)
+    del lost
+    gc.collect()
+    return reference() is None
+gc.disable()
+for _ in range(2000):
+    Slow()
+print("here", flush=True)
+while not os.path.exists(os.environ["END"]):
+    child = os.fork()
+    if not child:
+        gc.set_threshold(0)
+        os._exit(not collects())
+    if os.waitpid(child, 0)[1]:
+        print("a child cannot collect", flush=True)
+        os._exit(1)
+    for _ in range(5):
+        Slow()
+print("right", flush=True)
+""", PYTHONWARNINGS="ignore", END=os.path.join(self.folder, "end"))
+        program.line()
+        with Client(self.path) as client:
+            client.line()
+            for _ in range(5):
+                self.assert_answer(client.reclaim())
+        open(os.path.join(self.folder, "end"), "x").close()
+        self.assertEqual(program.line(), "right")
+        self.assertEqual(program.end(), "")
+
+    def test_a_fork_is_not_held_up_for_ever_by_a_finalizer(self):
+        """One that waits for a lock which the thread that forks has."""
+        program = self.start("""
+import gc, os, sys, threading
+gc.disable()
+lock = threading.Lock()
+class Waiting:
+    def __init__(self):
+        self.self = self
+    def __del__(self):
+        print("waits", flush=True)
+        with lock:
+            pass
+Waiting()
+with lock:
+    print("here", flush=True)
+    sys.stdin.readline()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+print("forked", flush=True)
+""", PYTHONWARNINGS="ignore")
+        program.line()
+        with Client(self.path) as client:
+            client.line()
+            client.send(b'{"reclaim":{}}\n')
+            self.assertEqual(program.line(), "waits")
+            program.say()
+            self.assertEqual(program.line(), "forked")
+            self.assertEqual(program.end(), "")

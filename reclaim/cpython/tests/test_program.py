@@ -1,8 +1,11 @@
 """What a program notices of the agent: nothing."""
 import os
 import subprocess
+import unittest
 
-from support import HERE, PRELOAD, PYTHON, AgentTest, Client, Program, ask_python, client_answer, run_client
+from support import (
+    HERE, PRELOAD, PYTHON, VERSION, AgentTest, Client, Program, ask_python, child_answer, client_answer, run_client,
+)
 
 IDLE = "import sys\n" + HERE
 
@@ -183,3 +186,16 @@ class Namespaces(AgentTest):
         self.assertFalse(os.path.lexists("/tmp/squeezy-reclaim-1.sock"))
         program.say()
         self.assertEqual(program.end(), "")
+
+
+@unittest.skipIf(VERSION < (3, 14), "a Python that runs can be told to run a script since 3.14")
+class Attaching(AgentTest):
+    def test_a_process_that_was_started_without_it(self):
+        script = os.path.join(self.folder, "attach.py")
+        with open(script, "w") as file:
+            file.write(f"import sys\nsys.path.insert(0, {PRELOAD!r})\n"
+                       "import squeezy_reclaim\nsys.path.pop(0)\nsqueezy_reclaim.start()\n")
+        program = self.start("import time\nprint('here', flush=True)\nwhile True:\n    time.sleep(0.01)\n", PYTHONPATH="")
+        program.line()
+        subprocess.run([PYTHON, "-c", f"import sys; sys.remote_exec({program.pid}, {script!r})"], check=True)
+        self.assertEqual(child_answer(program.pid)["hello"]["pid"], program.pid)

@@ -8,10 +8,9 @@ from . import address, refusal, say
 from .conversation import Conversation
 from .thread import Thread
 
-# How long a fork waits for a thread that has nothing to do but go away.
-_FORK_SECONDS = 1
-# How long the end of the process waits for a reclaim that is under way.
-_END_SECONDS = 5
+# How long a fork, or the end of the process, waits for a reclaim that is under way. It would be for
+# ever where a finalizer waits for a lock that the forking thread holds.
+_PAUSE_SECONDS = 5
 # How long a child lives before it is given a socket: most of them only execute another program, or
 # end without a chance to remove it.
 _CHILD_SECONDS = 1
@@ -77,7 +76,7 @@ class Agent:
 
     def _before_fork(self):
         if self._thread is not None:
-            self._thread.pause(_FORK_SECONDS)
+            self._thread.pause(_PAUSE_SECONDS)
 
     def _after_fork(self):
         if self._thread is not None:
@@ -114,7 +113,7 @@ class Agent:
 
     def _end(self):
         if self._thread is not None:
-            if self._thread.pause(_END_SECONDS, even_while_working=True):
+            if self._thread.pause(_PAUSE_SECONDS):
                 self._hang_up()
             self._thread = None
             if self._address is not None:

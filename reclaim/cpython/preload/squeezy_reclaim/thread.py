@@ -1,9 +1,9 @@
 """A thread that the program need not know of.
 
 It takes no signals, is not among those of the module threading, and can be made to go away for as long
-as the process forks: a child then finds no lock held by it, and Python 3.12 and later do not warn of
-forking with threads. What it uses is taken before a program can put something else there, as gevent
-does.
+as the process forks. A child then finds no lock held by it, no module half imported and no collection
+half done, none of which would ever end in the child; and Python 3.12 and later do not warn of forking
+with threads. What it uses is taken before a program can put something else there, as gevent does.
 """
 import os
 from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
@@ -28,11 +28,10 @@ class Thread:
 
     def __init__(self, task):
         self._task = task
-        # Held for a few statements at a time; guards the three below it. A signal's handler may come
-        # in between on the same thread, and fork.
+        # Held for a few statements at a time; guards the two below it. A signal's handler may come in
+        # between on the same thread, and fork.
         self._gate = RLock()
         self._running = False
-        self._working = False
         self._pauses = 0
         # Held by the thread.
         self._alive = allocate_lock()
@@ -66,18 +65,17 @@ class Thread:
         finally:
             pthread_sigmask(SIG_SETMASK, before)
 
-    def pause(self, seconds, even_while_working=False):
+    def pause(self, seconds):
         """Makes it go away until resume() has been called as often as this. False if it is there yet.
 
-        Waits for at most so many seconds; not at all for what it is just doing, unless told to.
+        Waits for what it is just doing, for at most so many seconds.
         """
         with self._gate:
             self._pauses += 1
             if not self._running:
                 return True
-            wait = even_while_working or not self._working
         self._ring()
-        if not wait or not self._alive.acquire(timeout=seconds):
+        if not self._alive.acquire(timeout=seconds):
             return False
         self._alive.release()
         # The system's thread lives a little longer than Python's.
@@ -106,13 +104,11 @@ class Thread:
         try:
             while self._wait():
                 self._task.go_on()
-                with self._gate:
-                    self._working = False
         except Exception as error:
             say(error)
             with self._gate:
                 self._pauses += 1  # for good
-                self._running = self._working = False
+                self._running = False
         finally:
             self._alive.release()
 
@@ -134,6 +130,5 @@ class Thread:
         except BlockingIOError:
             pass
         with self._gate:
-            self._working = not self._pauses
-            self._running = self._working
-            return self._working
+            self._running = not self._pauses
+            return self._running
