@@ -91,7 +91,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            start: Duration::from_secs(10),
+            start: Duration::from_secs(30),
             // A loaded machine without KVM takes 10 s and more for what takes 1 s otherwise.
             boot: Duration::from_secs(90),
             call: Duration::from_secs(30),

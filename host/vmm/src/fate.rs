@@ -4,9 +4,12 @@ use crate::{Result, VmError};
 use std::{future::pending, time::Duration};
 use tokio::sync::watch;
 
-/// How long a failed call waits for a better reason than its own: a VMM that dies closes its
-/// sockets before its exit status is known.
+/// How long a reason that is seen first waits for a better one: a VMM that dies closes its sockets
+/// before its exit status is known.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// How long a failed call waits for the reason behind it, which may itself wait for a better one.
+const SYMPTOM: Duration = Duration::from_millis(1000);
 
 /// The reason a VM has ended, once it has. The first one that is known stays.
 #[derive(Clone)]
@@ -55,7 +58,7 @@ impl Fate {
             biased;
             result = work => match result {
                 Err(error) if error.may_be_a_symptom() => {
-                    Err(tokio::time::timeout(SETTLE, self.sealed()).await.unwrap_or(error))
+                    Err(tokio::time::timeout(SYMPTOM, self.sealed()).await.unwrap_or(error))
                 }
                 result => result,
             },
