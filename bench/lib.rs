@@ -126,6 +126,7 @@ mod tests {
             "plug --sizes -1",
             "faults --methods floor",
             "faults --duration 1",
+            "overhead --calls 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -3,18 +3,17 @@
 
 mod daemon;
 mod processor;
+mod report;
 
 use crate::common::{
     Experiment,
-    bound::{Bound, Limit, number},
-    chart::{Chart, Panel, Series},
+    bound::Bound,
     error::{BenchError, Result},
     lab::{Lab, Step},
     options::Options,
-    record::{Header, Record, describe_run},
-    select::{of_method, sorted},
+    record::{Header, Record},
     stand::{describe, nanoseconds},
-    stats::{Spread, median},
+    stats::median,
     table::Table,
 };
 use daemon::Daemon;
@@ -81,17 +80,6 @@ impl Record for Line {
     }
 }
 
-impl Line {
-    /// CPU time for each call, or for each second without one, in milliseconds.
-    fn each(&self, cpu_ns: u64) -> f64 {
-        let whole = match self.calls_count {
-            0 => self.elapsed_ns as f64 / 1e9,
-            calls => calls.into(),
-        };
-        cpu_ns as f64 / 1e6 / whole
-    }
-}
-
 /// Everything once. The first round only warms up.
 struct Round(u32);
 
@@ -155,88 +143,15 @@ impl Experiment for Arguments {
     }
 
     fn table(records: &[Line]) -> Table {
-        let mut table = Table::new(&[
-            "called",
-            "items",
-            "answer KiB",
-            "n",
-            "each",
-            "latency ms",
-            "quartiles ms",
-            "daemon CPU ms",
-            "quartiles ms",
-            "VM CPU ms",
-            "quartiles ms",
-        ]);
-        let key = |line: &Line| {
-            (line.items_count.is_none(), line.items_count, line.header.method.clone())
-        };
-        for (idle, items, method) in sorted(records, key) {
-            let lines = || select(records, &method, items);
-            let cells = |value: fn(&Line) -> f64| {
-                let show =
-                    |s: Spread| [number(s.median), format!("{}-{}", number(s.low), number(s.high))];
-                Spread::of(lines().map(value)).map(show).unwrap_or_default()
-            };
-            let bytes = lines().map(|line| line.answer_bytes).max().unwrap_or(0);
-            let unless_idle = |cell: String| if idle { "-".to_owned() } else { cell };
-            let head = [
-                method.clone(),
-                items.map_or("-".to_owned(), |items| items.to_string()),
-                unless_idle(number(bytes as f64 / 1024.0)),
-                lines().count().to_string(),
-                if idle { "second" } else { "call" }.to_owned(),
-            ];
-            let latency = cells(latency).map(unless_idle);
-            let [daemon, vm] = [cells(daemon_cpu), cells(vm_cpu)];
-            table.row(head.into_iter().chain(latency).chain(daemon).chain(vm));
-        }
-        table
+        report::table(records)
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let most = sorted(records, |line| line.items_count).pop();
-        let spread = Spread::of(select(records, DAEMON, most.flatten()).map(daemon_cpu));
-        let bound = |spread: Spread| Bound {
-            what: "the daemon's own CPU time for a warm call".to_owned(),
-            measured: spread.median,
-            doubt: spread.doubt(),
-            limit: Limit::AtMost(1.0),
-            unit: " ms",
-        };
-        spread.map(bound).into_iter().collect()
+        report::bounds(records)
     }
 
     fn plot(records: &[Line]) -> Result<String> {
-        let items: Vec<_> =
-            sorted(records, |line| line.items_count).into_iter().flatten().collect();
-        let panel = |title: &str, methods: &[&str], value: fn(&Line) -> f64| Panel {
-            title: title.to_owned(),
-            x: "items of the page".to_owned(),
-            y: "milliseconds a call".to_owned(),
-            categories: items.iter().map(u32::to_string).collect(),
-            series: Series::of_methods(
-                &methods.iter().map(|&method| method.to_owned()).collect::<Vec<_>>(),
-                |method| {
-                    let point = |&n| Spread::of(select(records, method, Some(n)).map(value));
-                    items.iter().map(point).collect()
-                },
-            ),
-            joined: false,
-            logarithmic: false,
-        };
-        Chart {
-            title: "Calls of a warm instance, through the daemon and from inside the VM".to_owned(),
-            subtitle: describe_run(records),
-            panels: vec![
-                panel("CPU time of the daemon", &[DAEMON], daemon_cpu),
-                panel("CPU time of the VM", &[DAEMON, INSIDE], vm_cpu),
-                panel("Latency", &[DAEMON, INSIDE], latency),
-            ],
-            foot: "CPU times are the host's. Inside, the client's own work is the VM's too."
-                .to_owned(),
-        }
-        .svg()
+        report::plot(records)
     }
 }
 
@@ -308,63 +223,4 @@ fn request(items: u32) -> Value {
 fn wrong(answer: &Value) -> BenchError {
     let reason = format!("a wrong answer: {:.200}", answer.to_string());
     BenchError::Workload { program: "the function", reason }
-}
-
-fn select<'a>(
-    records: &'a [Line],
-    method: &'a str,
-    items: Option<u32>,
-) -> impl Iterator<Item = &'a Line> {
-    of_method(records, method).filter(move |line| line.items_count == items)
-}
-
-fn latency(line: &Line) -> f64 {
-    line.latency_ns as f64 / 1e6
-}
-
-fn daemon_cpu(line: &Line) -> f64 {
-    line.each(line.daemon_cpu_ns)
-}
-
-fn vm_cpu(line: &Line) -> f64 {
-    line.each(line.vm_cpu_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::common::record::{complaint, tests::header};
-
-    fn line(method: &str, items_count: Option<u32>, daemon_cpu_ns: u64) -> Line {
-        Line {
-            header: header("overhead", method, 0),
-            function: FUNCTION.to_owned(),
-            items_count,
-            calls_count: items_count.map_or(0, |_| 10),
-            answer_bytes: 96_000,
-            latency_ns: 80_000_000,
-            elapsed_ns: 2_000_000_000,
-            daemon_cpu_ns,
-            vm_cpu_ns: 70_000_000,
-        }
-    }
-
-    #[test]
-    fn a_call_is_counted_and_a_second_without_one() {
-        let records = [
-            line(DAEMON, Some(0), 20_000_000),
-            line(DAEMON, Some(1000), 9_000_000),
-            line(INSIDE, Some(1000), 1_000_000),
-            line(IDLE, None, 3_000_000),
-        ];
-        assert_eq!(complaint(&records[0], &["daemon_cpu_ns", "vm_cpu_ns", "items_count"]), None);
-        assert_eq!((daemon_cpu(&records[1]), daemon_cpu(&records[3])), (0.9, 1.5));
-        // The bound is about the function's own request.
-        let bounds = Arguments::bounds(&records);
-        assert!(bounds.len() == 1 && bounds[0].met() && bounds[0].measured == 0.9, "{bounds:?}");
-        let table = Arguments::table(&records).to_string();
-        assert!(table.contains("second") && table.contains("1.50"), "{table}");
-        assert!(Arguments::plot(&records).unwrap().contains("Latency"));
-        assert!(Arguments::bounds(&records[3..]).is_empty());
-    }
 }
