@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-off test-vm stress lint bench kernel image selftests programs dependencies clean
+.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs dependencies clean
 
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
@@ -10,6 +10,8 @@ FUNCTION ?= functions/html
 # What `make test-fast` tests.
 FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
 EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
+# What `make test-reclaim` tests.
+AGENTS := $(patsubst %/test.sh,%,$(wildcard reclaim/*/test.sh))
 # For `make kernel`: release debug off stock node
 VARIANT ?= release
 # For `make bench`: see bench/README.md
@@ -34,6 +36,10 @@ test-fast: dependencies ## tests that need no VM
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh
 
+test-reclaim: dependencies ## the agents that squeeze living instances, with stock runtimes
+	@scripts/install-dependencies.sh reclaim
+	@for agent in $(AGENTS); do $$agent/test.sh || exit; done
+
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
@@ -41,6 +47,7 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 
 stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
+	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links

@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | test | lint | examples) purpose=${1:-run} ;;
+run | test | lint | examples | reclaim) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples|reclaim]" >&2
 	exit 2
 	;;
 esac
@@ -53,6 +53,12 @@ chromium-driver chromedriver the test of the web page
 npm npm the test of OpenWhisk's own client
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
+TABLE
+	fi
+	if [ "$purpose" = reclaim ]; then
+		cat <<'TABLE'
+g++ g++ the agent for Node
+openjdk-17-jdk-headless javac the agent for the JVM
 TABLE
 	fi
 	if [ "$purpose" = lint ]; then
