@@ -146,6 +146,20 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGTERM}, flush=Tr
                 self.assertEqual(program.end(), "")
             self.assertFalse(os.path.lexists(self.path))
 
+    @unittest.skipIf(os.geteuid(), "a limit of processes needs a user who has no other, and root to become it")
+    def test_where_there_may_be_no_more_threads_there_is_no_agent(self):
+        os.chmod(self.folder, 0o777)
+        user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", "--nproc=1"]
+        readable = subprocess.run([*user, PYTHON, "-c", f"open({PRELOAD!r} + '/sitecustomize.py')"], capture_output=True)
+        if readable.returncode != 0:
+            self.skipTest("another user can read neither this Python nor this folder")
+        program = Program("print('here', flush=True)", python=user[0], arguments=[*user[1:], PYTHON],
+                          SQUEEZY_RECLAIM_SOCKET=self.path)
+        self.addCleanup(program.kill)
+        self.assertEqual(program.line(), "here")
+        self.assertIn("can't start new thread; this process runs without an agent", program.end())
+        self.assertFalse(os.path.lexists(self.path))
+
     def test_interpreters_within_the_process(self):
         """The first one serves; that another one loads the agent too changes nothing."""
         program = self.start("""

@@ -26,8 +26,13 @@ class Agent:
         self._conversation = None
         self._address = address.of_this_process(may_use_variable=True)
         self._address_after = 0
-        self._thread = Thread(self)
-        self._thread.start()
+        try:
+            self._thread = Thread(self)
+            self._thread.start()
+        except Exception:
+            self._address.remove_file()
+            self._address.descriptor.close()
+            raise
         # Only the child is given another socket, so a fork that fails changes nothing.
         os.register_at_fork(
             before=self._before_fork,

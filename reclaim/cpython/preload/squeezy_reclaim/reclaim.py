@@ -34,13 +34,16 @@ def reclaim(request):
 
 
 def resident_bytes():
-    """Anonymous memory of the process that is resident.
+    """Anonymous memory of the process that is resident; 0 if it is not known.
 
     Objects are in arenas of the interpreter, in malloc's heaps and in mappings of extensions; all of
     that is anonymous memory, and little else is.
     """
-    with open("/proc/self/smaps_rollup", "rb") as rollup:
-        for line in rollup:
-            if line.startswith(b"Anonymous:"):
-                return int(line.split()[1]) * 1024
+    try:
+        with open("/proc/self/smaps_rollup", "rb") as rollup:
+            for line in rollup:
+                if line.startswith(b"Anonymous:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:  # no /proc in a root of its own
+        pass
     return 0

@@ -88,9 +88,8 @@ class Thread:
         """Takes one pause() back."""
         with self._gate:
             self._pauses -= 1
-            start = not self._pauses and not self._running
-        if start:
-            self.start()
+            if not self._pauses and not self._running:
+                self.start()
 
     def _ring(self):
         if self._button.is_ours():
