@@ -139,8 +139,15 @@ fn device_of(serial: &str) -> Option<String> {
 pub fn power_off() -> ! {
     rustix::fs::sync();
     let error = reboot(RebootCommand::PowerOff);
-    // Only a missing capability or a broken platform gets here; the end of process 1 is a kernel
-    // panic, which the host sees too.
-    console!("cannot power off: {error:?}");
+    // Only a missing capability or a broken platform gets here.
+    end(format_args!("cannot power off: {error:?}"))
+}
+
+/// Ends the agent, and with it the VM: the end of process 1 is a kernel panic, with `panic=-1` and
+/// QEMU's `-no-reboot` the VM ends, and the host notices at once.
+pub fn end(reason: std::fmt::Arguments<'_>) -> ! {
+    console!("fatal: {reason}");
+    // A panicking kernel does not send what the serial port still has to send.
+    let _ = rustix::termios::tcdrain(std::io::stderr());
     std::process::exit(1)
 }

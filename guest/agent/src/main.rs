@@ -13,18 +13,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // A task that panics must take the VM down: an agent that lives on with half its tasks would
-    // leave the host waiting. The end of process 1 is a kernel panic; with `panic=-1` and QEMU's
-    // `-no-reboot` the VM ends, which the host notices at once.
-    std::panic::set_hook(Box::new(|what| {
-        console!("{what}");
-        std::process::exit(101);
-    }));
-    let error = match init::set_up().and_then(|()| serve()) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
-    console!("fatal: {error}");
-    ExitCode::FAILURE
+    // leave the host waiting.
+    std::panic::set_hook(Box::new(|what| init::end(format_args!("{what}"))));
+    let Err(error) = init::set_up().and_then(|()| serve());
+    init::end(format_args!("{error}"))
 }
 
 fn serve() -> std::io::Result<std::convert::Infallible> {
