@@ -22,10 +22,19 @@ pub(crate) struct LoadOptions {
     /// What is drawn depends on it: arrivals within a minute of a trace, and made-up loads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
+    /// How many times as fast as it was recorded a trace is played: instances that are kept for
+    /// minutes show in as many seconds
+    #[arg(long, value_name = "FACTOR", default_value = "1", requires = "trace",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) speed: u32,
     /// How long calls are sent, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..=86_400))]
     pub(crate) duration: Option<u32>,
 }
+
+/// Calls in the busiest minute of a function of a trace that is replayed here: what two processors
+/// answer without hardware virtualization, when they are not all at once.
+const BUSIEST_MINUTE: u64 = 60;
 
 /// A load for several functions, and where it comes from.
 pub(crate) struct FleetLoad {
@@ -38,7 +47,7 @@ impl LoadOptions {
     /// or in a minute (from a trace).
     pub(crate) fn load(&self, members: usize, length: Duration, most: u32) -> Result<FleetLoad> {
         let loads = match &self.trace {
-            Some(path) => self.read_trace(path, members, length, most)?,
+            Some(path) => self.read_trace(path, members, length)?,
             None => (0..members)
                 .map(|member| alternating(member, members, length, most).load(self.seed))
                 .collect::<Result<Vec<_>, _>>()
@@ -57,28 +66,24 @@ impl LoadOptions {
         Ok(FleetLoad { arrivals, source })
     }
 
-    fn read_trace(
-        &self,
-        path: &Path,
-        members: usize,
-        length: Duration,
-        most: u32,
-    ) -> Result<Vec<Load>> {
+    fn read_trace(&self, path: &Path, members: usize, length: Duration) -> Result<Vec<Load>> {
         let fail = |reason: String| BenchError::file(path, reason);
         let file = File::open(path).map_err(|e| fail(e.to_string()))?;
         let mut reader = BufReader::new(file);
         let start = reader.fill_buf().map_err(|e| fail(e.to_string()))?;
         let loads: Vec<Load> = if start.starts_with(b"app,func,") {
             let trace = azure2021::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
-            burstiest(trace.candidates(), most).filter_map(|hash| trace.load(&hash)).collect()
+            burstiest(trace.candidates()).filter_map(|hash| trace.load(&hash)).collect()
         } else {
             let trace = azure2019::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
             let load = |hash: String| trace.load(&hash, self.seed);
-            burstiest(trace.candidates(), most).filter_map(load).collect()
+            burstiest(trace.candidates()).filter_map(load).collect()
         };
+        let recorded = length * self.speed;
+        let speed = f64::from(self.speed);
         let windows: Vec<_> = loads
             .into_iter()
-            .map(|load| load.window(load.busiest_window(length), length, 1.0))
+            .map(|load| load.window(load.busiest_window(recorded), recorded, speed))
             .filter(|load| !load.arrivals.is_empty())
             .take(members)
             .collect();
@@ -86,8 +91,8 @@ impl LoadOptions {
             Ok(windows)
         } else {
             Err(fail(format!(
-                "it has {} functions that are called at most {most} times in each minute, not \
-                 {members}",
+                "it has {} functions that are called at most {BUSIEST_MINUTE} times in each \
+                 minute, not {members}",
                 windows.len()
             )))
         }
@@ -95,8 +100,8 @@ impl LoadOptions {
 }
 
 /// The functions of a trace, the burstiest of those that are not called too often first.
-fn burstiest(mut candidates: Vec<Candidate<'_>>, most: u32) -> impl Iterator<Item = String> {
-    candidates.retain(|c| c.invocations > 0 && c.peak_per_minute <= most.into());
+fn burstiest(mut candidates: Vec<Candidate<'_>>) -> impl Iterator<Item = String> {
+    candidates.retain(|c| c.invocations > 0 && c.peak_per_minute <= BUSIEST_MINUTE);
     candidates.sort_by(|a, b| b.dispersion.total_cmp(&a.dispersion));
     candidates.into_iter().map(|candidate| candidate.hash.to_owned())
 }
@@ -118,7 +123,7 @@ mod tests {
     use super::*;
 
     fn options(trace: Option<&str>) -> LoadOptions {
-        LoadOptions { trace: trace.map(PathBuf::from), seed: 1, duration: None }
+        LoadOptions { trace: trace.map(PathBuf::from), seed: 1, speed: 1, duration: None }
     }
 
     #[test]
