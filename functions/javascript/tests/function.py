@@ -1,0 +1,127 @@
+"""A function as a process of this machine, and what the tests of all functions share."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import time
+import tomllib
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent
+# Node's program: test.sh says which.
+NODE = os.environ["JAVASCRIPT_NODE"]
+MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
+# Until something has happened that is sure to. Nothing is measured with it.
+PATIENCE_SECONDS = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(**variables):
+    """That of the tests without what would change a function, and with these."""
+    ours = ("NODE", "PORT", "MEMORY_LIMIT", "EAGER_GC", "SQUEEZY_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "NODE": NODE, **variables}
+
+
+class Function(contextlib.AbstractContextManager):
+    """A function that run.sh has started, and that listens."""
+
+    def __init__(self, name, **variables):
+        self.port = free_port()
+        self.output = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [FOLDER / "run.sh", name], env=environment(PORT=str(self.port), **variables),
+            stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors)
+        self.wait()
+
+    def wait(self):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise ChildProcessError(f"the function does not listen: {self.said()[1]}")
+            time.sleep(0.02)
+
+    def request(self, method, path, body=None):
+        """The status of the answer, and the JSON that it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        with contextlib.closing(connection):
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def post(self, path, body):
+        return self.request("POST", path, json.dumps(body))
+
+    def init(self, **value):
+        return self.post("/init", {"value": value})
+
+    def run(self, **value):
+        return self.post("/run", {"value": value})
+
+    def said(self):
+        """What it has written to its standard output and its standard error."""
+        text = []
+        for stream in (self.output, self.errors):
+            stream.seek(0)
+            text.append(stream.read())
+        return text
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.output.close()
+        self.errors.close()
+
+
+class FunctionTest(unittest.TestCase):
+    """What holds for each function: it answers the request of its load rightly, and says what it does not take."""
+
+    name = None
+    # Arguments that are refused, and a part of what is said then.
+    wrong = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.definition = tomllib.loads((FOLDER / cls.name / "function.toml").read_text())
+        cls.function = cls.enterClassContext(Function(cls.name))
+        status, answer = cls.function.init(name=cls.name, main="main")
+        if (status, answer) != (200, {"ok": True}):
+            raise AssertionError(f"/init was answered with {status}: {answer}")
+
+    def answer(self, **value):
+        """The answer to arguments that are right."""
+        status, answer = self.function.run(**value)
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def test_the_request_of_a_load_is_answered_rightly(self):
+        request, check = self.definition["request"], self.definition["check"]
+        for _ in range(5):
+            text = self.answer(**request)[check["field"]]
+            for part in check.get("contains", []):
+                self.assertIn(part, text)
+            for part in check.get("occurrences", []):
+                self.assertEqual(text.count(part["text"]), part["count"], part)
+
+    def test_wrong_arguments_are_an_error_and_the_next_call_works(self):
+        self.assertTrue(self.wrong)
+        for arguments, complaint in self.wrong:
+            with self.subTest(arguments=arguments):
+                status, answer = self.function.run(**arguments)
+                self.assertEqual(status, 502, answer)
+                self.assertIn(complaint, answer["error"])
+        self.answer(**self.definition["request"])
