@@ -205,7 +205,8 @@ impl World<'_> {
                 self.came.remove(&request);
                 self.outcome.rejected += 1;
             }
-            Command::Freeze(_) => {}
+            // It costs no more than it may take, and gives nothing back.
+            Command::Freeze(_) | Command::Squeeze(_) => {}
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
-/// What has to be done. Each one but [`Command::Freeze`] and [`Command::Reject`] is answered by an
-/// [`crate::Event`].
+/// What has to be done. Each one but [`Command::Reject`] is answered by an [`crate::Event`];
+/// [`Command::Freeze`] need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
@@ -28,8 +28,12 @@ pub enum Command {
         /// Whether it was frozen and has to be thawed first.
         thaw: bool,
     },
-    /// Freeze the processes of an idle instance.
+    /// Freeze the processes of an idle instance; answered by `Frozen` where it is known what memory
+    /// it holds then.
     Freeze(InstanceNumber),
+    /// Make a frozen instance give its garbage back: thaw it, have its runtime collect, freeze it
+    /// again. A request or its end may come meanwhile. Answered by `Squeezed` or `SqueezeFailed`.
+    Squeeze(InstanceNumber),
     /// Stop the instance, whatever of it there is; answered by `Stopped`.
     Stop {
         /// The instance.

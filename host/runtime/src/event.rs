@@ -1,6 +1,7 @@
 //! What has happened.
 
 use crate::{FunctionIndex, InstanceNumber, InstanceState, RequestNumber, VmIndex, VmState};
+use std::time::Duration;
 
 /// What has happened, as whoever carries out the [`crate::Command`]s tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,25 @@ pub enum Event {
     Broken(InstanceNumber),
     /// The instance ended by itself. If it has a request, [`Event::Broken`] follows.
     Died(InstanceNumber),
+    /// The instance is frozen and holds so much of the host's memory, which is all it can hold while
+    /// it is. Changes nothing when it is not frozen any more.
+    Frozen {
+        /// The instance.
+        instance: InstanceNumber,
+        /// Its memory that is resident on the host, in bytes.
+        resident_bytes: u64,
+    },
+    /// The instance has given its garbage back, and is frozen again unless something else came.
+    Squeezed {
+        /// The instance.
+        instance: InstanceNumber,
+        /// Its memory that is resident on the host now, in bytes.
+        resident_bytes: u64,
+        /// Processor time it took.
+        cpu: Duration,
+    },
+    /// The instance could not be squeezed, or has not answered in time.
+    SqueezeFailed(InstanceNumber),
     /// Every process of the instance is gone.
     Stopped(InstanceNumber),
     /// The host has the instance's memory back.

@@ -58,4 +58,6 @@ pub(crate) struct Instance {
     pub vm: VmIndex,
     /// Where it stands.
     pub state: InstanceState,
+    /// Bytes of the budget it has: what it may take, or while it is frozen what it holds.
+    pub charged_bytes: u64,
 }

@@ -11,6 +11,7 @@
 //!   sets, or a synthetic burst.
 //! - [`function`] is what is known of a function: its `function.toml`; [`settings`] is what may go
 //!   before that.
+//! - [`SqueezePolicy`] is when frozen instances give their garbage back.
 //! - [`series`] sums up what was measured: percentiles, and integrals over time.
 
 mod budget;
@@ -24,6 +25,7 @@ mod moment;
 mod scaler;
 pub mod series;
 pub mod settings;
+mod squeeze;
 mod toml_file;
 
 pub use budget::Budget;
@@ -34,4 +36,5 @@ pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
 pub use settings::FunctionSettings;
+pub use squeeze::SqueezePolicy;
 pub use toml_file::{TomlError, parse_toml};

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
-    RequestNumber, Scaler, StopReason, VmIndex, VmPolicy,
+    RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +24,11 @@ enum Step {
     Request {
         function: u32,
     },
-    /// One command that is being carried out ends.
+    /// One command that is being carried out ends; what it is about holds so much then.
     End {
         which: usize,
         well: bool,
+        resident_bytes: u64,
     },
     /// An instance ends by itself.
     Die {
@@ -48,12 +49,13 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         80 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
-        160 => (any::<usize>(), prop::bool::weighted(0.85))
-            .prop_map(|(which, well)| Step::End { which, well }),
+        160 => (any::<usize>(), prop::bool::weighted(0.85), 0..600_u64)
+            .prop_map(|(which, well, resident_bytes)| Step::End { which, well, resident_bytes }),
         20 => any::<usize>().prop_map(|which| Step::Die { which }),
         5 => any::<usize>().prop_map(|which| Step::Crash { which }),
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
-        60 => (0..4000_u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
+        60 => prop_oneof![0..4000_u64, 0..600_u64]
+            .prop_map(|milliseconds| Step::Pass { milliseconds }),
     ];
     prop::collection::vec(step, 0..300)
 }
@@ -61,6 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Debug)]
 struct Policies {
     reserve_bytes: u64,
+    squeeze: Option<SqueezePolicy>,
     vms: Vec<VmPolicy>,
     functions: Vec<FunctionPolicy>,
 }
@@ -77,13 +80,20 @@ fn policies() -> impl Strategy<Value = Policies> {
             idle_time,
         },
     );
-    let freeze_after = prop::option::of(milliseconds(8000));
-    let function = (1..6_u32, milliseconds(8000), freeze_after, 1..6_usize);
+    let freeze_after = prop::option::weighted(0.8, milliseconds(2000));
+    let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
-    (reserve, vms, prop::collection::vec(function, FUNCTIONS as usize)).prop_map(
-        |(reserve_bytes, vms, functions)| Policies {
+    let squeeze = (0..100_u64, 0..100_u64, milliseconds(2000), milliseconds(300), 1..9_u32);
+    let squeeze = squeeze.prop_map(|(floor_bytes, range, rise, frozen_for, processors)| {
+        let ceiling_bytes = floor_bytes + range;
+        SqueezePolicy { floor_bytes, ceiling_bytes, rise, frozen_for, processors }
+    });
+    let functions = prop::collection::vec(function, FUNCTIONS as usize);
+    (reserve, prop::option::weighted(0.8, squeeze), vms, functions).prop_map(
+        |(reserve_bytes, squeeze, vms, functions)| Policies {
             reserve_bytes,
+            squeeze,
             vms,
             functions: (0..)
                 .zip(functions)
@@ -119,6 +129,7 @@ struct Body {
     request: Option<RequestNumber>,
     dead: bool,
     free_since: Moment,
+    charged_bytes: u64,
 }
 
 struct World {
@@ -127,8 +138,8 @@ struct World {
     now: Moment,
     machines: BTreeMap<VmIndex, Machine>,
     bodies: BTreeMap<InstanceNumber, Body>,
-    /// The VMs of ended instances whose memory the guest kept.
-    kept: BTreeMap<InstanceNumber, VmIndex>,
+    /// The VMs of ended instances whose memory the guest kept, and how much of it.
+    kept: BTreeMap<InstanceNumber, (VmIndex, u64)>,
     pending: Vec<Command>,
     asked: BTreeSet<RequestNumber>,
     answered: BTreeSet<RequestNumber>,
@@ -138,6 +149,9 @@ impl World {
     fn new(policies: &Policies) -> Self {
         let budget = Budget::new(LIMIT_BYTES).with_reserve(policies.reserve_bytes);
         let mut scaler = Scaler::new(budget);
+        if let Some(policy) = policies.squeeze {
+            scaler = scaler.with_squeezing(policy);
+        }
         for &vm in &policies.vms {
             scaler.add_vm(vm).expect("a valid policy");
         }
@@ -169,7 +183,7 @@ impl World {
         let commands = self.scaler.handle(self.now, event).expect("the world makes sense");
         for command in commands {
             self.check(command);
-            if !matches!(command, Command::Reject { .. } | Command::Freeze(_)) {
+            if !matches!(command, Command::Reject { .. }) {
                 self.pending.push(command);
             }
         }
@@ -197,9 +211,11 @@ impl World {
                     request: None,
                     dead: false,
                     free_since: self.now,
+                    charged_bytes: self.vm_policy(vm).instance_bytes,
                 };
                 assert!(self.bodies.insert(instance, body).is_none(), "a number used twice");
-                let vms = self.bodies.values().map(|b| b.vm).chain(self.kept.values().copied());
+                let vms =
+                    self.bodies.values().map(|b| b.vm).chain(self.kept.values().map(|&(vm, _)| vm));
                 let count = vms.filter(|&v| v == vm).count();
                 let most = self.vm_policy(vm).max_instances as usize;
                 assert!(count <= most, "more instances than allowed");
@@ -217,6 +233,14 @@ impl World {
                 assert!(!body.dead, "a dispatch to the dead");
                 assert_eq!(body.request.replace(request), None, "two requests in one instance");
                 assert_eq!(std::mem::take(&mut body.frozen), thaw, "frozen with a request");
+                body.charged_bytes = self.policies.vms[body.vm.0 as usize].instance_bytes;
+                self.forget_rest(instance);
+            }
+            Command::Squeeze(instance) => {
+                let body = self.bodies.get_mut(&instance).expect("nobody squeezed");
+                assert!(body.frozen && !body.dead, "squeezed at work");
+                body.charged_bytes = self.policies.vms[body.vm.0 as usize].instance_bytes;
+                assert!(!self.pending.contains(&command), "squeezed twice");
             }
             Command::Freeze(instance) => {
                 let body = self.bodies.get_mut(&instance).expect("nobody frozen");
@@ -230,6 +254,7 @@ impl World {
                     let keep_alive = self.function_policy(body.function).keep_alive;
                     assert!(self.now.since(body.free_since) >= keep_alive, "stopped too early");
                 }
+                self.forget_rest(instance);
             }
             Command::Reclaim { instance, vm } => {
                 // Stranded memory, asked for again, has no body any more.
@@ -237,6 +262,12 @@ impl World {
             }
             Command::Reject { request, .. } => self.answer(request),
         }
+    }
+
+    /// What is being done about an instance that rests is of no account any more.
+    fn forget_rest(&mut self, instance: InstanceNumber) {
+        let rest = [Command::Freeze(instance), Command::Squeeze(instance)];
+        self.pending.retain(|command| !rest.contains(command));
     }
 
     fn answer(&mut self, request: RequestNumber) {
@@ -247,15 +278,15 @@ impl World {
     /// What has memory, by the world's own count, is what the budget has promised.
     fn check_budget(&mut self) {
         self.kept.retain(|&number, _| self.scaler.state(number).is_some());
-        let instances = self.bodies.values().map(|b| b.vm).chain(self.kept.values().copied());
-        let bytes: u64 = instances.map(|vm| self.vm_policy(vm).instance_bytes).sum();
+        let kept = self.kept.values().map(|&(_, bytes)| bytes);
+        let bytes: u64 = self.bodies.values().map(|b| b.charged_bytes).chain(kept).sum();
         let vms = self.machines.iter().filter(|(_, machine)| **machine != Machine::Absent);
         let bytes = bytes + vms.map(|(&vm, _)| self.vm_policy(vm).base_bytes).sum::<u64>();
         assert!(bytes <= LIMIT_BYTES, "over budget");
         assert_eq!(bytes, self.scaler.budget().committed_bytes());
     }
 
-    fn end(&mut self, which: usize, well: bool) {
+    fn end(&mut self, which: usize, well: bool, resident_bytes: u64) {
         if self.pending.is_empty() {
             return;
         }
@@ -267,7 +298,7 @@ impl World {
             }
             Command::EndVm(vm) => {
                 self.machines.insert(vm, Machine::Absent);
-                self.kept.retain(|_, kept| *kept != vm);
+                self.kept.retain(|_, kept| kept.0 != vm);
                 Event::VmEnded(vm)
             }
             Command::Start { instance, .. } => {
@@ -292,16 +323,35 @@ impl World {
             }
             Command::Reclaim { instance, .. } => {
                 if let Some(body) = self.bodies.remove(&instance) {
-                    self.kept.insert(instance, body.vm);
+                    self.kept.insert(instance, (body.vm, body.charged_bytes));
                 }
                 if well {
                     self.kept.remove(&instance);
                 }
                 if well { Event::Reclaimed(instance) } else { Event::ReclaimFailed(instance) }
             }
-            Command::Freeze(_) | Command::Reject { .. } => unreachable!("these are not pending"),
+            Command::Freeze(instance) => {
+                // Where it is not known what it holds nobody says so.
+                if !well {
+                    return;
+                }
+                self.rests(instance, resident_bytes);
+                Event::Frozen { instance, resident_bytes }
+            }
+            Command::Squeeze(instance) if well => {
+                self.rests(instance, resident_bytes);
+                let cpu = Duration::from_millis(resident_bytes % 7);
+                Event::Squeezed { instance, resident_bytes, cpu }
+            }
+            Command::Squeeze(instance) => Event::SqueezeFailed(instance),
+            Command::Reject { .. } => unreachable!("it is not pending"),
         };
         self.tell(event);
+    }
+
+    fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
+        let body = self.bodies.get_mut(&instance).expect("nobody rests");
+        body.charged_bytes = body.charged_bytes.min(resident_bytes);
     }
 
     /// Takes a VM away with all that is in it.
@@ -323,10 +373,12 @@ impl World {
             Command::EndVm(index) | Command::Reclaim { vm: index, .. } => *index != vm,
             Command::Start { instance, .. }
             | Command::Dispatch { instance, .. }
+            | Command::Freeze(instance)
+            | Command::Squeeze(instance)
             | Command::Stop { instance, .. } => !gone.contains(instance),
             _ => true,
         });
-        self.kept.retain(|_, kept| *kept != vm);
+        self.kept.retain(|_, kept| kept.0 != vm);
         self.tell(Event::VmEnded(vm));
     }
 
@@ -337,7 +389,7 @@ impl World {
                 self.asked.insert(request);
                 self.tell(Event::Request { function: FunctionIndex(function), request });
             }
-            Step::End { which, well } => self.end(which, well),
+            Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
             Step::Die { which } => {
                 let running: Vec<_> = self
                     .bodies
@@ -387,7 +439,7 @@ proptest! {
         }
         world.tell(Event::Drain);
         while !world.pending.is_empty() {
-            world.end(0, true);
+            world.end(0, true, 10);
         }
         prop_assert!(world.scaler.is_empty(), "something is left");
         prop_assert_eq!(world.scaler.budget().committed_bytes(), 0);
@@ -405,7 +457,7 @@ proptest! {
         // Where a VM has all its memory from its boot on, room comes with the keep-alive only.
         for _ in 0..400 {
             while !world.pending.is_empty() {
-                world.end(0, true);
+                world.end(0, true, 10);
             }
             world.step(&Step::Pass { milliseconds: 4000 });
         }

@@ -385,6 +385,8 @@ impl Actor {
                 let Some(frozen) = frozen else { return };
                 self.begin(async move { Done::Frozen { instance, result: frozen.freeze().await } });
             }
+            // Nobody has told the scaler what frozen instances hold, so it does not squeeze them.
+            Command::Squeeze(_) => {}
             Command::Stop { instance, reason } => {
                 self.tell(Happening::Stopping(instance, reason));
                 let Some(body) = self.bodies.get_mut(&instance) else { return };

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Subject {
     Instance(InstanceNumber),
     Vm(VmIndex),
+    /// The choice of who is squeezed, which comes after every event.
+    Squeezing,
 }
 
 /// One deadline at most of each VM and instance; what is due then, their state says.

@@ -22,6 +22,7 @@ impl Scaler {
             match subject {
                 Subject::Instance(number) => self.expire_instance(number, commands),
                 Subject::Vm(index) => self.expire_vm(now, index, commands),
+                Subject::Squeezing => {}
             }
         }
     }

@@ -1,22 +1,24 @@
 //! Decides which VMs and instances start and stop, and which request goes where.
 //!
 //! What an [`Event`] changes is here. Who then gets a request, memory or neither is in `scale`, what
-//! time changes in `expire`. `pool` has the instances, `deadlines` when they have to be looked at.
+//! time changes in `expire`, what becomes of frozen instances in `squeeze`. `pool` has the instances, `deadlines` when they have to be looked at.
 
 mod deadlines;
 mod expire;
 mod policy;
 mod pool;
 mod scale;
+mod squeeze;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RejectReason,
-    RequestNumber, StopReason, Unexpected, VmIndex, VmState, instance::Instance,
+    RequestNumber, StopReason, Unexpected, VmIndex, VmState, instance::Instance, squeeze::Squeezer,
 };
 use deadlines::{Deadlines, Subject};
 use pool::Pool;
+use scale::Short;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
@@ -99,6 +101,8 @@ pub struct Scaler {
     /// VMs and functions that this event may have left with nothing.
     touched: BTreeSet<(VmIndex, FunctionIndex)>,
     budget: Budget,
+    /// Absent where frozen instances are left as they are.
+    squeezer: Option<Squeezer>,
     next_function: u32,
     next_vm: u32,
     next_instance: u64,
@@ -118,6 +122,7 @@ impl Scaler {
             deadlines: Deadlines::default(),
             touched: BTreeSet::new(),
             budget,
+            squeezer: None,
             next_function: 0,
             next_vm: 0,
             next_instance: 0,
@@ -237,6 +242,13 @@ impl Scaler {
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
             Event::Broken(number) => self.answered(now, number, event, true, &mut commands)?,
             Event::Died(number) => self.died(number, event, &mut commands)?,
+            Event::Frozen { instance, resident_bytes } => {
+                self.frozen(now, instance, resident_bytes);
+            }
+            Event::Squeezed { instance, resident_bytes, cpu } => {
+                self.squeezed(instance, event, resident_bytes, cpu)?;
+            }
+            Event::SqueezeFailed(number) => self.squeeze_failed(number, event)?,
             Event::Stopped(number) => {
                 let stopping = |s| matches!(s, InstanceState::Stopping);
                 let instance = self.change(number, event, InstanceState::Reclaiming, stopping)?;
@@ -252,8 +264,10 @@ impl Scaler {
         if self.draining {
             self.stop_idle(StopReason::Draining, &mut commands);
         } else {
-            self.dispatch(&mut commands);
-            self.scale_up(&mut commands);
+            let mut short = Short::default();
+            self.dispatch(&mut short, &mut commands);
+            self.scale_up(short, &mut commands);
+            self.squeeze(now, &mut commands);
         }
         self.clear_away(now, &mut commands);
         Ok(commands)
@@ -408,6 +422,9 @@ impl Scaler {
         for (index, function) in std::mem::take(&mut self.touched) {
             if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
                 self.functions.remove(&function);
+                if let Some(squeezer) = &mut self.squeezer {
+                    squeezer.forget_function(function);
+                }
             }
             let Some(vm) = self.vms.get(&index) else { continue };
             match vm.state {
@@ -487,7 +504,7 @@ impl Scaler {
 
     fn forget(&mut self, number: InstanceNumber) -> Option<Instance> {
         let instance = self.put(number, None)?;
-        self.budget.release(self.instance_bytes(instance.vm));
+        self.budget.release(instance.charged_bytes);
         Some(instance)
     }
 
@@ -501,6 +518,13 @@ impl Scaler {
     fn put(&mut self, number: InstanceNumber, instance: Option<Instance>) -> Option<Instance> {
         let before = self.pool.put(number, instance);
         self.set_deadline(number);
+        if let Some(squeezer) = &mut self.squeezer {
+            match instance.map(|instance| instance.state) {
+                None => squeezer.gone(number),
+                Some(InstanceState::Idle { frozen: true, .. }) => {}
+                Some(_) => squeezer.thawed(number),
+            }
+        }
         self.touched.extend(before.or(instance).map(|i| (i.vm, i.function)));
         before
     }

@@ -28,6 +28,8 @@ pub(super) struct Pool {
     stranded: BTreeSet<(VmIndex, InstanceNumber)>,
     alive: BTreeMap<VmIndex, usize>,
     starting: BTreeMap<VmIndex, usize>,
+    /// Those that start or work on a request.
+    working: usize,
 }
 
 impl Pool {
@@ -114,9 +116,14 @@ impl Pool {
         self.starting.get(&vm).copied().unwrap_or(0)
     }
 
+    /// How many start or work on a request.
+    pub fn working(&self) -> usize {
+        self.working
+    }
+
     /// Counts an instance in, or out as it was counted in.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
-        let Instance { function, vm, state } = instance;
+        let Instance { function, vm, state, .. } = instance;
         let counts = self.counts.entry(function).or_default();
         add(counts.of(state), adds);
         if let InstanceState::Idle { frozen: true, .. } = state {
@@ -140,8 +147,12 @@ impl Pool {
             InstanceState::Stopping | InstanceState::Reclaiming => {
                 note(&mut self.going, number, adds);
             }
-            InstanceState::Starting => tally(&mut self.starting, vm, adds),
-            _ => {}
+            InstanceState::Starting => {
+                tally(&mut self.starting, vm, adds);
+                add(&mut self.working, adds);
+            }
+            InstanceState::Busy { .. } => add(&mut self.working, adds),
+            InstanceState::Stranded { .. } => {}
         }
     }
 }
@@ -189,6 +200,7 @@ mod tests {
             function: FunctionIndex(function),
             vm: VmIndex(vm),
             state,
+            charged_bytes: 1,
         })
     }
 

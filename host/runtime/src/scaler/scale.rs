@@ -16,21 +16,27 @@ enum Spare {
 
 /// What cannot be had as things stand.
 #[derive(Default)]
-struct Short {
+pub(super) struct Short {
     /// Bytes that the budget lacks.
     bytes: u64,
     /// The VM that gets them first.
     first: Option<VmIndex>,
+    /// The frozen instance that gets them first, to take a request.
+    thawing: Option<InstanceNumber>,
     /// Instances that VMs have no room for.
     room: BTreeMap<VmIndex, usize>,
 }
 
 impl Scaler {
-    /// Gives waiting requests to idle instances, the one used last first: so the others get to
-    /// the end of their keep-alive.
-    pub(super) fn dispatch(&mut self, commands: &mut Vec<Command>) {
-        for index in self.waiting.iter().copied().collect::<Vec<_>>() {
+    /// Gives waiting requests to idle instances, the one used last first: so the others get to the end
+    /// of their keep-alive. A frozen one that has given up memory has to get that first, and so the
+    /// request that has waited longest comes before the others.
+    pub(super) fn dispatch(&mut self, short: &mut Short, commands: &mut Vec<Command>) {
+        for index in self.in_turn() {
             while let Some(instance) = self.pool.last_used(index) {
+                if !self.charge_in_full(instance, short) {
+                    break;
+                }
                 let Some(request) = self.next_waiting(index) else { break };
                 let thaw =
                     matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));
@@ -40,12 +46,38 @@ impl Scaler {
         }
     }
 
+    /// The functions with requests that wait, the longest first.
+    fn in_turn(&self) -> Vec<FunctionIndex> {
+        let first = |&index: &FunctionIndex| {
+            let waiting = self.functions[&index].queue.front()?;
+            Some((waiting.since, waiting.request, index))
+        };
+        let mut first: Vec<_> = self.waiting.iter().filter_map(first).collect();
+        first.sort_unstable();
+        first.into_iter().map(|(_, _, index)| index).collect()
+    }
+
+    /// Gives an idle instance all the memory it may take, or notes what is short of it.
+    fn charge_in_full(&mut self, number: InstanceNumber, short: &mut Short) -> bool {
+        let Some(instance) = self.pool.get(number) else { return false };
+        let missing = self.missing_bytes(&instance);
+        if missing == 0 || (short.bytes == 0 && self.budget.commit(missing)) {
+            self.charge(number, instance.charged_bytes + missing);
+            return true;
+        }
+        if short.bytes == 0 {
+            short.first = Some(instance.vm);
+            short.thawing = Some(number);
+        }
+        short.bytes = short.bytes.saturating_add(missing);
+        false
+    }
+
     /// Starts an instance for every request that waits and has none on its way, oldest first, as far
     /// as VMs start so many at a time. From the first one on that does not fit the budget nobody gets
     /// memory, or small instances would starve a large one; what is short is taken from what was used
     /// least recently.
-    pub(super) fn scale_up(&mut self, commands: &mut Vec<Command>) {
-        let mut short = Short::default();
+    pub(super) fn scale_up(&mut self, mut short: Short, commands: &mut Vec<Command>) {
         for function in self.wanted() {
             let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
             match self.vm_state(index) {
@@ -57,7 +89,7 @@ impl Scaler {
         self.make_room(&short, commands);
         let wanted = short.bytes.saturating_add(self.budget.reserve_bytes());
         if wanted > 0 {
-            self.evict(wanted, short.first, commands);
+            self.evict(wanted, &short, commands);
         }
     }
 
@@ -101,7 +133,8 @@ impl Scaler {
             let instance = InstanceNumber(self.next_instance);
             self.next_instance += 1;
             let state = InstanceState::Starting;
-            self.put(instance, Some(Instance { function, vm, state }));
+            let charged_bytes = policy.instance_bytes;
+            self.put(instance, Some(Instance { function, vm, state, charged_bytes }));
             commands.push(Command::Start { function, vm, instance });
         } else {
             short.first.get_or_insert(vm);
@@ -128,9 +161,10 @@ impl Scaler {
     fn wanted(&self) -> Vec<FunctionIndex> {
         let mut wanted = Vec::new();
         for (&index, function) in self.waiting.iter().map(|i| (i, &self.functions[i])) {
-            let starting = self.pool.counts(index).starting;
-            let waiting =
-                function.queue.iter().skip(starting).take(self.may_start(index, function));
+            let counts = self.pool.counts(index);
+            // Idle ones get theirs as soon as there is memory for them.
+            let coming = counts.starting + counts.idle;
+            let waiting = function.queue.iter().skip(coming).take(self.may_start(index, function));
             wanted.extend(waiting.map(|w| (w.since, w.request, index)));
         }
         wanted.sort_unstable();
@@ -149,13 +183,13 @@ impl Scaler {
     }
 
     /// Ends as many idle instances and empty VMs as make room for `wanted` bytes, least recently used
-    /// first, counting the memory that is on its way back already; not the VM `needed`.
-    fn evict(&mut self, wanted: u64, needed: Option<VmIndex>, commands: &mut Vec<Command>) {
-        let coming = self.pool.going().map(|i| self.instance_bytes(i.vm)).sum::<u64>()
+    /// first, counting the memory that is on its way back already; not what is to get it.
+    fn evict(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
+        let coming = self.pool.going().map(|i| i.charged_bytes).sum::<u64>()
             + self.ending.iter().map(|&index| self.vm_bytes(index)).sum::<u64>();
         let mut room = self.budget.free_bytes().saturating_add(coming);
         let mut spares = Vec::new();
-        for (spare, bytes) in self.spares(needed) {
+        for (spare, bytes) in self.spares(short) {
             if room >= wanted {
                 break;
             }
@@ -170,11 +204,13 @@ impl Scaler {
         }
     }
 
-    /// What gives memory back when it is ended, and how much, least recently used first; not the VM
-    /// `needed`.
-    fn spares(&self, needed: Option<VmIndex>) -> impl Iterator<Item = (Spare, u64)> {
-        let bytes_of = |number| self.pool.get(number).map_or(0, |i| self.instance_bytes(i.vm));
-        let instances = self.pool.idle().map(move |(at, n)| (at, Spare::Instance(n), bytes_of(n)));
+    /// What gives memory back when it is ended, and how much, least recently used first; not what is
+    /// to get it.
+    fn spares(&self, short: &Short) -> impl Iterator<Item = (Spare, u64)> {
+        let &Short { first: needed, thawing, .. } = short;
+        let bytes_of = |number| self.pool.get(number).map_or(0, |i| i.charged_bytes);
+        let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
+        let instances = instances.map(move |(at, n)| (at, Spare::Instance(n), bytes_of(n)));
         // Between this moment and the last look an instance may have come.
         let free = move |index| Some(index) != needed && self.pool.alive(index) == 0;
         let vms = self.empty.iter().filter(move |(_, index)| free(*index));
@@ -191,7 +227,7 @@ impl Scaler {
     /// What comes back when a VM in which nothing lives is ended.
     fn vm_bytes(&self, index: VmIndex) -> u64 {
         let Some(vm) = self.vms.get(&index) else { return 0 };
-        let stranded = self.pool.within(index).count() as u64;
-        vm.policy.base_bytes + stranded * vm.policy.instance_bytes
+        let stranded = self.pool.within(index).filter_map(|number| self.pool.get(number));
+        vm.policy.base_bytes + stranded.map(|instance| instance.charged_bytes).sum::<u64>()
     }
 }

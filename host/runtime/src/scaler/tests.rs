@@ -384,3 +384,87 @@ fn policies_that_could_never_answer_are_refused() {
     assert_eq!(scaler.add_function(none), Err(PolicyError::NoQueue));
     assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
 }
+
+/// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes.
+fn with_frozen(budget: u64) -> Scaler {
+    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(crate::SqueezePolicy {
+        floor_bytes: 20,
+        ceiling_bytes: 20,
+        rise: Duration::from_secs(1),
+        frozen_for: Duration::from_secs(1),
+        processors: 1,
+    });
+    for index in [V, W] {
+        scaler.add_vm(vm()).unwrap();
+        let freeze_after = Some(Duration::from_secs(1));
+        scaler.add_function(FunctionPolicy { freeze_after, ..function(index) }).unwrap();
+    }
+    let events = [
+        (0, request(0)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (1, Event::Answered(n(0))),
+        (2, Event::Tick),
+        (2, Event::Frozen { instance: n(0), resident_bytes: 30 }),
+    ];
+    play(&mut scaler, &events);
+    scaler
+}
+
+#[test]
+fn a_frozen_instance_costs_what_it_holds() {
+    let mut scaler = with_frozen(1000);
+    assert_eq!(scaler.budget().committed_bytes(), 40);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };
+    assert_eq!(play(&mut scaler, &[(2, request(1))]), [thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+}
+
+#[test]
+fn a_frozen_instance_is_squeezed_and_costs_less() {
+    let mut scaler = with_frozen(1000);
+    assert_eq!(scaler.next_deadline(), Some(at(3)));
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick)]), [Command::Squeeze(n(0))]);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs meanwhile");
+    let cpu = Duration::from_millis(10);
+    let squeezed = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
+    assert_eq!(play(&mut scaler, &[(4, squeezed)]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 20);
+}
+
+#[test]
+fn a_request_does_not_wait_for_the_end_of_a_squeeze() {
+    let mut scaler = with_frozen(1000);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick), (3, request(1))]), [thaw]);
+    let cpu = Duration::from_millis(10);
+    let late = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
+    assert_eq!(play(&mut scaler, &[(4, late)]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it works");
+}
+
+#[test]
+fn what_cannot_be_squeezed_is_left_alone_and_costs_all_it_may_take() {
+    let mut scaler = with_frozen(1000);
+    play(&mut scaler, &[(3, Event::Tick), (4, Event::SqueezeFailed(n(0)))]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    assert_eq!(play(&mut scaler, &[(5, Event::Tick)]), []);
+}
+
+#[test]
+fn a_frozen_instance_gets_its_memory_back_before_its_request() {
+    // A VM with an instance of 100 and a frozen one of 30, another VM with an instance: 150 of 160.
+    let mut scaler = with_frozen(160);
+    let start = Command::Start { function: G, vm: W, instance: n(1) };
+    let events = [(2, request_to(G, 1)), (2, Event::VmBooted(W))];
+    assert_eq!(play(&mut scaler, &events), [start]);
+    let events = [(2, Event::Started(n(1))), (2, request(2))];
+    assert_eq!(play(&mut scaler, &events), [], "the other one works");
+    let evicted = stop(1, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(1)))]), [evicted]);
+    let reclaim = Command::Reclaim { vm: W, instance: n(1) };
+    assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 120);
+}
