@@ -1,10 +1,11 @@
 //! What a VM is made of.
 
 use crate::{Result, VmError};
-use squeezy_protocol::ImageNumber;
+use squeezy_protocol::{ImageNumber, PartitionNumber};
 use std::{
     ffi::OsString,
     fmt,
+    ops::Range,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -159,6 +160,14 @@ impl PartitionLayout {
         let slot = round_up(self.partition_bytes, MEMORY_BLOCK_BYTES);
         slot.saturating_mul(self.partitions.into())
             .saturating_add(round_up(self.shared_bytes, MEMORY_BLOCK_BYTES))
+    }
+
+    /// Where a partition lies in the region, in bytes; nothing for one that there is not.
+    pub fn range(&self, partition: PartitionNumber) -> Option<Range<u64>> {
+        let slot = round_up(self.partition_bytes, MEMORY_BLOCK_BYTES);
+        let first = round_up(self.shared_bytes, MEMORY_BLOCK_BYTES);
+        let start = first + slot * u64::from(partition.0);
+        (partition.0 < self.partitions).then(|| start..start + self.partition_bytes)
     }
 
     /// Bytes to ask for to have `populated` partitions plugged.

@@ -98,6 +98,16 @@ pub(crate) fn resident(
     parse_smaps(BufReader::with_capacity(1 << 16, file), ranges).map_err(|e| fail(&path, e))
 }
 
+/// How many bytes of a range of whole pages, which may be a part of a mapping, are resident in a process
+/// whose own memory they are.
+pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<u64> {
+    let scanned = pagemap::resident(process, std::slice::from_ref(range));
+    scanned
+        .map(|sums| sums[0].resident_bytes)
+        .or_else(|_| pagemap::count(process, range))
+        .map_err(|e| fail(&format!("/proc/{process}/pagemap"), e))
+}
+
 fn parse_smaps(smaps: impl BufRead, ranges: &[Range<u64>]) -> std::io::Result<Vec<Resident>> {
     let mut sums = vec![Resident::default(); ranges.len()];
     let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
@@ -210,6 +220,11 @@ Rss:                  99 kB
         for (before, after) in before.into_iter().zip(after) {
             let grown = after.resident_bytes - before.resident_bytes;
             assert!((60 << 20..70 << 20).contains(&grown), "{grown}");
+        }
+        for part in [&ranges[0], &(ranges[0].start..ranges[0].start + (1 << 20))] {
+            let bytes = part.end - part.start;
+            assert_eq!(resident_part(std::process::id(), part).unwrap(), bytes);
+            assert_eq!(pagemap::count(std::process::id(), part).unwrap(), bytes);
         }
         // smaps counts whole mappings, and this one begins with a page of the allocator's.
         let difference = after[0].resident_bytes.abs_diff(after[1].resident_bytes);

@@ -1,7 +1,12 @@
-//! Counts resident pages with `PAGEMAP_SCAN`, which looks at page tables only.
+//! Counts resident pages by what a process's page tables say.
 
 use super::Resident;
-use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+};
 
 /// `PAGEMAP_SCAN` of `linux/fs.h`: `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
@@ -40,6 +45,12 @@ struct PageRegion {
     end: u64,
     categories: u64,
 }
+
+/// Bytes of a page, and of its entry in the file.
+const PAGE_BYTES: u64 = 4096;
+const ENTRY_BYTES: u64 = 8;
+/// The bit of an entry that says the page is there.
+const ENTRY_IS_PRESENT: u64 = 1 << 63;
 
 /// What is resident in each of `ranges`. Fails where the kernel has no `PAGEMAP_SCAN`.
 pub(super) fn resident(process: u32, ranges: &[Range<u64>]) -> io::Result<Vec<Resident>> {
@@ -81,4 +92,26 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
     }
     sum.proportional_bytes = sum.resident_bytes;
     Ok(sum)
+}
+
+/// How many bytes of a range of whole pages are resident, page by page: for kernels without
+/// `PAGEMAP_SCAN`.
+pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<u64> {
+    let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
+    let end = range.end / PAGE_BYTES * ENTRY_BYTES;
+    let mut at = range.start / PAGE_BYTES * ENTRY_BYTES;
+    let mut chunk = vec![0; 1 << 16];
+    let mut pages = 0;
+    while at < end {
+        let most = chunk.len().min((end - at) as usize);
+        pagemap.read_exact_at(&mut chunk[..most], at)?;
+        let entries = chunk[..most].chunks_exact(ENTRY_BYTES as usize);
+        let present = |entry: &&[u8]| {
+            let entry: [u8; 8] = (*entry).try_into().unwrap_or_default();
+            u64::from_ne_bytes(entry) & ENTRY_IS_PRESENT != 0
+        };
+        pages += entries.filter(present).count() as u64;
+        at += most as u64;
+    }
+    Ok(pages * PAGE_BYTES)
 }

@@ -12,6 +12,7 @@ use crate::{
     resize::{self, Asked},
 };
 use serde::{Deserialize, Serialize};
+use squeezy_protocol::PartitionNumber;
 use std::{
     sync::{
         Arc,
@@ -217,6 +218,33 @@ impl Vm {
             resident: all,
             device_resident: if self.memory.devices.is_empty() { base } else { devices },
         })
+    }
+
+    /// Bytes that the host has behind one partition. Its number comes from the guest, so there may be none
+    /// of that number. Memory that others may map is not counted so: see [`MemoryBackend`].
+    pub async fn partition_resident(&self, partition: PartitionNumber) -> Result<u64> {
+        let config = self.config();
+        if config.memory_backend != MemoryBackend::Ram {
+            return Err(VmError::system(
+                "counting the pages of a partition",
+                "only of backend ram",
+            ));
+        }
+        let range = match (config.memory, self.memory.devices.first()) {
+            (GuestMemory::Partitions(layout), Some(device)) => layout
+                .range(partition)
+                .map(|range| device.start + range.start..device.start + range.end),
+            _ => None,
+        };
+        let Some(range) = range else {
+            return Err(VmError::AgentLost(format!("it speaks of a partition {partition}")));
+        };
+        let process = self.process_id();
+        let look = move || measure::resident_part(process, &range);
+        let work = async {
+            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("pagemap", e))?
+        };
+        self.shared.fate.guard(work).await
     }
 
     /// What the host has behind the base and behind the devices.
