@@ -50,7 +50,7 @@ class Company:
             lines.append((item, quantity, PRICES[item] * quantity))
         order = {"customer": customer, "lines": lines, "cents": sum(line[2] for line in lines), "delivered": False}
         queue = self.open[warehouse][customer[1]]
-        if len(queue) == 50:
+        if len(queue) == 30:
             self.deliver(queue)
         queue.append(order)
         self.last[customer] = order

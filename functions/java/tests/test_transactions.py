@@ -20,7 +20,7 @@ class TransactionsTest(FunctionTest):
             self.assertEqual(answer["open_orders"], sum(len(queue) for queues in company.open for queue in queues))
             lines = "".join(f"{line}\n" for _, _, line in results)
             self.assertEqual(answer["sha256"], hashlib.sha256(lines.encode()).hexdigest())
-        self.assertEqual(max(len(queue) for queues in company.open for queue in queues), 50)
+        self.assertEqual(max(len(queue) for queues in company.open for queue in queues), 30)
 
     def test_wrong_arguments(self):
         self.assert_refused("count has to be", count=0)

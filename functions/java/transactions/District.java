@@ -8,7 +8,7 @@ import java.util.List;
 /** A district: its customers, and their orders that have not been delivered. */
 final class District {
     static final int CUSTOMERS = 150;
-    private static final int MOST_OPEN = 50;
+    private static final int MOST_OPEN = 30;
 
     final List<Customer> customers = new ArrayList<>();
     final Deque<Order> open = new ArrayDeque<>();
