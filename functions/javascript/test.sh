@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests all functions, each as a process of this machine, with Nodes 18, 20 and 22.
+# Tests all functions, each as a process of this machine, with Nodes 18, 20 and 22, and with the agent that gives
+# free memory back.
 # usage: functions/javascript/test.sh [unittest argument...]
 #
 # The Nodes come from PyPI, with pinned hashes, and are kept in $SQUEEZY_CACHE (~/.cache/squeezy).
@@ -8,10 +9,14 @@ set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 here=$root/functions/javascript
 
+need g++ g++
 python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
 nodes=$(python3 "$root/reclaim/v8/tests/nodes.py" "$cache/node" 18 20 22)
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+"$root/reclaim/v8/build.sh" "$directory/agent" >/dev/null
 
-export PYTHONDONTWRITEBYTECODE=1
+export JAVASCRIPT_AGENT=$directory/agent/preload.js PYTHONDONTWRITEBYTECODE=1
 cd "$here/tests"
 for node in $nodes; do
 	say "--- Node ${node##*/}"

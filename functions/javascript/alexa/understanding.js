@@ -7,7 +7,9 @@ const { DEVICES } = require("./devices");
 const { INTENTS } = require("./samples");
 
 // What is less alike than this is not understood. 1 is the same.
-const ALIKE = 0.6;
+const ALIKE = 0.45;
+// What no sample has counts for this much of the rarest that one has: it may be a slip, or mean something else.
+const UNKNOWN = 0.4;
 // Characters.
 const PART = 3;
 // Words that are said and mean nothing.
@@ -49,9 +51,9 @@ function weigh(samples) {
   return new Map([...frequencies].map(([feature, count]) => [feature, Math.log(1 + samples.length / count)]));
 }
 
-/** Features as a vector of length 1. What no sample has counts as the rarest does. */
-function direct(counts, weights, rarest) {
-  const vector = new Map([...counts].map(([feature, count]) => [feature, count * (weights.get(feature) ?? rarest)]));
+/** Features as a vector of length 1. */
+function direct(counts, weights, unknown) {
+  const vector = new Map([...counts].map(([feature, count]) => [feature, count * (weights.get(feature) ?? unknown)]));
   let square = 0;
   for (const value of vector.values()) square += value * value;
   for (const [feature, value] of vector) vector.set(feature, value / Math.sqrt(square));
@@ -60,8 +62,8 @@ function direct(counts, weights, rarest) {
 
 const raw = expand().map((sample) => ({ ...sample, counts: features(sample.sentence) }));
 const weights = weigh(raw);
-const rarest = Math.log(1 + raw.length);
-const samples = raw.map(({ intent, device, counts }) => ({ intent, device, vector: direct(counts, weights, rarest) }));
+const unknown = UNKNOWN * Math.log(1 + raw.length);
+const samples = raw.map(({ intent, device, counts }) => ({ intent, device, vector: direct(counts, weights, unknown) }));
 
 function likeness(a, b) {
   let sum = 0;
@@ -88,7 +90,7 @@ function normalise(utterance) {
 /** What an utterance means: an intent or null, a device's name, "it" or null, and digits or null. */
 function understand(utterance) {
   const { sentence, number } = normalise(utterance);
-  const vector = direct(features(sentence), weights, rarest);
+  const vector = direct(features(sentence), weights, unknown);
   const [best] = samples
     .map(({ intent, device, vector: other }) => ({ intent, device, alike: likeness(vector, other) }))
     .sort((a, b) => b.alike - a.alike);

@@ -28,8 +28,10 @@ function visitOf(values, index) {
 /** Sends one request and reads what is answered. */
 function visit({ method, path, body, known }) {
   return new Promise((resolve, reject) => {
+    // A connection of its own: one that is kept may have been closed while the process was frozen.
+    const options = { host: "127.0.0.1", port: server.address().port, agent: false };
     const headers = { "Content-Length": Buffer.byteLength(body), ...(known && { "If-None-Match": known }) };
-    const request = http.request({ port: server.address().port, host: "127.0.0.1", method, path, headers }, (response) => {
+    const request = http.request({ ...options, method, path, headers }, (response) => {
       const chunks = [];
       response.on("data", (chunk) => chunks.push(chunk));
       response.on("error", reject);
