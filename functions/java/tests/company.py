@@ -17,6 +17,8 @@ class Company:
         self.balance = collections.Counter()
         self.payments = collections.defaultdict(list)
         self.last = {}
+        # Orders that were delivered because too many were open.
+        self.pushed_out = 0
 
     def run(self, count, seed):
         """Carry out so many transactions; return (kind, cents, line) of each."""
@@ -52,6 +54,7 @@ class Company:
         queue = self.open[warehouse][customer[1]]
         if len(queue) == 30:
             self.deliver(queue)
+            self.pushed_out += 1
         queue.append(order)
         self.last[customer] = order
         return order["cents"], f"{order['cents']} cents, {self.length(order)} characters"

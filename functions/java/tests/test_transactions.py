@@ -11,8 +11,7 @@ class TransactionsTest(FunctionTest):
 
     def test_what_comes_of_transactions_one_call_after_the_other(self):
         company = Company()
-        # So many that orders are delivered because too many are open, too.
-        for count, seed in ((1, 0), (3000, 1), (3000, 2), (40_000, 1), (100, 3)):
+        for count, seed in ((1, 0), (3000, 1), (3000, 2), (5000, 101), (10_000, 101), (100, 3)):
             results = company.run(count, seed)
             answer = self.run_with(count=count, seed=seed)
             self.assertEqual(answer["ordered_cents"], sum(cents for kind, cents, _ in results if kind == "NEW_ORDER"))
@@ -20,7 +19,7 @@ class TransactionsTest(FunctionTest):
             self.assertEqual(answer["open_orders"], sum(len(queue) for queues in company.open for queue in queues))
             lines = "".join(f"{line}\n" for _, _, line in results)
             self.assertEqual(answer["sha256"], hashlib.sha256(lines.encode()).hexdigest())
-        self.assertEqual(max(len(queue) for queues in company.open for queue in queues), 30)
+        self.assertGreater(company.pushed_out, 0)
 
     def test_wrong_arguments(self):
         self.assert_refused("count has to be", count=0)
