@@ -29,7 +29,14 @@ const KINDS = {
 };
 
 /** What is in each room, and of which kind. */
-const THINGS = { light: "light", lamp: "light", heating: "heating", fan: "appliance", television: "appliance", radio: "appliance" };
+const THINGS = {
+  light: "light",
+  lamp: "light",
+  heating: "heating",
+  fan: "appliance",
+  television: "appliance",
+  radio: "appliance",
+};
 const DOORS = ["front door", "back door", "cellar door"];
 
 /** Name and kind of each. */

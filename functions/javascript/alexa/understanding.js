@@ -94,7 +94,9 @@ function understand(utterance) {
   const [best] = samples
     .map(({ intent, device, vector: other }) => ({ intent, device, alike: likeness(vector, other) }))
     .sort((a, b) => b.alike - a.alike);
-  return best.alike < ALIKE ? { intent: null, device: null, number } : { intent: best.intent, device: best.device, number };
+  return best.alike < ALIKE
+    ? { intent: null, device: null, number }
+    : { intent: best.intent, device: best.device, number };
 }
 
 module.exports = { understand };

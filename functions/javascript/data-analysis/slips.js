@@ -24,7 +24,9 @@ function draw(count, seed) {
 
 function whole(text, most, line) {
   if (!/^\d{1,9}$/.test(text) || Number(text) > most) {
-    throw new RangeError(`line ${line} has ${JSON.stringify(text.slice(0, 20))}, which is no whole number up to ${most}`);
+    throw new RangeError(
+      `line ${line} has ${JSON.stringify(text.slice(0, 20))}, which is no whole number up to ${most}`,
+    );
   }
   return Number(text);
 }

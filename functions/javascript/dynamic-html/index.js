@@ -16,7 +16,13 @@ const euros = (cents) => (cents / 100).toFixed(2);
 function offersOf(count, draw) {
   return Array.from({ length: count }, (_, index) => {
     const cents = 1 + draw(100_000);
-    return { number: index + 1, category: CATEGORIES[draw(CATEGORIES.length)], cents, price: euros(cents), reduced: draw(10) === 0 };
+    return {
+      number: index + 1,
+      category: CATEGORIES[draw(CATEGORIES.length)],
+      cents,
+      price: euros(cents),
+      reduced: draw(10) === 0,
+    };
   });
 }
 

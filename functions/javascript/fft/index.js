@@ -30,8 +30,14 @@ function signal(tones, length) {
 function transform(samples, sign = -1) {
   const { length } = samples;
   if (length === 1) return samples;
-  const even = transform(samples.filter((_, index) => index % 2 === 0), sign);
-  const odd = transform(samples.filter((_, index) => index % 2 === 1), sign);
+  const even = transform(
+    samples.filter((_, index) => index % 2 === 0),
+    sign,
+  );
+  const odd = transform(
+    samples.filter((_, index) => index % 2 === 1),
+    sign,
+  );
   const result = new Array(length);
   for (let index = 0; index < length / 2; index++) {
     const angle = (sign * 2 * Math.PI * index) / length;
@@ -52,7 +58,10 @@ function peaks(spectrum) {
   const { length } = spectrum;
   return spectrum
     .slice(1, length / 2)
-    .map(({ real, imaginary }, index) => ({ frequency: index + 1, amplitude: (2 * Math.hypot(real, imaginary)) / length }))
+    .map(({ real, imaginary }, index) => ({
+      frequency: index + 1,
+      amplitude: (2 * Math.hypot(real, imaginary)) / length,
+    }))
     .filter(({ amplitude }) => amplitude > AUDIBLE);
 }
 

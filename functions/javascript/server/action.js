@@ -21,7 +21,8 @@ class Action {
     for (const [name, setting] of Object.entries(environment)) setVariable(name, setting);
     const name = value.main ?? "main";
     const exported = require(this.#directory);
-    if (!Object.hasOwn(exported, name)) throw new Refused(400, `The function has no entry point ${JSON.stringify(name)}.`);
+    if (!Object.hasOwn(exported, name))
+      throw new Refused(400, `The function has no entry point ${JSON.stringify(name)}.`);
     this.#main = exported[name];
     return { ok: true };
   }

@@ -35,7 +35,7 @@ async function readObject(request) {
   }
   if (size > MAX_BYTES) throw new Refused(413, `The body is larger than ${MAX_BYTES} bytes.`);
   const body = parse(Buffer.concat(chunks).toString("utf8"));
-  const value = isObject(body) ? body.value ?? {} : null;
+  const value = isObject(body) ? (body.value ?? {}) : null;
   if (!isObject(value)) throw new Refused(400, 'The body has to be a JSON object with an object "value".');
   return { ...body, value };
 }

@@ -16,12 +16,15 @@ const METHODS = ["GET", "POST", "DELETE"];
 
 function visitOf(values, index) {
   const method = text(values, "method", { most: 6, otherwise: "GET" });
-  if (!METHODS.includes(method)) throw new RangeError(`method of visit ${index} has to be one of ${METHODS.join(", ")}`);
+  if (!METHODS.includes(method))
+    throw new RangeError(`method of visit ${index} has to be one of ${METHODS.join(", ")}`);
   const path = text(values, "path", { most: 200 });
-  if (!/^\/[\w./-]*$/.test(path)) throw new RangeError(`path of visit ${index} has to begin with / and have only letters, digits and . / - _`);
+  if (!/^\/[\w./-]*$/.test(path))
+    throw new RangeError(`path of visit ${index} has to begin with / and have only letters, digits and . / - _`);
   const body = text(values, "body", { least: 0, most: 65536, otherwise: "" });
   const known = text(values, "etag", { least: 0, most: 64, otherwise: "" });
-  if (!/^("[\da-f]*")?$/.test(known)) throw new RangeError(`etag of visit ${index} has to be one that the server has given`);
+  if (!/^("[\da-f]*")?$/.test(known))
+    throw new RangeError(`etag of visit ${index} has to be one that the server has given`);
   return { method, path, body, known };
 }
 
@@ -37,7 +40,12 @@ function visit({ method, path, body, known }) {
       response.on("error", reject);
       response.on("end", () => {
         const text = Buffer.concat(chunks).toString("utf8");
-        resolve({ status: response.statusCode, type: response.headers["content-type"], etag: response.headers.etag, text });
+        resolve({
+          status: response.statusCode,
+          type: response.headers["content-type"],
+          etag: response.headers.etag,
+          text,
+        });
       });
     });
     request.on("error", reject);

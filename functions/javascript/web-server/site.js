@@ -14,7 +14,11 @@ const json = (status, value) => ({ status, type: "application/json", text: JSON.
 
 function page(items) {
   const rows = Array.from({ length: items }, (_, index) => `<li>${index + 1} squared is ${(index + 1) ** 2}</li>`);
-  return { status: 200, type: "text/html", text: `<!DOCTYPE html>\n<title>Squares</title>\n<ol>\n${rows.join("\n")}\n</ol>\n` };
+  return {
+    status: 200,
+    type: "text/html",
+    text: `<!DOCTYPE html>\n<title>Squares</title>\n<ol>\n${rows.join("\n")}\n</ol>\n`,
+  };
 }
 
 /** The answers of a site with its own notes. */
