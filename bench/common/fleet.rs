@@ -25,6 +25,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
 /// Between two looks whether all instances are gone.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
+/// How long an instance is idle before it is frozen, where that makes a difference to the others.
+const FREEZE_AFTER: Duration = Duration::from_millis(500);
 /// Calls of one function that may wait.
 const QUEUE: usize = 10_000;
 
@@ -197,8 +199,10 @@ impl Fleet {
         let begin = Instant::now();
         let watch = Arc::new(Watch::default());
         let reserve_bytes = plan.policy.reserve_bytes(plan.budget_bytes);
+        let squeezing = plan.policy.squeezing(plan.budget_bytes);
+        let freeze_after = squeezing.map(|_| FREEZE_AFTER);
         let budget = Budget::new(plan.budget_bytes).with_reserve(reserve_bytes);
-        let node = Node::start(budget, begin, watch.clone());
+        let node = Node::start(budget, squeezing, begin, watch.clone());
         let mut members = Vec::new();
         let together = if plan.one_vm { functions.len() } else { 1 };
         for images in functions.chunks(together.max(1)) {
@@ -208,7 +212,7 @@ impl Fleet {
             let vm = node.add_vm(vm, None).await.map_err(node_error)?;
             for image in images {
                 let keep_alive = plan.keep_alive;
-                let limits = FunctionLimits { keep_alive, freeze_after: None, queue: QUEUE };
+                let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
                 let index = node.add_function(vm, image.clone(), limits).await;
                 members.push((index.map_err(node_error)?, image.clone()));
             }

@@ -133,6 +133,10 @@ impl Experiment for Arguments {
             None => record::parse(RECORDED.as_bytes(), Path::new("coldstart"), "coldstart")?,
         };
         let policies = self.policies.or(&POLICIES);
+        if policies.contains(&PolicyName::Overcommit) {
+            let reason = "overcommit depends on what frozen instances hold, which no cost tells";
+            return Err(BenchError::Arguments(reason.to_owned()));
+        }
         lab.progress.plan((policies.len() + 1) as f64);
         let ours = PolicyName::Method(MethodName::Squeezy);
         let abundant = self.day(lab, &day, &recorded, ours, None)?;

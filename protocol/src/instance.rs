@@ -148,6 +148,36 @@ pub struct Instance {
     pub partition_wait_ns: u64,
 }
 
+/// What came of squeezing an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Squeezed {
+    /// The instance, frozen again unless a request or its end came meanwhile.
+    pub instance: Instance,
+    /// What its runtime did; absent where no agent of a runtime answered.
+    pub heap: Option<SqueezedHeap>,
+    /// Why `heap` is absent, in a sentence.
+    pub heap_problem: Option<String>,
+    /// Bytes of its partition's free memory that were given back to the host; 0 without a partition.
+    pub reported_bytes: u64,
+    /// Why nothing was given back, where there is a partition.
+    pub report_problem: Option<String>,
+}
+
+/// What a runtime did to give memory back (`reclaim/README.md`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqueezedHeap {
+    /// Memory of the heap that was resident in the guest before.
+    pub before_bytes: u64,
+    /// The same after.
+    pub after_bytes: u64,
+    /// What was in use.
+    pub live_bytes: u64,
+    /// How long the function could not run, in nanoseconds.
+    pub pause_ns: u64,
+    /// Processor time of the process meanwhile, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
 /// Whether an instance runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -14,6 +14,7 @@
 //! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
 //! | `GET /v1/instances/ID/log?from=N` | | its output from byte N on, as far as it is kept, plain text, at most [`MAX_BODY_BYTES`]; [`LOG_END_HEADER`] says where it ends |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
+//! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
@@ -28,11 +29,13 @@ mod profile;
 
 pub use instance::{
     ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    Squeezed, SqueezedHeap,
 };
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use profile::{FunctionCalls, Profile, ProfileRequest};
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Name of the virtio-serial port that carries the channel.
 pub const PORT_NAME: &str = "org.squeezy.agent";
@@ -43,6 +46,9 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// Largest request or response passed through to an instance's HTTP server, in bytes.
 /// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result.
 pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
+
+/// How long squeezing an instance may take: half of it for its runtime, half for its partition.
+pub const SQUEEZE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Header of an answer that comes from an instance's own HTTP server; its value is the instance's
 /// id. An answer of `/v1/instances/ID/http/` without it comes from the agent.

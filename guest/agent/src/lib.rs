@@ -16,6 +16,7 @@ pub mod profile;
 pub mod proxy;
 pub mod sandbox;
 pub mod server;
+pub mod squeeze;
 pub mod sysfs;
 
 /// Version of the agent, as the host sees it.

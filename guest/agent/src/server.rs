@@ -1,6 +1,6 @@
 //! The HTTP/2 server: which call goes where. Its interface is described in `squeezy-protocol`.
 
-use crate::{error::ApiError, instance::Instances, memory, profile::Profiler, proxy};
+use crate::{error::ApiError, instance::Instances, memory, profile::Profiler, proxy, squeeze};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, Limited};
@@ -119,6 +119,9 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                 }
                 (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
                 (&Method::POST, ["freeze"]) => Ok(ok(&state.instances.get(&id)?.freeze().await?)),
+                (&Method::POST, ["squeeze"]) => {
+                    Ok(ok(&squeeze::squeeze(&state.instances.get(&id)?).await?))
+                }
                 (&Method::GET, ["log"]) => {
                     let from = number(request.uri().query(), "from", u64::MAX)?;
                     let log = state.instances.get(&id)?.log(from);

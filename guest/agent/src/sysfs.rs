@@ -30,6 +30,17 @@ pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
     value(&partition_directory(Path::new(DIRECTORY), number).join("oom_kills")).ok()
 }
 
+/// Gives the free memory of a partition back to the host; how many bytes that were. Blocks.
+pub fn report(number: PartitionNumber) -> io::Result<u64> {
+    let directory = partition_directory(Path::new(DIRECTORY), number);
+    let count = || value::<u64>(&directory.join("reported_bytes"));
+    let before = count()?;
+    let path = directory.join("report");
+    fs::write(&path, "\n")
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    Ok(count()?.saturating_sub(before))
+}
+
 fn partition_directory(directory: &Path, number: PartitionNumber) -> PathBuf {
     directory.join(format!("partition{number}"))
 }

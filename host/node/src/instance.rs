@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
     ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    Squeezed, SqueezedHeap,
 };
 use squeezy_runtime::function::Function;
 use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
@@ -46,6 +47,23 @@ pub struct StartTimes {
     pub spawn: Duration,
     /// From there until its server had answered `/init`.
     pub init: Duration,
+}
+
+/// What came of squeezing an instance.
+#[derive(Clone, Debug)]
+pub struct SqueezeReport {
+    /// What its runtime did; why it did nothing.
+    pub heap: Result<SqueezedHeap, String>,
+    /// Bytes that its partition has given back; why it has not.
+    pub reported: Result<u64, String>,
+    /// What the host had behind it before, in bytes.
+    pub before_bytes: u64,
+    /// What it has now.
+    pub resident_bytes: u64,
+    /// Processor time of its runtime.
+    pub cpu: Duration,
+    /// How long all of it took.
+    pub took: Duration,
 }
 
 /// How far the output of an instance has been read.
@@ -182,16 +200,34 @@ impl Instance {
         }
     }
 
-    /// Keeps it from running until its next request or its end.
-    pub(crate) async fn freeze(&self) -> Result<(), String> {
+    /// Keeps it from running until its next request or its end; nothing when one of them came first.
+    pub(crate) async fn freeze(&self) -> Result<Option<squeezy_protocol::Instance>, String> {
         match self.agent()?.freeze(&self.id).await {
-            // A request or its end has come first.
-            Ok(_)
-            | Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => {
-                Ok(())
+            Ok(seen) => Ok(Some(seen)),
+            Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => {
+                Ok(None)
             }
             Err(error) => Err(text(error)),
         }
+    }
+
+    /// Makes it give back what it does not use while it is frozen.
+    pub(crate) async fn squeeze(&self, machine: &dyn Machine) -> Result<SqueezeReport, String> {
+        let begin = Instant::now();
+        let unknown = "nobody knows what it holds";
+        let before = self.agent()?.instance(&self.id).await.map_err(text)?;
+        let before_bytes = machine.resident(&self.vm, &before).await.ok_or(unknown)?;
+        let Squeezed { instance, heap, heap_problem, reported_bytes, report_problem } =
+            self.agent()?.squeeze(&self.id).await.map_err(text)?;
+        let resident_bytes = machine.resident(&self.vm, &instance).await;
+        Ok(SqueezeReport {
+            cpu: heap.as_ref().map_or(Duration::ZERO, |heap| Duration::from_nanos(heap.cpu_ns)),
+            heap: heap.ok_or_else(|| heap_problem.unwrap_or_default()),
+            reported: report_problem.map_or(Ok(reported_bytes), Err),
+            before_bytes,
+            resident_bytes: resident_bytes.ok_or(unknown)?,
+            took: begin.elapsed(),
+        })
     }
 
     /// Waits until it has ended; why it did.

@@ -20,7 +20,7 @@ mod plan;
 mod policy;
 
 pub use image::{FunctionImage, ImageError, oci_function, read_function};
-pub use instance::{Reply, StartTimes};
+pub use instance::{Reply, SqueezeReport, StartTimes};
 pub use machine::{Machine, MachineDetails, Tried};
 pub use node::{Answer, Call, CallError, FunctionLimits, Node, NodeError, NodeStatus};
 pub use observe::{Happening, Observer};

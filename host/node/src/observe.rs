@@ -1,6 +1,6 @@
 //! What goes on, for whoever wants to know.
 
-use crate::{Answer, CallError, MachineDetails, StartTimes, Tried};
+use crate::{Answer, CallError, MachineDetails, SqueezeReport, StartTimes, Tried};
 use squeezy_protocol::ExitReason;
 use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
 use squeezy_vmm::BootStep;
@@ -22,6 +22,8 @@ pub enum Happening<'a> {
     Started(InstanceNumber, Result<StartTimes, &'a str>),
     /// An instance does not run until its next call.
     Frozen(InstanceNumber),
+    /// A frozen instance has given memory back, or why not.
+    Squeezed(InstanceNumber, Result<&'a SqueezeReport, &'a str>),
     /// An instance has ended by itself; without a reason, because its own VM has.
     Died(InstanceNumber, Option<ExitReason>),
     /// An instance is gone with the VM that it shared with others.

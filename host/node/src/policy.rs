@@ -1,5 +1,6 @@
 //! How instances get their memory and give it back, as users name it.
 
+use squeezy_runtime::SqueezePolicy;
 use squeezy_vmm::method::MethodName;
 use std::{fmt, str::FromStr};
 
@@ -11,6 +12,9 @@ pub enum PolicyName {
     /// Stock virtio-mem with HarvestVM's two ideas: a reserve of free memory that new instances draw
     /// on at once, and idle instances that are ended ahead of need to refill it.
     Harvest,
+    /// Partitions, and the memory that frozen instances do not hold is for others: it is measured what
+    /// they hold, and while it is much they give back what they do not use.
+    Overcommit,
     /// A VM of its own for each instance (1:1).
     Microvm,
 }
@@ -19,7 +23,7 @@ pub enum PolicyName {
 const HARVEST_RESERVE: u64 = 8;
 
 /// All that a node can work with: name and meaning.
-const POLICIES: [(PolicyName, &str, &str); 6] = [
+const POLICIES: [(PolicyName, &str, &str); 7] = [
     (
         PolicyName::Method(MethodName::Squeezy),
         "squeezy",
@@ -40,6 +44,11 @@ const POLICIES: [(PolicyName, &str, &str); 6] = [
         PolicyName::Harvest,
         "harvest",
         "virtio-mem with a reserve of free memory, refilled by ending idle instances ahead of need",
+    ),
+    (
+        PolicyName::Overcommit,
+        "overcommit",
+        "squeezy, and what frozen instances do not hold is for others; they give back what they can",
     ),
     (PolicyName::Microvm, "microvm", "A VM of its own for each instance"),
 ];
@@ -77,8 +86,16 @@ impl PolicyName {
         match self {
             Self::Method(method) => method,
             Self::Harvest => MethodName::VirtioMem,
+            Self::Overcommit => MethodName::Squeezy,
             Self::Microvm => MethodName::Static,
         }
+    }
+
+    /// When frozen instances give back what they do not use, of so much memory that there is; nothing
+    /// where they are left as they are.
+    pub fn squeezing(self, limit_bytes: u64) -> Option<SqueezePolicy> {
+        let processors = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        (self == Self::Overcommit).then(|| SqueezePolicy::of_memory(limit_bytes, processors()))
     }
 
     /// Memory to keep free ahead of need, of so much that there is, in bytes.
@@ -116,12 +133,12 @@ mod tests {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         let error = "floor".parse::<PolicyName>().unwrap_err().to_string();
-        assert!(error.contains("harvest, microvm"), "{error}");
+        assert!(error.contains("harvest, overcommit, microvm"), "{error}");
     }
 
     #[test]
     fn only_harvest_has_a_reserve() {
         let reserves = PolicyName::ALL.map(|policy| policy.reserve_bytes(800));
-        assert_eq!(reserves, [0, 0, 0, 0, 100, 0]);
+        assert_eq!(reserves, [0, 0, 0, 0, 100, 0, 0]);
     }
 }

@@ -28,8 +28,8 @@ pub enum Command {
         /// Whether it was frozen and has to be thawed first.
         thaw: bool,
     },
-    /// Freeze the processes of an idle instance; answered by `Frozen` where it is known what memory
-    /// it holds then.
+    /// Freeze the processes of an idle instance; answered by `Frozen` where frozen instances cost what
+    /// they hold.
     Freeze(InstanceNumber),
     /// Make a frozen instance give its garbage back: thaw it, have its runtime collect, freeze it
     /// again. A request or its end may come meanwhile. Answered by `Squeezed` or `SqueezeFailed`.

@@ -35,7 +35,7 @@ pub enum Event {
     Frozen {
         /// The instance.
         instance: InstanceNumber,
-        /// Its memory that is resident on the host, in bytes.
+        /// Its memory that is resident on the host, in bytes; [`u64::MAX`] when it is not known.
         resident_bytes: u64,
     },
     /// The instance has given its garbage back, and is frozen again unless something else came.

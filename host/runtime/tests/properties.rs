@@ -331,10 +331,11 @@ impl World {
                 if well { Event::Reclaimed(instance) } else { Event::ReclaimFailed(instance) }
             }
             Command::Freeze(instance) => {
-                // Where it is not known what it holds nobody says so.
-                if !well {
+                if self.policies.squeeze.is_none() {
                     return;
                 }
+                // It may not be known what it holds.
+                let resident_bytes = if well { resident_bytes } else { u64::MAX };
                 self.rests(instance, resident_bytes);
                 Event::Frozen { instance, resident_bytes }
             }

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
-    MAX_PAYLOAD_BYTES, Memory, Profile, ProfileRequest,
+    MAX_PAYLOAD_BYTES, Memory, Profile, ProfileRequest, SQUEEZE_LIMIT, Squeezed,
 };
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -105,6 +105,14 @@ impl AgentClient {
     pub async fn freeze(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/freeze");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
+    }
+
+    /// Makes a frozen instance give its garbage back. Returns when it is frozen again and the free memory
+    /// of its partition has gone back.
+    pub async fn squeeze(&self, id: &InstanceId) -> Result<Squeezed> {
+        let path = format!("/v1/instances/{id}/squeeze");
+        let limit = self.limit + SQUEEZE_LIMIT;
+        self.json(Method::POST, &path, None::<&()>, Some(limit)).await
     }
 
     /// Stops an instance: SIGTERM, `grace` for it to go by itself, then SIGKILL. Returns when all

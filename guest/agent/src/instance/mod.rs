@@ -270,6 +270,17 @@ impl Entry {
         Ok(under_way)
     }
 
+    /// Lets it run for something else than a request, until the guard is dropped and then on until it is
+    /// frozen; refused while it has a request to answer.
+    pub fn wake(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
+        let running = *self.state.borrow() == InstanceState::Running;
+        if self.requests.get() > 0 || !running {
+            let why = if running { "it has a request to answer" } else { "it is not running" };
+            return Err(ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id)));
+        }
+        self.request()
+    }
+
     fn thaw(&self) -> Result<(), ApiError> {
         match self.cgroup.get() {
             // One that has ended has no cgroup, and nothing to thaw.

@@ -2,7 +2,7 @@
 
 use super::{Machine, MachineDetails, Tried};
 use crate::VmPlan;
-use squeezy_protocol::{InstanceSpec, Partition, PartitionChoice};
+use squeezy_protocol::{Instance, InstanceSpec, Partition, PartitionChoice};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
     method::{Slot, Slots},
@@ -118,6 +118,11 @@ impl Machine for MicroVms {
             }
             Ok(sum)
         })
+    }
+
+    /// All of its VM.
+    fn resident<'a>(&'a self, vm: &'a Vm, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async move { Some(vm.memory().await.ok()?.resident.resident_bytes) })
     }
 
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {

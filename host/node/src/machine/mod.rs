@@ -3,7 +3,7 @@
 mod micro;
 mod shared;
 
-use squeezy_protocol::{InstanceSpec, Partition};
+use squeezy_protocol::{Instance, InstanceSpec, Partition};
 use squeezy_vmm::{
     AcceleratorKind, BoxFuture, MemoryUse, Resize, Vm, VmError,
     method::{Slot, Slots},
@@ -36,6 +36,9 @@ pub trait Machine: Send + Sync {
     fn starts_beside_plug(&self) -> bool;
     /// What is asked for, plugged and resident now.
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>>;
+    /// Bytes that the host has behind an instance alone, as the guest last described it; nothing where
+    /// that is not known.
+    fn resident<'a>(&'a self, vm: &'a Vm, instance: &'a Instance) -> BoxFuture<'a, Option<u64>>;
     /// The guest's partitions; empty where it has none.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>>;
     /// Why all of it has ended, if it has.

@@ -1,7 +1,7 @@
 //! N:1: all instances in one VM, whose memory a method changes.
 
 use super::{Machine, MachineDetails, Tried};
-use squeezy_protocol::{InstanceSpec, Partition};
+use squeezy_protocol::{Instance, InstanceSpec, Partition};
 use squeezy_vmm::{
     BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
     method::{Method, Slot, Slots},
@@ -73,6 +73,10 @@ impl Machine for SharedVm {
 
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>> {
         Box::pin(self.vm.memory())
+    }
+
+    fn resident<'a>(&'a self, vm: &'a Vm, instance: &'a Instance) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async move { vm.partition_resident(instance.partition?).await.ok() })
     }
 
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {

@@ -3,14 +3,14 @@
 use super::{Answer, Call, CallError, FunctionLimits, NodeError, NodeStatus};
 use crate::{
     FunctionImage, Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan,
-    instance::{Instance, LogPosition},
+    instance::{Instance, LogPosition, SqueezeReport},
     openwhisk,
 };
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use squeezy_protocol::{ExitReason, ImageNumber, InstanceId, Partition};
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
-    RequestNumber, Scaler, VmIndex, VmPolicy, function::Function,
+    RequestNumber, Scaler, SqueezePolicy, VmIndex, VmPolicy, function::Function,
 };
 use squeezy_vmm::{BoxFuture, VmError, method::Slot};
 use std::{
@@ -89,7 +89,13 @@ enum Done {
     },
     Frozen {
         instance: InstanceNumber,
-        result: Result<(), String>,
+        rest: u64,
+        result: Result<u64, String>,
+    },
+    Squeezed {
+        instance: InstanceNumber,
+        rest: u64,
+        result: Result<SqueezeReport, String>,
     },
     InstanceEnded {
         instance: InstanceNumber,
@@ -167,6 +173,8 @@ struct Body {
     /// When it took calls first, and how long its `/init` took.
     ready: Option<(Moment, Duration)>,
     request: Option<RequestNumber>,
+    /// Counts how often it was frozen or thawed: what was found out before says nothing now.
+    rest: u64,
 }
 
 impl Body {
@@ -196,6 +204,8 @@ struct Taken {
 /// Everything there is.
 pub(super) struct Actor {
     scaler: Scaler,
+    /// Whether the scaler is told what frozen instances hold.
+    measures_frozen: bool,
     observer: Arc<dyn Observer>,
     begin: Instant,
     tasks: JoinSet<Done>,
@@ -211,9 +221,18 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub(super) fn new(budget: Budget, begin: Instant, observer: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(
+        budget: Budget,
+        squeezing: Option<SqueezePolicy>,
+        begin: Instant,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
         Self {
-            scaler: Scaler::new(budget),
+            scaler: match squeezing {
+                Some(policy) => Scaler::new(budget).with_squeezing(policy),
+                None => Scaler::new(budget),
+            },
+            measures_frozen: squeezing.is_some(),
             observer,
             begin,
             tasks: JoinSet::new(),
@@ -381,12 +400,23 @@ impl Actor {
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Dispatch { instance, request, .. } => self.dispatch(now, instance, request),
             Command::Freeze(instance) => {
-                let frozen = self.bodies.get(&instance).and_then(Body::instance);
-                let Some(frozen) = frozen else { return };
-                self.begin(async move { Done::Frozen { instance, result: frozen.freeze().await } });
+                let measures = self.measures_frozen;
+                self.rest(instance, async move |frozen, machine, rest| {
+                    let result = match frozen.freeze().await {
+                        Ok(Some(seen)) if measures => {
+                            Ok(machine.resident(&frozen.vm, &seen).await.unwrap_or(u64::MAX))
+                        }
+                        other => other.map(|_| u64::MAX),
+                    };
+                    Done::Frozen { instance, rest, result }
+                });
             }
-            // Nobody has told the scaler what frozen instances hold, so it does not squeeze them.
-            Command::Squeeze(_) => {}
+            Command::Squeeze(instance) => {
+                self.rest(instance, async move |frozen, machine, rest| {
+                    let result = frozen.squeeze(&*machine).await;
+                    Done::Squeezed { instance, rest, result }
+                });
+            }
             Command::Stop { instance, reason } => {
                 self.tell(Happening::Stopping(instance, reason));
                 let Some(body) = self.bodies.get_mut(&instance) else { return };
@@ -405,6 +435,24 @@ impl Actor {
                 self.close(request, Err(CallError::Rejected(reason)));
             }
         }
+    }
+
+    /// Begins something with an instance that rests.
+    fn rest<F: Future<Output = Done> + Send + 'static>(
+        &mut self,
+        instance: InstanceNumber,
+        work: impl FnOnce(Instance, Arc<dyn Machine>, u64) -> F,
+    ) {
+        let Some(body) = self.bodies.get_mut(&instance) else { return };
+        let Some(resting) = body.instance() else { return };
+        body.rest += 1;
+        let work = work(resting, body.machine.clone(), body.rest);
+        self.begin(work);
+    }
+
+    /// Whether an instance rests as it did then.
+    fn still_rests(&self, instance: InstanceNumber, rest: u64) -> bool {
+        self.bodies.get(&instance).is_some_and(|body| body.rest == rest)
     }
 
     fn boot(&mut self, vm: VmIndex) {
@@ -453,6 +501,7 @@ impl Actor {
             log: LogPosition::default(),
             ready: None,
             request: None,
+            rest: 0,
         };
         let id = body.id.clone();
         self.bodies.insert(instance, body);
@@ -516,6 +565,7 @@ impl Actor {
             return;
         };
         body.request = Some(request);
+        body.rest += 1;
         let started = body.ready.filter(|(ready, _)| *ready > open.came);
         let (waited, cold) = (now.since(open.came), started.map(|(_, init)| init));
         open.taken = Some(Taken { instance, waited, cold });
@@ -554,13 +604,34 @@ impl Actor {
                 }
                 self.called(instance, request, reply, took, logs);
             }
-            Ok(Done::Frozen { instance, result }) => match result {
-                Ok(()) => self.tell(Happening::Frozen(instance)),
-                Err(error) => {
-                    let note = format!("instance {instance} cannot be frozen: {error}");
-                    self.tell(Happening::Note(&note));
+            Ok(Done::Frozen { instance, rest, result }) => {
+                match &result {
+                    Ok(_) => self.tell(Happening::Frozen(instance)),
+                    Err(error) => {
+                        let note = format!("instance {instance} cannot be frozen: {error}");
+                        self.tell(Happening::Note(&note));
+                    }
                 }
-            },
+                if self.still_rests(instance, rest) {
+                    let resident_bytes = result.unwrap_or(u64::MAX);
+                    self.event(Event::Frozen { instance, resident_bytes });
+                }
+            }
+            Ok(Done::Squeezed { instance, rest, result }) => {
+                let Some(body) = self.bodies.get(&instance) else { return };
+                if result.is_err() && self.has_ended(body.vm) {
+                    return;
+                }
+                self.tell(Happening::Squeezed(instance, result.as_ref().map_err(String::as_str)));
+                if self.still_rests(instance, rest) {
+                    self.event(match result {
+                        Ok(SqueezeReport { resident_bytes, cpu, .. }) => {
+                            Event::Squeezed { instance, resident_bytes, cpu }
+                        }
+                        Err(_) => Event::SqueezeFailed(instance),
+                    });
+                }
+            }
             Ok(Done::InstanceEnded { instance, reason }) => {
                 // Most were stopped; those have no body any more, or are being stopped.
                 let Some(body) = self.bodies.get(&instance) else { return };

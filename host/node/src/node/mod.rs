@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 use squeezy_protocol::Partition;
-use squeezy_runtime::{Budget, Counts, FunctionIndex, PolicyError, RejectReason, VmIndex, VmState};
+use squeezy_runtime::{
+    Budget, Counts, FunctionIndex, PolicyError, RejectReason, SqueezePolicy, VmIndex, VmState,
+};
 use squeezy_vmm::{MemoryUse, VmError};
 use std::{
     collections::BTreeMap,
@@ -127,11 +129,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node without functions, whose memory may be as much as the budget says. Moments count from
-    /// `begin` on.
-    pub fn start(budget: Budget, begin: Instant, observer: Arc<dyn Observer>) -> Self {
+    /// A node without functions, whose memory may be as much as the budget says. With a policy for it,
+    /// frozen instances are measured and squeezed, and have no more of the memory than they hold.
+    /// Moments count from `begin` on.
+    pub fn start(
+        budget: Budget,
+        squeezing: Option<SqueezePolicy>,
+        begin: Instant,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
         let (asks, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(Actor::new(budget, begin, observer).run(receiver));
+        tokio::spawn(Actor::new(budget, squeezing, begin, observer).run(receiver));
         Self { asks }
     }
 
@@ -241,7 +249,7 @@ mod tests {
     async fn nothing_is_left_of_a_function_that_was_removed() {
         let directory = tempfile::tempdir().unwrap();
         let (function, plan) = plan(&directory, "f");
-        let node = Node::start(Budget::new(u64::MAX), Instant::now(), Arc::new(Nobody));
+        let node = Node::start(Budget::new(u64::MAX), None, Instant::now(), Arc::new(Nobody));
         let vm = node.add_vm(plan, None).await.unwrap();
         let limits = FunctionLimits { keep_alive: Duration::ZERO, freeze_after: None, queue: 1 };
         let index = node.add_function(vm, function, limits).await.unwrap();

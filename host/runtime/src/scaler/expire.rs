@@ -30,9 +30,8 @@ impl Scaler {
     fn expire_instance(&mut self, number: InstanceNumber, commands: &mut Vec<Command>) {
         let Some(instance) = self.pool.get(number) else { return };
         match instance.state {
-            InstanceState::Idle { since, frozen } if self.freezes(&instance, frozen) => {
-                self.set(number, InstanceState::Idle { since, frozen: true });
-                commands.push(Command::Freeze(number));
+            InstanceState::Idle { frozen, .. } if self.freezes(&instance, frozen) => {
+                self.freeze(number, commands);
             }
             InstanceState::Idle { .. } => self.stop(number, StopReason::KeepAliveOver, commands),
             // With its VM it comes back by itself.

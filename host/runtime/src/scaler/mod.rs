@@ -19,6 +19,7 @@ use crate::{
 use deadlines::{Deadlines, Subject};
 use pool::Pool;
 use scale::Short;
+use squeeze::is_frozen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
@@ -103,6 +104,8 @@ pub struct Scaler {
     budget: Budget,
     /// Absent where frozen instances are left as they are.
     squeezer: Option<Squeezer>,
+    /// Those that are being frozen, and of which it will be known then what they hold.
+    freezing: BTreeSet<InstanceNumber>,
     next_function: u32,
     next_vm: u32,
     next_instance: u64,
@@ -123,6 +126,7 @@ impl Scaler {
             touched: BTreeSet::new(),
             budget,
             squeezer: None,
+            freezing: BTreeSet::new(),
             next_function: 0,
             next_vm: 0,
             next_instance: 0,
@@ -518,12 +522,8 @@ impl Scaler {
     fn put(&mut self, number: InstanceNumber, instance: Option<Instance>) -> Option<Instance> {
         let before = self.pool.put(number, instance);
         self.set_deadline(number);
-        if let Some(squeezer) = &mut self.squeezer {
-            match instance.map(|instance| instance.state) {
-                None => squeezer.gone(number),
-                Some(InstanceState::Idle { frozen: true, .. }) => {}
-                Some(_) => squeezer.thawed(number),
-            }
+        if !instance.is_some_and(|instance| is_frozen(&instance)) {
+            self.thawed(number, instance.is_none());
         }
         self.touched.extend(before.or(instance).map(|i| (i.vm, i.function)));
         before

@@ -33,7 +33,9 @@ impl Scaler {
     /// request that has waited longest comes before the others.
     pub(super) fn dispatch(&mut self, short: &mut Short, commands: &mut Vec<Command>) {
         for index in self.in_turn() {
-            while let Some(instance) = self.pool.last_used(index) {
+            while self.waiting.contains(&index)
+                && let Some(instance) = self.pool.last_used(index)
+            {
                 if !self.charge_in_full(instance, short) {
                     break;
                 }
@@ -188,6 +190,9 @@ impl Scaler {
         let coming = self.pool.going().map(|i| i.charged_bytes).sum::<u64>()
             + self.ending.iter().map(|&index| self.vm_bytes(index)).sum::<u64>();
         let mut room = self.budget.free_bytes().saturating_add(coming);
+        if room >= wanted || self.freeze_spares(short.thawing, commands) {
+            return;
+        }
         let mut spares = Vec::new();
         for (spare, bytes) in self.spares(short) {
             if room >= wanted {

@@ -8,19 +8,68 @@ use crate::{
 use std::time::Duration;
 
 impl Scaler {
-    /// From now on frozen instances are squeezed.
+    /// From now on frozen instances cost what they hold, and are squeezed. Each [`Command::Freeze`] has to
+    /// be answered, with [`u64::MAX`] bytes where it is not known what the instance holds.
     #[must_use]
     pub fn with_squeezing(mut self, policy: SqueezePolicy) -> Self {
         self.squeezer = Some(Squeezer::new(policy));
         self
     }
 
+    /// Freezes an idle instance.
+    pub(super) fn freeze(&mut self, number: InstanceNumber, commands: &mut Vec<Command>) {
+        let Some(Instance { state: InstanceState::Idle { since, .. }, .. }) = self.pool.get(number)
+        else {
+            return;
+        };
+        self.set(number, InstanceState::Idle { since, frozen: true });
+        if self.squeezer.is_some() {
+            self.freezing.insert(number);
+        }
+        commands.push(Command::Freeze(number));
+    }
+
+    /// Freezes all that could be ended for want of memory, for then they may cost little enough. Whether
+    /// it is to be seen yet what that brings.
+    pub(super) fn freeze_spares(
+        &mut self,
+        but: Option<InstanceNumber>,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        if self.squeezer.is_none() {
+            return false;
+        }
+        let awake = |number: &InstanceNumber| {
+            let instance = self.pool.get(*number).filter(|instance| !is_frozen(instance));
+            let function = instance.and_then(|instance| self.function(instance.function));
+            function.is_some_and(|function| function.policy.freeze_after.is_some())
+        };
+        let spares = self.pool.idle().map(|(_, number)| number).filter(|&n| Some(n) != but);
+        for number in spares.filter(awake).collect::<Vec<_>>() {
+            self.freeze(number, commands);
+        }
+        !self.freezing.is_empty()
+    }
+
     /// Charges a frozen instance with what it holds, which is all it can take until it is thawed.
     pub(super) fn frozen(&mut self, now: Moment, number: InstanceNumber, resident_bytes: u64) {
         let Some(instance) = self.pool.get(number).filter(is_frozen) else { return };
-        self.charge_resident(number, resident_bytes);
-        if let Some(squeezer) = &mut self.squeezer {
+        let Some(squeezer) = &mut self.squeezer else { return };
+        self.freezing.remove(&number);
+        // What nobody knows, nobody expects to be given back.
+        if resident_bytes < instance.charged_bytes {
             squeezer.frozen(now, number, instance.function, resident_bytes);
+            self.charge_resident(number, resident_bytes);
+        }
+    }
+
+    /// An instance is not frozen, or not any more, or gone.
+    pub(super) fn thawed(&mut self, number: InstanceNumber, gone: bool) {
+        self.freezing.remove(&number);
+        match &mut self.squeezer {
+            Some(squeezer) if gone => squeezer.gone(number),
+            Some(squeezer) => squeezer.thawed(number),
+            None => {}
         }
     }
 
@@ -107,6 +156,7 @@ impl Scaler {
     }
 }
 
-fn is_frozen(instance: &Instance) -> bool {
+/// Whether it does not run.
+pub(super) fn is_frozen(instance: &Instance) -> bool {
     matches!(instance.state, InstanceState::Idle { frozen: true, .. })
 }

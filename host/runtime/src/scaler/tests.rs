@@ -460,11 +460,31 @@ fn a_frozen_instance_gets_its_memory_back_before_its_request() {
     assert_eq!(play(&mut scaler, &events), [start]);
     let events = [(2, Event::Started(n(1))), (2, request(2))];
     assert_eq!(play(&mut scaler, &events), [], "the other one works");
+    let events = [(2, Event::Answered(n(1)))];
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))], "that may do");
     let evicted = stop(1, StopReason::Evicted);
-    assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(1)))]), [evicted]);
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 99 };
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [evicted], "it does not");
     let reclaim = Command::Reclaim { vm: W, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
     assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [thaw]);
     assert_eq!(scaler.budget().committed_bytes(), 120);
+}
+
+#[test]
+fn nobody_is_ended_for_memory_that_freezing_brings() {
+    let mut scaler = with_frozen(160);
+    let events = [
+        (2, request_to(G, 1)),
+        (2, Event::VmBooted(W)),
+        (2, Event::Started(n(1))),
+        (2, request(2)),
+        (2, Event::Answered(n(1))),
+    ];
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))]);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 40 };
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 160);
 }

@@ -123,8 +123,10 @@ pub struct Args {
 }
 
 fn policies() -> impl TypedValueParser<Value = PolicyName> {
-    let values = PolicyName::ALL.map(|p| PossibleValue::new(p.name()).help(p.meaning()));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<PolicyName>())
+    // There is memory enough in a run, so there is nothing to overcommit.
+    let policies = PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Overcommit);
+    let values = policies.map(|p| PossibleValue::new(p.name()).help(p.meaning()));
+    PossibleValuesParser::new(values.collect::<Vec<_>>()).try_map(|name| name.parse::<PolicyName>())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

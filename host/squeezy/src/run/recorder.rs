@@ -230,7 +230,7 @@ impl Observer for Recorder {
             Happening::Stopping(instance, StopReason::Broken) => {
                 self.note(&format!("instance {instance} cannot go on and is stopped"));
             }
-            Happening::Stopping(..) | Happening::Frozen(_) => {}
+            Happening::Stopping(..) | Happening::Frozen(_) | Happening::Squeezed(..) => {}
             Happening::Reclaimed(instance, asked, Some(tried)) => {
                 self.resized(Direction::Reclaim, instance, asked, tried);
             }

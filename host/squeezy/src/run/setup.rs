@@ -125,7 +125,7 @@ impl Setup {
         recorder: Arc<Recorder>,
     ) -> Result<Replay, RunError> {
         let begin = Instant::now();
-        let node = Node::start(Budget::new(u64::MAX), begin, recorder.clone());
+        let node = Node::start(Budget::new(u64::MAX), None, begin, recorder.clone());
         let vm = node.add_vm(self.plan(method), None).await?;
         let function = &self.input.function;
         // The first instance is not kept, however long that would be.

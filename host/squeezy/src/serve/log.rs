@@ -1,6 +1,6 @@
 //! What goes on in the node, as lines for a log.
 
-use squeezy_node::{Happening, Observer, Tried};
+use squeezy_node::{Happening, Observer, SqueezeReport, Tried};
 use squeezy_runtime::Moment;
 use squeezy_vmm::BootStep;
 use std::{
@@ -121,6 +121,20 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
         Happening::Died(instance, Some(reason)) => format!("instance {instance}: {reason}"),
         Happening::Died(instance, None) => format!("instance {instance}: its VM has ended"),
         Happening::Frozen(instance) => format!("instance {instance}: frozen"),
+        Happening::Squeezed(
+            instance,
+            Ok(SqueezeReport { before_bytes, resident_bytes, took, .. }),
+        ) => {
+            format!(
+                "instance {instance}: squeezed in {}, {} MiB of {} left",
+                ms(*took),
+                resident_bytes >> 20,
+                before_bytes >> 20
+            )
+        }
+        Happening::Squeezed(instance, Err(reason)) => {
+            format!("instance {instance}: not squeezed: {reason}")
+        }
         Happening::Stopping(instance, reason) => {
             format!("instance {instance}: stopping: {reason:?}")
         }

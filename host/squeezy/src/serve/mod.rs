@@ -151,7 +151,8 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let memory_bytes = config.memory_bytes;
     let budget = Budget::new(memory_bytes).with_reserve(config.method.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
-    let node = Node::start(budget, begin, Arc::new(Seen(watch.clone(), Log)));
+    let squeezing = config.method.squeezing(memory_bytes);
+    let node = Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
     let service = Arc::new(Service::new(config, files, node.clone(), kept, watch.problems.clone()));
     for together in sharing_a_vm(functions) {

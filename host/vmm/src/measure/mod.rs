@@ -105,7 +105,7 @@ pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<u64> {
     scanned
         .map(|sums| sums[0].resident_bytes)
         .or_else(|_| pagemap::count(process, range))
-        .map_err(|e| fail(&format!("/proc/{process}/pagemap"), e))
+        .map_err(|e| fail(format!("/proc/{process}/pagemap"), e))
 }
 
 fn parse_smaps(smaps: impl BufRead, ranges: &[Range<u64>]) -> std::io::Result<Vec<Resident>> {

@@ -80,6 +80,12 @@ metrics! {
     resident: Gauges<Of>, Bytes;
     /// Memory of ended instances that guests have given back, at an instance's size for each.
     reclaimed: Counters<Of>, Bytes;
+    /// Memory that frozen instances have given back and live on, as the host had it before and after.
+    squeezed: Counters<Of>, Bytes;
+    /// Frozen instances that could not be made to give memory back.
+    squeezes_failed: Counters<Of>;
+    /// From asking a frozen instance to give memory back until that was done.
+    squeeze: Times<Of>, Seconds;
     /// Instances by state: starting, idle, frozen, busy, stopping (its processes end), reclaiming (its memory is asked back) or stranded (the guest has not given its memory back in time).
     instances: Gauges<OfState>;
     /// Calls that wait for an instance.
@@ -120,10 +126,10 @@ impl Families {
     /// Counts from zero on what a function will have for certain, so that its first is seen to come.
     pub fn expect(&self, function: &Name) {
         let of = Of { function: function.clone() };
-        for counters in [&self.reclaimed, &self.calls_failed, &self.starts_failed] {
+        for counters in self.counted() {
             drop(counters.get_or_create(&of));
         }
-        for times in [&self.queue, &self.init, &self.run, &self.plug, &self.unplug] {
+        for times in self.timed() {
             drop(times.get_or_create(&of));
         }
         for start in Start::ALL {
@@ -132,13 +138,22 @@ impl Families {
         }
     }
 
+    fn counted(&self) -> [&Counters<Of>; 5] {
+        let Self { reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, .. } = self;
+        [reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed]
+    }
+
+    fn timed(&self) -> [&TimesOf; 6] {
+        [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze]
+    }
+
     /// Forgets a function.
     pub fn forget(&self, function: &Name) {
         let of = Of { function: function.clone() };
-        for counters in [&self.reclaimed, &self.calls_failed, &self.starts_failed] {
+        for counters in self.counted() {
             counters.remove(&of);
         }
-        for times in [&self.queue, &self.init, &self.run, &self.plug, &self.unplug] {
+        for times in self.timed() {
             times.remove(&of);
         }
         for start in Start::ALL {

@@ -269,6 +269,20 @@ impl Watch {
                 self.reclaimed(at, instance, asked, tried);
             }
             Happening::Settled(instance) => self.settled(instance),
+            Happening::Squeezed(instance, result) => {
+                let Some(function) = self.function_of(instance) else { return };
+                let of = Of { function };
+                match result {
+                    Ok(report) => {
+                        let bytes = report.before_bytes.saturating_sub(report.resident_bytes);
+                        self.metrics.squeezed.get_or_create(&of).inc_by(bytes);
+                        observe(&self.metrics.squeeze, of.function, report.took);
+                    }
+                    Err(_) => {
+                        self.metrics.squeezes_failed.get_or_create(&of).inc();
+                    }
+                }
+            }
             Happening::Called(function, instance, result) => {
                 self.called(at, function, instance, result);
             }

@@ -42,7 +42,7 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let config = Config::parse(text, directory.path()).unwrap();
     let (hold, gate) = channel();
     let gate = Arc::new(Gate(Mutex::new(gate)));
-    let node = Node::start(Budget::new(config.memory_bytes), Instant::now(), gate);
+    let node = Node::start(Budget::new(config.memory_bytes), None, Instant::now(), gate);
     let state = State::open(directory.path()).unwrap();
     let service = Arc::new(Service::new(config, files, node, state, Arc::default()));
     service.add_functions(&[image.into()]).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
     let (service, _hold, directory) = service().await;
     let key = Key::read_or_make(&directory.path().join("key")).unwrap();
     let index = service.action("f").unwrap().index;
-    let node = Node::start(Budget::new(1), Instant::now(), Arc::new(Log));
+    let node = Node::start(Budget::new(1), None, Instant::now(), Arc::new(Log));
     let watch = Arc::new(Watch::new(1 << 30));
     let page = Page::new(node, service, watch, key, Instant::now(), 1 << 30);
     let status = NodeStatus {

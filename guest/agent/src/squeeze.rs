@@ -1,0 +1,66 @@
+//! Makes an instance give back what it does not use: the garbage of its runtime, then the free memory
+//! of its partition, which the host still has.
+
+use crate::{error::ApiError, instance::Entry, sysfs};
+use squeezy_protocol::{PartitionNumber, SQUEEZE_LIMIT, Squeezed, SqueezedHeap};
+use squeezy_reclaim::{Agent, Deadline, Process, Request};
+use std::rc::Rc;
+use tokio::task::spawn_blocking;
+
+/// Lets a frozen instance run while its runtime collects, and freezes it again. A request that comes
+/// meanwhile is passed on at once, and whatever has not been done by then is left.
+pub async fn squeeze(instance: &Rc<Entry>) -> Result<Squeezed, ApiError> {
+    let awake = instance.wake()?;
+    let pid = instance.description().pid;
+    let (heap, heap_problem) = or_why(finish(spawn_blocking(move || collect(pid))).await);
+    drop(awake);
+    let frozen = instance.freeze().await.map_err(|error| error.0.message);
+    let reported = match instance.description().partition {
+        None => Ok(0),
+        Some(partition) => match frozen {
+            Ok(_) => finish(spawn_blocking(move || report(partition))).await,
+            Err(problem) => Err(problem),
+        },
+    };
+    let (reported_bytes, report_problem) = or_why(reported);
+    Ok(Squeezed {
+        instance: instance.description(),
+        heap,
+        heap_problem,
+        reported_bytes: reported_bytes.unwrap_or(0),
+        report_problem,
+    })
+}
+
+fn collect(pid: u32) -> Result<SqueezedHeap, String> {
+    let deadline = Deadline::after(SQUEEZE_LIMIT / 2);
+    let ask = || {
+        let process = Process::open(pid)?;
+        Agent::of(&process, deadline)?.reclaim(&Request::default(), deadline)
+    };
+    let answer = ask().map_err(|error| error.to_string())?;
+    Ok(SqueezedHeap {
+        before_bytes: answer.before_bytes,
+        after_bytes: answer.after_bytes,
+        live_bytes: answer.live_bytes,
+        pause_ns: answer.pause_ns,
+        cpu_ns: answer.cpu_ns,
+    })
+}
+
+fn report(partition: PartitionNumber) -> Result<u64, String> {
+    sysfs::report(partition).map_err(|error| error.to_string())
+}
+
+async fn finish<T>(
+    work: impl Future<Output = Result<Result<T, String>, tokio::task::JoinError>>,
+) -> Result<T, String> {
+    work.await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+fn or_why<T>(result: Result<T, String>) -> (Option<T>, Option<String>) {
+    match result {
+        Ok(value) => (Some(value), None),
+        Err(problem) => (None, Some(problem)),
+    }
+}
