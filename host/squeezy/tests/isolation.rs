@@ -39,8 +39,7 @@ fn busy(daemon: &Daemon, function: &str, count: u32) {
     let series = format!("squeezy_instances{{function=\"{function}\",state=\"busy\"}} {count}");
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        let mut metrics = ureq::get(format!("{}/metrics", daemon.url)).call().unwrap();
-        if metrics.body_mut().read_to_string().unwrap().lines().any(|line| line == series) {
+        if daemon.metrics().lines().any(|line| line == series) {
             return;
         }
         assert!(Instant::now() < until, "never: {series}");

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Daemon, build};
+use common::{Daemon, build, copy_of_html};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::fs;
 
 /// A server that looks around and answers what it sees of others.
 const SPY: &str = r#"
@@ -45,22 +45,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 "#;
 
-/// The function `name` in an image of its own, which is a copy of html's.
-fn copy(build: &Path, directory: &Path, name: &str, change: impl Fn(&mut toml::Table)) {
-    fs::copy(build.join("images/html.erofs"), directory.join(format!("{name}.erofs"))).unwrap();
-    let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
-    let mut definition: toml::Table = definition.parse().unwrap();
-    definition.insert("name".to_owned(), name.into());
-    change(&mut definition);
-    fs::write(directory.join(format!("{name}.toml")), definition.to_string()).unwrap();
-}
-
 #[test]
 fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
-    copy(&build, images.path(), "page", |_| ());
-    copy(&build, images.path(), "spy", |definition| {
+    copy_of_html(&build, images.path(), "page", |_| ());
+    copy_of_html(&build, images.path(), "spy", |definition| {
         let command = ["/usr/bin/python3", "-c", SPY].map(toml::Value::from).to_vec();
         definition.insert("command".to_owned(), command.into());
     });

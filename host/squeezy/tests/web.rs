@@ -4,7 +4,7 @@ mod browser;
 mod common;
 
 use browser::Browser;
-use common::{Daemon, NO_VM, build, empty_build};
+use common::{Daemon, NO_VM, build, empty_build, value};
 use serde_json::json;
 use std::{
     fs,
@@ -28,23 +28,11 @@ fn pictures() -> PathBuf {
     directory
 }
 
-fn metrics(daemon: &Daemon) -> String {
-    let mut answer = ureq::get(format!("{}/metrics", daemon.url)).call().unwrap();
-    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
-    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
-    answer.body_mut().read_to_string().unwrap()
-}
-
-/// The value of a series, if it is there.
-fn value(metrics: &str, series: &str) -> Option<f64> {
-    metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
-}
-
 /// Waits until a series has at least this value.
 fn until(daemon: &Daemon, series: &str, least: f64) {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        let read = metrics(daemon);
+        let read = daemon.metrics();
         if value(&read, &format!("squeezy_{series}")).is_some_and(|value| value >= least) {
             return;
         }
@@ -86,7 +74,7 @@ fn the_page_shows_what_goes_on() {
 
     // What Prometheus gets.
     until(&daemon, "run_seconds_count{function=\"html\"}", 11.0);
-    let read = metrics(&daemon);
+    let read = daemon.metrics();
     assert!(read.ends_with("# EOF\n"));
     let of = |series: &str| value(&read, &format!("squeezy_{series}"));
     assert!(of("starts_total{function=\"html\",start=\"cold\"}").unwrap() >= 1.0, "{read}");
@@ -102,7 +90,7 @@ fn the_page_shows_what_goes_on() {
     until(&daemon, "unplug_seconds_count{function=\"html\"}", plugs);
     assert_eq!(call(&daemon, json!({ "items": 2 })), 200);
     let recreated = "squeezy_starts_total{function=\"html\",start=\"recreated\"}";
-    assert_eq!(value(&metrics(&daemon), recreated), Some(1.0));
+    assert_eq!(value(&daemon.metrics(), recreated), Some(1.0));
 
     browser.wait("document.querySelector('.function .chip').textContent === 'VM runs'");
     browser.wait("document.querySelectorAll('.reclaims li').length > 0");
@@ -185,7 +173,7 @@ fn a_vm_that_hangs_does_not_hold_up_a_scrape() {
     let stop = Command::new("kill").args(["-s", "STOP", &vm.to_string()]).status();
     assert!(stop.unwrap().success());
     let start = Instant::now();
-    let read = metrics(&daemon);
+    let read = daemon.metrics();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(value(&read, "squeezy_vms_silent"), Some(1.0), "{read}");
     assert_eq!(value(&read, "squeezy_run_seconds_count{function=\"html\"}"), Some(1.0), "{read}");

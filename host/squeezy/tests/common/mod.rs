@@ -25,6 +25,16 @@ pub fn build() -> Option<PathBuf> {
     None
 }
 
+/// The function `name` in an image of its own, which is a copy of html's.
+pub fn copy_of_html(build: &Path, directory: &Path, name: &str, change: impl Fn(&mut toml::Table)) {
+    fs::copy(build.join("images/html.erofs"), directory.join(format!("{name}.erofs"))).unwrap();
+    let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
+    let mut definition: toml::Table = definition.parse().unwrap();
+    definition.insert("name".to_owned(), name.into());
+    change(&mut definition);
+    fs::write(directory.join(format!("{name}.toml")), definition.to_string()).unwrap();
+}
+
 /// Makes a directory with kernel, initramfs and image of the function `f`, all empty. Its instances
 /// are so large that no host has memory enough for their VM, which is noticed before it is started:
 /// with [`NO_VM`].
@@ -163,6 +173,14 @@ impl Daemon {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
+    /// What Prometheus would read.
+    pub fn metrics(&self) -> String {
+        let mut answer = ureq::get(format!("{}/metrics", self.url)).call().unwrap();
+        let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+        assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+        answer.body_mut().read_to_string().unwrap()
+    }
+
     /// Runs one of the clients.
     pub fn client(&self, arguments: &[&str]) -> Output {
         self.client_command(arguments).output().unwrap()
@@ -218,6 +236,11 @@ impl Daemon {
         self.signal("TERM");
         assert!(self.child.wait().unwrap().success());
     }
+}
+
+/// The value of a series, if it is there.
+pub fn value(metrics: &str, series: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 
 /// Waits until `look` finds something. Whatever a test waits for comes sooner, if it comes.

@@ -1,0 +1,57 @@
+//! Frozen instances that leave the memory that they do not hold to others.
+
+mod common;
+
+use common::{Daemon, build, copy_of_html, until, value};
+use serde_json::json;
+
+/// Two instances of 768 MiB in one VM, in less than they could take together.
+const MEMORY_BYTES: f64 = 1200.0 * 1048576.0;
+
+#[test]
+fn instances_that_take_turns_all_live_on() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let names = ["one", "other"];
+    let mut configuration = "memory = \"1200M\"\nmethod = \"overcommit\"\n\
+                             freeze_after_seconds = 0.2\n"
+        .to_owned();
+    for name in names {
+        copy_of_html(&build, images.path(), name, |_| ());
+        let path = images.path().join(format!("{name}.erofs"));
+        configuration +=
+            &format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let metric = |series: &str| value(&daemon.metrics(), series);
+    let call = |name: &str| {
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) =
+            daemon.ask("POST", &path, Some(json!({ "username": "test", "items": 10 })));
+        assert_eq!((status, &result["items"]), (200, &json!(10)), "{result}");
+    };
+
+    for _ in 0..3 {
+        for name in names {
+            call(name);
+            let committed = metric("squeezy_memory_committed_bytes").unwrap();
+            assert!(committed <= MEMORY_BYTES, "{committed}");
+            until("its memory to be left to others", || {
+                let committed = metric("squeezy_memory_committed_bytes").unwrap();
+                (MEMORY_BYTES - committed > 800.0 * 1048576.0).then_some(())
+            });
+        }
+    }
+    // At the same time too: who comes second waits until the first can be frozen.
+    for name in names {
+        let path = format!("/namespaces/_/actions/{name}");
+        let (status, accepted) = daemon.ask("POST", &path, Some(json!({ "items": 10 })));
+        assert_eq!(status, 202, "{accepted}");
+    }
+    for name in names {
+        let starts = |kind| format!("squeezy_starts_total{{function=\"{name}\",start=\"{kind}\"}}");
+        until("both to be answered", || (metric(&starts("warm")) == Some(3.0)).then_some(()));
+        assert_eq!(metric(&starts("cold")), Some(1.0));
+    }
+}
