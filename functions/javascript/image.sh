@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the image of one function: its files, and the agent that makes its instances give free memory back, are
-# put together in build/javascript/NAME, which the function's function.toml names.
+# put together in build/functions/javascript/NAME, which the function's function.toml names.
 # usage: functions/javascript/image.sh NAME [option of guest/image/build.sh]
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
@@ -11,7 +11,7 @@ name=${1:?usage: functions/javascript/image.sh NAME [option of guest/image/build
 shift
 [ -f "$here/$name/function.toml" ] || die "there is no function $name: $here has no $name/function.toml"
 
-app=$build/javascript/$name
+app=$build/functions/javascript/$name
 rm -rf "$app"
 mkdir -p "$app"
 "$root/reclaim/v8/build.sh" "$app/reclaim"

@@ -17,7 +17,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent
 NODE = os.environ["JAVASCRIPT_NODE"]
 MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 # Until something has happened that is sure to. Nothing is measured with it.
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 def free_port():
