@@ -63,7 +63,7 @@ let turn = Promise.resolve();
 http
   .createServer(async (request, response) => {
     const body = await readObject(request).catch((error) => error);
-    turn = turn.then(() => serve(request, response, body));
+    turn = turn.then(() => serve(request, response, body)).catch(() => response.destroy());
   })
   .on("error", (error) => giveUp(`cannot listen on port ${port}: ${error.message}`))
   .listen(port, "127.0.0.1");

@@ -48,7 +48,11 @@ class WebServer(function.FunctionTest):
         self.assertEqual(self.visit({"path": path})[0]["text"], "Grüße")
         self.assertEqual(self.visit({"path": path, "method": "DELETE"})[0]["status"], 200)
         self.assertEqual(self.visit({"path": path})[0]["status"], 404)
-        self.assertEqual(self.visit({"path": "/notes", "method": "POST", "body": "x" * 5000})[0]["status"], 413)
+
+    def test_notes_are_bounded(self):
+        for size, status in ((4096, 201), (4097, 413), (65536, 413)):
+            answers = self.visit({"path": "/notes", "method": "POST", "body": "x" * size}, {"path": "/pages/1"})
+            self.assertEqual([answer["status"] for answer in answers], [status, 200])
 
     def test_of_very_many_notes_the_latest_stay(self):
         first = self.visit({"path": "/notes", "method": "POST", "body": "first"})[0]["text"]

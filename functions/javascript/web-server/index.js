@@ -6,7 +6,7 @@ const http = require("node:http");
 const { objects, text } = require("../common/arguments");
 const { Site } = require("./site");
 
-// It ends with the process, and keeps none alive. Where it cannot listen, /init fails.
+// It keeps no process alive. Where it cannot listen, the process ends.
 const site = new Site();
 const server = http.createServer((request, response) => site.serve(request, response)).unref();
 const listening = new Promise((resolve, reject) => {

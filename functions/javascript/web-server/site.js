@@ -50,15 +50,20 @@ class Site {
     let size = 0;
     for await (const chunk of request) {
       size += chunk.length;
-      if (size > MAX_NOTE_BYTES) return json(413, { error: "too large" });
-      chunks.push(chunk);
+      // What is too large is read to its end and not kept.
+      if (size <= MAX_NOTE_BYTES) chunks.push(chunk);
     }
+    if (size > MAX_NOTE_BYTES) return json(413, { error: "too large" });
     const found = this.#find(request.method, request.url, Buffer.concat(chunks).toString("utf8"));
     return found ?? json(404, { error: "not found" });
   }
 
-  /** What an HTTP server calls for each request. */
-  async serve(request, response) {
+  /** What an HTTP server calls for each request. A client that goes away before its end gets no answer. */
+  serve(request, response) {
+    this.#respond(request, response).catch(() => response.destroy());
+  }
+
+  async #respond(request, response) {
     const { status, type, text } = await this.#answer(request);
     const etag = tag(text);
     const known = request.method === "GET" && request.headers["if-none-match"] === etag;
