@@ -3,7 +3,7 @@
 # usage: functions/java/run.sh NAME [OPTION_OF_JAVA...]
 #
 # From the environment:
-#   PORT            where it serves POST /init and POST /run (8080)
+#   PORT            where on 127.0.0.1 it serves POST /init and POST /run (8080)
 #   MEMORY_LIMIT    memory of the instance, in bytes (268435456); nothing here enforces it
 #   EAGER_GC        1 collects after each run
 #   JAVA_COLLECTOR  serial, parallel or g1 (serial)

@@ -50,7 +50,8 @@ final class Picture {
             }
             ImageReader reader = readers.next();
             try {
-                reader.setInput(stream);
+                // Without what stands beside the pixels.
+                reader.setInput(stream, true, true);
                 if ((long) reader.getWidth(0) * reader.getHeight(0) > MOST_PIXELS) {
                     throw new IllegalArgumentException("image has more than " + MOST_PIXELS + " pixels");
                 }

@@ -1,10 +1,9 @@
 package squeezy.server;
 
 import com.google.gson.JsonElement;
-import com.google.gson.JsonIOException;
 import com.google.gson.JsonObject;
+import com.google.gson.JsonParseException;
 import com.google.gson.JsonParser;
-import com.google.gson.JsonSyntaxException;
 import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
@@ -41,11 +40,22 @@ final class Body {
     private static byte[] read(InputStream stream) throws IOException, Refused {
         byte[] body = stream.readNBytes(MAX_BYTES + 1);
         if (body.length > MAX_BYTES) {
-            // Read further and not kept, so that the client hears why; what is larger still is cut off.
-            stream.skip(8L * MAX_BYTES);
+            discard(stream, 8L * MAX_BYTES);
             throw new Refused(413, "The body is larger than " + MAX_BYTES + " bytes.");
         }
         return body;
+    }
+
+    /** Reads on, so that the client hears why; what is larger still is cut off. */
+    private static void discard(InputStream stream, long most) throws IOException {
+        byte[] buffer = new byte[64 << 10];
+        for (long left = most; left > 0; ) {
+            int count = stream.read(buffer);
+            if (count < 0) {
+                return;
+            }
+            left -= count;
+        }
     }
 
     private static JsonElement parse(byte[] bytes) throws IOException, Refused {
@@ -58,8 +68,7 @@ final class Body {
             if (reader.peek() == JsonToken.END_DOCUMENT) {
                 return body;
             }
-        } catch (CharacterCodingException | JsonIOException | JsonSyntaxException
-                | MalformedJsonException error) {
+        } catch (CharacterCodingException | JsonParseException | MalformedJsonException error) {
             // Not JSON.
         }
         throw noObject();

@@ -4,6 +4,7 @@ import com.google.gson.JsonObject;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 
@@ -25,10 +26,12 @@ public final class Server {
         this.eager = eager;
     }
 
-    public static void main(String[] arguments) throws IOException {
+    public static void main(String[] arguments) {
         if (arguments.length != 1) {
-            System.err.println("usage: Server CLASS, with PORT (8080) and EAGER_GC (0 or 1) in the environment");
-            System.exit(2);
+            fail("usage: Server CLASS, with PORT (8080) and EAGER_GC (0 or 1) in the environment");
+        }
+        if (ModuleLayer.boot().findModule("jdk.httpserver").isEmpty()) {
+            fail("this Java runtime lacks the module jdk.httpserver: take one that was not cut down");
         }
         // Of the JDK's server, in seconds: for a request's head and body, and for a run with its answer.
         System.setProperty("sun.net.httpserver.maxReqTime", "30");
@@ -37,9 +40,19 @@ public final class Server {
         System.setProperty("sun.net.httpserver.nodelay", "true");
         Server server = new Server(arguments[0], "1".equals(System.getenv("EAGER_GC")));
         // Without an executor of its own it serves in one thread: OpenWhisk never runs an action twice at a time.
-        HttpServer http = HttpServer.create(new InetSocketAddress(port()), 0);
-        http.createContext("/", server::handle);
-        http.start();
+        int port = port();
+        try {
+            HttpServer http = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), 0);
+            http.createContext("/", server::handle);
+            http.start();
+        } catch (IOException error) {
+            fail("cannot listen on port " + port + ": " + error.getMessage() + "; set PORT to another one");
+        }
+    }
+
+    private static void fail(String message) {
+        System.err.println("Server: " + message);
+        System.exit(2);
     }
 
     private static int port() {
@@ -52,8 +65,7 @@ public final class Server {
         } catch (NumberFormatException error) {
             // Not a number.
         }
-        System.err.println("Server: PORT has to be 1 to 65535, not '" + text + "'");
-        System.exit(2);
+        fail("PORT has to be 1 to 65535, not '" + text + "'");
         throw new AssertionError();
     }
 

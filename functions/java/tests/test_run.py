@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from function import HERE, Process
+from function import HERE, TIMEOUT, Process
 
 FLAGS = "-XX:+PrintFlagsFinal"
 
@@ -42,12 +42,20 @@ class RunTest(unittest.TestCase):
     def test_options_of_the_jvm_reach_it(self):
         self.assertEqual(self.flags(JAVA_TOOL_OPTIONS="-XX:MaxHeapFreeRatio=61")["MaxHeapFreeRatio"], "61")
 
+    def test_a_port_that_is_taken(self):
+        process = Process("sort")
+        self.addCleanup(process.end)
+        done = subprocess.run([HERE / "run.sh", "sort"], env={**os.environ, "PORT": str(process.port)},
+                              capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("cannot listen on port", done.stderr)
+
     def test_what_it_cannot_do_is_one_line(self):
         for name, environment in (
-            ("", {}), ("../sort", {}), ("Sort", {}), ("sort", {"MEMORY_LIMIT": "256M"}), ("sort", {"MEMORY_LIMIT": "1"}),
-            ("sort", {"JAVA_COLLECTOR": "zgc"}), ("sort", {"JAVA_HOME": "/nonexistent"}), ("sort", {"PORT": "0"}),
-            ("sort", {"PORT": "http"}),
+            ("", {}), ("../sort", {}), ("Sort", {}), ("sort", {"MEMORY_LIMIT": "256M"}),
+            ("sort", {"MEMORY_LIMIT": "1"}), ("sort", {"JAVA_COLLECTOR": "zgc"}),
+            ("sort", {"JAVA_HOME": "/nonexistent"}), ("sort", {"PORT": "0"}), ("sort", {"PORT": "http"}),
         ):
             done = subprocess.run([HERE / "run.sh", name], env={**os.environ, **environment}, capture_output=True,
-                                  text=True, timeout=60)
+                                  text=True, timeout=TIMEOUT)
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)

@@ -5,7 +5,7 @@ import json
 import socket
 import unittest
 
-from function import Process
+from function import TIMEOUT, Process
 
 MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 
@@ -69,7 +69,7 @@ class ServerTest(unittest.TestCase):
 
     def test_one_connection_serves_many_requests(self):
         process = self.start()
-        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=TIMEOUT)
         self.addCleanup(connection.close)
         for path, expected in (("/init", {"ok": True}), ("/run", None), ("/run", None)):
             connection.request("POST", path, json.dumps({"value": {"count": 1}}))
