@@ -45,6 +45,16 @@ fn zeroing_on_free() {
     suite("report-init-on-free", Kernel::Release).parameters(&["init_on_free=1"]).check();
 }
 
+/// Prints what reports of 64 and 512 MiB took.
+#[test]
+#[ignore = "fills half a GiB again and again: run by `make stress`"]
+fn of_large_partitions() {
+    let programs = [PROGRAMS[0], "report:what_a_report_takes"];
+    Suite::new("report-large", Kernel::Release, partitions(768, 2, 128), &programs)
+        .reporting()
+        .check();
+}
+
 #[test]
 fn without_a_device() {
     let programs = [PROGRAMS[0], "report:errors"];

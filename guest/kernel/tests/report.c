@@ -239,6 +239,57 @@ TEST(small_blocks_go_back_down_to_the_order_that_is_asked_for)
 	actor_kill(&actor);
 }
 
+/* One report, with what it took; how much less is resident. */
+static u64 measure(struct actor *actor, const char *order, u64 freed)
+{
+	static const char * const names[] = {
+		"reported_bytes", "reported_blocks", "report_requests", "report_guest_ns",
+		"report_device_ns",
+	};
+	u64 before[5], resident = host_resident(), cpu = host_device_cpu_ns(), less;
+	int i;
+
+	for (i = 0; i < 5; i++)
+		before[i] = counter(names[i]);
+	OK(report(actor->partition, order));
+	cpu = host_device_cpu_ns() - cpu;
+	less = resident - host_resident();
+	for (i = 0; i < 5; i++)
+		before[i] = counter(names[i]) - before[i];
+	note("%llu MiB freed, order %s: %llu KiB in %llu blocks, %llu requests, %llu us guest,"
+	     " %llu us device; resident %llu KiB less, %llu us of the host's processors",
+	     freed / MIB, *order ? order : "9", before[0] / KIB, before[1], before[2],
+	     before[3] / 1000, before[4] / 1000, less / KIB, cpu / 1000);
+	return less;
+}
+
+/* Numbers, for a VM with partitions of 768 MiB: what is freed in one piece, and scattered. */
+TEST(what_a_report_takes, .seconds = 300)
+{
+	static const char * const sizes[] = { "9", "68" };
+	struct actor actor;
+	unsigned int i, round;
+	u64 freed;
+
+	require_reporting();
+	for (i = 0; i < 2; i++) {
+		freed = percent(atoi(sizes[i]));
+		actor = start_instance("10", sizes[i], "0");
+		OK(report(actor.partition, "0"));
+		for (round = 0; round < 5; round++) {
+			have(&actor, "free");
+			ASSERT_GE(measure(&actor, "", freed), freed / 10 * 9);
+			have(&actor, "reuse");
+		}
+		have(&actor, "free some");
+		measure(&actor, "", freed / 2);
+		measure(&actor, "3", freed / 2);
+		measure(&actor, "0", freed / 2);
+		assert_intact(&actor, "check");
+		actor_kill(&actor);
+	}
+}
+
 static void writes_without_the_capability(void *data)
 {
 	int fd = *(int *)data;

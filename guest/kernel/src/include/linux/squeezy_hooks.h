@@ -151,6 +151,7 @@ struct page *alloc_page_from_zonelist(gfp_t gfp, unsigned int order,
 void free_partition_core(struct page *page, unsigned int order);
 void zone_pcp_set_bypass(struct zone *zone, bool bypass);
 void isolate_free_block(struct page *page, unsigned int order);
+void putback_free_block(struct page *page, unsigned int order, bool reported);
 void partition_zone_init(struct zone *zone, int nid, unsigned int id);
 
 /* Provided by free page reporting, likewise. */

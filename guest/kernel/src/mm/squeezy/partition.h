@@ -24,13 +24,17 @@
  *  squeezy_mutex		plug, unplug, populate and drain
  *  page_offline_rwsem		by page_offline_begin()
  *  partition->lock		state and users; wake-ups
- *  zone->lock			is the zone empty?
+ *  zone->lock			is the zone empty? batches
+ *
+ *  page_reporting_mutex, by page_reporting_claim(), is taken around zone->lock
+ *  and with none of the others.
  *
  * INVARIANTS
  *
  *  I1 A page leaves the zone's free lists only in ASSIGNED: every allocation is
  *     for an mm that counts as a user and that somebody holds mm_users of, and
- *     it counts until mm_users is 0 and exit_mmap() is done.
+ *     it counts until mm_users is 0 and exit_mmap() is done. A report, which
+ *     takes blocks off the lists and puts them back, is a user, too.
  *  I2 FREE is entered with every page free and without users. By I1 no page
  *     leaves the free lists after that, and so none is freed: the lists are
  *     frozen in FREE, UNPLUGGING, UNPLUGGED and PLUGGING. They live in the
@@ -275,6 +279,7 @@ void squeezy_queue_drain(void);
 unsigned long squeezy_reclaim(struct squeezy_partition *p);
 
 /* report.c: give free blocks of an assigned partition back to the host */
+void squeezy_batch_init(struct squeezy_batch *batch);
 bool squeezy_batch_add(struct squeezy_batch *batch, struct page *page,
 		       unsigned int order);
 unsigned int squeezy_report_wait(struct squeezy_partition *p);

@@ -102,6 +102,17 @@ bool squeezy_report_interfered(struct squeezy_partition *p,
 }
 
 /**
+ * squeezy_batch_init - start with an empty batch
+ * @batch: the batch
+ */
+void squeezy_batch_init(struct squeezy_batch *batch)
+{
+	sg_init_table(batch->sgl, PAGE_REPORTING_CAPACITY);
+	batch->nents = 0;
+	batch->bytes = 0;
+}
+
+/**
  * squeezy_batch_add - add a free block to what the device is told
  * @batch: the batch, to which blocks are added by rising address
  * @page: the block
@@ -113,26 +124,19 @@ bool squeezy_batch_add(struct squeezy_batch *batch, struct page *page,
 		       unsigned int order)
 {
 	const unsigned int bytes = PAGE_SIZE << order;
-	struct scatterlist *last;
+	struct scatterlist *last = NULL;
 
 	if (batch->bytes + bytes > SQUEEZY_BATCH_BYTES)
 		return false;
 
-	if (batch->nents) {
+	if (batch->nents)
 		last = &batch->sgl[batch->nents - 1];
-		if (sg_phys(last) + last->length == page_to_phys(page)) {
-			last->length += bytes;
-			batch->bytes += bytes;
-			return true;
-		}
-		if (batch->nents == PAGE_REPORTING_CAPACITY)
-			return false;
-		sg_unmark_end(last);
-	} else {
-		sg_init_table(batch->sgl, PAGE_REPORTING_CAPACITY);
-	}
-	sg_set_page(&batch->sgl[batch->nents], page, bytes, 0);
-	sg_mark_end(&batch->sgl[batch->nents++]);
+	if (last && sg_phys(last) + last->length == page_to_phys(page))
+		last->length += bytes;
+	else if (batch->nents < PAGE_REPORTING_CAPACITY)
+		sg_set_page(&batch->sgl[batch->nents++], page, bytes, 0);
+	else
+		return false;
 	batch->bytes += bytes;
 	return true;
 }
@@ -159,9 +163,7 @@ static void squeezy_isolate_batch(struct squeezy_report *report,
 	struct zone *zone = &p->zone;
 	unsigned int slice = 0;
 
-	report->batch.nents = 0;
-	report->batch.bytes = 0;
-
+	squeezy_batch_init(&report->batch);
 	spin_lock_irq(&zone->lock);
 	while (*pfn < end) {
 		struct page *page = pfn_to_page(*pfn);
@@ -200,11 +202,7 @@ static void squeezy_put_batch_back(struct squeezy_report *report, bool reported)
 
 		list_del(&page->lru);
 		set_page_private(page, 0);
-		__putback_isolated_page(page, order,
-					get_pageblock_migratetype(page));
-		/* Not if a neighbour was freed meanwhile, and merged with it. */
-		if (reported && PageBuddy(page) && buddy_order(page) == order)
-			__SetPageReported(page);
+		putback_free_block(page, order, reported);
 		report->blocks += reported;
 		squeezy_relax(zone, &slice);
 	}
@@ -227,6 +225,7 @@ static int squeezy_report_batch(struct squeezy_report *report,
 
 	squeezy_isolate_batch(report, pfn, order);
 	if (batch->nents) {
+		sg_mark_end(&batch->sgl[batch->nents - 1]);
 		start = ktime_get_ns();
 		rc = prdev->report(prdev, batch->sgl, batch->nents);
 		report->device_ns += ktime_get_ns() - start;
