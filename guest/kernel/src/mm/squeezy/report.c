@@ -153,7 +153,8 @@ static void squeezy_relax(struct zone *zone, unsigned int *slice)
 
 /*
  * Fill the batch with blocks of @order and more from *@pfn on, which is moved
- * on. *@pfn is a multiple of 1 << @order, and so is every block there.
+ * on. *@pfn is a multiple of 1 << @order, and so is every block there. One that
+ * becomes free meanwhile may be found or not.
  */
 static void squeezy_isolate_batch(struct squeezy_report *report,
 				  unsigned long *pfn, unsigned int order)
