@@ -29,6 +29,9 @@ make_base() {
 	# the function needs.
 	local spare="usrmerge perl perl-modules-5.36 libperl5.36 libfile-find-rule-perl libnumber-compare-perl libtext-glob-perl"
 	options+=("--customize-hook=chroot \"\$1\" dpkg --purge $spare || true")
+	# Java links its manual pages there, which are left out, and fails without the directory.
+	# shellcheck disable=SC2016 # for mmdebstrap's shell
+	options+=('--essential-hook=mkdir -p "$1/usr/share/man/man1"' '--customize-hook=rm -rf "$1/usr/share/man/man1"')
 	timeout 1200 mmdebstrap --verbose --variant=essential --mode="$mode" --format=tar \
 		--include="$(printf '%s\n' usr-is-merged "$packages" | paste -sd,)" --aptopt='Acquire::Retries "3"' "${options[@]}" \
 		"$suite" "$1.new" ${SQUEEZY_MIRROR:+"$SQUEEZY_MIRROR"} && mv "$1.new" "$1"

@@ -46,6 +46,13 @@ enum Action {
         #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
+    /// Give the free memory of a partition in use back to the host, in blocks of 2 MiB and more; prints
+    /// how many bytes that were.
+    Report {
+        /// The number of the partition.
+        #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(0..255))]
+        partition: u16,
+    },
     /// Show every partition: its state, users, size and free memory.
     Status {
         /// As JSON.
@@ -79,6 +86,9 @@ fn main() -> ExitCode {
     };
     let result = match arguments.action {
         Action::Exec { wait, partition, command } => Err(exec(wait, partition, &command)),
+        Action::Report { partition } => sysfs::report(PartitionNumber(partition))
+            .map(|bytes| println!("{bytes}"))
+            .map_err(|error| (FAILED, error.to_string())),
         Action::Status { json } => show(json, table, serde_json::to_string_pretty),
         Action::Stat { json } => {
             show(json, counters, |squeezy| serde_json::to_string_pretty(&squeezy.counters))

@@ -168,6 +168,8 @@ impl VmPlan {
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend;
         config.timeouts.resize = RESIZE_LIMIT;
+        // For what frozen instances give back.
+        config.free_page_reporting = self.policy == PolicyName::Overcommit;
         // A method may need more than this.
         method.configure(config)
     }

@@ -5,6 +5,24 @@ mod common;
 use common::{Daemon, build, copy_of_html, until, value};
 use serde_json::json;
 
+/// A server that fills much memory for each call, and has it no more when it answers.
+const WASTEFUL: &str = r#"
+import http.server
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        wasted = b"x" * (600 << 20)
+        body = b'{"wasted": %d}' % len(wasted)
+        del wasted
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"#;
+
 /// Two instances of 768 MiB in one VM, in less than they could take together.
 const MEMORY_BYTES: f64 = 1200.0 * 1048576.0;
 
@@ -54,4 +72,41 @@ fn instances_that_take_turns_all_live_on() {
         until("both to be answered", || (metric(&starts("warm")) == Some(3.0)).then_some(()));
         assert_eq!(metric(&starts("cold")), Some(1.0));
     }
+}
+
+#[test]
+fn frozen_instances_give_back_what_they_do_not_use() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let names = ["one", "other"];
+    let mut configuration = "memory = \"1800M\"\nmethod = \"overcommit\"\n\
+                             freeze_after_seconds = 0.2\n"
+        .to_owned();
+    for name in names {
+        copy_of_html(&build, images.path(), name, |definition| {
+            let command = ["/usr/bin/python3", "-c", WASTEFUL].map(toml::Value::from).to_vec();
+            definition.insert("command".to_owned(), command.into());
+        });
+        let path = images.path().join(format!("{name}.erofs"));
+        configuration +=
+            &format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let call = |name: &str| {
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) = daemon.ask("POST", &path, Some(json!({})));
+        assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
+    };
+    names.into_iter().for_each(call);
+    // Together they hold more than 60% of 1,800 MiB.
+    let given_back = || {
+        let metrics = daemon.metrics();
+        let of =
+            |name| value(&metrics, &format!("squeezy_squeezed_bytes_total{{function=\"{name}\"}}"));
+        names.into_iter().filter_map(of).sum::<f64>()
+    };
+    until("one of them to be squeezed", || (given_back() > 550.0 * 1048576.0).then_some(()));
+    // What was given back can be used again.
+    names.into_iter().for_each(call);
 }
