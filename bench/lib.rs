@@ -17,6 +17,7 @@ mod pressure;
 mod reclaim;
 mod scale;
 mod simulate;
+mod single;
 mod throughput;
 mod utilisation;
 
@@ -60,6 +61,8 @@ enum Experiment {
     Simulate(simulate::Arguments),
     /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
     Faults(faults::Arguments),
+    /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
+    Single(single::Arguments),
 }
 
 impl Bench {
@@ -83,6 +86,7 @@ impl Bench {
                 Experiment::Scale(arguments) => common::run(arguments).await,
                 Experiment::Overhead(arguments) => common::run(arguments).await,
                 Experiment::Simulate(arguments) => common::run(arguments).await,
+                Experiment::Single(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.

@@ -31,12 +31,12 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// A method's colour, the same in every plot.
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
-        "squeezy" | "daemon" => BLUE,
-        "virtio-mem" => VERMILION,
-        "balloon" => ORANGE,
-        "node" => PURPLE,
-        "floor" => GREY,
-        "harvest" => SKY,
+        "squeezy" | "daemon" | "reclaim+libraries" => BLUE,
+        "virtio-mem" | "vanilla" => VERMILION,
+        "balloon" | "eager" => ORANGE,
+        "node" | "pageout" => PURPLE,
+        "floor" | "ideal" | "control" => GREY,
+        "harvest" | "reclaim" => SKY,
         "microvm" => BLACK_LINE,
         _ => GREEN,
     }

@@ -1,0 +1,14 @@
+//! Instances that are plain processes of this machine, without a VM: runtimes with their agents,
+//! frozen between requests as a platform for functions does it.
+//!
+//! [`Functions`] is what an experiment is told on its command line, [`Instance`] is one process.
+
+mod cases;
+mod function;
+mod group;
+mod instance;
+
+pub(crate) use cases::{Case, cases};
+pub(crate) use function::{Functions, Language};
+pub(crate) use group::missing;
+pub(crate) use instance::Instance;
