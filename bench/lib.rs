@@ -4,12 +4,15 @@
 //! Every measurement becomes a line of JSON (see [`common::record`]); a table, the bounds of
 //! SPECIFICATION.md and a plot are made from these lines, of this run or of an earlier one.
 
+mod after;
 mod coldstart;
 mod common;
 mod cpu;
 mod elasticity;
 mod faults;
 mod footprint;
+#[path = "frozen-garbage/mod.rs"]
+mod frozen_garbage;
 mod interference;
 mod overhead;
 mod plug;
@@ -63,6 +66,10 @@ enum Experiment {
     Faults(faults::Arguments),
     /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
     Single(single::Arguments),
+    /// What a frozen Java or JavaScript instance holds over what it needs, by its memory.
+    FrozenGarbage(frozen_garbage::Arguments),
+    /// What the requests just after a reclaim take, against those before it.
+    After(after::Arguments),
 }
 
 impl Bench {
@@ -87,6 +94,8 @@ impl Bench {
                 Experiment::Overhead(arguments) => common::run(arguments).await,
                 Experiment::Simulate(arguments) => common::run(arguments).await,
                 Experiment::Single(arguments) => common::run(arguments).await,
+                Experiment::FrozenGarbage(arguments) => common::run(arguments).await,
+                Experiment::After(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.

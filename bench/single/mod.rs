@@ -8,7 +8,7 @@ use crate::common::{
     bound::Bound,
     error::Result,
     lab::Lab,
-    native::{Case, Functions, Language, cases, missing},
+    native::{Case, Functions, Subject, cases, missing},
     options::Options,
     record::{Header, Record},
     size::parse_instance,
@@ -41,18 +41,10 @@ pub(crate) struct Arguments {
 pub(crate) struct Line {
     #[serde(flatten)]
     pub(crate) header: Header,
-    pub(crate) language: Language,
-    pub(crate) function: String,
+    #[serde(flatten)]
+    pub(crate) subject: Subject,
     /// As the header's `method`.
     pub(crate) variant: String,
-    /// Its runtime, version and collector.
-    pub(crate) runtime: String,
-    /// What it was told that it may take.
-    pub(crate) memory_bytes: u64,
-    /// Its share of a processor; nothing where there is no limit.
-    pub(crate) processor_percent: Option<f64>,
-    /// Calls that it has answered.
-    pub(crate) calls_count: u32,
     pub(crate) uss_bytes: u64,
     pub(crate) rss_bytes: u64,
     pub(crate) pss_bytes: u64,
@@ -70,7 +62,7 @@ impl Record for Line {
     }
 
     fn function(&self) -> &str {
-        &self.function
+        &self.subject.function
     }
 }
 
@@ -114,7 +106,7 @@ impl Arguments {
     /// One instance: all that can be seen of it, one after the other.
     async fn one(&self, lab: &mut Lab<Line>, case: &Case) -> Result {
         let quick = self.options.quick;
-        let (instance, calls_count) = self.functions.warm(case, quick).await?;
+        let (instance, calls_count) = self.functions.warm(case, quick, async |_| Ok(())).await?;
         instance.freeze().await?;
         let found = instance.memory().await?;
         instance.thaw().await?;
@@ -126,17 +118,12 @@ impl Arguments {
 
         let answer = &reclaimed.answer;
         let garbage = answer.before_bytes.saturating_sub(answer.live_bytes);
-        let share = instance.is_limited().then(|| self.functions.processors(quick) * 100.0);
+        let subject = Subject::new(case, &instance, reclaimed.runtime(), calls_count);
         let mut keep = |variant: &str, memory: Memory, heap_bytes| {
             lab.keep(Line {
                 header: lab.native_header(variant, case.trial),
-                language: case.function.language,
-                function: case.function.name.clone(),
+                subject: subject.clone(),
                 variant: variant.to_owned(),
-                runtime: reclaimed.runtime(),
-                memory_bytes: case.memory_bytes,
-                processor_percent: share,
-                calls_count,
                 uss_bytes: memory.uss_bytes,
                 rss_bytes: memory.rss_bytes,
                 pss_bytes: memory.pss_bytes,

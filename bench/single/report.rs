@@ -5,11 +5,11 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{BLUE, Chart, ORANGE, Panel, Series},
     error::Result,
-    native::Language,
+    native::{Language, functions_in},
     record::describe_run,
-    select::{functions, sorted},
-    size,
-    stats::{Spread, median},
+    select::{of_function, sorted},
+    size::{self, mib},
+    stats::{Spread, mean, median},
     table::Table,
 };
 
@@ -68,7 +68,7 @@ pub(super) fn table(records: &[Line]) -> Table {
                         size::show(memory),
                         variant.to_owned(),
                         lines().count().to_string(),
-                        median(lines().map(|line| line.calls_count.into()))
+                        median(lines().map(|line| line.subject.calls_count.into()))
                             .map_or(String::new(), |calls| calls.to_string()),
                         of(|line| line.uss_bytes),
                         of(|line| line.rss_bytes),
@@ -92,10 +92,19 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
         let functions = functions_of(records, language);
         let Some(&least) = sizes(records).first() else { continue };
         let at = format!("{language}, {}", size::show(least));
-        let squeezed =
-            records.iter().filter(|line| line.language == language && line.variant == RECLAIM);
+        let squeezed = records
+            .iter()
+            .filter(|line| line.subject.language == language && line.variant == RECLAIM);
         bounds.extend(mean(squeezed.map(heap_over_live)).map(|measured| Bound {
             what: format!("heap resident after a reclaim over live bytes, {language}"),
+            measured,
+            doubt: 0.0,
+            limit: Limit::AtMost(promise.heap_over_live),
+            unit: "x",
+        }));
+        let over_ideal = functions.iter().filter_map(|f| ratio(records, RECLAIM, IDEAL, f, least));
+        bounds.extend(mean(over_ideal).map(|measured| Bound {
+            what: format!("the same of USS: {RECLAIM} over {IDEAL}, mean of {at}"),
             measured,
             doubt: 0.0,
             limit: Limit::AtMost(promise.heap_over_live),
@@ -187,24 +196,12 @@ fn heap_over_live(line: &Line) -> f64 {
     line.heap_bytes as f64 / line.live_bytes as f64
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
 fn sizes(records: &[Line]) -> Vec<u64> {
-    sorted(records, |line| line.memory_bytes)
+    sorted(records, |line| line.subject.memory_bytes)
 }
 
 fn functions_of(records: &[Line], language: Language) -> Vec<String> {
-    let of = |name: &String| {
-        records.iter().any(|line| line.language == language && line.function == *name)
-    };
-    functions(records).into_iter().filter(of).collect()
+    functions_in(records, language, |line| &line.subject)
 }
 
 fn select<'a>(
@@ -213,26 +210,24 @@ fn select<'a>(
     function: &'a str,
     memory_bytes: u64,
 ) -> impl Iterator<Item = &'a Line> {
-    crate::common::select::of_function(records, variant, function)
-        .filter(move |line| line.memory_bytes == memory_bytes)
+    of_function(records, variant, function)
+        .filter(move |line| line.subject.memory_bytes == memory_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::record::{complaint, tests::header};
+    use crate::common::{
+        native::example,
+        record::{complaint, tests::header},
+    };
 
     #[test]
     fn means_are_of_ratios_of_functions() {
         let line = |variant: &str, function: &str, uss: u64| Line {
             header: header("single", variant, 0),
-            language: Language::Java,
-            function: function.to_owned(),
+            subject: example(Language::Java, function),
             variant: variant.to_owned(),
-            runtime: "hotspot 17 serial".to_owned(),
-            memory_bytes: 256 << 20,
-            processor_percent: Some(14.0),
-            calls_count: 100,
             uss_bytes: uss << 20,
             rss_bytes: uss << 20,
             pss_bytes: uss << 20,
@@ -247,11 +242,13 @@ mod tests {
                 line(EAGER, function, 20),
                 line(RECLAIM, function, 20),
                 line(LIBRARIES, function, 20),
+                line(IDEAL, function, 16),
             ]);
         }
         assert_eq!(complaint(&records[0], &["live_bytes", "language", "variant"]), None);
-        let [heap, vanilla, eager] = &bounds(&records)[..] else { panic!() };
-        assert_eq!((heap.measured, vanilla.measured, eager.measured), (1.01, 3.0, 1.0));
+        let [heap, over_ideal, vanilla, eager] = &bounds(&records)[..] else { panic!() };
+        assert_eq!((heap.measured, over_ideal.measured), (1.01, 1.25));
+        assert_eq!((vanilla.measured, eager.measured), (3.0, 1.0));
         assert!(heap.met() && vanilla.met() && !eager.met());
         let text = table(&records).to_string();
         assert!(text.contains("reclaim+libraries") && text.contains("256 MiB"), "{text}");

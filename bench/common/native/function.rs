@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long an instance is called under `--quick`.
@@ -172,20 +172,31 @@ pub(crate) struct Functions {
 impl Functions {
     /// An instance's share of a processor: what was asked for, else what the Desiccant paper gives
     /// one of 256 MiB; `--quick` has no time for that.
-    pub(crate) fn processors(&self, quick: bool) -> f64 {
+    fn processors(&self, quick: bool) -> f64 {
         self.processors.unwrap_or(if quick { 1.0 } else { 0.14 })
     }
 
-    /// Starts an instance of a case and calls it as often as was asked for; how often that was.
-    pub(crate) async fn warm(&self, case: &Case, quick: bool) -> Result<(Instance, u32)> {
+    /// Starts an instance of a case and calls it as often as was asked for, with a look at it after
+    /// each call; how often that was.
+    pub(crate) async fn warm(
+        &self,
+        case: &Case,
+        quick: bool,
+        mut look: impl AsyncFnMut(&Instance) -> Result,
+    ) -> Result<(Instance, u32)> {
         let setup = Setup {
             memory_bytes: case.memory_bytes,
             processors: self.processors(quick),
             eager: case.eager,
         };
         let instance = Instance::start(&case.function, setup).await?;
-        let limit = if quick { QUICK_WARM_UP } else { Duration::MAX };
-        let calls = instance.warm_up(self.calls, limit).await?;
+        let start = Instant::now();
+        let mut calls = 0;
+        while calls < self.calls && !(quick && start.elapsed() > QUICK_WARM_UP) {
+            instance.call().await?;
+            look(&instance).await?;
+            calls += 1;
+        }
         Ok((instance, calls))
     }
 

@@ -76,6 +76,7 @@ pub(crate) struct Instance {
     child: Child,
     process: Process,
     group: Arc<Group>,
+    processors: f64,
     /// Its socket and what it says.
     directory: TempDir,
     address: SocketAddr,
@@ -145,6 +146,7 @@ impl Instance {
             child,
             process,
             group: Arc::new(group),
+            processors,
             directory,
             address,
             client: ureq::Agent::config_builder()
@@ -169,18 +171,6 @@ impl Instance {
             None => Ok(Call { latency, cpu_ns }),
             Some(problem) => Err(self.failed(format!("a wrong answer: {problem}"))),
         }
-    }
-
-    /// Calls the function so many times, and no more once `limit` has passed; how many it were.
-    pub(crate) async fn warm_up(&self, calls: u32, limit: Duration) -> Result<u32> {
-        let start = Instant::now();
-        for done in 0..calls {
-            if start.elapsed() > limit {
-                return Ok(done);
-            }
-            self.call().await?;
-        }
-        Ok(calls)
     }
 
     /// Stops all its threads, until it is thawed.
@@ -251,9 +241,9 @@ impl Instance {
         &self.process
     }
 
-    /// Whether it is held to its share of a processor.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.group.limits_processors
+    /// Its share of a processor, if it is held to one.
+    pub(crate) fn processors(&self) -> Option<f64> {
+        self.group.limits_processors.then_some(self.processors)
     }
 
     /// Sends a request and waits for the answer.

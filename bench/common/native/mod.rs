@@ -7,8 +7,12 @@ mod cases;
 mod function;
 mod group;
 mod instance;
+mod subject;
 
 pub(crate) use cases::{Case, cases};
 pub(crate) use function::{Functions, Language};
 pub(crate) use group::missing;
-pub(crate) use instance::Instance;
+pub(crate) use instance::{Call, Instance};
+#[cfg(test)]
+pub(crate) use subject::example;
+pub(crate) use subject::{Subject, functions_in};
