@@ -158,7 +158,7 @@ impl Experiment for Arguments {
                 series: series.collect(),
                 categories: functions,
                 joined: false,
-                logarithmic: true,
+                logarithmic: false,
             }
         };
         Chart {

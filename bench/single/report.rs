@@ -147,7 +147,7 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
             }),
             categories: functions,
             joined: false,
-            logarithmic: true,
+            logarithmic: false,
         });
     }
     panels.push(Panel {
