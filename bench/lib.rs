@@ -140,6 +140,10 @@ mod tests {
             "faults --methods floor",
             "faults --duration 1",
             "overhead --calls 0",
+            "single --calls 0",
+            "single --processors 0",
+            "after --size 1M",
+            "frozen-garbage --sizes 256M,",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -153,6 +157,19 @@ mod tests {
         }
         let error = parse("cpu --build /nonexistent").unwrap().run().await.unwrap_err().to_string();
         assert!(error.contains("/nonexistent") && !error.contains('\n'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_function_that_is_not_there_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display();
+        for name in ["nonsense", "../java"] {
+            let line = format!(
+                "single --functions {name} --functions-directory {path} --accelerator tcg --build {path}"
+            );
+            let error = parse(&line).unwrap().run().await.unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")) && !error.contains('\n'), "{error}");
+        }
     }
 
     /// There is no kernel in the directory.

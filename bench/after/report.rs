@@ -7,7 +7,7 @@ use crate::common::{
     error::Result,
     native::{Language, functions_in},
     record::describe_run,
-    select::{functions, of_function},
+    select::{functions, of_function, of_method},
     size::mib,
     stats::{Spread, mean, median},
     table::Table,
@@ -94,7 +94,8 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
 pub(super) fn plot(records: &[Line]) -> Result<String> {
     let panel = |language| {
         let functions = functions_in(records, language, |line| &line.subject);
-        let methods = METHODS.map(str::to_owned);
+        let mut methods = METHODS.map(str::to_owned).to_vec();
+        methods.retain(|method| of_method(records, method).next().is_some());
         Panel {
             title: format!("{language}: CPU time of ten requests"),
             x: String::new(),

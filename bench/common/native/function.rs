@@ -20,6 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Builds what is started.
+const BUILD: &str = "bench/common/native/build.sh";
+
 /// How long an instance is called under `--quick`.
 const QUICK_WARM_UP: Duration = Duration::from_secs(4);
 
@@ -72,14 +75,11 @@ impl Language {
         }
     }
 
-    /// The agent's file, below the directory of what has been built, and what builds it.
-    fn agent(self) -> (&'static str, &'static str) {
+    /// The agent's file, below the directory of what has been built.
+    fn agent(self) -> &'static str {
         match self {
-            Self::Java => (
-                "reclaim/hotspot/libsqueezy_reclaim.so",
-                "make -C reclaim/hotspot OUT=$PWD/build/reclaim/hotspot",
-            ),
-            Self::JavaScript => ("reclaim/v8/preload.js", "reclaim/v8/build.sh"),
+            Self::Java => "reclaim/hotspot/libsqueezy_reclaim.so",
+            Self::JavaScript => "reclaim/v8/preload.js",
         }
     }
 }
@@ -107,30 +107,32 @@ pub(crate) struct NativeFunction {
     agent: PathBuf,
 }
 
-impl NativeFunction {
-    /// The function of this name, if there is one.
-    fn find(functions: &Path, build: &Path, language: Language, name: &str) -> Result<Self> {
-        let folder = functions.join(language.folder());
-        let path = folder.join(name).join("function.toml");
-        let text = fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
-        let function = Function::parse(&text).map_err(|e| BenchError::file(&path, e))?;
-        let value =
-            serde_json::to_value(&function.request).map_err(|e| BenchError::file(&path, e))?;
-        let (agent, how) = language.agent();
-        let agent = build.join(agent);
-        let absolute = |path: PathBuf, hint: &str| {
-            path.canonicalize().map_err(|e| BenchError::file(&path, format!("{e}{hint}")))
-        };
-        Ok(Self {
-            language,
-            name: name.to_owned(),
-            value,
-            script: absolute(folder.join("run.sh"), "")?,
-            agent: absolute(agent, &format!(": `{how}`"))?,
-            function,
-        })
-    }
+/// A function by its name, with what it takes to start it.
+pub(super) fn find(
+    functions: &Path,
+    build: &Path,
+    language: Language,
+    name: &str,
+) -> Result<Arc<NativeFunction>> {
+    let folder = functions.join(language.folder());
+    let path = folder.join(name).join("function.toml");
+    let text = fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
+    let function = Function::parse(&text).map_err(|e| BenchError::file(&path, e))?;
+    let value = serde_json::to_value(&function.request).map_err(|e| BenchError::file(&path, e))?;
+    let absolute = |path: PathBuf| {
+        path.canonicalize().map_err(|e| BenchError::file(&path, format!("{e}: `{BUILD}`")))
+    };
+    Ok(Arc::new(NativeFunction {
+        language,
+        name: name.to_owned(),
+        value,
+        script: absolute(folder.join("run.sh"))?,
+        agent: absolute(build.join(language.agent()))?,
+        function,
+    }))
+}
 
+impl NativeFunction {
     /// The command that becomes the runtime, with the agent in it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
@@ -205,9 +207,7 @@ impl Functions {
         let build = lab.files.path();
         let beside = || build.with_file_name("functions");
         let directory = self.functions_directory.clone().unwrap_or_else(beside);
-        let find = |language, name: &str| {
-            NativeFunction::find(&directory, build, language, name).map(Arc::new)
-        };
+        let find = |language, name: &str| find(&directory, build, language, name);
         let there = |language: Language, name: &str| {
             directory.join(language.folder()).join(name).join("function.toml").exists()
         };

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use squeezy_node::openwhisk;
 use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
 use std::{
-    fs::File,
+    fs::{self, File},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::process::CommandExt,
     process::{Child, Stdio},
@@ -139,7 +139,7 @@ impl Instance {
         let mut child = child.map_err(|e| failed(format!("it cannot be started: {e}")))?;
         let process = Process::open(child.id()).map_err(|e| {
             end(&group, &mut child);
-            failed(e.to_string())
+            with_last_words(failed(e.to_string()), &directory)
         })?;
         Ok(Self {
             function: function.clone(),
@@ -280,19 +280,7 @@ impl Instance {
 
     /// An error with the last line that the instance said.
     fn with_last_words(&self, error: BenchError) -> BenchError {
-        let log = std::fs::read(self.directory.path().join("log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let is_word = |line: &&str| {
-            let line = line.trim();
-            !line.is_empty() && line != openwhisk::END_OF_ACTIVATION
-        };
-        match (error, log.lines().rfind(is_word)) {
-            (BenchError::Instance { function, reason }, Some(line)) => {
-                let reason = format!("{reason}; its last words: {:.200}", line.trim());
-                BenchError::Instance { function, reason }
-            }
-            (error, _) => error,
-        }
+        with_last_words(error, &self.directory)
     }
 
     fn failed(&self, reason: String) -> BenchError {
@@ -317,7 +305,90 @@ fn failed(function: &NativeFunction, reason: String) -> BenchError {
     BenchError::Instance { function: function.name.clone(), reason }
 }
 
+/// An error with the last line in the log of an instance, of the directory that is its own.
+fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
+    let log = fs::read(directory.path().join("log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let is_word = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && line != openwhisk::END_OF_ACTIVATION
+    };
+    match (error, log.lines().rfind(is_word)) {
+        (BenchError::Instance { function, reason }, Some(line)) => {
+            let reason = format!("{reason}; its last words: {:.200}", line.trim());
+            BenchError::Instance { function, reason }
+        }
+        (error, _) => error,
+    }
+}
+
 /// A port that nobody has at this moment.
 fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Language, function::find},
+        *,
+    };
+    use std::{os::unix::fs::PermissionsExt, path::Path};
+
+    const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    const SETUP: Setup = Setup { memory_bytes: 128 << 20, processors: 1.0, eager: false };
+
+    /// The agent as it is in the repository, which works without its addon, in place of a built one.
+    fn build() -> TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let reclaim = directory.path().join("reclaim");
+        fs::create_dir(&reclaim).unwrap();
+        let agent = Path::new(REPOSITORY).join("reclaim/v8");
+        std::os::unix::fs::symlink(agent, reclaim.join("v8")).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn an_instance_that_cannot_start_says_why() {
+        let (functions, build) = (tempfile::tempdir().unwrap(), build());
+        let folder = functions.path().join("javascript");
+        fs::create_dir_all(folder.join("pi")).unwrap();
+        let definition = Path::new(REPOSITORY).join("functions/javascript/pi/function.toml");
+        fs::copy(definition, folder.join("pi/function.toml")).unwrap();
+        let script = folder.join("run.sh");
+        fs::write(&script, "#!/bin/sh\necho \"no luck with $1 at ${PORT:+a port}\"\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let function = find(functions.path(), build.path(), Language::JavaScript, "pi").unwrap();
+        let error = Instance::start(&function, SETUP).await.unwrap_err().to_string();
+        assert!(error.ends_with("no luck with pi at a port") && !error.contains('\n'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_instance_is_frozen_squeezed_and_ended() {
+        if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
+            eprintln!("skipped: there is no node");
+            return;
+        }
+        let (functions, build) = (Path::new(REPOSITORY).join("functions"), build());
+        let function = find(&functions, build.path(), Language::JavaScript, "pi").unwrap();
+        let instance = Instance::start(&function, SETUP).await.unwrap();
+        assert!(instance.call().await.unwrap().cpu_ns > 0);
+
+        instance.freeze().await.unwrap();
+        let memory = instance.memory().await.unwrap();
+        assert!(memory.uss_bytes > 0 && memory.uss_bytes <= memory.rss_bytes);
+        let call = tokio::time::timeout(Duration::from_millis(300), instance.call()).await;
+        assert!(call.is_err(), "a frozen instance has answered");
+        instance.thaw().await.unwrap();
+
+        let reclaimed = instance.reclaim(Request::default()).await.unwrap();
+        assert!(reclaimed.runtime().starts_with("v8 "), "{}", reclaimed.runtime());
+        assert!(reclaimed.answer.live_bytes > 0);
+        instance.call().await.unwrap();
+
+        let process = instance.process().clone();
+        instance.freeze().await.unwrap();
+        drop(instance);
+        assert!(process.has_ended());
+    }
 }
