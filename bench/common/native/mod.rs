@@ -5,12 +5,14 @@
 
 mod cases;
 mod function;
+mod functions;
 mod group;
 mod instance;
 mod subject;
 
 pub(crate) use cases::{Case, cases};
-pub(crate) use function::{Functions, Language};
+pub(crate) use function::Language;
+pub(crate) use functions::Functions;
 pub(crate) use group::missing;
 pub(crate) use instance::{Call, Instance};
 #[cfg(test)]
