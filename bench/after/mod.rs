@@ -32,6 +32,8 @@ const PAGEOUT: &str = "pageout";
 const COMPARED: u32 = 10;
 /// Requests between what was done last and those before what is done next.
 const BETWEEN: u32 = 30;
+/// How long these may take under `--quick`, at the price of some.
+const QUICK_BETWEEN: Duration = Duration::from_secs(1);
 /// How long an instance is frozen.
 const FROZEN: Duration = Duration::from_millis(300);
 
@@ -142,10 +144,10 @@ impl Arguments {
         let mut released = found.saturating_sub(instance.memory().await?.uss_bytes);
         let subject = Subject::new(case, &instance, reclaimed.runtime(), calls);
         for method in methods {
-            call(&instance, BETWEEN).await?;
-            let before = call(&instance, COMPARED).await?;
+            self.settle(&instance).await?;
+            let before = compared(&instance).await?;
             let done = treat(&instance, method, released).await?;
-            let after = call(&instance, COMPARED).await?;
+            let after = compared(&instance).await?;
             if *method == RECLAIM {
                 released = done.released_bytes;
             }
@@ -164,6 +166,18 @@ impl Arguments {
                 released_bytes: done.released_bytes,
                 reclaim_cpu_ns: done.answer.map_or(0, |answer| answer.cpu_ns),
             })?;
+        }
+        Ok(())
+    }
+
+    /// Lets an instance forget what was done to it last.
+    async fn settle(&self, instance: &Instance) -> Result {
+        let start = Instant::now();
+        for _ in 0..BETWEEN {
+            if self.options.quick && start.elapsed() > QUICK_BETWEEN {
+                break;
+            }
+            instance.call().await?;
         }
         Ok(())
     }
@@ -211,9 +225,9 @@ async fn page_out(instance: &Instance, wanted_bytes: u64) -> Result<u64> {
         .map_err(|e| BenchError::Arguments(format!("process_madvise(2): {e}; be root")))
 }
 
-async fn call(instance: &Instance, times: u32) -> Result<Vec<Call>> {
+async fn compared(instance: &Instance) -> Result<Vec<Call>> {
     let mut calls = Vec::new();
-    for _ in 0..times {
+    for _ in 0..COMPARED {
         calls.push(instance.call().await?);
     }
     Ok(calls)
