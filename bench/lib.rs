@@ -4,12 +4,15 @@
 //! Every measurement becomes a line of JSON (see [`common::record`]); a table, the bounds of
 //! SPECIFICATION.md and a plot are made from these lines, of this run or of an earlier one.
 
+mod after;
 mod coldstart;
 mod common;
 mod cpu;
 mod elasticity;
 mod faults;
 mod footprint;
+#[path = "frozen-garbage/mod.rs"]
+mod frozen_garbage;
 mod interference;
 mod overhead;
 mod plug;
@@ -17,6 +20,7 @@ mod pressure;
 mod reclaim;
 mod scale;
 mod simulate;
+mod single;
 mod throughput;
 mod utilisation;
 
@@ -60,6 +64,12 @@ enum Experiment {
     Simulate(simulate::Arguments),
     /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
     Faults(faults::Arguments),
+    /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
+    Single(single::Arguments),
+    /// What a frozen Java or JavaScript instance holds over what it needs, by its memory.
+    FrozenGarbage(frozen_garbage::Arguments),
+    /// What the requests just after a reclaim take, against those before it.
+    After(after::Arguments),
 }
 
 impl Bench {
@@ -83,6 +93,9 @@ impl Bench {
                 Experiment::Scale(arguments) => common::run(arguments).await,
                 Experiment::Overhead(arguments) => common::run(arguments).await,
                 Experiment::Simulate(arguments) => common::run(arguments).await,
+                Experiment::Single(arguments) => common::run(arguments).await,
+                Experiment::FrozenGarbage(arguments) => common::run(arguments).await,
+                Experiment::After(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.
@@ -127,6 +140,10 @@ mod tests {
             "faults --methods floor",
             "faults --duration 1",
             "overhead --calls 0",
+            "single --calls 0",
+            "single --processors 0",
+            "after --size 1M",
+            "frozen-garbage --sizes 256M,",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -140,6 +157,19 @@ mod tests {
         }
         let error = parse("cpu --build /nonexistent").unwrap().run().await.unwrap_err().to_string();
         assert!(error.contains("/nonexistent") && !error.contains('\n'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_function_that_is_not_there_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display();
+        for name in ["nonsense", "../java"] {
+            let line = format!(
+                "single --functions {name} --functions-directory {path} --accelerator tcg --build {path}"
+            );
+            let error = parse(&line).unwrap().run().await.unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")) && !error.contains('\n'), "{error}");
+        }
     }
 
     /// There is no kernel in the directory.

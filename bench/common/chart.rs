@@ -15,6 +15,9 @@ const FONT: &str = "sans-serif";
 const PANEL: (u32, u32) = (560, 380);
 const HEAD_HEIGHT: u32 = 60;
 const FOOT_LINE: u32 = 15;
+/// What a character of a label, and a number beside a point, take of the width.
+const LABEL_CHARACTER: usize = 6;
+const NUMBER_WIDTH: usize = 20;
 /// Characters of the foot that fit into the width of one panel.
 const FOOT_CHARACTERS: usize = 92;
 
@@ -31,12 +34,12 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// A method's colour, the same in every plot.
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
-        "squeezy" | "daemon" => BLUE,
-        "virtio-mem" => VERMILION,
-        "balloon" => ORANGE,
-        "node" => PURPLE,
-        "floor" => GREY,
-        "harvest" => SKY,
+        "squeezy" | "daemon" | "reclaim+libraries" => BLUE,
+        "virtio-mem" | "vanilla" => VERMILION,
+        "balloon" | "eager" => ORANGE,
+        "node" | "pageout" => PURPLE,
+        "floor" | "ideal" | "control" => GREY,
+        "harvest" | "reclaim" => SKY,
         "microvm" => BLACK_LINE,
         _ => GREEN,
     }
@@ -171,11 +174,17 @@ impl Panel {
             area.draw_text(&plain(tick), &style, (x - left - 5, y - above))?;
         }
         let (width, height) = area.dim_in_pixel();
+        let longest = self.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let staggered = self.categories.len() * longest * LABEL_CHARACTER > width as usize;
+        let numbered = !self.joined
+            && self.categories.len() * self.series.len() * NUMBER_WIDTH <= width as usize;
         for (index, category) in self.categories.iter().enumerate() {
             let (x, y) = plane.map_coordinate(&(index as f64, bottom));
             let (left, above) = area.get_base_pixel();
             let style = label.pos(Pos::new(HPos::Center, VPos::Top));
-            area.draw_text(category, &style, (x - left, y - above + 6))?;
+            // Names that would touch stand on two lines in turn.
+            let lower = if staggered && index % 2 == 1 { 13 } else { 0 };
+            area.draw_text(category, &style, (x - left, y - above + 6 + lower))?;
         }
         let axis = (FONT, 12).into_font().color(&BLACK);
         let style = axis.pos(Pos::new(HPos::Center, VPos::Bottom));
@@ -194,7 +203,7 @@ impl Panel {
                     series.colour.filled()
                 };
                 plane.draw(&Circle::new((*x, scale(spread.median)), 4, style))?;
-                if !self.joined {
+                if numbered {
                     // Neighbours' numbers stand above and below in turn, so that they do not touch.
                     let (end, place, gap) = if index % 2 == 0 {
                         (spread.high, VPos::Bottom, -7)

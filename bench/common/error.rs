@@ -29,6 +29,14 @@ pub enum BenchError {
         /// What it said.
         reason: String,
     },
+    /// An instance that is a plain process did not do its part.
+    #[error("the instance of {function}: {reason}")]
+    Instance {
+        /// Its function.
+        function: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The plot could not be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),

@@ -5,7 +5,7 @@ use super::{
     error::{BenchError, Result},
     options::Options,
     progress::Progress,
-    record::{Header, Record, Writer},
+    record::{Header, NATIVE, Record, Writer},
     stand::describe,
 };
 use squeezy_node::{MachineDetails, VmPlan};
@@ -105,6 +105,12 @@ impl<R: Record> Lab<R> {
         self.header(case.policy.name(), case.trial, guest)
     }
 
+    /// The header of a line about plain processes.
+    pub(crate) fn native_header(&self, method: &str, trial: u32) -> Header {
+        let none = || NATIVE.to_owned();
+        Header { accelerator: none(), memory_backend: none(), ..self.header(method, trial, None) }
+    }
+
     /// What runs the guests' code.
     pub(crate) fn accelerator(&self) -> AcceleratorKind {
         self.accelerator.kind
@@ -135,7 +141,11 @@ impl<R: Record> Lab<R> {
             self.share = done / total;
             self.progress.say(&step.to_string());
             match take(self, step).await {
-                Err(error @ (BenchError::Vm(_) | BenchError::Workload { .. })) => {
+                Err(
+                    error @ (BenchError::Vm(_)
+                    | BenchError::Workload { .. }
+                    | BenchError::Instance { .. }),
+                ) => {
                     let failure = format!("{step}: {error}");
                     self.progress.note(&failure);
                     self.failures.push(failure);

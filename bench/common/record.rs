@@ -8,6 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Stands for the accelerator where there is no guest, and plain processes are measured.
+pub(crate) const NATIVE: &str = "none";
+
 /// What every line says, whatever was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
@@ -17,9 +20,9 @@ pub(crate) struct Header {
     pub(crate) method: String,
     /// Counts the measurements of a method under the same conditions, from 0.
     pub(crate) trial: u32,
-    /// `kvm` or `tcg`.
+    /// `kvm` or `tcg`; `none` for plain processes.
     pub(crate) accelerator: String,
-    /// `ram` or `memfd`.
+    /// `ram` or `memfd`; `none` for plain processes.
     pub(crate) memory_backend: String,
     /// The guest's kernel and its configuration, `none` where there is no guest.
     pub(crate) kernel: String,
@@ -108,6 +111,9 @@ pub(crate) fn describe_run(records: &[impl Record]) -> String {
         )
     });
     records.first().map(Record::header).map_or(String::new(), |header| {
+        if header.accelerator == NATIVE {
+            return "plain processes; medians with quartiles".to_owned();
+        }
         format!(
             "{}, {guest}memory backend {}; medians with quartiles",
             header.accelerator, header.memory_backend

@@ -34,6 +34,11 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
+/// In MiB, for tables and plots.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

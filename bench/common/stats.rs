@@ -34,6 +34,13 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
+/// The mean of at least one number.
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (sum, count) =
+        values.into_iter().fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 /// Between the two nearest of sorted values, in proportion (as R's and NumPy's default).
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
@@ -52,11 +59,13 @@ mod tests {
         assert!((spread.doubt() - 1.57 * 2.25 / 2.0).abs() < 1e-9);
         assert_eq!(median([5.0, 1.0, 9.0]), Some(5.0));
         assert_eq!(median([5.0]), Some(5.0));
+        assert_eq!(mean([5.0, 1.0, 9.0]), Some(5.0));
     }
 
     #[test]
     fn what_is_not_there_or_not_a_number_does_not_count() {
         assert_eq!(median([]), None);
+        assert_eq!(mean([]), None);
         assert_eq!(median([f64::NAN, 2.0, f64::INFINITY]), Some(2.0));
     }
 }

@@ -1,10 +1,10 @@
 //! A daemon of the experiment's own: `squeezy serve` with one function.
 
-use super::processor::children;
 use crate::common::{
     error::{BenchError, Result},
     lab::Lab,
     options::Options,
+    processor::children,
     record::Record,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};

@@ -2,7 +2,6 @@
 //! inside the VM. See README.md.
 
 mod daemon;
-mod processor;
 mod report;
 
 use crate::common::{
@@ -11,13 +10,13 @@ use crate::common::{
     error::{BenchError, Result},
     lab::{Lab, Step},
     options::Options,
+    processor::spent_ns,
     record::{Header, Record},
     stand::{describe, nanoseconds},
     stats::median,
     table::Table,
 };
 use daemon::Daemon;
-use processor::spent_ns;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use squeezy_vmm::Kernel;

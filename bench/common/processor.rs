@@ -4,7 +4,7 @@ use crate::common::error::{BenchError, Result};
 use std::fs;
 
 /// CPU time that a process has had so far, that of threads which have ended included, in nanoseconds.
-pub(super) fn spent_ns(process: u32) -> Result<u64> {
+pub(crate) fn spent_ns(process: u32) -> Result<u64> {
     let gone = |error: i32| {
         BenchError::file(format!("/proc/{process}"), std::io::Error::from_raw_os_error(error))
     };
@@ -23,7 +23,7 @@ pub(super) fn spent_ns(process: u32) -> Result<u64> {
 }
 
 /// The processes that a process has started and not outlived.
-pub(super) fn children(process: u32) -> Result<Vec<u32>> {
+pub(crate) fn children(process: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{process}/task");
     let mut children = Vec::new();
     for thread in fs::read_dir(&path).map_err(|e| BenchError::file(&path, e))?.flatten() {

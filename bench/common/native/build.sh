@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds what the experiments with plain processes start: the agents and the Java functions.
+# usage: bench/common/native/build.sh
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../../../scripts/common.sh
+. "$(dirname "$0")/../../../scripts/common.sh"
+
+make --no-print-directory -C "$root/reclaim/hotspot" OUT="$build/reclaim/hotspot"
+"$root/reclaim/v8/build.sh"
+"$root/functions/java/build.sh"

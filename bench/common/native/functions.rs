@@ -1,0 +1,113 @@
+//! What an experiment with plain processes is told on its command line: what to call, and how.
+
+use super::{
+    cases::Case,
+    function::{Language, NativeFunction, find},
+    instance::{Instance, Setup},
+};
+use crate::common::{
+    error::{BenchError, Result},
+    lab::Lab,
+    record::Record,
+};
+use squeezy_runtime::function::check_name;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long an instance is called under `--quick`.
+const QUICK_WARM_UP: Duration = Duration::from_secs(4);
+
+/// Which functions are called, and how much of a processor each has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Functions {
+    /// The functions, with commas; all of functions/java and functions/javascript without it
+    #[arg(long = "functions", value_name = "LIST", value_delimiter = ',')]
+    names: Vec<String>,
+    /// The directory of functions
+    #[arg(long, value_name = "DIR")]
+    functions_directory: Option<PathBuf>,
+    /// An instance's share of a processor [default: 0.14; with --quick 1]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    processors: Option<f64>,
+    /// Calls of an instance before it is looked at; with --quick fewer where they take too long
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    calls: u32,
+}
+
+impl Functions {
+    /// An instance's share of a processor: what was asked for, else what the Desiccant paper gives
+    /// one of 256 MiB; `--quick` has no time for that.
+    fn processors(&self, quick: bool) -> f64 {
+        self.processors.unwrap_or(if quick { 1.0 } else { 0.14 })
+    }
+
+    /// Starts an instance of a case and calls it as often as was asked for, with a look at it after
+    /// each call; how often that was.
+    pub(crate) async fn warm(
+        &self,
+        case: &Case,
+        quick: bool,
+        mut look: impl AsyncFnMut(&Instance) -> Result,
+    ) -> Result<(Instance, u32)> {
+        let setup = Setup {
+            memory_bytes: case.memory_bytes,
+            processors: self.processors(quick),
+            eager: case.eager,
+        };
+        let instance = Instance::start(&case.function, setup).await?;
+        let start = Instant::now();
+        let mut calls = 0;
+        while calls < self.calls && !(quick && start.elapsed() > QUICK_WARM_UP) {
+            instance.call().await?;
+            look(&instance).await?;
+            calls += 1;
+        }
+        Ok((instance, calls))
+    }
+
+    /// Those that were named; else all there are.
+    pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
+        let build = lab.files.path();
+        let beside = || build.with_file_name("functions");
+        let directory = self.functions_directory.clone().unwrap_or_else(beside);
+        let find = |language, name: &str| find(&directory, build, language, name);
+        let there = |language: Language, name: &str| {
+            directory.join(language.folder()).join(name).join("function.toml").exists()
+        };
+        let mut found = Vec::new();
+        for name in &self.names {
+            check_name(name).map_err(|e| BenchError::Arguments(format!("`{name}`: {e}")))?;
+            let language = Language::ALL.into_iter().find(|language| there(*language, name));
+            let language = language.ok_or_else(|| {
+                let path = directory.display();
+                BenchError::Arguments(format!("`{name}` is no function of {path}: see its folders"))
+            })?;
+            found.push(find(language, name)?);
+        }
+        if self.names.is_empty() {
+            for language in Language::ALL {
+                for name in language.functions() {
+                    if there(language, name) {
+                        found.push(find(language, name)?);
+                    } else {
+                        lab.progress.note(&format!("left out: {name}, which is not there"));
+                    }
+                }
+            }
+        }
+        match found.is_empty() {
+            false => Ok(found),
+            true => Err(BenchError::file(directory, "no function in it: --functions-directory")),
+        }
+    }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.01..=64.0).contains(&share) => Ok(share),
+        _ => Err(format!("`{text}` is no share of a processor: 0.01 to 64 are possible")),
+    }
+}

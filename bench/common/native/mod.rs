@@ -1,0 +1,20 @@
+//! Instances that are plain processes of this machine, without a VM: runtimes with their agents,
+//! frozen between requests as a platform for functions does it.
+//!
+//! [`Functions`] is what an experiment is told on its command line, [`Instance`] is one process.
+
+mod cases;
+mod function;
+mod functions;
+mod group;
+mod instance;
+mod subject;
+
+pub(crate) use cases::{Case, cases};
+pub(crate) use function::Language;
+pub(crate) use functions::Functions;
+pub(crate) use group::missing;
+pub(crate) use instance::{Call, Instance};
+#[cfg(test)]
+pub(crate) use subject::example;
+pub(crate) use subject::{Subject, functions_in};

@@ -1,0 +1,56 @@
+//! What every line about a plain process says of it.
+
+use super::{cases::Case, function::Language, instance::Instance};
+use crate::common::select::sorted;
+use serde::{Deserialize, Serialize};
+
+/// An instance, and how it was started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Subject {
+    pub(crate) language: Language,
+    pub(crate) function: String,
+    /// Its runtime, version and collector.
+    pub(crate) runtime: String,
+    /// What it was told that it may take.
+    pub(crate) memory_bytes: u64,
+    /// Its share of a processor; nothing where there is no limit.
+    pub(crate) processor_percent: Option<f64>,
+    /// Calls that it had answered when it was looked at for the first time.
+    pub(crate) calls_count: u32,
+}
+
+impl Subject {
+    pub(crate) fn new(case: &Case, instance: &Instance, runtime: String, calls_count: u32) -> Self {
+        Self {
+            language: case.function.language,
+            function: case.function.name.clone(),
+            runtime,
+            memory_bytes: case.memory_bytes,
+            processor_percent: instance.processors().map(|share| share * 100.0),
+            calls_count,
+        }
+    }
+}
+
+/// The functions in a language that lines are about.
+pub(crate) fn functions_in<R>(
+    records: &[R],
+    language: Language,
+    subject: fn(&R) -> &Subject,
+) -> Vec<String> {
+    let of_language = |record: &&R| subject(record).language == language;
+    let of_language: Vec<&R> = records.iter().filter(of_language).collect();
+    sorted(&of_language, |record| subject(record).function.clone())
+}
+
+#[cfg(test)]
+pub(crate) fn example(language: Language, function: &str) -> Subject {
+    Subject {
+        language,
+        function: function.to_owned(),
+        runtime: "hotspot 17 serial".to_owned(),
+        memory_bytes: 256 << 20,
+        processor_percent: Some(14.0),
+        calls_count: 100,
+    }
+}
