@@ -75,6 +75,12 @@ fn words_instead_of_numbers() {
     );
 }
 
+#[test]
+fn neither_yes_nor_no() {
+    let parameters = [SIZE, "squeezy.partitions=3", SHARED, "squeezy.background_reporting=often"];
+    refused("neither", &parameters);
+}
+
 /// What the host gave back and gives again is zero, which page poisoning takes for corruption.
 #[test]
 #[ignore = "the debug kernel, which has page poisoning: run by `make stress`"]

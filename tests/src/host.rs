@@ -59,6 +59,14 @@ impl Host {
                 let memory = self.vm.memory().await.map_err(io::Error::other)?;
                 Ok(memory.device_resident.resident_bytes)
             }
+            ["base-resident"] => {
+                let memory = self.vm.memory().await.map_err(io::Error::other)?;
+                Ok(memory.resident.resident_bytes - memory.device_resident.resident_bytes)
+            }
+            ["device-cpu"] => {
+                let times = self.vm.cpu_times().map_err(io::Error::other)?;
+                Ok(times.devices_ns)
+            }
             ["busy", "1"] => self.start_migration().await,
             ["busy", "0"] => self.monitor.run("migrate_cancel", json!({})).await.map(|_| 0),
             ["boot"] => {

@@ -37,6 +37,7 @@ pub struct Suite {
     parameters: Vec<String>,
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
+    reporting: bool,
     programs: Vec<String>,
 }
 
@@ -73,6 +74,7 @@ impl Suite {
             parameters: Vec::new(),
             arguments: Vec::new(),
             tolerated: None,
+            reporting: false,
             programs: match std::env::var("SELFTESTS") {
                 Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
                 Err(_) => programs.iter().map(ToString::to_string).collect(),
@@ -95,6 +97,12 @@ impl Suite {
     /// Takes a warning of the kernel with these words in it for granted.
     pub fn tolerate(mut self, words: &'static str) -> Self {
         self.tolerated = Some(words);
+        self
+    }
+
+    /// Gives the guest a balloon with free page reporting.
+    pub fn reporting(mut self) -> Self {
+        self.reporting = true;
         self
     }
 
@@ -153,6 +161,7 @@ impl Suite {
         config.base_bytes = self.base_bytes;
         config.vcpus = 2;
         config.agent = false;
+        config.free_page_reporting = self.reporting;
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));
         if !self.files.is_empty() {

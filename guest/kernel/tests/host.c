@@ -122,6 +122,16 @@ u64 host_resident(void)
 	return ask("resident\n");
 }
 
+u64 host_base_resident(void)
+{
+	return ask("base-resident\n");
+}
+
+u64 host_device_cpu_ns(void)
+{
+	return ask("device-cpu\n");
+}
+
 void host_device_busy(bool busy)
 {
 	ask("busy %d\n", busy);

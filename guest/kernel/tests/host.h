@@ -23,6 +23,10 @@ bool host_wait_size(u64 bytes, unsigned int ms);
 void host_resize(u64 bytes, unsigned int ms);
 /* Bytes of the device's memory that are resident on the host. */
 u64 host_resident(void);
+/* The same of the memory that the guest always has. */
+u64 host_base_resident(void);
+/* Processor time of the VMM's threads that serve devices, in ns. */
+u64 host_device_cpu_ns(void);
 /* Has the device answer every request with BUSY, or no longer. */
 void host_device_busy(bool busy);
 /* Tells the host that the guest has started; how often it has until now. */

@@ -52,7 +52,8 @@ pub struct VmConfig {
     pub accelerator: AcceleratorChoice,
     /// What backs the guest's memory on the host.
     pub memory_backend: MemoryBackend,
-    /// Whether the guest reports its free pages to the host, which discards them by and by.
+    /// Whether the guest has a device to report free pages with, which the host discards. A guest
+    /// with partitions then does so on request (`docs/abi.md`), any other by and by.
     /// Off unless asked for: it would blur what a resize gives back.
     pub free_page_reporting: bool,
     /// Whether the VMM logs each request of a virtio-mem device, for [`Resize::device`](crate::Resize).

@@ -16,6 +16,7 @@
 struct folio;
 struct mm_struct;
 struct oom_control;
+struct page_reporting_dev_info;
 struct squeezy_partition;
 struct task_struct;
 struct zonelist;
@@ -45,6 +46,7 @@ bool __squeezy_online_page(struct page *page, unsigned int order);
 bool __squeezy_veto_offline(unsigned long start_pfn, unsigned long nr_pages);
 void __squeezy_page_freed(void);
 unsigned long __squeezy_free_pages(void);
+bool __squeezy_veto_reporting(void);
 
 static inline struct zone *squeezy_next_zone(unsigned int id)
 {
@@ -72,6 +74,12 @@ static inline bool squeezy_veto_offline(unsigned long start_pfn,
 static inline unsigned long squeezy_free_pages(void)
 {
 	return squeezy_enabled() ? __squeezy_free_pages() : 0;
+}
+
+/* True if Linux is not to report free pages by itself. */
+static inline bool squeezy_veto_reporting(void)
+{
+	return squeezy_enabled() && __squeezy_veto_reporting();
 }
 
 /* Allocation */
@@ -142,7 +150,13 @@ struct page *alloc_page_from_zonelist(gfp_t gfp, unsigned int order,
 				      struct zonelist *zonelist, bool reserve);
 void free_partition_core(struct page *page, unsigned int order);
 void zone_pcp_set_bypass(struct zone *zone, bool bypass);
+void isolate_free_block(struct page *page, unsigned int order);
+void putback_free_block(struct page *page, unsigned int order, bool reported);
 void partition_zone_init(struct zone *zone, int nid, unsigned int id);
+
+/* Provided by free page reporting, likewise. */
+struct page_reporting_dev_info *page_reporting_claim(void);
+void page_reporting_release(struct page_reporting_dev_info *prdev);
 
 #else /* !CONFIG_SQUEEZY */
 
@@ -170,6 +184,11 @@ static inline bool squeezy_veto_offline(unsigned long start_pfn,
 static inline unsigned long squeezy_free_pages(void)
 {
 	return 0;
+}
+
+static inline bool squeezy_veto_reporting(void)
+{
+	return false;
 }
 
 static inline struct folio *squeezy_collapse_alloc(struct mm_struct *mm,

@@ -54,9 +54,12 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 					const struct vm_area_struct *vma)
 {
 	const bool member = current->mm && current->mm->squeezy == p;
+	unsigned int batches = 0;
 	struct folio *folio;
 
 	for (;;) {
+		if (gfpflags_allow_blocking(gfp))
+			batches = squeezy_report_wait(p);
 		drain_all_pages(&p->zone);
 		folio = squeezy_get_folio(p, gfp, 0);
 		if (folio)
@@ -76,6 +79,8 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 
 		if (squeezy_is_dying())
 			return member ? folio_alloc_noprof(gfp, 0) : NULL;
+		if (squeezy_report_interfered(p, batches))
+			continue;
 		if (!member || (vma->vm_flags & VM_DROPPABLE))
 			return NULL;
 		if (!squeezy_out_of_memory(p, gfp, 0))

@@ -24,13 +24,17 @@
  *  squeezy_mutex		plug, unplug, populate and drain
  *  page_offline_rwsem		by page_offline_begin()
  *  partition->lock		state and users; wake-ups
- *  zone->lock			is the zone empty?
+ *  zone->lock			is the zone empty? batches
+ *
+ *  page_reporting_mutex, by page_reporting_claim(), is taken around zone->lock
+ *  and with none of the others.
  *
  * INVARIANTS
  *
  *  I1 A page leaves the zone's free lists only in ASSIGNED: every allocation is
  *     for an mm that counts as a user and that somebody holds mm_users of, and
- *     it counts until mm_users is 0 and exit_mmap() is done.
+ *     it counts until mm_users is 0 and exit_mmap() is done. A report, which
+ *     takes blocks off the lists and puts them back, is a user, too.
  *  I2 FREE is entered with every page free and without users. By I1 no page
  *     leaves the free lists after that, and so none is freed: the lists are
  *     frozen in FREE, UNPLUGGING, UNPLUGGED and PLUGGING. They live in the
@@ -49,6 +53,9 @@
 #include <linux/kobject.h>
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
+#include <linux/page_reporting.h>
+#include <linux/scatterlist.h>
+#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/squeezy_hooks.h>
 #include <uapi/linux/squeezy.h>
@@ -85,9 +92,14 @@ enum squeezy_state {
  * @kobj: its directory in sysfs
  * @lock: protects @state and @users
  * @state: see enum squeezy_state
- * @users: address spaces, pending assignments and migrations that hold it
+ * @users: address spaces, pending assignments, migrations and reports that hold
+ *	it
  * @oom_kills: processes killed because it was full
  * @reclaim_lock: serializes walks over its pages in search of reclaimable ones
+ * @flags: SQUEEZY_REPORTING
+ * @batches: odd while blocks of it are off the free lists for a report, and
+ *	another number after each time; written under zone->lock
+ * @reported_bytes: what was reported to the host since boot
  * @zone: the memory itself
  * @zonelist: leads to @zone and nowhere else
  */
@@ -103,8 +115,33 @@ struct squeezy_partition {
 	atomic_long_t oom_kills;
 	struct mutex reclaim_lock; /* one walk over the pages at a time */
 
+	unsigned long flags;
+	unsigned int batches;
+	atomic64_t reported_bytes;
+
 	struct zone zone;
 	struct zonelist zonelist;
+};
+
+/* A bit of squeezy_partition.flags: a report is under way. */
+#define SQUEEZY_REPORTING	0
+
+/*
+ * Bytes that are off the free lists for a report at a time, and with them the
+ * time that a fault may have to wait for the host: some milliseconds.
+ */
+#define SQUEEZY_BATCH_BYTES	SZ_64M
+
+/**
+ * struct squeezy_batch - free blocks that the host is told about at once
+ * @sgl: the blocks; adjacent ones are one entry
+ * @nents: entries
+ * @bytes: of all blocks
+ */
+struct squeezy_batch {
+	struct scatterlist sgl[PAGE_REPORTING_CAPACITY];
+	unsigned int nents;
+	unsigned int bytes;
 };
 
 /**
@@ -131,11 +168,13 @@ struct squeezy_layout {
  * @partition_size: bytes of one private partition
  * @shared_size: bytes of the shared partition
  * @nr: number of private partitions
+ * @background_reporting: whether Linux reports free pages by itself, too
  */
 struct squeezy_request {
 	u64 partition_size;
 	u64 shared_size;
 	unsigned int nr;
+	bool background_reporting;
 };
 
 /**
@@ -156,6 +195,12 @@ struct squeezy_request {
  * @SQUEEZY_STRAGGLERS_DRAINED: pages of unused partitions that were waited for
  * @SQUEEZY_STRAGGLERS_MIGRATED: pages moved out of unused partitions
  * @SQUEEZY_QUARANTINES: times a partition was left with pages it could not move
+ * @SQUEEZY_REPORTS: reports of free blocks
+ * @SQUEEZY_REPORTED_BYTES: bytes that were reported
+ * @SQUEEZY_REPORTED_BLOCKS: free blocks these bytes were in
+ * @SQUEEZY_REPORT_REQUESTS: requests sent to the device for them
+ * @SQUEEZY_REPORT_GUEST_NS: time reports took in the guest
+ * @SQUEEZY_REPORT_DEVICE_NS: time reports waited for the device
  */
 enum squeezy_counter {
 	SQUEEZY_PLUGS,
@@ -174,6 +219,12 @@ enum squeezy_counter {
 	SQUEEZY_STRAGGLERS_DRAINED,
 	SQUEEZY_STRAGGLERS_MIGRATED,
 	SQUEEZY_QUARANTINES,
+	SQUEEZY_REPORTS,
+	SQUEEZY_REPORTED_BYTES,
+	SQUEEZY_REPORTED_BLOCKS,
+	SQUEEZY_REPORT_REQUESTS,
+	SQUEEZY_REPORT_GUEST_NS,
+	SQUEEZY_REPORT_DEVICE_NS,
 	SQUEEZY_NR_COUNTERS
 };
 
@@ -226,6 +277,15 @@ void squeezy_queue_drain(void);
 
 /* reclaim.c: get back what only reclaim can */
 unsigned long squeezy_reclaim(struct squeezy_partition *p);
+
+/* report.c: give free blocks of an assigned partition back to the host */
+void squeezy_batch_init(struct squeezy_batch *batch);
+bool squeezy_batch_add(struct squeezy_batch *batch, struct page *page,
+		       unsigned int order);
+unsigned int squeezy_report_wait(struct squeezy_partition *p);
+bool squeezy_report_interfered(struct squeezy_partition *p,
+			       unsigned int batches);
+int squeezy_report(struct squeezy_partition *p, unsigned int order);
 
 /* oom.c */
 bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);

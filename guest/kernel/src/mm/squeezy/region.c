@@ -56,6 +56,14 @@ static int __init squeezy_parse_partitions(char *text)
 }
 early_param("squeezy.partitions", squeezy_parse_partitions);
 
+static int __init squeezy_parse_background_reporting(char *text)
+{
+	if (!text || kstrtobool(text, &squeezy_request.background_reporting))
+		squeezy_bad_parameter = "squeezy.background_reporting";
+	return 0;
+}
+early_param("squeezy.background_reporting", squeezy_parse_background_reporting);
+
 /**
  * squeezy_make_layout - divide a region
  * @request: what the command line asks for
@@ -234,6 +242,17 @@ bool __squeezy_online_page(struct page *page, unsigned int order)
 	for (pfn = start; pfn < end; pfn++)
 		set_page_count(pfn_to_page(pfn), 0);
 	return true;
+}
+
+/**
+ * __squeezy_veto_reporting - is Linux not to report free pages by itself?
+ *
+ * The device is there for squeezy_report(). All other memory stays as it would
+ * be without one, unless the command line asks for more.
+ */
+bool __squeezy_veto_reporting(void)
+{
+	return !squeezy_request.background_reporting;
 }
 
 static void squeezy_init_partition(struct squeezy_partition *p,

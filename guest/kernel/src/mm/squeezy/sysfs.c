@@ -2,6 +2,7 @@
 /*
  * /sys/kernel/mm/squeezy: what docs/abi.md lists.
  */
+#include <linux/capability.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
 #include <linux/sysfs.h>
@@ -90,6 +91,12 @@ static const char * const squeezy_counter_names[SQUEEZY_NR_COUNTERS] = {
 	[SQUEEZY_STRAGGLERS_DRAINED] = "stragglers_drained",
 	[SQUEEZY_STRAGGLERS_MIGRATED] = "stragglers_migrated",
 	[SQUEEZY_QUARANTINES] = "quarantines",
+	[SQUEEZY_REPORTS] = "reports",
+	[SQUEEZY_REPORTED_BYTES] = "reported_bytes",
+	[SQUEEZY_REPORTED_BLOCKS] = "reported_blocks",
+	[SQUEEZY_REPORT_REQUESTS] = "report_requests",
+	[SQUEEZY_REPORT_GUEST_NS] = "report_guest_ns",
+	[SQUEEZY_REPORT_DEVICE_NS] = "report_device_ns",
 };
 
 static struct kobj_attribute squeezy_counter_files[SQUEEZY_NR_COUNTERS];
@@ -185,6 +192,37 @@ static struct kobj_attribute partition_oom_kills_attribute = {
 	.show = partition_oom_kills_show,
 };
 
+static ssize_t partition_reported_bytes_show(struct kobject *kobj,
+					     struct kobj_attribute *attr,
+					     char *buf)
+{
+	return sysfs_emit(buf, "%lld\n",
+			  atomic64_read(&to_partition(kobj)->reported_bytes));
+}
+
+static struct kobj_attribute partition_reported_bytes_attribute = {
+	.attr = { .name = "reported_bytes", .mode = 0444 },
+	.show = partition_reported_bytes_show,
+};
+
+/* An order, or an empty line for that of a huge page. */
+static ssize_t report_store(struct kobject *kobj, struct kobj_attribute *attr,
+			    const char *buf, size_t count)
+{
+	unsigned int order = pageblock_order;
+	int rc;
+
+	if (!capable(CAP_SYS_RESOURCE))
+		return -EPERM;
+	if (!sysfs_streq(buf, "") &&
+	    (kstrtouint(buf, 10, &order) || order > MAX_PAGE_ORDER))
+		return -EINVAL;
+	rc = squeezy_report(to_partition(kobj), order);
+	return rc ?: count;
+}
+
+static struct kobj_attribute report_attribute = __ATTR_WO(report);
+
 static struct attribute *partition_attrs[] = {
 	&state_attribute.attr,
 	&users_attribute.attr,
@@ -192,6 +230,8 @@ static struct attribute *partition_attrs[] = {
 	&managed_bytes_attribute.attr,
 	&free_bytes_attribute.attr,
 	&partition_oom_kills_attribute.attr,
+	&partition_reported_bytes_attribute.attr,
+	&report_attribute.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(partition);

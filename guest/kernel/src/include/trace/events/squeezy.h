@@ -116,6 +116,43 @@ TRACE_EVENT(squeezy_reclaim,
 		  __entry->reclaimed, __entry->split)
 );
 
+/* Free blocks of an assigned partition were reported to the host; times in ns. */
+TRACE_EVENT(squeezy_report,
+
+	TP_PROTO(unsigned int number, unsigned int order, int result, u64 bytes,
+		 u64 blocks, u64 requests, u64 guest_ns, u64 device_ns),
+
+	TP_ARGS(number, order, result, bytes, blocks, requests, guest_ns,
+		device_ns),
+
+	TP_STRUCT__entry(
+		__field(unsigned int, number)
+		__field(unsigned int, order)
+		__field(int, result)
+		__field(u64, bytes)
+		__field(u64, blocks)
+		__field(u64, requests)
+		__field(u64, guest_ns)
+		__field(u64, device_ns)
+	),
+
+	TP_fast_assign(
+		__entry->number = number;
+		__entry->order = order;
+		__entry->result = result;
+		__entry->bytes = bytes;
+		__entry->blocks = blocks;
+		__entry->requests = requests;
+		__entry->guest_ns = guest_ns;
+		__entry->device_ns = device_ns;
+	),
+
+	TP_printk("partition=%u order=%u result=%d bytes=%llu blocks=%llu requests=%llu guest_ns=%llu device_ns=%llu",
+		  __entry->number, __entry->order, __entry->result,
+		  __entry->bytes, __entry->blocks, __entry->requests,
+		  __entry->guest_ns, __entry->device_ns)
+);
+
 #endif /* _TRACE_SQUEEZY_H */
 
 #include <trace/define_trace.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the state machine and of the layout.
+ * KUnit tests of the state machine, of the layout and of what is reported.
  */
 #include <kunit/test.h>
+#include <linux/mm.h>
 #include <linux/sizes.h>
 
 #include "../partition.h"
@@ -194,6 +195,63 @@ static void random_walks_keep_users_and_state_in_step(struct kunit *test)
 	}
 }
 
+static struct squeezy_batch *new_batch(struct kunit *test)
+{
+	struct squeezy_batch *batch = kunit_kzalloc(test, sizeof(*batch),
+						    GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	squeezy_batch_init(batch);
+	return batch;
+}
+
+/* A page frame that nobody looks at: only its address counts here. */
+#define FRAME	pfn_to_page(PHYS_PFN(ADDR))
+
+static void batch_joins_adjacent_blocks(struct kunit *test)
+{
+	struct squeezy_batch *batch = new_batch(test);
+
+	KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME, 10));
+	KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME + 1024, 0));
+	KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME + 1025, 9));
+	KUNIT_EXPECT_EQ(test, batch->nents, 1U);
+	KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME + 2048, 3));
+	KUNIT_EXPECT_EQ(test, batch->nents, 2U);
+	KUNIT_EXPECT_PTR_EQ(test, sg_page(&batch->sgl[0]), FRAME);
+	KUNIT_EXPECT_EQ(test, batch->sgl[0].length, 1537 * PAGE_SIZE);
+	KUNIT_EXPECT_PTR_EQ(test, sg_page(&batch->sgl[1]), FRAME + 2048);
+	KUNIT_EXPECT_EQ(test, batch->sgl[1].length, 8 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, batch->bytes, 1545 * PAGE_SIZE);
+}
+
+static void batch_has_no_more_entries_than_a_request(struct kunit *test)
+{
+	struct squeezy_batch *batch = new_batch(test);
+	unsigned int i;
+
+	for (i = 0; i < PAGE_REPORTING_CAPACITY; i++)
+		KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME + 2 * i, 0));
+	KUNIT_EXPECT_FALSE(test, squeezy_batch_add(batch, FRAME + 2 * i, 0));
+	KUNIT_EXPECT_TRUE(test, squeezy_batch_add(batch, FRAME + 2 * i - 1, 0));
+	KUNIT_EXPECT_EQ(test, batch->nents, PAGE_REPORTING_CAPACITY);
+	KUNIT_EXPECT_EQ(test, batch->bytes,
+			(PAGE_REPORTING_CAPACITY + 1) * PAGE_SIZE);
+}
+
+static void batch_is_bounded(struct kunit *test)
+{
+	struct squeezy_batch *batch = new_batch(test);
+	unsigned int blocks = 0;
+
+	while (blocks < 1000 &&
+	       squeezy_batch_add(batch, FRAME + 1024 * blocks, 10))
+		blocks++;
+	KUNIT_EXPECT_EQ(test, batch->bytes, SQUEEZY_BATCH_BYTES);
+	KUNIT_EXPECT_EQ(test, blocks, SQUEEZY_BATCH_BYTES / SZ_4M);
+	KUNIT_EXPECT_FALSE(test, squeezy_batch_add(batch, FRAME + 1024 * blocks, 0));
+}
+
 static struct kunit_case squeezy_cases[] = {
 	KUNIT_CASE(layout_puts_shared_partition_first),
 	KUNIT_CASE(layout_slots_are_whole_memory_blocks),
@@ -204,6 +262,9 @@ static struct kunit_case squeezy_cases[] = {
 	KUNIT_CASE(assigned_is_left_by_draining_only),
 	KUNIT_CASE(every_state_is_reached_and_can_become_free),
 	KUNIT_CASE(random_walks_keep_users_and_state_in_step),
+	KUNIT_CASE(batch_joins_adjacent_blocks),
+	KUNIT_CASE(batch_has_no_more_entries_than_a_request),
+	KUNIT_CASE(batch_is_bounded),
 	{}
 };
 
