@@ -5,6 +5,7 @@
 //! SPECIFICATION.md and a plot are made from these lines, of this run or of an earlier one.
 
 mod after;
+mod cache;
 mod coldstart;
 mod common;
 mod cpu;
@@ -70,6 +71,8 @@ enum Experiment {
     FrozenGarbage(frozen_garbage::Arguments),
     /// What the requests just after a reclaim take, against those before it.
     After(after::Arguments),
+    /// Cold boots and latency of functions whose instances share a cache, squeezed and not.
+    Cache(cache::Arguments),
 }
 
 impl Bench {
@@ -96,6 +99,7 @@ impl Bench {
                 Experiment::Single(arguments) => common::run(arguments).await,
                 Experiment::FrozenGarbage(arguments) => common::run(arguments).await,
                 Experiment::After(arguments) => common::run(arguments).await,
+                Experiment::Cache(arguments) => common::run(arguments).await,
             }
         };
         // Dropping the work drops its VMs, and with them their processes.
@@ -144,6 +148,9 @@ mod tests {
             "single --processors 0",
             "after --size 1M",
             "frozen-garbage --sizes 256M,",
+            "cache --variants nonsense",
+            "cache --scale-factors 0",
+            "cache --threshold 101",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

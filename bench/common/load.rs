@@ -4,7 +4,7 @@ use super::{
     error::{BenchError, Result},
     fleet::Arrival,
 };
-use squeezy_runtime::load::{Candidate, Load, Synthetic, azure2019, azure2021};
+use squeezy_runtime::load::{Candidate, Load, Random, Synthetic, azure2019, azure2021};
 use std::{
     fs::File,
     io::{BufRead, BufReader},
@@ -66,19 +66,66 @@ impl LoadOptions {
         Ok(FleetLoad { arrivals, source })
     }
 
-    fn read_trace(&self, path: &Path, members: usize, length: Duration) -> Result<Vec<Load>> {
+    /// So many functions of the trace, drawn with the seed, in one window of it: that in which they are
+    /// called most, all together. It is played `speed` times as fast as it was recorded.
+    pub(crate) fn together(
+        &self,
+        path: &Path,
+        members: usize,
+        length: Duration,
+        speed: u32,
+    ) -> Result<FleetLoad> {
+        let mut loads = self.read_loads(path)?;
+        if loads.len() < members {
+            let (most, there) = (BUSIEST_MINUTE, loads.len());
+            return Err(BenchError::file(
+                path,
+                format!(
+                    "it has {there} functions that are called at most {most} times in each minute, not {members}"
+                ),
+            ));
+        }
+        shuffle(&mut loads, self.seed);
+        loads.truncate(members);
+        let mut arrivals: Vec<_> = loads.iter().flat_map(|load| &load.arrivals).copied().collect();
+        arrivals.sort_unstable();
+        let source = loads.first().map_or("", |load| load.source.split(',').next().unwrap_or(""));
+        let source = format!(
+            "{source}; {members} functions drawn with seed {}, played {speed} times as fast",
+            self.seed
+        );
+        let recorded = length * speed;
+        let from = Load { source: String::new(), arrivals }.busiest_window(recorded);
+        let windows = loads.iter().map(|load| load.window(from, recorded, f64::from(speed)));
+        let mut arrivals: Vec<_> = (0..)
+            .zip(windows)
+            .flat_map(|(member, load)| {
+                load.arrivals.into_iter().map(move |at| Arrival { at, member })
+            })
+            .collect();
+        arrivals.sort_unstable();
+        Ok(FleetLoad { arrivals, source })
+    }
+
+    /// Every function of a trace that is not called too often, the burstiest first.
+    fn read_loads(&self, path: &Path) -> Result<Vec<Load>> {
         let fail = |reason: String| BenchError::file(path, reason);
         let file = File::open(path).map_err(|e| fail(e.to_string()))?;
         let mut reader = BufReader::new(file);
         let start = reader.fill_buf().map_err(|e| fail(e.to_string()))?;
-        let loads: Vec<Load> = if start.starts_with(b"app,func,") {
+        Ok(if start.starts_with(b"app,func,") {
             let trace = azure2021::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
             burstiest(trace.candidates()).filter_map(|hash| trace.load(&hash)).collect()
         } else {
             let trace = azure2019::Invocations::parse(reader).map_err(|e| fail(e.to_string()))?;
             let load = |hash: String| trace.load(&hash, self.seed);
             burstiest(trace.candidates()).filter_map(load).collect()
-        };
+        })
+    }
+
+    fn read_trace(&self, path: &Path, members: usize, length: Duration) -> Result<Vec<Load>> {
+        let fail = |reason: String| BenchError::file(path, reason);
+        let loads = self.read_loads(path)?;
         let recorded = length * self.speed;
         let speed = f64::from(self.speed);
         let windows: Vec<_> = loads
@@ -96,6 +143,15 @@ impl LoadOptions {
                 windows.len()
             )))
         }
+    }
+}
+
+/// Brings things into an order that the seed determines.
+pub(crate) fn shuffle<T>(things: &mut [T], seed: u64) {
+    let mut random = Random::new(seed);
+    for last in (1..things.len()).rev() {
+        let other = (random.unit() * (last + 1) as f64) as usize;
+        things.swap(last, other.min(last));
     }
 }
 
@@ -136,6 +192,28 @@ mod tests {
         };
         assert!(burst(0, 0, 3) >= 4 && burst(1, 14, 17) >= 4 && burst(0, 30, 33) >= 4);
         assert!(load.source.contains("synthetic") && load.source.contains("2 functions"));
+    }
+
+    #[test]
+    fn functions_that_are_played_together_are_seen_in_the_same_window() {
+        let mut text = "app,func,end_timestamp,duration\n".to_owned();
+        for minute in 0..10 {
+            text += &format!("a,one,{},0\n", minute * 60);
+        }
+        for second in 0..5 {
+            text += &format!("a,two,{},0\n", 300 + second);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let load = options(None).together(file.path(), 2, Duration::from_secs(60), 2).unwrap();
+        let of = |member| load.arrivals.iter().filter(|a| a.member == member).count();
+        // Two minutes of it, in one.
+        assert_eq!(of(0).min(of(1)), 2);
+        assert_eq!(of(0).max(of(1)), 5);
+        assert!(load.arrivals.iter().all(|arrival| arrival.at < Duration::from_secs(60)));
+        assert!(load.source.contains("2021") && load.source.contains("2 times"));
+        let error = options(None).together(file.path(), 3, Duration::from_secs(60), 2).err();
+        assert!(error.unwrap().to_string().contains("has 2 functions"));
     }
 
     #[test]

@@ -130,7 +130,8 @@ pub(crate) fn complaint(record: &impl Record, required: &[&str]) -> Option<Strin
     /// What a figure's name ends in, and numbers that are settings or counts by themselves.
     const UNITS: [&str; 8] =
         ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count", "_seconds"];
-    const PLAIN: [&str; 5] = ["trial", "init_on_alloc", "instances", "plugs", "p99_over_abundant"];
+    const PLAIN: [&str; 6] =
+        ["trial", "init_on_alloc", "instances", "plugs", "p99_over_abundant", "scale_factor"];
     let value = serde_json::to_value(record).unwrap();
     let object = value.as_object().unwrap();
     for name in HEADER.iter().chain(required) {

@@ -96,7 +96,7 @@ pub(crate) struct NativeFunction {
 }
 
 /// A function by its name, with what it takes to start it.
-pub(super) fn find(
+pub(crate) fn find(
     functions: &Path,
     build: &Path,
     language: Language,

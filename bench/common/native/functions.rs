@@ -20,15 +20,22 @@ use std::{
 /// How long an instance is called under `--quick`.
 const QUICK_WARM_UP: Duration = Duration::from_secs(4);
 
-/// Which functions are called, and how much of a processor each has.
+/// Which functions are called.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Functions {
+pub(crate) struct FunctionChoice {
     /// The functions, with commas; all of functions/java and functions/javascript without it
     #[arg(long = "functions", value_name = "LIST", value_delimiter = ',')]
     names: Vec<String>,
     /// The directory of functions
     #[arg(long, value_name = "DIR")]
     functions_directory: Option<PathBuf>,
+}
+
+/// Which functions are called, and how much of a processor each has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Functions {
+    #[command(flatten)]
+    choice: FunctionChoice,
     /// An instance's share of a processor [default: 0.14; with --quick 1]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     processors: Option<f64>,
@@ -70,6 +77,13 @@ impl Functions {
 
     /// Those that were named; else all there are.
     pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
+        self.choice.find(lab)
+    }
+}
+
+impl FunctionChoice {
+    /// Those that were named; else all there are.
+    pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
         let build = lab.files.path();
         let beside = || build.with_file_name("functions");
         let directory = self.functions_directory.clone().unwrap_or_else(beside);
@@ -105,7 +119,8 @@ impl Functions {
     }
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
+/// A share of a processor.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.01..=64.0).contains(&share) => Ok(share),
         _ => Err(format!("`{text}` is no share of a processor: 0.01 to 64 are possible")),

@@ -11,10 +11,12 @@ mod instance;
 mod subject;
 
 pub(crate) use cases::{Case, cases};
-pub(crate) use function::Language;
-pub(crate) use functions::Functions;
+#[cfg(test)]
+pub(crate) use function::find;
+pub(crate) use function::{Language, NativeFunction};
+pub(crate) use functions::{FunctionChoice, Functions, parse_share};
 pub(crate) use group::missing;
-pub(crate) use instance::{Call, Instance};
+pub(crate) use instance::{Call, Instance, Setup};
 #[cfg(test)]
 pub(crate) use subject::example;
 pub(crate) use subject::{Subject, functions_in};

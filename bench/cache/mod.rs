@@ -1,0 +1,330 @@
+//! Functions whose instances share a cache of so much memory, under a load at several scale factors:
+//! as they are, with eager collection, and squeezed (Figures 9 and 10 of the Desiccant paper). See
+//! README.md.
+
+mod instance;
+mod load;
+mod report;
+mod tally;
+mod world;
+
+use crate::common::{
+    Experiment,
+    bound::Bound,
+    error::{BenchError, Result},
+    fleet::Arrival,
+    lab::{Lab, Step},
+    load::LoadOptions,
+    native::{FunctionChoice, NativeFunction, Setup, missing, parse_share},
+    options::Options,
+    record::{Header, Record},
+    size::{self, parse_instance},
+    table::Table,
+};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use squeezy_runtime::SqueezePolicy;
+use std::{fmt, sync::Arc, thread, time::Duration};
+use tally::Tally;
+use world::{Rules, World};
+
+const VANILLA: &str = "vanilla";
+const EAGER: &str = "eager";
+const RECLAIM: &str = "reclaim";
+const VARIANTS: [&str; 3] = [VANILLA, EAGER, RECLAIM];
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    functions: FunctionChoice,
+    #[command(flatten)]
+    load: LoadOptions,
+    /// How many times as fast the load is played, with commas [default: 5,10,15,20,25,30; with
+    /// --quick 5,15,25]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    scale_factors: Vec<u32>,
+    /// Variants to compare, with commas: vanilla, eager, reclaim
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = VARIANTS, default_values = VARIANTS)]
+    variants: Vec<String>,
+    /// From which share of the memory on frozen instances are squeezed, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "25", value_parser = clap::value_parser!(u32).range(1..=100))]
+    threshold: u32,
+    /// How often each function is called before the load begins
+    #[arg(long, value_name = "CALLS", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    warm_up: u32,
+    /// Functions of the load; which of the functions each one is depends on the seed
+    #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    members: u32,
+    /// An instance's share of a processor
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = parse_share)]
+    processors: f64,
+    /// Memory for all instances
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_instance)]
+    cache: u64,
+    /// Memory of an instance that works
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_instance)]
+    size: u64,
+}
+
+/// A load that was played with one variant at one scale factor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    header: Header,
+    /// As the header's `method`.
+    variant: String,
+    scale_factor: u32,
+    /// Where the load comes from.
+    load: String,
+    /// Functions of the load.
+    functions_count: u64,
+    /// Memory for all instances.
+    cache_bytes: u64,
+    /// Memory of an instance that works.
+    memory_bytes: u64,
+    /// What frozen ones hold together when squeezing begins, at the least.
+    threshold_bytes: u64,
+    /// Calls of each function before the load.
+    warm_up_count: u32,
+    /// An instance's share of a processor.
+    processor_percent: f64,
+    requests_count: u64,
+    /// Requests that were not answered, or not rightly.
+    wrong_count: u64,
+    /// Instances that were started.
+    cold_boots_count: u64,
+    /// Instances that were ended to make room.
+    evictions_count: u64,
+    /// Instances there were when a request came, on average.
+    alive_count: f64,
+    /// Memory that they were promised then, on average.
+    charged_bytes: f64,
+    answered_per_second: f64,
+    took_ns: u64,
+    /// CPU time of all instances.
+    instances_cpu_ns: u64,
+    /// CPU time of this program: it calls, freezes, looks at memory and evicts libraries.
+    platform_cpu_ns: u64,
+    /// CPU time of instances while they were squeezed.
+    squeeze_cpu_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p95_ns: u64,
+    p99_ns: u64,
+    squeezes_count: u64,
+    squeeze_failures_count: u64,
+    given_back_bytes: u64,
+    /// How long an instance that was squeezed could not run: median and longest.
+    pause_p50_ns: u64,
+    pause_most_ns: u64,
+    /// Requests that came while their instance was squeezed.
+    waited_count: u64,
+    /// How long they waited for that at the most: median and longest.
+    wait_p50_ns: u64,
+    wait_most_ns: u64,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
+/// One run.
+struct Run<'a> {
+    variant: &'a str,
+    factor: u32,
+    trial: u32,
+    arrivals: &'a [Arrival],
+    source: &'a str,
+}
+
+impl fmt::Display for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variant, factor, trial, .. } = self;
+        write!(f, "{variant}, scale factor {factor}, trial {trial}")
+    }
+}
+
+impl Step for Run<'_> {}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "cache";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn check(&self) -> Result {
+        if self.size > self.cache {
+            let (size, cache) = (size::show(self.size), size::show(self.cache));
+            return Err(BenchError::Arguments(format!(
+                "an instance of {size} does not fit into a cache of {cache}: lower --size or raise --cache"
+            )));
+        }
+        Ok(())
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let functions = self.functions.find(lab)?;
+        if let Some(missing) = missing() {
+            lab.progress.note(&missing);
+        }
+        let members = self.members as usize;
+        let cast = load::cast(members, functions.len(), self.load.seed);
+        let cast: Vec<_> = cast.into_iter().map(|index| functions[index].clone()).collect();
+        let factors: &[u32] = match (&self.scale_factors[..], self.options.quick) {
+            ([], true) => &[5, 15, 25],
+            ([], false) => &[5, 10, 15, 20, 25, 30],
+            (named, _) => named,
+        };
+        let seconds = self.load.duration.unwrap_or(if self.options.quick { 30 } else { 300 });
+        let length = Duration::from_secs(seconds.into());
+        let loads = factors
+            .iter()
+            .map(|&factor| Ok((factor, load::load(&self.load, members, length, factor)?)))
+            .collect::<Result<Vec<_>>>()?;
+        // What is compared comes one after the other.
+        let mut runs = Vec::new();
+        for trial in 0..self.options.trials_or(1, 3) {
+            for (factor, load) in &loads {
+                runs.extend(self.variants.iter().map(|variant| Run {
+                    variant,
+                    factor: *factor,
+                    trial,
+                    arrivals: &load.arrivals,
+                    source: &load.source,
+                }));
+            }
+        }
+        lab.each(&runs, async |lab, run| self.one(lab, &cast, run).await).await
+    }
+
+    fn table(records: &[Line]) -> Table {
+        report::table(records)
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        report::bounds(records)
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        report::plot(records)
+    }
+}
+
+impl Arguments {
+    fn threshold_bytes(&self) -> u64 {
+        self.cache / 100 * u64::from(self.threshold)
+    }
+
+    async fn one(
+        &self,
+        lab: &mut Lab<Line>,
+        cast: &[Arc<NativeFunction>],
+        run: &Run<'_>,
+    ) -> Result {
+        let processors = self.processors;
+        let there = thread::available_parallelism().map_or(1, |there| there.get() as u32);
+        let floor_bytes = match run.variant {
+            RECLAIM => self.threshold_bytes(),
+            _ => u64::MAX,
+        };
+        let squeezing = SqueezePolicy {
+            floor_bytes,
+            ceiling_bytes: floor_bytes.saturating_add(floor_bytes / 2),
+            ..SqueezePolicy::of_memory(self.cache, there)
+        };
+        let rules = Rules {
+            cache_bytes: self.cache,
+            setup: Setup { memory_bytes: self.size, processors, eager: run.variant == EAGER },
+            squeezing,
+            processors: there,
+        };
+        let mut world = World::new(cast.to_vec(), &rules)?;
+        world.warm_up(self.warm_up).await?;
+        let before = own_cpu();
+        let tell = |at: Duration, tally: &Tally| {
+            let (answered, calls) = (tally.latencies.len(), run.arrivals.len());
+            let line = format!("{run}: {answered} of {calls} answered after {} s", at.as_secs());
+            lab.progress.tick(&line);
+        };
+        let tally = world.replay(run.arrivals, tell).await?;
+        let platform_cpu_ns = nanoseconds(own_cpu().saturating_sub(before));
+        world.stop().await;
+        if let Some(trouble) = &tally.trouble {
+            lab.progress.note(&format!("{run}: {trouble}"));
+        }
+        let line = self.line(lab, run, &tally, processors * 100.0, platform_cpu_ns);
+        lab.keep(line)
+    }
+
+    fn line(
+        &self,
+        lab: &Lab<Line>,
+        run: &Run<'_>,
+        tally: &Tally,
+        processor_percent: f64,
+        platform_cpu_ns: u64,
+    ) -> Line {
+        let requests = run.arrivals.len();
+        let average = |sum: u64| sum as f64 / requests.max(1) as f64;
+        let latency = |percent| percentile(&tally.latencies, percent);
+        Line {
+            header: lab.native_header(run.variant, run.trial),
+            variant: run.variant.to_owned(),
+            scale_factor: run.factor,
+            load: run.source.to_owned(),
+            functions_count: self.members.into(),
+            cache_bytes: self.cache,
+            memory_bytes: self.size,
+            threshold_bytes: self.threshold_bytes(),
+            warm_up_count: self.warm_up,
+            processor_percent,
+            requests_count: requests as u64,
+            wrong_count: tally.wrong_count,
+            cold_boots_count: tally.cold_boots_count,
+            evictions_count: tally.evictions_count,
+            alive_count: average(tally.alive_sum),
+            charged_bytes: average(tally.charged_sum_bytes),
+            answered_per_second: tally.latencies.len() as f64 / tally.took.as_secs_f64(),
+            took_ns: nanoseconds(tally.took),
+            instances_cpu_ns: tally.cpu_ns,
+            platform_cpu_ns,
+            squeeze_cpu_ns: nanoseconds(tally.squeeze_cpu),
+            p50_ns: latency(50.0),
+            p90_ns: latency(90.0),
+            p95_ns: latency(95.0),
+            p99_ns: latency(99.0),
+            squeezes_count: tally.squeezes_count,
+            squeeze_failures_count: tally.squeeze_failures_count,
+            given_back_bytes: tally.given_back_bytes,
+            pause_p50_ns: percentile(&tally.pauses, 50.0),
+            pause_most_ns: percentile(&tally.pauses, 100.0),
+            waited_count: tally.waits.len() as u64,
+            wait_p50_ns: percentile(&tally.waits, 50.0),
+            wait_most_ns: percentile(&tally.waits, 100.0),
+        }
+    }
+}
+
+/// CPU time that this program has had.
+fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// By nearest rank; 0 of nothing.
+fn percentile(times: &[Duration], percent: f64) -> u64 {
+    let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    let found = squeezy_runtime::series::percentile(&seconds, percent).unwrap_or(0.0);
+    nanoseconds(Duration::from_secs_f64(found))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

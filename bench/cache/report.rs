@@ -1,0 +1,243 @@
+//! What the lines say: table, bounds and plot.
+
+use super::{Line, RECLAIM, VANILLA, VARIANTS};
+use crate::common::{
+    bound::{Bound, Limit, number},
+    chart::{Chart, Panel, Series},
+    error::Result,
+    record::describe_run,
+    select::{of_method, sorted},
+    size,
+    stats::{Spread, median},
+    table::Table,
+};
+
+pub(super) fn table(records: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        "variant",
+        "factor",
+        "n",
+        "calls",
+        "wrong",
+        "cold",
+        "cold %",
+        "evicted",
+        "alive",
+        "charged MiB",
+        "per s",
+        "CPU %",
+        "squeezing %",
+        "p50 ms",
+        "p90 ms",
+        "p95 ms",
+        "p99 ms",
+        "squeezes",
+        "failed",
+        "MiB back",
+        "pause ms",
+        "waited",
+        "wait ms",
+        "most ms",
+    ]);
+    for factor in factors(records) {
+        for variant in VARIANTS {
+            let lines = || select(records, variant, factor);
+            let of =
+                |value: fn(&Line) -> f64| median(lines().map(value)).map_or(String::new(), number);
+            if lines().next().is_none() {
+                continue;
+            }
+            table.row([
+                variant.to_owned(),
+                factor.to_string(),
+                lines().count().to_string(),
+                of(|line| line.requests_count as f64),
+                of(|line| line.wrong_count as f64),
+                of(|line| line.cold_boots_count as f64),
+                of(cold_percent),
+                of(|line| line.evictions_count as f64),
+                of(|line| line.alive_count),
+                of(|line| line.charged_bytes / f64::from(1 << 20)),
+                of(|line| line.answered_per_second),
+                of(processor_percent),
+                of(squeezing_percent),
+                of(|line| ms(line.p50_ns)),
+                of(|line| ms(line.p90_ns)),
+                of(|line| ms(line.p95_ns)),
+                of(|line| ms(line.p99_ns)),
+                of(|line| line.squeezes_count as f64),
+                of(|line| line.squeeze_failures_count as f64),
+                of(|line| line.given_back_bytes as f64 / f64::from(1 << 20)),
+                of(|line| ms(line.pause_p50_ns)),
+                of(|line| line.waited_count as f64),
+                of(|line| ms(line.wait_p50_ns)),
+                of(|line| ms(line.wait_most_ns)),
+            ]);
+        }
+    }
+    table
+}
+
+pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
+    let factors = factors(records);
+    let mut bounds = Vec::new();
+    let of = |variant, factor, value: fn(&Line) -> f64| {
+        median(select(records, variant, factor).map(value))
+    };
+    let ratio = |factor| {
+        // Where there was none, one counts: the ratio is at least this.
+        let rate = |line: &Line| line.cold_boots_count.max(1) as f64 / line.requests_count as f64;
+        Some((of(VANILLA, factor, rate)? / of(RECLAIM, factor, rate)?, factor))
+    };
+    let best =
+        factors.iter().filter_map(|&factor| ratio(factor)).max_by(|a, b| a.0.total_cmp(&b.0));
+    bounds.extend(best.map(|(measured, factor)| Bound {
+        what: format!("cold-boot rate of {VANILLA} over {RECLAIM}, scale factor {factor}"),
+        measured,
+        doubt: 0.0,
+        limit: Limit::AtLeast(4.5),
+        unit: "x",
+    }));
+    let p99 = |line: &Line| line.p99_ns as f64;
+    let middle = factors.get(factors.len().saturating_sub(1) / 2).copied();
+    bounds.extend(middle.and_then(|factor| {
+        Some(Bound {
+            what: format!("p99 of {RECLAIM} over {VANILLA}, scale factor {factor}"),
+            measured: of(RECLAIM, factor, p99)? / of(VANILLA, factor, p99)?,
+            doubt: 0.0,
+            limit: Limit::AtMost(0.6),
+            unit: "x",
+        })
+    }));
+    bounds.push(Bound {
+        what: "wrong answers".to_owned(),
+        measured: records.iter().map(|line| line.wrong_count as f64).sum(),
+        doubt: 0.0,
+        limit: Limit::Exactly(0.0),
+        unit: "",
+    });
+    bounds
+}
+
+pub(super) fn plot(records: &[Line]) -> Result<String> {
+    let factors = factors(records);
+    let variants = VARIANTS.map(str::to_owned);
+    let panel = |title: &str, y: &str, logarithmic, value: fn(&Line) -> f64| Panel {
+        title: title.to_owned(),
+        x: "scale factor".to_owned(),
+        y: y.to_owned(),
+        categories: factors.iter().map(u32::to_string).collect(),
+        series: Series::of_methods(&variants, |variant| {
+            let of = |&factor| Spread::of(select(records, variant, factor).map(value));
+            factors.iter().map(of).collect()
+        }),
+        joined: true,
+        logarithmic,
+    };
+    Chart {
+        title: records.first().map_or(String::new(), |line| {
+            let (functions, cache) = (line.functions_count, size::show(line.cache_bytes));
+            format!("Instances of {functions} functions that share {cache}")
+        }),
+        subtitle: describe_run(records),
+        panels: vec![
+            panel("Cold boots", "of 100 requests", false, cold_percent),
+            panel("Latency of the slowest of 100 requests (p99)", "ms", true, |l| ms(l.p99_ns)),
+            panel("CPU time", "% of a processor", false, processor_percent),
+        ],
+        foot: records.first().map_or(String::new(), |line| line.load.clone()),
+    }
+    .svg()
+}
+
+fn cold_percent(line: &Line) -> f64 {
+    100.0 * line.cold_boots_count as f64 / line.requests_count as f64
+}
+
+/// Of one processor.
+fn processor_percent(line: &Line) -> f64 {
+    100.0 * (line.instances_cpu_ns + line.platform_cpu_ns) as f64 / line.took_ns as f64
+}
+
+/// Of all CPU time.
+fn squeezing_percent(line: &Line) -> f64 {
+    100.0 * line.squeeze_cpu_ns as f64 / (line.instances_cpu_ns + line.platform_cpu_ns) as f64
+}
+
+fn ms(time_ns: u64) -> f64 {
+    time_ns as f64 / 1e6
+}
+
+fn factors(records: &[Line]) -> Vec<u32> {
+    sorted(records, |line| line.scale_factor)
+}
+
+fn select<'a>(
+    records: &'a [Line],
+    variant: &'a str,
+    factor: u32,
+) -> impl Iterator<Item = &'a Line> + Clone {
+    of_method(records, variant).filter(move |line| line.scale_factor == factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    fn line(variant: &str, scale_factor: u32, cold_boots_count: u64, p99_ns: u64) -> Line {
+        Line {
+            header: header("cache", variant, 0),
+            variant: variant.to_owned(),
+            scale_factor,
+            load: "synthetic".to_owned(),
+            functions_count: 40,
+            cache_bytes: 2 << 30,
+            memory_bytes: 256 << 20,
+            threshold_bytes: 1 << 29,
+            warm_up_count: 5,
+            processor_percent: 100.0,
+            requests_count: 200,
+            wrong_count: 0,
+            cold_boots_count,
+            evictions_count: 0,
+            alive_count: 20.0,
+            charged_bytes: 1e9,
+            answered_per_second: 3.0,
+            took_ns: 60_000_000_000,
+            instances_cpu_ns: 29_000_000_000,
+            platform_cpu_ns: 1_000_000_000,
+            squeeze_cpu_ns: 300_000_000,
+            p50_ns: 1,
+            p90_ns: 1,
+            p95_ns: 1,
+            p99_ns,
+            squeezes_count: 1,
+            squeeze_failures_count: 0,
+            given_back_bytes: 1 << 20,
+            pause_p50_ns: 1,
+            pause_most_ns: 1,
+            waited_count: 0,
+            wait_p50_ns: 0,
+            wait_most_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_best_factor_and_the_middle_one_are_promised() {
+        let mut records = Vec::new();
+        for (factor, cold, p99) in [(5, 3, 900), (15, 0, 500), (25, 30, 100)] {
+            records.extend([line(VANILLA, factor, 60, 1000), line(RECLAIM, factor, cold, p99)]);
+        }
+        assert_eq!(complaint(&records[0], &["variant", "scale_factor"]), None);
+        let measured: Vec<_> = bounds(&records).iter().map(|b| (b.measured, b.met())).collect();
+        assert_eq!(measured, [(60.0, true), (0.5, true), (0.0, true)]);
+        records[0].wrong_count = 1;
+        assert!(!bounds(&records)[2].met());
+        let text = table(&records).to_string();
+        // 30 s of CPU time in a minute; 1% of it for squeezing; 30 cold boots of 60 in 200.
+        assert!(text.contains(" 50.0 ") && text.contains(" 1.00 ") && text.contains(" 15.0 "));
+        let plot = plot(&records).unwrap();
+        assert!(plot.contains("40 functions that share 2 GiB") && plot.contains("Cold boots"));
+    }
+}
