@@ -26,8 +26,9 @@ use squeezy_vmm::method::MethodName;
 use std::{fmt, time::Duration};
 
 /// What is compared, unless told otherwise.
-const POLICIES: [PolicyName; 4] = [
+const POLICIES: [PolicyName; 5] = [
     PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Overcommit,
     PolicyName::Method(MethodName::VirtioMem),
     PolicyName::Harvest,
     PolicyName::Method(MethodName::Static),
