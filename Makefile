@@ -12,6 +12,7 @@ FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
 EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
 # What `make test-reclaim` tests.
 AGENTS := $(patsubst %/test.sh,%,$(wildcard reclaim/*/test.sh))
+SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
 # For `make kernel`: release debug off stock node
 VARIANT ?= release
 # For `make bench`: see bench/README.md
@@ -36,9 +37,9 @@ test-fast: dependencies ## tests that need no VM
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh
 
-test-reclaim: dependencies ## the agents that squeeze living instances, with stock runtimes
+test-reclaim: dependencies ## the agents that squeeze living instances, and functions to squeeze, with stock runtimes
 	@scripts/install-dependencies.sh reclaim
-	@for agent in $(AGENTS); do $$agent/test.sh || exit; done
+	@for tested in $(AGENTS) $(SQUEEZED); do $$tested/test.sh || exit; done
 
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image selftests ## tests in VMs

@@ -237,7 +237,10 @@ mod tests {
     fn every_function_that_comes_along_is_understood() {
         let functions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../functions");
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(functions).unwrap() {
+        let folders = ["", "java", "javascript"];
+        let entries =
+            folders.iter().flat_map(|f| std::fs::read_dir(format!("{functions}/{f}")).unwrap());
+        for entry in entries {
             let path = entry.unwrap().path().join("function.toml");
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let function = Function::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
@@ -246,6 +249,7 @@ mod tests {
             assert!(!function.request.is_empty(), "{path:?}");
             names.push(function.name);
         }
+        names.retain(|name| !name.starts_with("java-") && !name.starts_with("javascript-"));
         names.sort();
         assert_eq!(names, ["bert", "bfs", "cnn", "html"]);
     }
