@@ -73,10 +73,10 @@ pub(crate) async fn run<E: Experiment>(experiment: E) -> Result {
             false => BenchError::Incomplete(failures.join("; ")),
         });
     }
-    print!("{}", E::table(&records));
-    for bound in E::bounds(&records) {
-        println!("{bound}");
-    }
+    let bounds = E::bounds(&records).into_iter().map(|bound| format!("{bound}\n"));
+    let text = format!("{}{}", E::table(&records), bounds.collect::<String>());
+    // Whoever reads may have read enough.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
     if let Some(path) = &options.plot {
         let svg = E::plot(&records)?;
         std::fs::write(path, svg).map_err(|e| BenchError::file(path, e))?;

@@ -197,6 +197,7 @@ struct Open {
 #[derive(Clone, Copy)]
 struct Taken {
     instance: InstanceNumber,
+    at: Moment,
     waited: Duration,
     cold: Option<Duration>,
 }
@@ -568,7 +569,7 @@ impl Actor {
         body.rest += 1;
         let started = body.ready.filter(|(ready, _)| *ready > open.came);
         let (waited, cold) = (now.since(open.came), started.map(|(_, init)| init));
-        open.taken = Some(Taken { instance, waited, cold });
+        open.taken = Some(Taken { instance, at: now, waited, cold });
         let limit = body.function.run_timeout;
         let call = &open.call;
         let message = openwhisk::run(&body.function.name, &call.activation, &call.value, limit);
@@ -797,9 +798,10 @@ impl Actor {
     fn fail(&mut self, request: RequestNumber, reason: &str, vm_ended: bool, logs: Vec<String>) {
         let taken = self.open.get(&request).and_then(|open| open.taken);
         let waited = taken.map_or(Duration::ZERO, |taken| taken.waited);
+        let took = taken.map_or(Duration::ZERO, |taken| self.now().since(taken.at));
         let cold = taken.is_some_and(|taken| taken.cold.is_some());
         let reason = reason.to_owned();
-        self.close(request, Err(CallError::Failed { reason, waited, cold, vm_ended, logs }));
+        self.close(request, Err(CallError::Failed { reason, waited, took, cold, vm_ended, logs }));
     }
 
     fn close(&mut self, request: RequestNumber, result: Result<Answer, CallError>) {

@@ -70,6 +70,8 @@ pub enum CallError {
         reason: String,
         /// How long it had waited for an instance.
         waited: Duration,
+        /// How long that instance had it.
+        took: Duration,
         /// Whether that instance was started meanwhile.
         cold: bool,
         /// Whether its VM has ended, which is not the function's doing.

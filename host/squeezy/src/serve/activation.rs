@@ -77,10 +77,10 @@ impl Activation {
                 let (status, result) = judge(&response);
                 (status, result, waited, took, cold, logs)
             }
-            Err(CallError::Failed { reason, waited, logs, vm_ended, .. }) => {
+            Err(CallError::Failed { reason, waited, took, logs, vm_ended, .. }) => {
                 // Only what the function does is its developer's.
                 let status = if vm_ended { Status::InternalError } else { Status::DeveloperError };
-                (status, error(&reason), waited, none, None, logs)
+                (status, error(&reason), waited, took, None, logs)
             }
             Err(other) => {
                 let error = error(&explain(&other));

@@ -184,6 +184,7 @@ mod tests {
         let failed = CallError::Failed {
             reason: String::new(),
             waited: Duration::ZERO,
+            took: Duration::ZERO,
             cold: false,
             vm_ended: false,
             logs: Vec::new(),

@@ -111,6 +111,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     let failed = CallError::Failed {
         reason: "".into(),
         waited: ms(1),
+        took: ms(1),
         cold: false,
         vm_ended: false,
         logs: vec![],
