@@ -77,7 +77,7 @@ fn words_instead_of_numbers() {
 
 #[test]
 fn neither_yes_nor_no() {
-    let parameters = [SIZE, "squeezy.partitions=3", SHARED, "squeezy.background_reporting=often"];
+    let parameters = [SIZE, "squeezy.partitions=3", SHARED, "squeezy.background_reporting=maybe"];
     refused("neither", &parameters);
 }
 

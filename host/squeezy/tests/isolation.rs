@@ -84,11 +84,13 @@ fn limits_of_an_action_are_those_of_its_instances() {
     let limits = json!({ "limits": { "memory": 64, "logs": 0, "timeout": 2000 } });
     let path = "/namespaces/_/actions/told?overwrite=true";
     assert_eq!(daemon.ask("PUT", path, Some(limits)).0, 200);
-    for (program, part) in [(program, "exceeded its memory"), ("while True: pass", "not answered")]
+    for (program, part, least_ms) in
+        [(program, "exceeded its memory", 0), ("while True: pass", "not answered", 2000)]
     {
         let (status, activation) = tell(&daemon, "told", program);
         assert_eq!((status, &activation["logs"]), (502, &json!([])), "{activation}");
         assert!(activation["response"].to_string().contains(part), "{activation}");
+        assert!(activation["duration"].as_u64() >= Some(least_ms), "{activation}");
     }
 }
 
