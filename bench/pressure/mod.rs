@@ -86,6 +86,9 @@ pub(crate) struct Line {
     pub(crate) p99_over_abundant: f64,
     /// Memory that the guests had, over time, of all functions together.
     pub(crate) gib_seconds: f64,
+    /// The same of memory that was promised to VMs and instances, so that nobody else could have it: of
+    /// a frozen instance that costs what it holds, less than its guest has.
+    pub(crate) committed_gib_seconds: f64,
     /// The same of memory that was resident on the host.
     pub(crate) resident_gib_seconds: f64,
 }
@@ -268,6 +271,7 @@ fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Re
         p99_ns: percentile(99.0),
         p99_over_abundant: 1.0,
         gib_seconds: gib_seconds(|sample| sample.memory.plugged_bytes),
+        committed_gib_seconds: gib_seconds(|sample| sample.committed_bytes),
         resident_gib_seconds: gib_seconds(|sample| sample.memory.resident.resident_bytes),
     }
 }
