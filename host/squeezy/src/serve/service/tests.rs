@@ -69,6 +69,8 @@ async fn a_change_keeps_those_who_wait() {
     let (service, hold, _directory) = service().await;
     let call = waiting(&service, "1").await;
     service.put_action("f".to_owned(), body("{}"), true).await.unwrap();
+    // The node takes what it is asked in order, but a boot's end whenever it comes.
+    assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
     drop(hold);
     let activation = call.await.unwrap().unwrap();
     assert_eq!((activation.version.as_str(), activation.status), ("0.0.2", Status::InternalError));
