@@ -8,12 +8,16 @@ use crate::common::{
     error::{BenchError, Result},
     processor::spent_ns,
 };
-use rustix::process::Signal;
+use rustix::{
+    fd::OwnedFd,
+    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
+    process::Signal,
+};
 use squeezy_node::openwhisk;
 use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream},
     os::unix::process::CommandExt,
     process::{Child, Stdio},
     sync::Arc,
@@ -79,7 +83,7 @@ pub(crate) struct Instance {
     processors: f64,
     /// Its socket and what it says.
     directory: TempDir,
-    address: SocketAddr,
+    port: Port,
     client: ureq::Agent,
 }
 
@@ -87,7 +91,7 @@ impl Instance {
     /// Starts an instance and waits until it has answered `/init`.
     pub(crate) async fn start(function: &Arc<NativeFunction>, setup: Setup) -> Result<Self> {
         let instance = Self::spawn(function, setup)?;
-        let (process, address) = (instance.process.clone(), instance.address);
+        let (process, address) = (instance.process.clone(), instance.port.address);
         let limit = function.function.init_timeout;
         let deadline = Instant::now() + limit;
         let listens = instance
@@ -116,7 +120,7 @@ impl Instance {
     fn spawn(function: &Arc<NativeFunction>, setup: Setup) -> Result<Self> {
         let failed = |reason: String| failed(function, reason);
         let directory = tempfile::tempdir().map_err(|e| failed(e.to_string()))?;
-        let address = free_address().map_err(|e| failed(format!("a port: {e}")))?;
+        let port = Port::reserve().map_err(|e| failed(format!("a port: {e}")))?;
         let log = File::create(directory.path().join("log"))
             .and_then(|log| Ok((log.try_clone()?, log)))
             .map_err(|e| failed(e.to_string()))?;
@@ -124,7 +128,7 @@ impl Instance {
         let group = Group::create(Limits { processors, memory_bytes });
         let mut command = function.command();
         command
-            .env("PORT", address.port().to_string())
+            .env("PORT", port.address.port().to_string())
             .env("MEMORY_LIMIT", memory_bytes.to_string())
             .env("SQUEEZY_RECLAIM_SOCKET", directory.path().join("reclaim.sock"))
             .env_remove("EAGER_GC")
@@ -148,7 +152,7 @@ impl Instance {
             group: Arc::new(group),
             processors,
             directory,
-            address,
+            port,
             client: ureq::Agent::config_builder()
                 .http_status_as_error(false)
                 // An instance that was frozen for long may have given up an idle connection.
@@ -253,7 +257,7 @@ impl Instance {
         limit: Duration,
     ) -> Result<http::Response<Vec<u8>>> {
         let (mut parts, body) = request.into_parts();
-        let address = format!("http://{}{}", self.address, parts.uri);
+        let address = format!("http://{}{}", self.port.address, parts.uri);
         parts.uri = address.parse().map_err(|e| self.failed(format!("{address}: {e}")))?;
         let request = http::Request::from_parts(parts, body.as_ref().to_vec());
         let client = self.client.clone();
@@ -322,9 +326,24 @@ fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
     }
 }
 
-/// A port that nobody has at this moment.
-fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// A port of this machine that nobody else is given while this is held. A server may listen on it, as
+/// servers do that can be restarted: with `SO_REUSEADDR`.
+#[derive(Debug)]
+struct Port {
+    address: SocketAddr,
+    /// Bound, and never listens.
+    _held: OwnedFd,
+}
+
+impl Port {
+    fn reserve() -> std::io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let held = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&held, true)?;
+        bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let address = getsockname(&held)?.try_into()?;
+        Ok(Self { address, _held: held })
+    }
 }
 
 #[cfg(test)]
@@ -346,6 +365,17 @@ mod tests {
         let agent = Path::new(REPOSITORY).join("reclaim/v8");
         std::os::unix::fs::symlink(agent, reclaim.join("v8")).unwrap();
         directory
+    }
+
+    #[test]
+    fn a_port_is_nobody_elses_and_can_be_listened_on() {
+        let port = Port::reserve().unwrap();
+        let others: Vec<_> = (0..1000).map_while(|_| Port::reserve().ok()).collect();
+        assert!(!others.is_empty() && others.iter().all(|other| other.address != port.address));
+        // Rust's listeners have SO_REUSEADDR, too.
+        let listener = std::net::TcpListener::bind(port.address).unwrap();
+        TcpStream::connect(port.address).unwrap();
+        drop(listener);
     }
 
     #[tokio::test]

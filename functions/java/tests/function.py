@@ -22,18 +22,20 @@ def definition(name):
     return tomllib.loads((HERE / name / "function.toml").read_text())
 
 
-def free_port():
-    """Return a port that nobody listened on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def reserve_port():
+    """Return a socket whose port nobody else is given while it is open. A server may listen there."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 class Process:
     """A function's JVM."""
 
     def __init__(self, name, *options, **environment):
-        self.port = free_port()
+        self.reserved = reserve_port()
+        self.port = self.reserved.getsockname()[1]
         self.output = [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
         self.process = subprocess.Popen(
             [HERE / "run.sh", name, *options], stdin=subprocess.DEVNULL, stdout=self.output[0],
@@ -61,6 +63,7 @@ class Process:
         """End it."""
         self.process.kill()
         self.process.wait()
+        self.reserved.close()
         for file in self.output:
             file.close()
 

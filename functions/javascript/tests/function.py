@@ -20,10 +20,12 @@ MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 PATIENCE_SECONDS = 300
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def reserve_port():
+    """A socket whose port nobody else is given while it is open. A server may listen there."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def environment(**variables):
@@ -37,7 +39,8 @@ class Function(contextlib.AbstractContextManager):
     """A function that run.sh has started, and that listens."""
 
     def __init__(self, name, **variables):
-        self.port = free_port()
+        self.reserved = reserve_port()
+        self.port = self.reserved.getsockname()[1]
         self.output = tempfile.TemporaryFile("w+")
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
@@ -83,6 +86,7 @@ class Function(contextlib.AbstractContextManager):
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        self.reserved.close()
         self.output.close()
         self.errors.close()
 
