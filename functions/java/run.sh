@@ -40,7 +40,9 @@ g1) collector=-XX:+UseG1GC ;;
 esac
 
 # As AWS Lambda sets them. The heap begins as large as HotSpot makes it on a machine of that memory: a 64th of
-# it, and 8 MiB at least. Without a display.
+# it, and 8 MiB at least. Without a display. The archive of class data stays at the address that it was made
+# for: where the JVM moves it (by default from 17 on), nearly all of its pages are the instance's own, 10 MiB.
 initial=$((limit / 64 < 8 << 20 ? 8 << 20 : limit / 64))
 exec "$java" -Xmx$((limit * 85 / 100)) -Xms$initial "$collector" -XX:TieredStopAtLevel=1 -Xshare:auto \
+	-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0 \
 	-Djava.awt.headless=true "$@" -cp "$jar" squeezy.server.Server "$class"
