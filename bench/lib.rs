@@ -22,6 +22,7 @@ mod reclaim;
 mod scale;
 mod simulate;
 mod single;
+mod squeeze;
 mod throughput;
 mod utilisation;
 
@@ -67,6 +68,8 @@ enum Experiment {
     Faults(faults::Arguments),
     /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
     Single(single::Arguments),
+    /// Memory of a frozen Java or JavaScript instance inside its VM, before and after it is squeezed.
+    Squeeze(squeeze::Arguments),
     /// What a frozen Java or JavaScript instance holds over what it needs, by its memory.
     FrozenGarbage(frozen_garbage::Arguments),
     /// What the requests just after a reclaim take, against those before it.
@@ -97,6 +100,7 @@ impl Bench {
                 Experiment::Overhead(arguments) => common::run(arguments).await,
                 Experiment::Simulate(arguments) => common::run(arguments).await,
                 Experiment::Single(arguments) => common::run(arguments).await,
+                Experiment::Squeeze(arguments) => common::run(arguments).await,
                 Experiment::FrozenGarbage(arguments) => common::run(arguments).await,
                 Experiment::After(arguments) => common::run(arguments).await,
                 Experiment::Cache(arguments) => common::run(arguments).await,

@@ -10,7 +10,7 @@ squeezy=${SQUEEZY:-$root/target/release/squeezy}
 	echo "record: $squeezy is missing: make programs" >&2
 	exit 1
 }
-[ $# -gt 0 ] || set -- reclaim utilisation cpu plug faults scale coldstart footprint elasticity throughput interference pressure overhead simulate frozen-garbage single after cache
+[ $# -gt 0 ] || set -- reclaim utilisation cpu plug faults scale coldstart footprint elasticity throughput interference pressure overhead simulate frozen-garbage single squeeze after cache
 
 for name in "$@"; do
 	folder=$root/bench/$name

@@ -268,6 +268,7 @@ fn line(
                 line.stop_ns = nanoseconds(*stop);
                 line.reclaim_ns = latency.map_or(0, nanoseconds);
             }
+            Seen::Squeezed(_) => {}
         }
     }
     line

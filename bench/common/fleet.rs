@@ -8,9 +8,9 @@ use super::{
 };
 use squeezy_node::{
     Call, CallError, FunctionImage, FunctionLimits, Happening, MachineDetails, Node, Observer,
-    PolicyName, StartTimes, VmPlan, openwhisk,
+    PolicyName, SqueezeReport, StartTimes, VmPlan, openwhisk,
 };
-use squeezy_runtime::{Budget, Counts, FunctionIndex, InstanceNumber, Moment};
+use squeezy_runtime::{Budget, Counts, FunctionIndex, InstanceNumber, Moment, SqueezePolicy};
 use squeezy_vmm::MemoryUse;
 use std::{
     collections::BTreeMap,
@@ -36,6 +36,8 @@ pub(crate) struct FleetPlan {
     pub(crate) policy: PolicyName,
     /// Memory for all VMs and instances together.
     pub(crate) budget_bytes: u64,
+    /// When frozen instances are squeezed; nothing where they are left as they are.
+    pub(crate) squeezing: Option<SqueezePolicy>,
     /// How long an idle instance is kept.
     pub(crate) keep_alive: Duration,
     /// Whether the functions run in one VM.
@@ -45,7 +47,13 @@ pub(crate) struct FleetPlan {
 impl FleetPlan {
     /// With as much memory as anybody asks for, and each function in VMs of its own.
     pub(crate) fn abundant(policy: PolicyName, keep_alive: Duration) -> Self {
-        Self { policy, budget_bytes: u64::MAX, keep_alive, one_vm: false }
+        Self::new(policy, u64::MAX, keep_alive)
+    }
+
+    /// With so much memory, and each function in VMs of its own.
+    pub(crate) fn new(policy: PolicyName, budget_bytes: u64, keep_alive: Duration) -> Self {
+        let squeezing = policy.squeezing(budget_bytes);
+        Self { policy, budget_bytes, squeezing, keep_alive, one_vm: false }
     }
 }
 
@@ -99,6 +107,8 @@ pub(crate) enum Seen {
     Started(StartTimes),
     /// The memory of a function's instance was asked back when it was stopped, and came or did not.
     Reclaimed { member: usize, stop: Duration, latency: Option<Duration>, failed: bool },
+    /// A frozen instance was squeezed, or could not be.
+    Squeezed(std::result::Result<Box<SqueezeReport>, String>),
 }
 
 #[derive(Default)]
@@ -148,6 +158,9 @@ impl Observer for Watch {
                 latency: tried.latency,
                 failed: tried.error.is_some(),
             },
+            Happening::Squeezed(_, result) => {
+                Seen::Squeezed(result.cloned().map(Box::new).map_err(str::to_owned))
+            }
             Happening::Died(instance, _) => {
                 return seeing.trouble.push(format!("instance {instance} has ended by itself"));
             }
@@ -199,10 +212,9 @@ impl Fleet {
         let begin = Instant::now();
         let watch = Arc::new(Watch::default());
         let reserve_bytes = plan.policy.reserve_bytes(plan.budget_bytes);
-        let squeezing = plan.policy.squeezing(plan.budget_bytes);
-        let freeze_after = squeezing.map(|_| FREEZE_AFTER);
+        let freeze_after = plan.squeezing.map(|_| FREEZE_AFTER);
         let budget = Budget::new(plan.budget_bytes).with_reserve(reserve_bytes);
-        let node = Node::start(budget, squeezing, begin, watch.clone());
+        let node = Node::start(budget, plan.squeezing, begin, watch.clone());
         let mut members = Vec::new();
         let together = if plan.one_vm { functions.len() } else { 1 };
         for images in functions.chunks(together.max(1)) {

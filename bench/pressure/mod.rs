@@ -203,12 +203,8 @@ impl Arguments {
             let peak = abundant.iter().map(|line| line.peak_bytes).max().unwrap_or(0);
             (peak as f64 * SHARE) as u64
         });
-        let plan = FleetPlan {
-            policy: case.policy,
-            budget_bytes: budget_bytes.unwrap_or(u64::MAX),
-            keep_alive: self.length().mul_f64(KEEP_ALIVE),
-            one_vm: false,
-        };
+        let keep_alive = self.length().mul_f64(KEEP_ALIVE);
+        let plan = FleetPlan::new(case.policy, budget_bytes.unwrap_or(u64::MAX), keep_alive);
         let replayed = replay(lab, case, &plan, &load.arrivals).await?;
         let header = lab.fleet_header(case, replayed.details.as_ref());
         let lines: Vec<Line> = (0..case.functions.len())

@@ -29,6 +29,7 @@ impl Costs {
         let fixed = policy == PolicyName::Method(MethodName::Static);
         let measured = match policy {
             PolicyName::Harvest => "virtio-mem",
+            PolicyName::Overcommit => "squeezy",
             _ if fixed => "squeezy",
             other => other.name(),
         };
@@ -49,7 +50,7 @@ impl Costs {
         let start = match policy {
             _ if fixed => sandbox,
             // Side by side: the sandbox' time has the wait for the partition in it.
-            PolicyName::Method(MethodName::Squeezy) => sandbox.max(plug),
+            PolicyName::Method(MethodName::Squeezy) | PolicyName::Overcommit => sandbox.max(plug),
             _ => plug + sandbox,
         };
         Ok(Self {

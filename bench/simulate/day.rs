@@ -21,11 +21,15 @@ const MIB: u64 = 1 << 20;
 const SIZE_STEP: u64 = 128 * MIB;
 /// The smallest and the largest instance.
 const SIZES: (u64, u64) = (128 * MIB, 3072 * MIB);
+/// What an application takes of which the trace does not say it: the published median.
+const USUAL_MIB: f64 = 170.0;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One function.
 pub(super) struct Member {
     pub(super) memory_bytes: u64,
+    /// What an instance holds of it while it has nothing to do.
+    pub(super) held_bytes: u64,
     /// Functions of one application share a VM.
     pub(super) app: usize,
     /// How long an execution takes, by percentile, in milliseconds.
@@ -42,21 +46,23 @@ pub(super) struct Day {
 }
 
 impl Member {
-    /// An execution's duration: the distribution's at `unit`, straight between its percentiles.
+    /// An execution's duration: the distribution's at `unit`.
     pub(super) fn duration(&self, unit: f64) -> Duration {
-        let percent = unit * 100.0;
-        let above = self.durations_ms.iter().position(|&(p, _)| p >= percent);
-        let last = self.durations_ms.last().map_or(100.0, |&(_, ms)| ms);
-        let ms = match above {
-            None => last,
-            Some(0) => self.durations_ms[0].1,
-            Some(index) => {
-                let ((p0, ms0), (p1, ms1)) =
-                    (self.durations_ms[index - 1], self.durations_ms[index]);
-                ms0 + (ms1 - ms0) * (percent - p0) / (p1 - p0).max(f64::EPSILON)
-            }
-        };
+        let ms = at_percent(&self.durations_ms, unit * 100.0);
         Duration::from_secs_f64(ms.max(1.0) / 1000.0)
+    }
+}
+
+/// A distribution's value at a percentage: straight between its percentiles.
+fn at_percent(percentiles: &Percentiles, percent: f64) -> f64 {
+    let last = percentiles.last().map_or(100.0, |&(_, value)| value);
+    match percentiles.iter().position(|&(p, _)| p >= percent) {
+        None => last,
+        Some(0) => percentiles[0].1,
+        Some(index) => {
+            let ((p0, v0), (p1, v1)) = (percentiles[index - 1], percentiles[index]);
+            v0 + (v1 - v0) * (percent - p0) / (p1 - p0).max(f64::EPSILON)
+        }
     }
 }
 
@@ -91,10 +97,13 @@ impl Day {
         for function in trace.functions.iter().take(functions) {
             let count = apps.len();
             let app = *apps.entry(function.app.as_str()).or_insert(count);
-            let needed = memory.get(&function.app).and_then(|p| p.last()).map_or(170.0, |p| p.1);
+            let of_app = memory.get(&function.app);
+            let most_mib = of_app.and_then(|p| p.last()).map_or(USUAL_MIB, |p| p.1);
+            let held_mib = of_app.map_or(USUAL_MIB, |p| at_percent(p, 50.0));
             let member = members.len() as u32;
             members.push(Member {
-                memory_bytes: size((needed * MIB as f64) as u64),
+                memory_bytes: size((most_mib * MIB as f64) as u64),
+                held_bytes: (held_mib * MIB as f64) as u64,
                 app,
                 durations_ms: durations
                     .get(&function.function)
@@ -127,8 +136,10 @@ impl Day {
         let (mut members, mut arrivals) = (Vec::new(), Vec::new());
         for index in 0..functions {
             let median_ms = 20.0 * 10f64.powf(2.0 * random.unit());
+            let memory_bytes = sizes[(random.unit() * sizes.len() as f64) as usize % sizes.len()];
             members.push(Member {
-                memory_bytes: sizes[(random.unit() * sizes.len() as f64) as usize % sizes.len()],
+                memory_bytes,
+                held_bytes: memory_bytes / 2,
                 app: index / 2,
                 durations_ms: vec![
                     (1.0, median_ms * 0.5),
@@ -179,6 +190,7 @@ mod tests {
     fn durations_lie_between_their_percentiles() {
         let member = Member {
             memory_bytes: 0,
+            held_bytes: 0,
             app: 0,
             durations_ms: vec![(0.0, 10.0), (50.0, 20.0), (100.0, 220.0)],
         };

@@ -35,8 +35,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-const POLICIES: [PolicyName; 5] = [
+const POLICIES: [PolicyName; 6] = [
     PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Overcommit,
     PolicyName::Method(MethodName::VirtioMem),
     PolicyName::Harvest,
     PolicyName::Method(MethodName::Static),
@@ -51,6 +52,11 @@ const POPULAR: usize = 10;
 
 /// How long an empty VM is kept.
 const VM_IDLE: Duration = Duration::from_secs(600);
+
+/// How long an instance is idle before it is frozen, and how many calls of a function may wait: as in
+/// a node that is not told otherwise.
+const FREEZE_AFTER: Duration = Duration::from_secs(10);
+const QUEUE: usize = 256;
 
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]
@@ -67,14 +73,15 @@ pub(crate) struct Arguments {
     /// Most hours
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=24))]
     hours: Option<u32>,
-    /// Instances of one VM
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=255))]
+    /// Most instances of one VM. It has room for as many as its functions have at once when there is
+    /// plenty of memory, up to the next power of two
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=255))]
     concurrency: u16,
     /// How long an idle instance is kept, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = clap::value_parser!(u32).range(0..=86_400))]
     keep_alive: u32,
     /// Memory of the host; without it 70% of what squeezy takes at the peak when there is plenty
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_instance)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
     /// Lines of `bench coldstart` with the costs of each step; without them those of this version
     #[arg(long, value_name = "FILE")]
@@ -92,6 +99,8 @@ pub(crate) struct Line {
     pub(crate) budget_bytes: u64,
     pub(crate) peak_bytes: u64,
     pub(crate) gib_seconds: f64,
+    /// Of these, what VMs take that have no instance.
+    pub(crate) base_gib_seconds: f64,
     pub(crate) calls_count: u64,
     pub(crate) rejected_count: u64,
     /// Instances started, and of all that ended those that made room for others.
@@ -133,18 +142,20 @@ impl Experiment for Arguments {
             None => record::parse(RECORDED.as_bytes(), Path::new("coldstart"), "coldstart")?,
         };
         let policies = self.policies.or(&POLICIES);
-        if policies.contains(&PolicyName::Overcommit) {
-            let reason = "overcommit depends on what frozen instances hold, which no cost tells";
-            return Err(BenchError::Arguments(reason.to_owned()));
-        }
-        lab.progress.plan((policies.len() + 1) as f64);
+        lab.progress.plan((policies.len() + 2) as f64);
         let ours = PolicyName::Method(MethodName::Squeezy);
-        let abundant = self.day(lab, &day, &recorded, ours, None)?;
+        let mut rooms = vec![self.concurrency; day.apps().len()];
+        let (_, peaks) = self.day(lab, &day, &recorded, ours, None, &rooms).await?;
+        lab.progress.advance(1.0);
+        for (room, peak) in rooms.iter_mut().zip(peaks) {
+            *room = peak.max(1).next_power_of_two().min(self.concurrency);
+        }
+        let (abundant, _) = self.day(lab, &day, &recorded, ours, None, &rooms).await?;
         let budget_bytes = self.memory.unwrap_or((abundant.peak_bytes as f64 * 0.7) as u64);
         for policy in policies {
             lab.progress.advance(1.0);
-            match self.day(lab, &day, &recorded, policy, Some(budget_bytes)) {
-                Ok(line) => lab.keep(line)?,
+            match self.day(lab, &day, &recorded, policy, Some(budget_bytes), &rooms).await {
+                Ok((line, _)) => lab.keep(line)?,
                 // A VM that is larger than the host, say.
                 Err(error) => lab.progress.note(&format!("{policy}: {error}")),
             }
@@ -161,6 +172,7 @@ impl Experiment for Arguments {
             "memory GiB",
             "peak GiB",
             "GiB hours",
+            "of it bases",
             "calls",
             "rejected",
             "cold",
@@ -179,6 +191,7 @@ impl Experiment for Arguments {
                 of(|line| gib(line.budget_bytes)),
                 of(|line| gib(line.peak_bytes)),
                 of(|line| line.gib_seconds / 3600.0),
+                of(|line| line.base_gib_seconds / 3600.0),
                 of(|line| line.calls_count as f64),
                 of(|line| line.rejected_count as f64),
                 of(|line| line.cold_count as f64),
@@ -195,18 +208,19 @@ impl Experiment for Arguments {
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
         let of = |method| median(of_method(records, method).map(|line| line.gib_seconds));
-        let Some(ours) = of("squeezy") else { return Vec::new() };
-        ["virtio-mem", "harvest"]
-            .into_iter()
-            .filter_map(|other| {
-                Some(Bound {
-                    what: format!("simulated GiB-seconds against {other}"),
-                    measured: ours / of(other)?,
-                    doubt: 0.0,
-                    limit: Limit::AtMost(0.5),
-                    unit: "x",
-                })
+        let against = |ours, other| {
+            Some(Bound {
+                what: format!("simulated GiB-seconds of {ours} against {other}"),
+                measured: of(ours)? / of(other)?,
+                doubt: 0.0,
+                limit: Limit::AtMost(0.5),
+                unit: "x",
             })
+        };
+        ["squeezy", "overcommit"]
+            .into_iter()
+            .flat_map(|ours| ["virtio-mem", "harvest"].map(|other| against(ours, other)))
+            .flatten()
             .collect()
     }
 
@@ -250,26 +264,31 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    fn day(
+    /// Plays the day in VMs with room for so many instances, by application; also the most that each
+    /// had at once.
+    async fn day(
         &self,
         lab: &Lab<Line>,
         day: &Day,
         recorded: &[coldstart::Line],
         policy: PolicyName,
         budget_bytes: Option<u64>,
-    ) -> Result<Line> {
+        rooms: &[u16],
+    ) -> Result<(Line, Vec<u16>)> {
         lab.progress.say(&format!("{policy}"));
         let costs = Costs::of(recorded, policy)?;
         let limit = budget_bytes.unwrap_or(u64::MAX);
         let rules = world::Rules {
             budget: Budget::new(limit).with_reserve(policy.reserve_bytes(limit)),
+            squeezing: policy.squeezing(limit),
+            freeze_after: FREEZE_AFTER,
             keep_alive: Duration::from_secs(self.keep_alive.into()),
+            queue: QUEUE,
             vm_idle: VM_IDLE,
         };
         let start = Instant::now();
-        let outcome = world::play(day, &rules, &costs, self.load.seed, |bytes| {
-            self.vm_policy(lab, policy, bytes)
-        })?;
+        let vm = |app, bytes| vm_policy(lab, policy, bytes, rooms[app]);
+        let mut outcome = world::play(day, &rules, &costs, self.load.seed, vm).await?;
         let took = start.elapsed();
         let of = |values: &[f64], percent| {
             let seconds = series::percentile(values, percent).unwrap_or(0.0);
@@ -286,7 +305,8 @@ impl Arguments {
         let mut popular: Vec<u32> = (0..).take(calls.len()).collect();
         popular.sort_by_key(|&member| std::cmp::Reverse(calls[member as usize]));
         let turnover = |member| outcome.turnover.get(member).copied().unwrap_or(0) as f64 / hours;
-        Ok(Line {
+        let peak_instances = std::mem::take(&mut outcome.peak_instances);
+        let line = Line {
             header: Header {
                 experiment: Self::NAME.to_owned(),
                 method: policy.to_string(),
@@ -298,6 +318,7 @@ impl Arguments {
             budget_bytes: budget_bytes.unwrap_or(0),
             peak_bytes: outcome.peak_bytes,
             gib_seconds: outcome.byte_seconds / f64::from(1 << 30),
+            base_gib_seconds: outcome.base_byte_seconds / f64::from(1 << 30),
             calls_count: day.arrivals.len() as u64,
             rejected_count: outcome.rejected,
             cold_count: outcome.started,
@@ -309,25 +330,26 @@ impl Arguments {
             wait_p999_ns: of(&outcome.waits, 99.9),
             turnover_per_hour: popular.iter().take(POPULAR).map(turnover).collect(),
             decision_ns: nanoseconds(took / outcome.events.max(1) as u32),
-        })
+        };
+        Ok((line, peak_instances))
     }
+}
 
-    /// What a real VM for instances of this size would take.
-    fn vm_policy(
-        &self,
-        lab: &Lab<Line>,
-        policy: PolicyName,
-        instance_bytes: u64,
-    ) -> Result<squeezy_runtime::VmPolicy> {
-        let definition = include_str!("../../functions/html/function.toml");
-        let mut function = Function::parse(definition)
-            .map_err(|error| BenchError::Arguments(error.to_string()))?;
-        function.memory_bytes = instance_bytes;
-        function.concurrency = self.concurrency;
-        let image = FunctionImage { function, image: PathBuf::new() };
-        let plan = VmPlan::new("simulated", &[image], &lab.files, policy, 128 << 20);
-        Ok(plan.vm_policy(None)?)
-    }
+/// What a real VM with room for so many instances of this size would take.
+fn vm_policy(
+    lab: &Lab<Line>,
+    policy: PolicyName,
+    instance_bytes: u64,
+    instances: u16,
+) -> Result<squeezy_runtime::VmPolicy> {
+    let definition = include_str!("../../functions/html/function.toml");
+    let mut function =
+        Function::parse(definition).map_err(|error| BenchError::Arguments(error.to_string()))?;
+    function.memory_bytes = instance_bytes;
+    function.concurrency = instances;
+    let image = FunctionImage { function, image: PathBuf::new() };
+    let plan = VmPlan::new("simulated", &[image], &lab.files, policy, 128 << 20);
+    Ok(plan.vm_policy(None)?)
 }
 
 fn gib(bytes: u64) -> f64 {

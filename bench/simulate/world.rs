@@ -5,7 +5,7 @@ use super::{costs::Costs, day::Day};
 use crate::common::error::{BenchError, Result};
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
-    Scaler, StopReason, VmIndex, VmPolicy, load::Random,
+    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, load::Random,
 };
 use std::{
     cmp::Reverse,
@@ -15,6 +15,15 @@ use std::{
 
 /// How long ending a VM takes.
 const END: Duration = Duration::from_millis(500);
+
+/// How long freezing an instance takes, with counting what it holds.
+const FREEZE: Duration = Duration::from_millis(10);
+
+/// How long an agent takes that finds no garbage.
+const SQUEEZE: Duration = Duration::from_millis(50);
+
+/// After so many events is looked whether a person has asked for the end.
+const EVENTS_AT_A_TIME: u64 = 1000;
 
 /// What a day came to.
 #[derive(Debug, Default)]
@@ -30,7 +39,11 @@ pub(super) struct Outcome {
     pub(super) evicted: u64,
     pub(super) booted: u64,
     pub(super) byte_seconds: f64,
+    /// Of these, those of VMs that have no instance.
+    pub(super) base_byte_seconds: f64,
     pub(super) peak_bytes: u64,
+    /// The most instances that each application had at once.
+    pub(super) peak_instances: Vec<u16>,
     /// Commands and events of the scaler.
     pub(super) events: u64,
     /// Instances started and ended, by member.
@@ -40,34 +53,43 @@ pub(super) struct Outcome {
 /// How functions are kept.
 pub(super) struct Rules {
     pub(super) budget: Budget,
+    /// When frozen instances are squeezed, if they cost what they hold.
+    pub(super) squeezing: Option<SqueezePolicy>,
+    pub(super) freeze_after: Duration,
     pub(super) keep_alive: Duration,
+    pub(super) queue: usize,
     pub(super) vm_idle: Duration,
 }
 
 /// Plays a day.
-pub(super) fn play(
+pub(super) async fn play(
     day: &Day,
     rules: &Rules,
     costs: &Costs,
     seed: u64,
-    policy_of: impl Fn(u64) -> Result<VmPolicy>,
+    policy_of: impl Fn(usize, u64) -> Result<VmPolicy>,
 ) -> Result<Outcome> {
     let mut scaler = Scaler::new(rules.budget);
+    if let Some(squeezing) = rules.squeezing {
+        scaler = scaler.with_squeezing(squeezing);
+    }
     let refused = |error: squeezy_runtime::PolicyError| BenchError::Arguments(error.to_string());
-    let mut vms = Vec::new();
-    for bytes in day.apps().into_values() {
+    let (mut vms, mut base_bytes) = (Vec::new(), HashMap::new());
+    for (app, bytes) in day.apps() {
         let idle_time = Some(rules.vm_idle);
         // Processors are not simulated: a start takes as long beside others as alone.
-        let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(bytes)? };
-        vms.push(scaler.add_vm(policy).map_err(refused)?);
+        let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(app, bytes)? };
+        let vm = scaler.add_vm(policy).map_err(refused)?;
+        base_bytes.insert(vm, policy.base_bytes);
+        vms.push(vm);
     }
     for member in &day.members {
         let policy = FunctionPolicy {
             vm: vms[member.app],
             max_instances: u32::MAX,
             keep_alive: rules.keep_alive,
-            freeze_after: None,
-            queue_limit: usize::MAX,
+            freeze_after: Some(rules.freeze_after),
+            queue_limit: rules.queue,
         };
         scaler.add_function(policy).map_err(refused)?;
     }
@@ -81,9 +103,12 @@ pub(super) fn play(
         now: Moment::START,
         came: HashMap::new(),
         of: HashMap::new(),
-        outcome: Outcome::default(),
+        base_bytes,
+        bases_bytes: 0,
+        instances: vec![0; vms.len()],
+        outcome: Outcome { peak_instances: vec![0; vms.len()], ..Outcome::default() },
     };
-    world.play()?;
+    world.play().await?;
     Ok(world.outcome)
 }
 
@@ -96,6 +121,8 @@ enum What {
     Ended(VmIndex),
     Started(InstanceNumber),
     Answered(InstanceNumber),
+    Frozen(InstanceNumber),
+    Squeezed(InstanceNumber),
     Stopped(InstanceNumber),
     Reclaimed(InstanceNumber),
 }
@@ -110,13 +137,21 @@ struct World<'a> {
     now: Moment,
     came: HashMap<RequestNumber, (Moment, u32)>,
     of: HashMap<InstanceNumber, u32>,
+    /// What each VM takes without an instance, and those that run now.
+    base_bytes: HashMap<VmIndex, u64>,
+    bases_bytes: u64,
+    /// By application.
+    instances: Vec<u16>,
     outcome: Outcome,
 }
 
 impl World<'_> {
-    fn play(&mut self) -> Result {
+    async fn play(&mut self) -> Result {
         let mut arrivals = (0..).zip(&self.day.arrivals).peekable();
         loop {
+            if self.outcome.events.is_multiple_of(EVENTS_AT_A_TIME) {
+                tokio::task::yield_now().await;
+            }
             let arrival = arrivals.peek().map(|(_, (at, _))| Moment(*at));
             let coming = self.coming.peek().map(|Reverse((at, ..))| *at);
             let tick = self.scaler.next_deadline();
@@ -146,17 +181,30 @@ impl World<'_> {
 
     fn pass(&mut self, to: Moment) {
         let committed = self.scaler.budget().committed_bytes();
-        self.outcome.byte_seconds += committed as f64 * to.since(self.now).as_secs_f64();
+        let seconds = to.since(self.now).as_secs_f64();
+        self.outcome.byte_seconds += committed as f64 * seconds;
+        self.outcome.base_byte_seconds += self.bases_bytes as f64 * seconds;
         self.outcome.peak_bytes = self.outcome.peak_bytes.max(committed);
         self.now = to;
     }
 
     fn happen(&mut self, what: What) -> Result {
+        if let What::Ended(vm) = what {
+            self.bases_bytes -= self.base_bytes[&vm];
+        }
         self.tell(match what {
             What::Booted(vm) => Event::VmBooted(vm),
             What::Ended(vm) => Event::VmEnded(vm),
             What::Started(instance) => Event::Started(instance),
             What::Answered(instance) => Event::Answered(instance),
+            What::Frozen(instance) => {
+                Event::Frozen { instance, resident_bytes: self.held_bytes(instance) }
+            }
+            What::Squeezed(instance) => {
+                // What garbage there is, no trace tells: all that it holds is taken to be in use.
+                let resident_bytes = self.held_bytes(instance);
+                Event::Squeezed { instance, resident_bytes, cpu: SQUEEZE }
+            }
             What::Stopped(instance) => Event::Stopped(instance),
             What::Reclaimed(instance) => Event::Reclaimed(instance),
         })
@@ -175,12 +223,17 @@ impl World<'_> {
         match command {
             Command::BootVm(vm) => {
                 self.outcome.booted += 1;
+                self.bases_bytes += self.base_bytes[&vm];
                 self.later(boot, What::Booted(vm));
             }
             Command::EndVm(vm) => self.later(END, What::Ended(vm)),
             Command::Start { function, instance, .. } => {
                 self.outcome.started += 1;
                 self.of.insert(instance, function.0);
+                let app = self.day.members[function.0 as usize].app;
+                self.instances[app] += 1;
+                let peak = &mut self.outcome.peak_instances[app];
+                *peak = self.instances[app].max(*peak);
                 *self.outcome.turnover.entry(function.0).or_default() += 1;
                 self.later(start, What::Started(instance));
             }
@@ -196,6 +249,7 @@ impl World<'_> {
             Command::Stop { instance, reason } => {
                 self.outcome.evicted += u64::from(reason == StopReason::Evicted);
                 if let Some(member) = self.of.remove(&instance) {
+                    self.instances[self.day.members[member as usize].app] -= 1;
                     *self.outcome.turnover.entry(member).or_default() += 1;
                 }
                 self.later(stop, What::Stopped(instance));
@@ -205,9 +259,14 @@ impl World<'_> {
                 self.came.remove(&request);
                 self.outcome.rejected += 1;
             }
-            // It costs no more than it may take, and gives nothing back.
-            Command::Freeze(_) | Command::Squeeze(_) => {}
+            Command::Freeze(instance) => self.later(FREEZE, What::Frozen(instance)),
+            Command::Squeeze(instance) => self.later(SQUEEZE, What::Squeezed(instance)),
         }
+    }
+
+    fn held_bytes(&self, instance: InstanceNumber) -> u64 {
+        let member = self.of.get(&instance).map(|&member| &self.day.members[member as usize]);
+        member.map_or(0, |member| member.held_bytes)
     }
 
     fn later(&mut self, after: Duration, what: What) {

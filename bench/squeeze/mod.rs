@@ -1,0 +1,346 @@
+//! A frozen Java or JavaScript instance inside its VM, squeezed as the runtime does it: what the host
+//! has behind its partition before and after, and what the next calls notice (Figures 7 and 13 of the
+//! Desiccant paper, inside a VM). See README.md.
+
+use crate::common::{
+    Experiment,
+    bound::{Bound, Limit, number},
+    cases::{Case, cases},
+    chart::{BLUE, Chart, ORANGE, Panel, Series},
+    error::{BenchError, Result},
+    fleet::{Arrival, Fleet, FleetPlan, Seen},
+    functions::Functions,
+    lab::Lab,
+    options::Options,
+    record::{Header, Record, describe_run},
+    select::{functions, of_function},
+    size::mib,
+    stand::nanoseconds,
+    stats::{Spread, median},
+    table::Table,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_node::{FunctionImage, PolicyName, SqueezeReport};
+use squeezy_runtime::SqueezePolicy;
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
+
+/// One for each runtime with an agent that is in a function's image.
+const FUNCTIONS: [&str; 2] = ["java-hotel-searching", "javascript-data-analysis"];
+
+/// What an instance was when it was looked at.
+const VANILLA: &str = "vanilla";
+const EAGER: &str = "eager";
+const RECLAIM: &str = "reclaim";
+const IDEAL: &str = "ideal";
+const VARIANTS: [&str; 4] = [VANILLA, EAGER, RECLAIM, IDEAL];
+
+/// Calls before an instance is frozen.
+const CALLS: u32 = 100;
+const QUICK_CALLS: u32 = 20;
+
+/// Calls that are timed before it is frozen, and after.
+const TIMED: usize = 10;
+
+/// How long it may take until a frozen instance has been squeezed.
+const SQUEEZE_LIMIT: Duration = Duration::from_secs(120);
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Every frozen instance is squeezed, at once and whatever it holds.
+const AT_ONCE: SqueezePolicy = SqueezePolicy {
+    floor_bytes: 0,
+    ceiling_bytes: 0,
+    rise: Duration::from_secs(1),
+    frozen_for: Duration::ZERO,
+    processors: 1,
+};
+
+/// The experiment's command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    functions: Functions,
+}
+
+/// A frozen instance.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    pub(crate) function: String,
+    pub(crate) variant: String,
+    /// What the host has behind its partition, which holds nothing of anybody else.
+    pub(crate) uss_bytes: u64,
+    /// Memory of its heap that is resident in the guest.
+    pub(crate) heap_bytes: u64,
+    pub(crate) live_bytes: u64,
+    /// Its partition.
+    pub(crate) size_bytes: u64,
+    /// Calls that it had answered.
+    pub(crate) calls_count: u32,
+    /// Squeezing it: all of it, its processor time, and how long it could not have taken a call.
+    pub(crate) took_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) pause_ns: u64,
+    /// A call before it was frozen, the first one after, and one of the ten after: medians.
+    pub(crate) before_ns: u64,
+    pub(crate) first_ns: u64,
+    pub(crate) after_ns: u64,
+}
+
+impl Record for Line {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn function(&self) -> &str {
+        &self.function
+    }
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "squeeze";
+    type Record = Line;
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    async fn measure(&self, lab: &mut Lab<Line>) -> Result {
+        let functions = self.functions.find(lab, &FUNCTIONS, self.options.quick)?;
+        let trials = self.options.trials_or(1, 3);
+        let cases = cases(trials, functions.chunks(1), &[PolicyName::Overcommit]);
+        let calls = if self.options.quick { QUICK_CALLS } else { CALLS };
+        lab.each(&cases, async |lab, case| {
+            one(lab, case, calls, false).await?;
+            one(lab, case, calls, true).await
+        })
+        .await
+    }
+
+    fn table(records: &[Line]) -> Table {
+        let mut table = Table::new(&[
+            "function",
+            "variant",
+            "n",
+            "host MiB",
+            "heap MiB",
+            "live MiB",
+            "vanilla over it",
+            "call before ms",
+            "first after ms",
+            "ten after ms",
+            "squeezed in ms",
+            "CPU ms",
+        ]);
+        for (function, variant) in instances(records) {
+            let lines = || of_function(records, variant, &function);
+            let of =
+                |value: fn(&Line) -> f64| median(lines().map(value)).map_or(String::new(), number);
+            let uss = |variant| median(of_function(records, variant, &function).map(uss_mib));
+            let ratio = uss(VANILLA).zip(uss(variant)).map(|(vanilla, this)| vanilla / this);
+            table.row([
+                function.clone(),
+                variant.to_owned(),
+                lines().count().to_string(),
+                of(uss_mib),
+                of(|line| mib(line.heap_bytes)),
+                of(|line| mib(line.live_bytes)),
+                ratio.map_or(String::new(), number),
+                of(|line| line.before_ns as f64 / 1e6),
+                of(|line| line.first_ns as f64 / 1e6),
+                of(|line| line.after_ns as f64 / 1e6),
+                of(|line| line.took_ns as f64 / 1e6),
+                of(|line| line.cpu_ns as f64 / 1e6),
+            ]);
+        }
+        table
+    }
+
+    fn bounds(records: &[Line]) -> Vec<Bound> {
+        let bound = |function: String| {
+            let over_live = |line: &Line| line.heap_bytes as f64 / line.live_bytes as f64;
+            let measured = median(of_function(records, RECLAIM, &function).map(over_live))?;
+            let limit = Limit::AtMost(if function.starts_with("java-") { 1.01 } else { 1.10 });
+            let what = format!("heap resident after a reclaim over live bytes, {function}");
+            Some(Bound { what, measured, doubt: 0.0, limit, unit: "x" })
+        };
+        functions(records).into_iter().filter_map(bound).collect()
+    }
+
+    fn plot(records: &[Line]) -> Result<String> {
+        let panel = |function: String| {
+            let series = |name: &str, colour, value: fn(&Line) -> f64| Series {
+                name: name.to_owned(),
+                colour,
+                variant: false,
+                points: VARIANTS
+                    .map(|variant| Spread::of(of_function(records, variant, &function).map(value)))
+                    .to_vec(),
+            };
+            Panel {
+                series: vec![
+                    series("on the host", BLUE, uss_mib),
+                    series("live in its heap", ORANGE, |line| mib(line.live_bytes)),
+                ],
+                title: function.clone(),
+                x: "instance".to_owned(),
+                y: "MiB".to_owned(),
+                categories: VARIANTS.map(str::to_owned).to_vec(),
+                joined: false,
+                logarithmic: false,
+            }
+        };
+        Chart {
+            title: "Memory of a frozen instance in its VM".to_owned(),
+            subtitle: describe_run(records),
+            panels: functions(records).into_iter().map(panel).collect(),
+            foot: "What the host has behind the instance's partition.".to_owned(),
+        }
+        .svg()
+    }
+}
+
+/// One instance: called, frozen, squeezed and called again.
+async fn one(lab: &mut Lab<Line>, case: &Case<'_>, calls: u32, eager: bool) -> Result {
+    let mut image = case.functions[0].clone();
+    image.function.concurrency = 1;
+    if eager {
+        image.function.environment.insert("EAGER_GC".to_owned(), "1".to_owned());
+    }
+    let plan = FleetPlan {
+        squeezing: Some(AT_ONCE),
+        ..FleetPlan::abundant(case.policy, Duration::from_secs(3600))
+    };
+    let fleet = Fleet::start(lab, slice::from_ref(&image), &plan).await?;
+    let mut before = Vec::new();
+    for call in 1..=calls {
+        lab.progress.tick(&format!("{case}: {call} of {calls} calls"));
+        before.push(answered(&fleet, &image).await?);
+    }
+    let report = squeezed(&fleet, &image).await?;
+    let mut after = Vec::new();
+    for _ in 0..TIMED {
+        after.push(answered(&fleet, &image).await?);
+    }
+    let details = fleet.details();
+    fleet.stop().await;
+
+    let problem = |reason: &String| problem(&image, reason.clone());
+    let heap = report.heap.as_ref().map_err(problem)?;
+    report.reported.as_ref().map_err(problem)?;
+    let timed = |times: &[Duration]| {
+        let of = median(times.iter().rev().take(TIMED).map(Duration::as_secs_f64));
+        nanoseconds(Duration::from_secs_f64(of.unwrap_or(0.0)))
+    };
+    let mut keep = |variant: &str, uss_bytes, heap_bytes| {
+        let header = lab.fleet_header(case, details.as_ref());
+        lab.keep(Line {
+            header: Header { method: variant.to_owned(), ..header },
+            function: image.function.name.clone(),
+            variant: variant.to_owned(),
+            uss_bytes,
+            heap_bytes,
+            live_bytes: heap.live_bytes,
+            size_bytes: image.function.memory_bytes,
+            calls_count: calls,
+            took_ns: nanoseconds(report.took),
+            cpu_ns: nanoseconds(report.cpu),
+            pause_ns: heap.pause_ns,
+            before_ns: timed(&before),
+            first_ns: after.first().map_or(0, |&first| nanoseconds(first)),
+            after_ns: timed(&after),
+        })
+    };
+    if eager {
+        return keep(EAGER, report.before_bytes, heap.before_bytes);
+    }
+    let garbage = heap.before_bytes.saturating_sub(heap.live_bytes);
+    keep(VANILLA, report.before_bytes, heap.before_bytes)?;
+    keep(RECLAIM, report.resident_bytes, heap.after_bytes)?;
+    keep(IDEAL, report.before_bytes.saturating_sub(garbage), heap.live_bytes)
+}
+
+/// How long a right answer takes.
+async fn answered(fleet: &Fleet, image: &FunctionImage) -> Result<Duration> {
+    let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
+    match answered.problem {
+        None => Ok(answered.latency),
+        Some(reason) => Err(problem(image, reason)),
+    }
+}
+
+/// Waits until the instance has been squeezed.
+async fn squeezed(fleet: &Fleet, image: &FunctionImage) -> Result<SqueezeReport> {
+    let deadline = Instant::now() + SQUEEZE_LIMIT;
+    loop {
+        let report = fleet.seen().into_iter().find_map(|seen| match seen {
+            Seen::Squeezed(result) => Some(result),
+            _ => None,
+        });
+        match report {
+            Some(result) => return result.map(|report| *report).map_err(|e| problem(image, e)),
+            None if Instant::now() > deadline => {
+                let reason = "its instance was not squeezed in time".to_owned();
+                return Err(problem(image, reason));
+            }
+            None => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn problem(image: &FunctionImage, reason: String) -> BenchError {
+    let reason = format!("{}: {reason}", image.function.name);
+    BenchError::Workload { program: "the function", reason }
+}
+
+/// Function and variant.
+fn instances(records: &[Line]) -> Vec<(String, &'static str)> {
+    let of = |function: String| VARIANTS.map(|variant| (function.clone(), variant));
+    let there = |(function, variant): &(String, &str)| {
+        of_function(records, variant, function).next().is_some()
+    };
+    functions(records).into_iter().flat_map(of).filter(there).collect()
+}
+
+fn uss_mib(line: &Line) -> f64 {
+    mib(line.uss_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::record::{complaint, tests::header};
+
+    #[test]
+    fn an_instance_is_compared_with_itself() {
+        let line = |variant: &str, uss_mib: u64, heap_mib: u64| Line {
+            header: header("squeeze", variant, 0),
+            function: "java-hotel-searching".to_owned(),
+            variant: variant.to_owned(),
+            uss_bytes: uss_mib << 20,
+            heap_bytes: heap_mib << 20,
+            live_bytes: 10 << 20,
+            size_bytes: 256 << 20,
+            calls_count: 100,
+            took_ns: 1_000_000,
+            cpu_ns: 1_000_000,
+            pause_ns: 1_000_000,
+            before_ns: 1_000_000,
+            first_ns: 2_000_000,
+            after_ns: 1_500_000,
+        };
+        let records = [line(VANILLA, 120, 100), line(RECLAIM, 30, 11), line(IDEAL, 30, 10)];
+        let fields = ["function", "variant", "uss_bytes", "live_bytes"];
+        assert_eq!(complaint(&records[0], &fields), None);
+        let [bound] = &Arguments::bounds(&records)[..] else { panic!("one function") };
+        assert!((bound.measured - 1.1).abs() < 1e-9 && !bound.met(), "{}", bound.measured);
+        assert!(Arguments::table(&records).to_string().contains("4.00"));
+        assert!(Arguments::plot(&records).unwrap().contains("hotel"));
+    }
+}
