@@ -7,6 +7,10 @@ use squeezy_reclaim::{Agent, Deadline, Process, Request};
 use std::rc::Rc;
 use tokio::task::spawn_blocking;
 
+/// The order of the smallest free blocks that go back: pages. What a runtime frees lies scattered, as its
+/// pages came one by one; blocks of 2 MiB are a seventh of it (`bench/squeeze/README.md`).
+const SMALLEST_ORDER: u8 = 0;
+
 /// Lets a frozen instance run while its runtime collects, and freezes it again. A request that comes
 /// meanwhile is passed on at once, and whatever has not been done by then is left.
 pub async fn squeeze(instance: &Rc<Entry>) -> Result<Squeezed, ApiError> {
@@ -49,7 +53,7 @@ fn collect(pid: u32) -> Result<SqueezedHeap, String> {
 }
 
 fn report(partition: PartitionNumber) -> Result<u64, String> {
-    sysfs::report(partition).map_err(|error| error.to_string())
+    sysfs::report(partition, SMALLEST_ORDER).map_err(|error| error.to_string())
 }
 
 async fn finish<T>(

@@ -46,9 +46,11 @@ enum Action {
         #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Give the free memory of a partition in use back to the host, in blocks of 2 MiB and more; prints
-    /// how many bytes that were.
+    /// Give the free memory of a partition in use back to the host; prints how many bytes that were.
     Report {
+        /// The smallest blocks to give back: 0 is a page, 9 a huge page of 2 MiB.
+        #[arg(long, value_name = "ORDER", default_value = "9", value_parser = clap::value_parser!(u8).range(0..=10))]
+        order: u8,
         /// The number of the partition.
         #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(0..255))]
         partition: u16,
@@ -86,7 +88,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.action {
         Action::Exec { wait, partition, command } => Err(exec(wait, partition, &command)),
-        Action::Report { partition } => sysfs::report(PartitionNumber(partition))
+        Action::Report { partition, order } => sysfs::report(PartitionNumber(partition), order)
             .map(|bytes| println!("{bytes}"))
             .map_err(|error| (FAILED, error.to_string())),
         Action::Status { json } => show(json, table, serde_json::to_string_pretty),

@@ -30,13 +30,14 @@ pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
     value(&partition_directory(Path::new(DIRECTORY), number).join("oom_kills")).ok()
 }
 
-/// Gives the free memory of a partition back to the host; how many bytes that were. Blocks.
-pub fn report(number: PartitionNumber) -> io::Result<u64> {
+/// Gives the free memory of a partition back to the host, in blocks of `1 << order` pages at least;
+/// how many bytes that were. Blocks.
+pub fn report(number: PartitionNumber, order: u8) -> io::Result<u64> {
     let directory = partition_directory(Path::new(DIRECTORY), number);
     let count = || value::<u64>(&directory.join("reported_bytes"));
     let before = count()?;
     let path = directory.join("report");
-    fs::write(&path, "\n")
+    fs::write(&path, format!("{order}\n"))
         .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
     Ok(count()?.saturating_sub(before))
 }
