@@ -99,7 +99,7 @@ fn frozen_instances_give_back_what_they_do_not_use() {
         assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
     };
     names.into_iter().for_each(call);
-    // Together they hold more than 60% of 1,800 MiB.
+    // Together they hold more than three eighths of 1,800 MiB.
     let given_back = || {
         let metrics = daemon.metrics();
         let of =

@@ -34,11 +34,13 @@ pub struct SqueezePolicy {
 }
 
 impl SqueezePolicy {
-    /// The paper's: from 60% of the memory for instances on, those frozen for a second.
+    /// From a quarter of the memory on, those frozen for a second. The paper's 60% are hardly ever
+    /// reached here: instances that start or work are charged in full, and for them frozen ones are
+    /// ended before (`bench/cache/README.md`).
     pub fn of_memory(limit_bytes: u64, processors: u32) -> Self {
         Self {
-            floor_bytes: limit_bytes / 10 * 6,
-            ceiling_bytes: limit_bytes / 10 * 9,
+            floor_bytes: limit_bytes / 8 * 2,
+            ceiling_bytes: limit_bytes / 8 * 3,
             rise: Duration::from_secs(60),
             frozen_for: Duration::from_secs(1),
             processors,
