@@ -50,6 +50,7 @@ stress: dependencies kernel-release kernel-debug kernel-off image selftests ## l
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
+	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
 	@scripts/install-dependencies.sh lint
