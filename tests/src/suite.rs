@@ -169,8 +169,10 @@ impl Suite {
         }
         config.command_line = vec![
             "rdinit=/selftests/run".to_owned(),
-            // A busy host keeps a virtual processor waiting for longer than the usual 20 s.
+            // A busy host keeps a virtual processor waiting for longer than the usual 20 s. One that
+            // hangs in the kernel does so for longer than this.
             "watchdog_thresh=60".to_owned(),
+            "rcupdate.rcu_cpu_stall_timeout=60".to_owned(),
             format!("panic_on_warn={}", u8::from(self.tolerated.is_none())),
             format!("SELFTEST_SLOWNESS={}", self.slowness()),
         ];
