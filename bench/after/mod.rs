@@ -9,7 +9,7 @@ use crate::common::{
     bound::Bound,
     error::{BenchError, Result},
     lab::Lab,
-    native::{Call, Case, Functions, Instance, Subject, cases, missing},
+    native::{Call, Case, Functions, Instance, OfSubject, Subject, cases},
     options::Options,
     record::{Header, Record},
     size::parse_instance,
@@ -84,6 +84,12 @@ impl Record for Line {
     }
 }
 
+impl OfSubject for Line {
+    fn subject(&self) -> &Subject {
+        &self.subject
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "after";
     type Record = Line;
@@ -94,9 +100,6 @@ impl Experiment for Arguments {
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let functions = self.functions.find(lab)?;
-        if let Some(missing) = missing() {
-            lab.progress.note(&missing);
-        }
         let mut methods = vec![CONTROL, RECLAIM, LIBRARIES];
         if pageout::is_possible() {
             methods.push(PAGEOUT);

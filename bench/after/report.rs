@@ -34,7 +34,7 @@ pub(super) fn table(records: &[Line]) -> Table {
         "reclaim CPU ms",
     ]);
     for language in Language::ALL {
-        for function in functions_in(records, language, |line| &line.subject) {
+        for function in functions_in(records, language) {
             for method in METHODS {
                 let lines = || of_function(records, method, &function);
                 if lines().next().is_none() {
@@ -93,7 +93,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
 
 pub(super) fn plot(records: &[Line]) -> Result<String> {
     let panel = |language| {
-        let functions = functions_in(records, language, |line| &line.subject);
+        let functions = functions_in(records, language);
         let mut methods = METHODS.map(str::to_owned).to_vec();
         methods.retain(|method| of_method(records, method).next().is_some());
         Panel {

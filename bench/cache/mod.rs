@@ -15,7 +15,7 @@ use crate::common::{
     fleet::Arrival,
     lab::{Lab, Step},
     load::LoadOptions,
-    native::{FunctionChoice, NativeFunction, Setup, missing, parse_share},
+    native::{FunctionChoice, NativeFunction, Setup, parse_share},
     options::Options,
     record::{Header, Record},
     size::{self, parse_instance},
@@ -171,9 +171,6 @@ impl Experiment for Arguments {
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let functions = self.functions.find(lab)?;
-        if let Some(missing) = missing() {
-            lab.progress.note(&missing);
-        }
         let members = self.members as usize;
         let cast = load::cast(members, functions.len(), self.load.seed);
         let cast: Vec<_> = cast.into_iter().map(|index| functions[index].clone()).collect();
@@ -234,11 +231,7 @@ impl Arguments {
             RECLAIM => self.threshold_bytes(),
             _ => u64::MAX,
         };
-        let squeezing = SqueezePolicy {
-            floor_bytes,
-            ceiling_bytes: floor_bytes.saturating_add(floor_bytes / 2),
-            ..SqueezePolicy::of_memory(self.cache, there)
-        };
+        let squeezing = SqueezePolicy::above(floor_bytes, there);
         let rules = Rules {
             cache_bytes: self.cache,
             setup: Setup { memory_bytes: self.size, processors, eager: run.variant == EAGER },

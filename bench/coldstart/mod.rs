@@ -224,7 +224,7 @@ async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
         let seen_before = fleet.seen().len();
         let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
         if let Some(problem) = &answered.problem {
-            return Err(BenchError::Workload { program: "the function", reason: problem.clone() });
+            return Err(BenchError::function(problem.clone()));
         }
         fleet.evict().await?;
         let seen = &fleet.seen()[seen_before..];

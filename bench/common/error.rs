@@ -55,4 +55,9 @@ impl BenchError {
     pub(crate) fn file(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
+
+    /// A function that does not answer, or not as it should.
+    pub(crate) fn function(reason: String) -> Self {
+        Self::Workload { program: "the function", reason }
+    }
 }

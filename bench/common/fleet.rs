@@ -240,7 +240,7 @@ impl Fleet {
             if let Some(problem) = answered.problem {
                 let name = &self.members[member].1.function.name;
                 let reason = format!("the first call of {name}: {problem}");
-                return Err(BenchError::Workload { program: "the function", reason });
+                return Err(BenchError::function(reason));
             }
         }
         self.evict().await
@@ -287,7 +287,7 @@ impl Fleet {
         }
         for answered in calls.join_all().await {
             if let Some(problem) = answered.problem {
-                return Err(BenchError::Workload { program: "the function", reason: problem });
+                return Err(BenchError::function(problem));
             }
         }
         Ok(())

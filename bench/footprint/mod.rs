@@ -14,6 +14,7 @@ use crate::common::{
     policies::Policies,
     record::{Header, Record, describe_run},
     select::{functions, methods, of_function, sorted},
+    size::mib,
     stats::{Spread, mean, median},
     table::Table,
 };
@@ -188,10 +189,6 @@ async fn one(lab: &mut Lab<Line>, case: &Case<'_>) -> Result {
 /// The share of one instance, in MiB.
 fn each(line: &Line) -> f64 {
     mib(line.resident_bytes) / f64::from(line.instances.max(1))
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 fn counts(records: &[Line]) -> Vec<u16> {

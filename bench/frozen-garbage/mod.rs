@@ -7,11 +7,13 @@ use crate::common::{
     chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series},
     error::Result,
     lab::Lab,
-    native::{Case, Functions, Instance, Language, Subject, cases, functions_in, missing},
+    native::{
+        Case, Functions, Instance, Language, OfSubject, Sizes, Subject, cases, functions_in,
+        of_size, sizes_of,
+    },
     options::Options,
     record::{Header, Record, describe_run},
-    select::{of_function, sorted},
-    size::{self, mib, parse_instance},
+    size::{self, mib},
     stats::{Spread, mean, median},
     table::Table,
 };
@@ -27,9 +29,8 @@ pub(crate) struct Arguments {
     options: Options,
     #[command(flatten)]
     functions: Functions,
-    /// Memory of an instance, with commas [default: 256M,512M,1G; with --quick 256M,1G]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_instance)]
-    sizes: Vec<u64>,
+    #[command(flatten)]
+    sizes: Sizes,
 }
 
 /// An instance that has been called again and again.
@@ -61,6 +62,12 @@ impl Record for Line {
     }
 }
 
+impl OfSubject for Line {
+    fn subject(&self) -> &Subject {
+        &self.subject
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "frozen-garbage";
     type Record = Line;
@@ -70,16 +77,8 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let quick = self.options.quick;
         let functions = self.functions.find(lab)?;
-        if let Some(missing) = missing() {
-            lab.progress.note(&missing);
-        }
-        let sizes: &[u64] = match (&self.sizes[..], quick) {
-            ([], true) => &[256 << 20, 1 << 30],
-            ([], false) => &[256 << 20, 512 << 20, 1 << 30],
-            (named, _) => named,
-        };
+        let sizes = self.sizes.or_default(self.options.quick);
         let cases = cases(self.options.trials_or(1, 3), &functions, sizes, &[false]);
         lab.each(&cases, async |lab, case| self.one(lab, case).await).await
     }
@@ -99,9 +98,9 @@ impl Experiment for Arguments {
             "garbage %",
         ]);
         for language in Language::ALL {
-            for memory in sizes(records) {
-                for function in functions_of(records, language) {
-                    let lines = || select(records, &function, memory);
+            for memory in sizes_of(records) {
+                for function in functions_in(records, language) {
+                    let lines = || of_size(records, VANILLA, &function, memory);
                     if lines().next().is_none() {
                         continue;
                     }
@@ -122,9 +121,9 @@ impl Experiment for Arguments {
                         of(&|line| 100.0 * (1.0 - 1.0 / over_ideal(line))),
                     ]);
                 }
-                let ratios = functions_of(records, language);
+                let ratios = functions_in(records, language);
                 let ratios = ratios.iter().filter_map(|function| {
-                    median(select(records, function, memory).map(over_ideal))
+                    median(of_size(records, VANILLA, function, memory).map(over_ideal))
                 });
                 let Some(ratio) = mean(ratios) else { continue };
                 let blank = vec![String::new(); 7];
@@ -137,9 +136,9 @@ impl Experiment for Arguments {
     }
 
     fn plot(records: &[Line]) -> Result<String> {
-        let sizes = sizes(records);
+        let sizes = sizes_of(records);
         let panel = |language| {
-            let functions = functions_of(records, language);
+            let functions = functions_in(records, language);
             let series = sizes.iter().zip([BLUE, ORANGE, GREEN, PURPLE].into_iter().cycle()).map(
                 |(&memory, colour)| Series {
                     name: size::show(memory),
@@ -147,7 +146,9 @@ impl Experiment for Arguments {
                     variant: false,
                     points: functions
                         .iter()
-                        .map(|name| Spread::of(select(records, name, memory).map(over_ideal)))
+                        .map(|name| {
+                            Spread::of(of_size(records, VANILLA, name, memory).map(over_ideal))
+                        })
                         .collect(),
                 },
             );
@@ -202,23 +203,6 @@ impl Arguments {
 
 fn over_ideal(line: &Line) -> f64 {
     line.uss_bytes as f64 / line.ideal_uss_bytes as f64
-}
-
-fn sizes(records: &[Line]) -> Vec<u64> {
-    sorted(records, |line| line.subject.memory_bytes)
-}
-
-fn functions_of(records: &[Line], language: Language) -> Vec<String> {
-    functions_in(records, language, |line| &line.subject)
-}
-
-fn select<'a>(
-    records: &'a [Line],
-    function: &'a str,
-    memory_bytes: u64,
-) -> impl Iterator<Item = &'a Line> {
-    of_function(records, VANILLA, function)
-        .filter(move |line| line.subject.memory_bytes == memory_bytes)
 }
 
 #[cfg(test)]

@@ -140,10 +140,10 @@ impl Daemon {
             .map_err(|e| failed(format!("it cannot be called: {e}")))?;
         match serde_json::from_str(&text) {
             Ok(value) if status == 200 => Ok(Answer { value, bytes: text.len() as u64, latency }),
-            _ => Err(BenchError::Workload {
-                program: "the function",
-                reason: format!("status {status}: {:.200}", text.replace('\n', " ")),
-            }),
+            _ => {
+                let text = text.replace('\n', " ");
+                Err(BenchError::function(format!("status {status}: {text:.200}")))
+            }
         }
     }
 

@@ -220,6 +220,5 @@ fn request(items: u32) -> Value {
 }
 
 fn wrong(answer: &Value) -> BenchError {
-    let reason = format!("a wrong answer: {:.200}", answer.to_string());
-    BenchError::Workload { program: "the function", reason }
+    BenchError::function(format!("a wrong answer: {:.200}", answer.to_string()))
 }

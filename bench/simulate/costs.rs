@@ -28,11 +28,11 @@ impl Costs {
     pub(super) fn of(lines: &[coldstart::Line], policy: PolicyName) -> Result<Self> {
         let fixed = policy == PolicyName::Method(MethodName::Static);
         let measured = match policy {
-            PolicyName::Harvest => "virtio-mem",
-            PolicyName::Overcommit => "squeezy",
-            _ if fixed => "squeezy",
-            other => other.name(),
-        };
+            PolicyName::Microvm => policy,
+            _ if fixed => PolicyName::Method(MethodName::Squeezy),
+            _ => PolicyName::Method(policy.method()),
+        }
+        .name();
         let of = |there: bool, value: fn(&coldstart::Line) -> u64| {
             let lines = of_method(lines, measured).filter(|line| line.vm_was_there == there);
             median(lines.map(|line| value(line) as f64 / 1e9)).map(Duration::from_secs_f64)
@@ -50,7 +50,7 @@ impl Costs {
         let start = match policy {
             _ if fixed => sandbox,
             // Side by side: the sandbox' time has the wait for the partition in it.
-            PolicyName::Method(MethodName::Squeezy) | PolicyName::Overcommit => sandbox.max(plug),
+            _ if policy.method() == MethodName::Squeezy => sandbox.max(plug),
             _ => plug + sandbox,
         };
         Ok(Self {

@@ -8,10 +8,9 @@ use crate::common::{
     bound::Bound,
     error::Result,
     lab::Lab,
-    native::{Case, Functions, Subject, cases, missing},
+    native::{Case, Functions, OfSubject, Sizes, Subject, cases},
     options::Options,
     record::{Header, Record},
-    size::parse_instance,
     table::Table,
 };
 use serde::{Deserialize, Serialize};
@@ -31,9 +30,8 @@ pub(crate) struct Arguments {
     options: Options,
     #[command(flatten)]
     functions: Functions,
-    /// Memory of an instance, with commas [default: 256M,512M,1G; with --quick 256M,1G]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_instance)]
-    sizes: Vec<u64>,
+    #[command(flatten)]
+    sizes: Sizes,
 }
 
 /// A frozen instance.
@@ -66,6 +64,12 @@ impl Record for Line {
     }
 }
 
+impl OfSubject for Line {
+    fn subject(&self) -> &Subject {
+        &self.subject
+    }
+}
+
 impl Experiment for Arguments {
     const NAME: &'static str = "single";
     type Record = Line;
@@ -75,16 +79,8 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let quick = self.options.quick;
         let functions = self.functions.find(lab)?;
-        if let Some(missing) = missing() {
-            lab.progress.note(&missing);
-        }
-        let sizes: &[u64] = match (&self.sizes[..], quick) {
-            ([], true) => &[256 << 20, 1 << 30],
-            ([], false) => &[256 << 20, 512 << 20, 1 << 30],
-            (named, _) => named,
-        };
+        let sizes = self.sizes.or_default(self.options.quick);
         let cases = cases(self.options.trials_or(1, 3), &functions, sizes, &[false, true]);
         lab.each(&cases, async |lab, case| self.one(lab, case).await).await
     }

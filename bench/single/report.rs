@@ -5,9 +5,8 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{BLUE, Chart, ORANGE, Panel, Series},
     error::Result,
-    native::{Language, functions_in},
+    native::{Language, functions_in, of_size, sizes_of},
     record::describe_run,
-    select::{of_function, sorted},
     size::{self, mib},
     stats::{Spread, mean, median},
     table::Table,
@@ -53,10 +52,10 @@ pub(super) fn table(records: &[Line]) -> Table {
         "vanilla's USS over it",
     ]);
     for language in Language::ALL {
-        for function in functions_of(records, language) {
-            for memory in sizes(records) {
+        for function in functions_in(records, language) {
+            for memory in sizes_of(records) {
                 for variant in VARIANTS {
-                    let lines = || select(records, variant, &function, memory);
+                    let lines = || of_size(records, variant, &function, memory);
                     let of = |value: fn(&Line) -> u64| {
                         median(lines().map(|line| mib(value(line)))).map_or(String::new(), number)
                     };
@@ -89,8 +88,8 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let mut bounds = Vec::new();
     for promise in PROMISES {
         let Promise { language, .. } = promise;
-        let functions = functions_of(records, language);
-        let Some(&least) = sizes(records).first() else { continue };
+        let functions = functions_in(records, language);
+        let Some(&least) = sizes_of(records).first() else { continue };
         let at = format!("{language}, {}", size::show(least));
         let squeezed = records
             .iter()
@@ -128,10 +127,10 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
 }
 
 pub(super) fn plot(records: &[Line]) -> Result<String> {
-    let sizes = sizes(records);
+    let sizes = sizes_of(records);
     let mut panels = Vec::new();
     for language in Language::ALL {
-        let functions = functions_of(records, language);
+        let functions = functions_in(records, language);
         let (Some(&least), false) = (sizes.first(), functions.is_empty()) else { continue };
         let variants = VARIANTS.map(str::to_owned);
         panels.push(Panel {
@@ -140,7 +139,7 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
             y: "USS, MiB".to_owned(),
             series: Series::of_methods(&variants, |variant| {
                 let uss = |function: &String| {
-                    let lines = select(records, variant, function, least);
+                    let lines = of_size(records, variant, function, least);
                     Spread::of(lines.map(|line| mib(line.uss_bytes)))
                 };
                 functions.iter().map(uss).collect()
@@ -163,7 +162,7 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
                 points: sizes
                     .iter()
                     .map(|&memory| {
-                        let ratios = functions_of(records, language);
+                        let ratios = functions_in(records, language);
                         Spread::of(ratios.iter().filter_map(|function| {
                             ratio(records, VANILLA, LIBRARIES, function, memory)
                         }))
@@ -187,31 +186,13 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
 /// How many times the memory of one variant that of another has, of the medians of a function.
 fn ratio(records: &[Line], of: &str, over: &str, function: &str, memory: u64) -> Option<f64> {
     let uss = |variant| {
-        median(select(records, variant, function, memory).map(|line| line.uss_bytes as f64))
+        median(of_size(records, variant, function, memory).map(|line| line.uss_bytes as f64))
     };
     Some(uss(of)? / uss(over)?)
 }
 
 fn heap_over_live(line: &Line) -> f64 {
     line.heap_bytes as f64 / line.live_bytes as f64
-}
-
-fn sizes(records: &[Line]) -> Vec<u64> {
-    sorted(records, |line| line.subject.memory_bytes)
-}
-
-fn functions_of(records: &[Line], language: Language) -> Vec<String> {
-    functions_in(records, language, |line| &line.subject)
-}
-
-fn select<'a>(
-    records: &'a [Line],
-    variant: &'a str,
-    function: &'a str,
-    memory_bytes: u64,
-) -> impl Iterator<Item = &'a Line> {
-    of_function(records, variant, function)
-        .filter(move |line| line.subject.memory_bytes == memory_bytes)
 }
 
 #[cfg(test)]

@@ -295,8 +295,7 @@ async fn squeezed(fleet: &Fleet, image: &FunctionImage) -> Result<SqueezeReport>
 }
 
 fn problem(image: &FunctionImage, reason: String) -> BenchError {
-    let reason = format!("{}: {reason}", image.function.name);
-    BenchError::Workload { program: "the function", reason }
+    BenchError::function(format!("{}: {reason}", image.function.name))
 }
 
 /// Function and variant.

@@ -3,12 +3,14 @@
 use super::{
     cases::Case,
     function::{Language, NativeFunction, find},
+    group::missing,
     instance::{Instance, Setup},
 };
 use crate::common::{
     error::{BenchError, Result},
     lab::Lab,
     record::Record,
+    size::parse_instance,
 };
 use squeezy_runtime::function::check_name;
 use std::{
@@ -42,6 +44,25 @@ pub(crate) struct Functions {
     /// Calls of an instance before it is looked at; with --quick fewer where they take too long
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     calls: u32,
+}
+
+/// Which memory instances have.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Sizes {
+    /// Memory of an instance, with commas [default: 256M,512M,1G; with --quick 256M,1G]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_instance)]
+    sizes: Vec<u64>,
+}
+
+impl Sizes {
+    /// Those that were asked for, in bytes; else those of the Desiccant paper.
+    pub(crate) fn or_default(&self, quick: bool) -> &[u64] {
+        match (&self.sizes[..], quick) {
+            ([], true) => &[256 << 20, 1 << 30],
+            ([], false) => &[256 << 20, 512 << 20, 1 << 30],
+            (named, _) => named,
+        }
+    }
 }
 
 impl Functions {
@@ -82,7 +103,7 @@ impl Functions {
 }
 
 impl FunctionChoice {
-    /// Those that were named; else all there are.
+    /// Those that were named; else all there are. Says what this machine has no limits for.
     pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
         let build = lab.files.path();
         let beside = || build.with_file_name("functions");
@@ -112,10 +133,13 @@ impl FunctionChoice {
                 }
             }
         }
-        match found.is_empty() {
-            false => Ok(found),
-            true => Err(BenchError::file(directory, "no function in it: --functions-directory")),
+        if found.is_empty() {
+            return Err(BenchError::file(directory, "no function in it: --functions-directory"));
         }
+        if let Some(missing) = missing() {
+            lab.progress.note(&missing);
+        }
+        Ok(found)
     }
 }
 

@@ -14,9 +14,8 @@ pub(crate) use cases::{Case, cases};
 #[cfg(test)]
 pub(crate) use function::find;
 pub(crate) use function::{Language, NativeFunction};
-pub(crate) use functions::{FunctionChoice, Functions, parse_share};
-pub(crate) use group::missing;
+pub(crate) use functions::{FunctionChoice, Functions, Sizes, parse_share};
 pub(crate) use instance::{Call, Instance, Setup};
 #[cfg(test)]
 pub(crate) use subject::example;
-pub(crate) use subject::{Subject, functions_in};
+pub(crate) use subject::{OfSubject, Subject, functions_in, of_size, sizes_of};

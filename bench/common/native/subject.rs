@@ -1,7 +1,10 @@
 //! What every line about a plain process says of it.
 
 use super::{cases::Case, function::Language, instance::Instance};
-use crate::common::select::sorted;
+use crate::common::{
+    record::Record,
+    select::{of_function, sorted},
+};
 use serde::{Deserialize, Serialize};
 
 /// An instance, and how it was started.
@@ -32,15 +35,33 @@ impl Subject {
     }
 }
 
+/// A line about a plain process.
+pub(crate) trait OfSubject: Record {
+    /// What it says of the process.
+    fn subject(&self) -> &Subject;
+}
+
 /// The functions in a language that lines are about.
-pub(crate) fn functions_in<R>(
-    records: &[R],
-    language: Language,
-    subject: fn(&R) -> &Subject,
-) -> Vec<String> {
-    let of_language = |record: &&R| subject(record).language == language;
+pub(crate) fn functions_in<R: OfSubject>(records: &[R], language: Language) -> Vec<String> {
+    let of_language = |record: &&R| record.subject().language == language;
     let of_language: Vec<&R> = records.iter().filter(of_language).collect();
-    sorted(&of_language, |record| subject(record).function.clone())
+    sorted(&of_language, |record| record.subject().function.clone())
+}
+
+/// How much memory the instances may take that lines are about.
+pub(crate) fn sizes_of(records: &[impl OfSubject]) -> Vec<u64> {
+    sorted(records, |record| record.subject().memory_bytes)
+}
+
+/// The lines about a method and a function, of instances that may take so much memory.
+pub(crate) fn of_size<'a, R: OfSubject>(
+    records: &'a [R],
+    method: &'a str,
+    function: &'a str,
+    memory_bytes: u64,
+) -> impl Iterator<Item = &'a R> {
+    of_function(records, method, function)
+        .filter(move |record| record.subject().memory_bytes == memory_bytes)
 }
 
 #[cfg(test)]

@@ -38,9 +38,14 @@ impl SqueezePolicy {
     /// reached here: instances that start or work are charged in full, and for them frozen ones are
     /// ended before (`bench/cache/README.md`).
     pub fn of_memory(limit_bytes: u64, processors: u32) -> Self {
+        Self::above(limit_bytes / 4, processors)
+    }
+
+    /// From so many bytes on, and half as many more when nobody was evicted for a minute.
+    pub fn above(floor_bytes: u64, processors: u32) -> Self {
         Self {
-            floor_bytes: limit_bytes / 8 * 2,
-            ceiling_bytes: limit_bytes / 8 * 3,
+            floor_bytes,
+            ceiling_bytes: floor_bytes.saturating_add(floor_bytes / 2),
             rise: Duration::from_secs(60),
             frozen_for: Duration::from_secs(1),
             processors,
