@@ -35,10 +35,7 @@ fn instances_that_take_turns_all_live_on() {
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in names {
-        copy_of_html(&build, images.path(), name, |_| ());
-        let path = images.path().join(format!("{name}.erofs"));
-        configuration +=
-            &format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n");
+        configuration += &copy_of_html(&build, images.path(), name, None);
     }
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
@@ -83,13 +80,7 @@ fn frozen_instances_give_back_what_they_do_not_use() {
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in names {
-        copy_of_html(&build, images.path(), name, |definition| {
-            let command = ["/usr/bin/python3", "-c", WASTEFUL].map(toml::Value::from).to_vec();
-            definition.insert("command".to_owned(), command.into());
-        });
-        let path = images.path().join(format!("{name}.erofs"));
-        configuration +=
-            &format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n");
+        configuration += &copy_of_html(&build, images.path(), name, Some(WASTEFUL));
     }
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);

@@ -49,17 +49,9 @@ http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
-    copy_of_html(&build, images.path(), "page", |_| ());
-    copy_of_html(&build, images.path(), "spy", |definition| {
-        let command = ["/usr/bin/python3", "-c", SPY].map(toml::Value::from).to_vec();
-        definition.insert("command".to_owned(), command.into());
-    });
-    let entry = |name: &str, more: &str| {
-        let path = images.path().join(format!("{name}.erofs"));
-        format!("[[functions]]\npath = {path:?}\nvm = \"both\"\nconcurrency = 1\n{more}")
-    };
-    let spy = entry("spy", "memory_limit = \"256M\"\n");
-    let configuration = format!("memory = \"4G\"\n{}{spy}", entry("page", ""));
+    let page = copy_of_html(&build, images.path(), "page", None);
+    let spy = copy_of_html(&build, images.path(), "spy", Some(SPY));
+    let configuration = format!("memory = \"4G\"\n{page}{spy}memory_limit = \"256M\"\n");
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
 

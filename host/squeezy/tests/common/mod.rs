@@ -25,14 +25,21 @@ pub fn build() -> Option<PathBuf> {
     None
 }
 
-/// The function `name` in an image of its own, which is a copy of html's.
-pub fn copy_of_html(build: &Path, directory: &Path, name: &str, change: impl Fn(&mut toml::Table)) {
-    fs::copy(build.join("images/html.erofs"), directory.join(format!("{name}.erofs"))).unwrap();
+/// Copies the image of `functions/html` to one of another name, whose server is this Python program
+/// instead where there is one; what a configuration has to say for one instance of it, in a VM that it
+/// shares with all such copies.
+pub fn copy_of_html(build: &Path, directory: &Path, name: &str, program: Option<&str>) -> String {
+    let image = directory.join(format!("{name}.erofs"));
+    fs::copy(build.join("images/html.erofs"), &image).unwrap();
     let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
     let mut definition: toml::Table = definition.parse().unwrap();
     definition.insert("name".to_owned(), name.into());
-    change(&mut definition);
-    fs::write(directory.join(format!("{name}.toml")), definition.to_string()).unwrap();
+    if let Some(program) = program {
+        let command = ["/usr/bin/python3", "-c", program].map(toml::Value::from).to_vec();
+        definition.insert("command".to_owned(), command.into());
+    }
+    fs::write(image.with_extension("toml"), definition.to_string()).unwrap();
+    format!("[[functions]]\npath = {image:?}\nvm = \"both\"\nconcurrency = 1\n")
 }
 
 /// Makes a directory with kernel, initramfs and image of the function `f`, all empty. Its instances
