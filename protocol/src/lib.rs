@@ -17,6 +17,7 @@
 //! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
+//! | `PUT /v1/clock` | [`Clock`] | nothing; the guest's clock is set |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
 //! | `GET /v1/profile` | | [`Profile`], what was counted since |
 //! | `POST /v1/shutdown` | | nothing; the VM powers off |
@@ -71,6 +72,13 @@ pub struct Info {
     pub vcpus: u32,
     /// Resident memory of the agent itself, in bytes.
     pub agent_resident_bytes: u64,
+}
+
+/// The host's time, for a guest that was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// Nanoseconds since 1970-01-01 00:00 UTC, without leap seconds.
+    pub unix_ns: u64,
 }
 
 /// The body of every answer whose status is 400 or more.

@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod cgroup;
+pub mod clock;
 pub mod error;
 pub mod init;
 pub mod instance;

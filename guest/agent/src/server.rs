@@ -1,6 +1,8 @@
 //! The HTTP/2 server: which call goes where. Its interface is described in `squeezy-protocol`.
 
-use crate::{error::ApiError, instance::Instances, memory, profile::Profiler, proxy, squeeze};
+use crate::{
+    clock, error::ApiError, instance::Instances, memory, profile::Profiler, proxy, squeeze,
+};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, Limited};
@@ -88,6 +90,10 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
     match (&method, words.as_slice()) {
         (&Method::GET, ["info"]) => Ok(ok(&memory::info()?)),
         (&Method::GET, ["memory"]) => Ok(ok(&memory::memory()?)),
+        (&Method::PUT, ["clock"]) => {
+            clock::set(body(request).await?)?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
         (&Method::PUT, ["profile"]) => {
             state.profiler.start(body(request).await?)?;
             Ok(empty(StatusCode::NO_CONTENT))

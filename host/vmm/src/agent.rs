@@ -5,16 +5,16 @@ use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{body::Incoming, client::conn::http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
-    ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
+    Clock, ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
     MAX_PAYLOAD_BYTES, Memory, Profile, ProfileRequest, SQUEEZE_LIMIT, Squeezed,
 };
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
 
-use crate::fate::Fate;
+use crate::{fate::Fate, vm::RunningTime};
 
 /// Calls the agent of one VM. Clones share the channel; any number of calls may be under way.
 ///
@@ -28,9 +28,14 @@ pub struct AgentClient {
 
 impl AgentClient {
     /// Opens the connection, which the agent may answer later.
-    pub(crate) async fn connect(channel: UnixStream, fate: Fate, limit: Duration) -> Result<Self> {
+    pub(crate) async fn connect(
+        channel: UnixStream,
+        fate: Fate,
+        timer: RunningTime,
+        limit: Duration,
+    ) -> Result<Self> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
+            .timer(timer)
             // While a call is under way a guest that hangs is noticed, whatever the call waits for.
             .keep_alive_interval(Some(Duration::from_secs(5)))
             .keep_alive_timeout(Duration::from_secs(15))
@@ -146,6 +151,13 @@ impl AgentClient {
         parts.version = http::Version::HTTP_2;
         let request = Request::from_parts(parts, Full::new(body));
         self.exchange(request, Some(limit), MAX_PAYLOAD_BYTES).await
+    }
+
+    /// Sets the guest's clock, which stands still while its VM does.
+    pub async fn set_clock(&self, time: SystemTime) -> Result<()> {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let body = encode(&Clock { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) })?;
+        self.send(Method::PUT, "/v1/clock", body, Some(self.limit)).await.map(drop)
     }
 
     /// Starts counting calls of kernel functions from zero.
@@ -280,6 +292,7 @@ mod tests {
     use http::StatusCode;
     use hyper::{server::conn::http2 as server, service::service_fn};
     use squeezy_protocol::ErrorCode;
+    use tokio::sync::watch;
 
     /// An agent that misbehaves in a way of its own on each path.
     async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
@@ -305,7 +318,8 @@ mod tests {
         let connection = server::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(theirs), service_fn(answer));
         tokio::spawn(connection);
-        AgentClient::connect(ours, fate.clone(), Duration::from_secs(10)).await.unwrap()
+        let timer = RunningTime(watch::channel(false).1);
+        AgentClient::connect(ours, fate.clone(), timer, Duration::from_secs(10)).await.unwrap()
     }
 
     #[tokio::test]

@@ -58,6 +58,7 @@ async fn the_whole_agent_in_one_vm() {
             eprintln!("{} passed in {:?}", stringify!($name), begin.elapsed());
         };
     }
+    case!(the_clock_is_set);
     case!(memory_is_reported);
     case!(an_instance_is_isolated);
     case!(an_instance_serves_requests);
@@ -91,6 +92,18 @@ async fn memory_is_reported(client: &Client) {
     assert!(memory.meminfo_bytes["MemTotal"] > 300 << 20, "{memory:?}");
     assert!(memory.vmstat["pgfault"] > 0);
     assert!(memory.kernel_threads_ns["kworker"] > 0, "{:?}", memory.kernel_threads_ns);
+}
+
+async fn the_clock_is_set(client: &Client) {
+    const SECONDS: u64 = 2_000_000_000;
+    let before = run(client, shell("before", "date +%s")).await.1;
+    let body = json!({ "unix_ns": SECONDS * 1_000_000_000 }).to_string();
+    assert_eq!(client.call("PUT", "/v1/clock", body).await.status, 204);
+    let now: u64 = run(client, shell("after", "date +%s")).await.1.trim().parse().unwrap();
+    assert!((SECONDS..SECONDS + 60).contains(&now), "{now}");
+    let before: u64 = before.trim().parse().unwrap();
+    let body = json!({ "unix_ns": before * 1_000_000_000 }).to_string();
+    assert_eq!(client.call("PUT", "/v1/clock", body).await.status, 204);
 }
 
 async fn an_instance_is_isolated(client: &Client) {
@@ -342,6 +355,8 @@ async fn bad_requests_get_one_clear_line(client: &Client) {
         ("DELETE", "/v1/instances/absent", "", 404, ErrorCode::NotFound),
         ("GET", "/v1/instances/absent/http/x", "", 404, ErrorCode::NotFound),
         ("PUT", "/v1/profile", "{\"functions\":[]}", 400, ErrorCode::Invalid),
+        ("PUT", "/v1/clock", "{\"unix_ns\":-1}", 400, ErrorCode::Invalid),
+        ("PUT", "/v1/clock", "{\"unix_ns\":1}", 400, ErrorCode::Invalid),
     ] {
         let answer = client.call(method, path, body).await;
         assert_eq!((answer.status.as_u16(), answer.error().code), (status, code), "{path}");

@@ -41,6 +41,10 @@ pub(crate) trait Backend: Send + Sync {
     fn thread_role(&self, name: &str) -> ThreadRole;
     /// What the virtio-mem devices have been asked by the guest until now, if that is counted.
     fn device_requests(&self) -> BoxFuture<'_, Option<DeviceRequests>>;
+    /// Stops the VM's processors.
+    fn pause(&self) -> BoxFuture<'_, Result<()>>;
+    /// Lets them run again.
+    fn resume(&self) -> BoxFuture<'_, Result<()>>;
     /// Tells the VMM to end at once.
     fn quit(&self) -> BoxFuture<'_, Result<()>>;
 }
@@ -80,8 +84,10 @@ pub(crate) struct SizeChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RunState {
     Running,
+    /// Stopped because the VMM was told so.
+    Paused,
     /// Stopped by the VMM, for this reason.
-    Paused(String),
+    Stopped(String),
 }
 
 /// What a VMM reports by itself.

@@ -1,6 +1,6 @@
 //! From a configuration to a VM whose agent answers.
 
-use super::{Shared, Vm, check_host_memory, supervisor::supervise};
+use super::{RunningTime, Shared, Vm, check_host_memory, supervisor::supervise};
 use crate::{
     Accelerator, AgentClient, GuestMemory, PartitionLayout, Result, VmConfig, VmError,
     backend::{self, Device, HostMemory, Started},
@@ -76,6 +76,7 @@ impl Vm {
             console,
             fate: Fate::new(),
             stopping: AtomicBool::new(false),
+            paused: watch::Sender::new(false),
             asked: initial,
             started,
         });
@@ -111,9 +112,9 @@ impl Vm {
             report(BootStep::Kernel);
             let _ = open.wait_for(|open| *open).await;
             report(BootStep::AgentUp);
-            let agent =
-                AgentClient::connect(channel, shared.fate.clone(), shared.config.timeouts.call)
-                    .await?;
+            let timer = RunningTime(shared.paused.subscribe());
+            let limit = shared.config.timeouts.call;
+            let agent = AgentClient::connect(channel, shared.fate.clone(), timer, limit).await?;
             check_version(&agent.info().await?.agent_version)?;
             Ok(agent)
         };

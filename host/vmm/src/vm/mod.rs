@@ -1,6 +1,8 @@
 //! One VM, from its start to its end.
 
 mod boot;
+mod pause;
+mod running_time;
 mod supervisor;
 
 use crate::{
@@ -20,6 +22,9 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
+
+pub(crate) use running_time::RunningTime;
 
 pub use boot::BootStep;
 
@@ -39,6 +44,8 @@ struct Shared {
     fate: Fate,
     /// Whether its end is wanted.
     stopping: AtomicBool,
+    /// Whether its processors are stopped because somebody wanted that.
+    paused: watch::Sender<bool>,
     /// By device; the first is the balloon's, where there is one.
     asked: Vec<Asked>,
     started: Instant,
@@ -266,13 +273,13 @@ impl Vm {
         measure::cpu_times(self.process_id(), |name| self.shared.backend.thread_role(name))
     }
 
-    /// Ends the VM: the guest powers off, or is killed when it does not in time. Returns when its
-    /// process is gone.
+    /// Ends the VM: the guest powers off, or is killed when it does not in time or is paused. Returns
+    /// when its process is gone.
     pub async fn stop(&self) -> Result<()> {
         let shared = &*self.shared;
         shared.stopping.store(true, Ordering::SeqCst);
         let process = shared.backend.process();
-        if let (Some(agent), None) = (&self.agent, shared.fate.known()) {
+        if let (Some(agent), None, false) = (&self.agent, shared.fate.known(), self.is_paused()) {
             let polite = async {
                 let _ = agent.shutdown().await;
                 process.exited().await

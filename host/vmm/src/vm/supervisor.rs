@@ -63,9 +63,13 @@ impl Shared {
     /// Asks the VMM how the VM is.
     async fn look(&self, ended: &Option<bool>) {
         match self.backend.run_state(self.config.timeouts.hang).await {
+            Ok(RunState::Paused) if *self.paused.borrow() => {}
             // A guest that has ended is stopped until the VMM exits.
-            Ok(RunState::Paused(reason)) if ended.is_none() => {
-                self.fate.seal(VmError::Paused(reason))
+            Ok(RunState::Paused) if ended.is_none() => {
+                self.fate.seal(VmError::Paused("paused".to_owned()));
+            }
+            Ok(RunState::Stopped(reason)) if ended.is_none() => {
+                self.fate.seal(VmError::Paused(reason));
             }
             Err(error @ VmError::Hung(_)) => self.fate.seal(error),
             // When the monitor is gone, so is the process, in a moment.

@@ -154,7 +154,8 @@ impl Backend for Qemu {
             let status = self.monitor.run_within(qmp::query_status {}, limit).await?.status;
             Ok(match status {
                 qmp::RunState::running | qmp::RunState::shutdown => RunState::Running,
-                other => RunState::Paused(qapi::Enum::name(&other).to_owned()),
+                qmp::RunState::paused => RunState::Paused,
+                other => RunState::Stopped(qapi::Enum::name(&other).to_owned()),
             })
         })
     }
@@ -244,6 +245,14 @@ impl Backend for Qemu {
                 before = now;
             }
         })
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.monitor.run(qmp::stop {}).await.map(drop) })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.monitor.run(qmp::cont {}).await.map(drop) })
     }
 
     fn quit(&self) -> BoxFuture<'_, Result<()>> {

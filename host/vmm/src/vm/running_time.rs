@@ -1,0 +1,67 @@
+//! A timer that stands still while the VM does: a paused guest has not stopped answering.
+
+use hyper::rt::{Sleep, Timer};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// Counts the time in which the VM runs; it follows what is sent whether it is paused.
+pub(crate) struct RunningTime(pub(crate) watch::Receiver<bool>);
+
+impl RunningTime {
+    /// Waits until the VM has run for so long.
+    async fn pass(mut paused: watch::Receiver<bool>, mut left: Duration) {
+        loop {
+            // The sender lives as long as the VM; nobody needs to be kept waiting after that.
+            if paused.wait_for(|paused| !paused).await.is_err() {
+                return;
+            }
+            let start = Instant::now();
+            match tokio::time::timeout(left, paused.wait_for(|paused| *paused)).await {
+                Ok(Ok(_)) => left = left.saturating_sub(start.elapsed()),
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Timer for RunningTime {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Passing(Box::pin(Self::pass(self.0.clone(), duration))))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+struct Passing(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+
+impl Future for Passing {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl Sleep for Passing {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn time_passes_only_while_the_vm_runs() {
+        const STEP: Duration = Duration::from_millis(40);
+        let (paused, receiver) = watch::channel(true);
+        let mut sleep = RunningTime(receiver).sleep(STEP / 2);
+        assert!(timeout(STEP, &mut sleep).await.is_err(), "it is paused");
+        paused.send_replace(false);
+        assert!(timeout(STEP * 100, &mut sleep).await.is_ok());
+    }
+}
