@@ -245,7 +245,9 @@ impl World {
     fn carry_out(&mut self, command: Command) -> Option<Event> {
         match command {
             Command::BootVm(vm) => return Some(Event::VmBooted(vm)),
-            Command::EndVm(vm) => return Some(Event::VmEnded(vm)),
+            Command::EndVm { vm, .. } => return Some(Event::VmEnded(vm)),
+            // Without a base of its own there is nothing to be had from it.
+            Command::PauseVm(_) | Command::ResumeVm(_) => {}
             Command::Reclaim { instance, .. } => return Some(Event::Reclaimed(instance)),
             Command::Start { function, instance, .. } => {
                 self.tally.cold_boots_count += 1;

@@ -12,6 +12,10 @@ pub enum Happening<'a> {
     Booting(VmIndex, BootStep),
     /// A VM takes instances, after so long.
     Booted(VmIndex, &'a MachineDetails, Duration),
+    /// A VM in which nothing runs stands still, and the host has so many bytes behind it.
+    Paused(VmIndex, u64),
+    /// It runs again.
+    Resumed(VmIndex),
     /// A VM could not be booted, or has ended, for this reason.
     Ended(VmIndex, &'a str),
     /// An instance of this function is to be started.

@@ -132,7 +132,7 @@ impl VmPlan {
         Ok(if micro {
             Arc::new(MicroVms::new(plan, self.sizing.instances, vm, details))
         } else {
-            Arc::new(SharedVm { vm: Arc::new(vm), method, details })
+            Arc::new(SharedVm::new(vm, method, details))
         })
     }
 

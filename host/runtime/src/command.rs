@@ -3,13 +3,22 @@
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
 /// What has to be done. Each one but [`Command::Reject`] is answered by an [`crate::Event`];
-/// [`Command::Freeze`] need not be.
+/// [`Command::Freeze`] and [`Command::ResumeVm`] need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
     BootVm(VmIndex),
-    /// End this VM, in which nothing lives; answered by `VmEnded`.
-    EndVm(VmIndex),
+    /// Stop this VM, in which nothing runs; answered by `VmPaused`.
+    PauseVm(VmIndex),
+    /// Let a VM run that is stopped or being stopped, before anything else is done in it. Needs no answer.
+    ResumeVm(VmIndex),
+    /// End this VM, in which nothing runs; answered by `VmEnded`.
+    EndVm {
+        /// The VM.
+        vm: VmIndex,
+        /// Why. Frozen instances that it may have end with it.
+        reason: StopReason,
+    },
     /// Plug the memory of a new instance and start it; answered by `Started` or `StartFailed`.
     Start {
         /// What it is an instance of.
@@ -57,7 +66,7 @@ pub enum Command {
     },
 }
 
-/// Why an instance is stopped.
+/// Why an instance is stopped, or a VM ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// It had nothing to do for the keep-alive time.

@@ -20,6 +20,15 @@ pub enum Event {
     /// The VM has ended, as it was told to or by itself, and the host has all its memory back. The
     /// requests that its instances had are answered by whoever tells this.
     VmEnded(VmIndex),
+    /// The VM does not run and holds so much of the host's memory, which is all it can hold until it
+    /// does. Changes nothing when it is to run again already.
+    VmPaused {
+        /// The VM.
+        vm: VmIndex,
+        /// What is resident of it on the host, its instances included, in bytes; [`u64::MAX`] when it is
+        /// not known.
+        resident_bytes: u64,
+    },
     /// The instance runs and takes requests.
     Started(InstanceNumber),
     /// The instance could not be started, or has no memory; parts of it may be there.

@@ -14,6 +14,11 @@ pub enum VmState {
         /// Since when it has no living instance, if it has none.
         empty_since: Option<Moment>,
     },
+    /// It is stopped, with frozen instances or none, and keeps the memory that it holds.
+    Paused {
+        /// Since when nothing in it is used.
+        since: Moment,
+    },
     /// It is being ended.
     Ending,
 }

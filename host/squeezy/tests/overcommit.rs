@@ -4,6 +4,7 @@ mod common;
 
 use common::{Daemon, build, copy_of_html, until, value};
 use serde_json::json;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A server that fills much memory for each call, and has it no more when it answers.
 const WASTEFUL: &str = r#"
@@ -100,4 +101,74 @@ fn frozen_instances_give_back_what_they_do_not_use() {
     until("one of them to be squeezed", || (given_back() > 550.0 * 1048576.0).then_some(()));
     // What was given back can be used again.
     names.into_iter().for_each(call);
+}
+
+/// A server that says what time it is.
+const CLOCK: &str = r#"
+import http.server, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = b'{"unix_ms": %d}' % (time.time() * 1000)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"#;
+
+/// Longer than a guest may be silent.
+const PAUSE: Duration = Duration::from_secs(25);
+
+#[test]
+fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let mut configuration = "memory = \"2G\"\nmethod = \"overcommit\"\n\
+                             freeze_after_seconds = 0.2\n"
+        .to_owned();
+    for name in ["one", "other"] {
+        configuration += &copy_of_html(&build, images.path(), name, Some(CLOCK));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let metric = |series: &str| value(&daemon.metrics(), series);
+    let paused = || {
+        until("the VM to be paused", || {
+            (metric("squeezy_vms{state=\"paused\"}") == Some(1.0)).then_some(())
+        });
+    };
+    let unix_ms = || UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let call = |name: &str| {
+        let before = unix_ms();
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) = daemon.ask("POST", &path, Some(json!({})));
+        assert_eq!(status, 200, "{result}");
+        let guest = result["unix_ms"].as_u64().unwrap();
+        assert!((before.saturating_sub(500)..unix_ms() + 500).contains(&guest), "a clock is late");
+    };
+    call("one");
+    paused();
+    let committed = metric("squeezy_memory_committed_bytes").unwrap();
+    assert!(committed < 256.0 * 1048576.0, "{committed}");
+    std::thread::sleep(PAUSE);
+    assert_eq!(metric("squeezy_vms_silent"), Some(0.0));
+    let assigned = "squeezy_partitions{function=\"one+other\",state=\"assigned\"}";
+    assert_eq!(metric(assigned), Some(1.0));
+    call("one");
+    paused();
+    // A second instance in it, which cannot be had without waking it.
+    call("other");
+    paused();
+    assert_eq!(metric("squeezy_vms{state=\"booting\"}"), Some(0.0));
+    for name in ["one", "other"] {
+        assert_eq!(
+            metric(&format!("squeezy_starts_total{{function=\"{name}\",start=\"cold\"}}")),
+            Some(1.0)
+        );
+    }
+    // A paused VM ends at once when everything ends.
+    drop(daemon);
 }

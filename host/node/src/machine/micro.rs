@@ -125,6 +125,15 @@ impl Machine for MicroVms {
         Box::pin(async move { Some(vm.memory().await.ok()?.resident.resident_bytes) })
     }
 
+    /// Without an instance there is nothing that could be stopped, and what they cost is theirs.
+    fn want_paused(&self, paused: bool) {
+        debug_assert!(!paused, "there is no VM beside those of instances");
+    }
+
+    fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {
         Box::pin(async { Ok(Vec::new()) })
     }

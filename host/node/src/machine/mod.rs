@@ -1,6 +1,7 @@
 //! Where instances run, and how their memory is changed: one file each.
 
 mod micro;
+mod paused;
 mod shared;
 
 use squeezy_protocol::{Instance, InstanceSpec, Partition};
@@ -39,7 +40,12 @@ pub trait Machine: Send + Sync {
     /// Bytes that the host has behind an instance alone, as the guest last described it; nothing where
     /// that is not known.
     fn resident<'a>(&'a self, vm: &'a Vm, instance: &'a Instance) -> BoxFuture<'a, Option<u64>>;
-    /// The guest's partitions; empty where it has none.
+    /// From now on all of it is to stand still, or to run. [`Self::settle`] makes it so.
+    fn want_paused(&self, paused: bool);
+    /// Makes it stand still or run, whatever was wanted last. To be waited for before anything is done in
+    /// it, for somebody else may not have come to it yet.
+    fn settle(&self) -> BoxFuture<'_, Result<(), VmError>>;
+    /// The guest's partitions; empty where it has none. While it stands still those that it had before.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>>;
     /// Why all of it has ended, if it has.
     fn ended(&self) -> Option<VmError>;

@@ -1,6 +1,6 @@
 //! N:1: all instances in one VM, whose memory a method changes.
 
-use super::{Machine, MachineDetails, Tried};
+use super::{Machine, MachineDetails, Tried, paused::Paused};
 use squeezy_protocol::{Instance, InstanceSpec, Partition};
 use squeezy_vmm::{
     BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
@@ -9,12 +9,27 @@ use squeezy_vmm::{
 use std::{sync::Arc, time::Duration};
 
 pub(crate) struct SharedVm {
-    pub(crate) vm: Arc<Vm>,
-    pub(crate) method: Box<dyn Method>,
-    pub(crate) details: MachineDetails,
+    vm: Arc<Vm>,
+    method: Box<dyn Method>,
+    details: MachineDetails,
+    paused: Paused,
 }
 
 impl SharedVm {
+    /// One that runs.
+    pub(crate) fn new(vm: Vm, method: Box<dyn Method>, details: MachineDetails) -> Self {
+        Self { vm: Arc::new(vm), method, details, paused: Paused::default() }
+    }
+
+    /// Asks the guest for its partitions.
+    async fn look(&self) -> Result<Vec<Partition>, VmError> {
+        if !matches!(self.vm.config().memory, GuestMemory::Partitions(_)) {
+            return Ok(Vec::new());
+        }
+        let memory = self.vm.agent()?.memory().await?;
+        Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
+    }
+
     async fn resident_bytes(&self) -> u64 {
         self.vm.memory().await.map_or(0, |memory| memory.resident.resident_bytes)
     }
@@ -81,12 +96,19 @@ impl Machine for SharedVm {
 
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {
         Box::pin(async {
-            if !matches!(self.vm.config().memory, GuestMemory::Partitions(_)) {
-                return Ok(Vec::new());
+            match &*self.paused.partitions().await {
+                Some(partitions) => Ok(partitions.clone()),
+                None => self.look().await,
             }
-            let memory = self.vm.agent()?.memory().await?;
-            Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
         })
+    }
+
+    fn want_paused(&self, paused: bool) {
+        self.paused.want(paused);
+    }
+
+    fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
+        Box::pin(self.paused.settle(&self.vm, self.look()))
     }
 
     fn ended(&self) -> Option<VmError> {

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use squeezy_protocol::{ExitReason, ImageNumber, InstanceId, Partition};
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
-    RequestNumber, Scaler, SqueezePolicy, VmIndex, VmPolicy, function::Function,
+    RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, function::Function,
 };
 use squeezy_vmm::{BoxFuture, VmError, method::Slot};
 use std::{
@@ -79,6 +79,15 @@ enum Done {
         instance: InstanceNumber,
         result: Result<StartTimes, String>,
     },
+    Paused {
+        vm: VmIndex,
+        rest: u64,
+        result: Result<u64, VmError>,
+    },
+    Resumed {
+        vm: VmIndex,
+        result: Result<(), VmError>,
+    },
     Called {
         instance: InstanceNumber,
         request: RequestNumber,
@@ -134,6 +143,8 @@ struct VmEntry {
     machine: Option<Arc<dyn Machine>>,
     /// Counts its boots, so that the end of an earlier one is not taken for this one's.
     boot: u64,
+    /// Counts how often it was told to stand still or to run: what was found out before says nothing now.
+    rest: u64,
 }
 
 /// A function, beside what the scaler knows of it.
@@ -287,7 +298,7 @@ impl Actor {
             Ask::AddVm { plan, policy, reply } => {
                 let index = self.scaler.add_vm(policy);
                 if let Ok(index) = index {
-                    let entry = VmEntry { plan: Arc::new(plan), machine: None, boot: 0 };
+                    let entry = VmEntry { plan: Arc::new(plan), machine: None, boot: 0, rest: 0 };
                     self.vms.insert(index, entry);
                 }
                 let _ = reply.send(index);
@@ -397,7 +408,9 @@ impl Actor {
     fn command(&mut self, now: Moment, command: Command) {
         match command {
             Command::BootVm(vm) => self.boot(vm),
-            Command::EndVm(vm) => self.end(vm),
+            Command::PauseVm(vm) => self.pause(vm),
+            Command::ResumeVm(vm) => self.resume(vm),
+            Command::EndVm { vm, reason } => self.end(vm, reason),
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Dispatch { instance, request, .. } => self.dispatch(now, instance, request),
             Command::Freeze(instance) => {
@@ -447,8 +460,12 @@ impl Actor {
         let Some(body) = self.bodies.get_mut(&instance) else { return };
         let Some(resting) = body.instance() else { return };
         body.rest += 1;
-        let work = work(resting, body.machine.clone(), body.rest);
-        self.begin(work);
+        let machine = body.machine.clone();
+        let work = work(resting, machine.clone(), body.rest);
+        self.begin(async move {
+            let _ = machine.settle().await;
+            work.await
+        });
     }
 
     /// Whether an instance rests as it did then.
@@ -469,7 +486,38 @@ impl Actor {
         });
     }
 
-    fn end(&mut self, vm: VmIndex) {
+    fn pause(&mut self, vm: VmIndex) {
+        let Some(entry) = self.vms.get_mut(&vm) else { return };
+        let Some(machine) = entry.machine.clone() else { return };
+        entry.rest += 1;
+        let rest = entry.rest;
+        machine.want_paused(true);
+        self.begin(async move {
+            let result = match machine.settle().await {
+                Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
+                Err(error) => Err(error),
+            };
+            Done::Paused { vm, rest, result }
+        });
+    }
+
+    fn resume(&mut self, vm: VmIndex) {
+        let Some(entry) = self.vms.get_mut(&vm) else { return };
+        let Some(machine) = entry.machine.clone() else { return };
+        entry.rest += 1;
+        machine.want_paused(false);
+        self.begin(async move { Done::Resumed { vm, result: machine.settle().await } });
+    }
+
+    fn end(&mut self, vm: VmIndex, reason: StopReason) {
+        let within = self.bodies.iter_mut().filter(|(_, body)| body.vm == vm);
+        let within = within.map(|(&instance, body)| {
+            body.stopping = true;
+            instance
+        });
+        for instance in within.collect::<Vec<_>>() {
+            self.tell(Happening::Stopping(instance, reason));
+        }
         let Some(machine) = self.vms.get_mut(&vm).and_then(|entry| entry.machine.take()) else {
             return;
         };
@@ -517,6 +565,7 @@ impl Actor {
         let (has_memory, memory) = oneshot::channel();
         let plugged = machine.clone();
         self.begin(async move {
+            let _ = plugged.settle().await;
             let tried = plugged.plug(slot).await;
             if tried.error.is_none() {
                 let _ = has_memory.send(());
@@ -527,6 +576,7 @@ impl Actor {
             let memory =
                 async { memory.await.map_err(|_| "its memory could not be plugged".to_owned()) };
             let start = async {
+                let _ = machine.settle().await;
                 let vm = machine.vm(slot).ok_or("its VM has ended")?;
                 Instance { vm, id }.start(&*machine, slot, &function, image).await
             };
@@ -574,7 +624,9 @@ impl Actor {
         let call = &open.call;
         let message = openwhisk::run(&body.function.name, &call.activation, &call.value, limit);
         let (wants_logs, mut position, called) = (call.logs, body.log, body.instance());
+        let machine = body.machine.clone();
         self.begin(async move {
+            let _ = machine.settle().await;
             let start = Instant::now();
             let Some(called) = called else {
                 let reply = Reply::Failed("its VM has ended".to_owned());
@@ -633,6 +685,30 @@ impl Actor {
                     });
                 }
             }
+            Ok(Done::Paused { vm, rest, result }) => {
+                if self.vms.get(&vm).is_none_or(|entry| entry.rest != rest)
+                    || result.is_err() && self.has_ended(vm)
+                {
+                    return;
+                }
+                match &result {
+                    Ok(bytes) => self.tell(Happening::Paused(vm, *bytes)),
+                    Err(error) => {
+                        let note = format!("VM {vm} cannot be stopped: {error}");
+                        self.tell(Happening::Note(&note));
+                    }
+                }
+                let resident_bytes = result.unwrap_or(u64::MAX);
+                self.event(Event::VmPaused { vm, resident_bytes });
+            }
+            Ok(Done::Resumed { vm, result }) => match result {
+                Ok(()) => self.tell(Happening::Resumed(vm)),
+                Err(error) if !self.has_ended(vm) => {
+                    let note = format!("VM {vm} does not run as it should: {error}");
+                    self.tell(Happening::Note(&note));
+                }
+                Err(_) => {}
+            },
             Ok(Done::InstanceEnded { instance, reason }) => {
                 // Most were stopped; those have no body any more, or are being stopped.
                 let Some(body) = self.bodies.get(&instance) else { return };

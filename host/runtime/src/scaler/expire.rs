@@ -8,7 +8,8 @@ use crate::{
 use std::time::Duration;
 
 /// How long memory that the guest would not give back is left alone before it is asked for again, and
-/// an empty VM in which somebody waits for memory, before it is looked at again.
+/// how long before something is looked at again that could not be ended: an empty VM in which somebody
+/// waits for memory, an instance whose VM is stopped and has not the memory to run.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Scaler {
@@ -20,20 +21,31 @@ impl Scaler {
     pub(super) fn expire(&mut self, now: Moment, commands: &mut Vec<Command>) {
         for subject in self.deadlines.take(now) {
             match subject {
-                Subject::Instance(number) => self.expire_instance(number, commands),
+                Subject::Instance(number) => self.expire_instance(now, number, commands),
                 Subject::Vm(index) => self.expire_vm(now, index, commands),
                 Subject::Squeezing => {}
             }
         }
     }
 
-    fn expire_instance(&mut self, number: InstanceNumber, commands: &mut Vec<Command>) {
+    fn expire_instance(
+        &mut self,
+        now: Moment,
+        number: InstanceNumber,
+        commands: &mut Vec<Command>,
+    ) {
         let Some(instance) = self.pool.get(number) else { return };
         match instance.state {
             InstanceState::Idle { frozen, .. } if self.freezes(&instance, frozen) => {
                 self.freeze(number, commands);
             }
-            InstanceState::Idle { .. } => self.stop(number, StopReason::KeepAliveOver, commands),
+            InstanceState::Idle { .. } if self.resume(instance.vm, commands) => {
+                self.stop(number, StopReason::KeepAliveOver, commands);
+            }
+            // It costs little, and its VM too much to run now.
+            InstanceState::Idle { .. } => {
+                self.deadlines.set(Subject::Instance(number), Some(now + RETRY));
+            }
             // With its VM it comes back by itself.
             InstanceState::Stranded { .. }
                 if self.vm_state(instance.vm) != Some(VmState::Ending) =>
@@ -55,14 +67,8 @@ impl Scaler {
         if self.waiting.iter().any(|&function| waits(function)) {
             self.deadlines.set(Subject::Vm(index), Some(now + RETRY));
         } else {
-            self.end_vm(index, commands);
+            self.end_vm(index, StopReason::KeepAliveOver, commands);
         }
-    }
-
-    /// Ends a VM in which nothing lives.
-    pub(super) fn end_vm(&mut self, index: VmIndex, commands: &mut Vec<Command>) {
-        self.set_vm(index, VmState::Ending);
-        commands.push(Command::EndVm(index));
     }
 
     /// When something is next due of an instance.

@@ -1,10 +1,12 @@
 //! Decides which VMs and instances start and stop, and which request goes where.
 //!
 //! What an [`Event`] changes is here. Who then gets a request, memory or neither is in `scale`, what
-//! time changes in `expire`, what becomes of frozen instances in `squeeze`. `pool` has the instances, `deadlines` when they have to be looked at.
+//! time changes in `expire`, what becomes of frozen instances in `squeeze`, and of VMs that have no others
+//! in `pause`. `pool` has the instances, `deadlines` when they have to be looked at.
 
 mod deadlines;
 mod expire;
+mod pause;
 mod policy;
 mod pool;
 mod scale;
@@ -83,6 +85,8 @@ struct Function {
 struct Vm {
     policy: VmPolicy,
     state: VmState,
+    /// Bytes of the budget it has beside its instances: all its base, or while it is paused what it holds.
+    charged_bytes: u64,
     /// Whether the last of its functions is retired.
     retired: bool,
 }
@@ -93,8 +97,11 @@ pub struct Scaler {
     /// Those with requests that wait.
     waiting: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
-    /// Those in which nothing lives, the one that was left first before the others.
-    empty: BTreeSet<(Moment, VmIndex)>,
+    /// Those that can be ended as a whole, because nothing lives in them or they are paused; the one that
+    /// was used least recently first.
+    spare_vms: BTreeSet<(Moment, VmIndex)>,
+    /// Those that are being stopped, and of which it will be known then what they hold.
+    pausing: BTreeSet<VmIndex>,
     /// Those that are being ended.
     ending: BTreeSet<VmIndex>,
     pool: Pool,
@@ -119,7 +126,8 @@ impl Scaler {
             functions: BTreeMap::new(),
             waiting: BTreeSet::new(),
             vms: BTreeMap::new(),
-            empty: BTreeSet::new(),
+            spare_vms: BTreeSet::new(),
+            pausing: BTreeSet::new(),
             ending: BTreeSet::new(),
             pool: Pool::default(),
             deadlines: Deadlines::default(),
@@ -139,7 +147,8 @@ impl Scaler {
         policy.check(self.budget.limit_bytes())?;
         let index = VmIndex(self.next_vm);
         self.next_vm += 1;
-        self.vms.insert(index, Vm { policy, state: VmState::Absent, retired: false });
+        self.vms
+            .insert(index, Vm { policy, state: VmState::Absent, charged_bytes: 0, retired: false });
         Ok(index)
     }
 
@@ -230,6 +239,7 @@ impl Scaler {
             Event::VmBooted(vm) => self.booted(now, vm, event)?,
             Event::VmFailed(vm) => self.boot_failed(vm, event, &mut commands)?,
             Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
+            Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
             Event::Started(number) => {
                 let idle = InstanceState::Idle { since: now, frozen: false };
                 self.change(number, event, idle, |s| matches!(s, InstanceState::Starting))?;
@@ -328,7 +338,8 @@ impl Scaler {
         event: Event,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
-        let there = |state| matches!(state, VmState::Up { .. } | VmState::Ending);
+        let there =
+            |state| matches!(state, VmState::Up { .. } | VmState::Paused { .. } | VmState::Ending);
         self.change_vm(vm, event, VmState::Absent, there)?;
         self.release_vm(vm);
         for number in self.pool.within(vm).collect::<Vec<_>>() {
@@ -372,7 +383,9 @@ impl Scaler {
     ) -> Result<(), Unexpected> {
         match self.state(number) {
             None => return Err(Unexpected::Instance { event, state: None }),
-            Some(InstanceState::Idle { .. }) => self.stop(number, StopReason::Broken, commands),
+            Some(InstanceState::Idle { .. }) => {
+                self.take_away(number, StopReason::Broken, commands)
+            }
             Some(InstanceState::Busy { request, .. }) => {
                 self.set(number, InstanceState::Busy { request, dying: true });
             }
@@ -408,7 +421,7 @@ impl Scaler {
         }
         self.touched.insert((index_of_vm, index));
         for (_, number) in self.pool.idle_of(index).collect::<Vec<_>>() {
-            self.stop(number, StopReason::Retired, commands);
+            self.take_away(number, StopReason::Retired, commands);
         }
     }
 
@@ -438,22 +451,48 @@ impl Scaler {
                 VmState::Up { .. } if self.pool.alive(index) > 0 => {
                     self.set_vm(index, VmState::Up { empty_since: None });
                 }
-                VmState::Up { .. } if self.draining || vm.retired => self.end_vm(index, commands),
+                VmState::Up { .. } | VmState::Paused { .. }
+                    if (self.draining || vm.retired) && self.pool.alive(index) == 0 =>
+                {
+                    let reason =
+                        if vm.retired { StopReason::Retired } else { StopReason::Draining };
+                    self.end_vm(index, reason, commands);
+                }
                 VmState::Up { empty_since } => {
                     let empty_since = Some(empty_since.unwrap_or(now));
                     self.set_vm(index, VmState::Up { empty_since });
                 }
                 _ => {}
             }
+            self.pause(index, commands);
         }
     }
 
     fn stop_idle(&mut self, reason: StopReason, commands: &mut Vec<Command>) {
         for (_, number) in self.pool.idle().collect::<Vec<_>>() {
-            self.stop(number, reason, commands);
+            self.take_away(number, reason, commands);
         }
     }
 
+    /// Stops an idle instance, if need be with its VM and all that is frozen in it.
+    fn take_away(
+        &mut self,
+        number: InstanceNumber,
+        reason: StopReason,
+        commands: &mut Vec<Command>,
+    ) {
+        // Else it has gone with another one's VM.
+        if let Some(Instance { vm, state: InstanceState::Idle { .. }, .. }) = self.pool.get(number)
+        {
+            if self.resume(vm, commands) {
+                self.stop(number, reason, commands);
+            } else {
+                self.end_vm(vm, reason, commands);
+            }
+        }
+    }
+
+    /// Stops an instance of a VM that runs.
     fn stop(&mut self, number: InstanceNumber, reason: StopReason, commands: &mut Vec<Command>) {
         self.set(number, InstanceState::Stopping);
         commands.push(Command::Stop { instance: number, reason });
@@ -502,8 +541,20 @@ impl Scaler {
         self.vms.get(&vm).map_or(0, |vm| vm.policy.instance_bytes)
     }
 
+    /// Takes from the budget what a VM has beside its instances, or gives it back.
+    fn charge_vm(&mut self, index: VmIndex, bytes: u64) -> bool {
+        let Some(vm) = self.vms.get_mut(&index) else { return false };
+        let more = bytes.saturating_sub(vm.charged_bytes);
+        if !self.budget.commit(more) {
+            return false;
+        }
+        self.budget.release(vm.charged_bytes.saturating_sub(bytes));
+        vm.charged_bytes = bytes;
+        true
+    }
+
     fn release_vm(&mut self, vm: VmIndex) {
-        self.budget.release(self.vms.get(&vm).map_or(0, |vm| vm.policy.base_bytes));
+        self.charge_vm(vm, 0);
     }
 
     fn forget(&mut self, number: InstanceNumber) -> Option<Instance> {
@@ -542,22 +593,25 @@ impl Scaler {
             return;
         }
         let idle_time = vm.policy.idle_time;
-        let empty = |state| match state {
+        let spare = |state| match state {
             VmState::Up { empty_since } => empty_since,
+            VmState::Paused { since } => Some(since),
             _ => None,
         };
-        if let Some(since) = empty(before) {
-            self.empty.remove(&(since, index));
+        if let Some(since) = spare(before) {
+            self.spare_vms.remove(&(since, index));
         }
-        if let Some(since) = empty(state) {
-            self.empty.insert((since, index));
+        if let Some(since) = spare(state) {
+            self.spare_vms.insert((since, index));
         }
+        self.pausing.remove(&index);
         if state == VmState::Ending {
             self.ending.insert(index);
         } else {
             self.ending.remove(&index);
         }
-        let deadline = empty(state).and_then(|since| Some(since + idle_time?));
+        let is_empty = self.pool.alive(index) == 0;
+        let deadline = spare(state).filter(|_| is_empty).and_then(|since| Some(since + idle_time?));
         self.deadlines.set(Subject::Vm(index), deadline);
     }
 

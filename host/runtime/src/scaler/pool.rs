@@ -87,7 +87,10 @@ impl Pool {
     }
 
     /// The same, in one VM.
-    pub fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = (Moment, InstanceNumber)> {
+    pub fn idle_in(
+        &self,
+        vm: VmIndex,
+    ) -> impl DoubleEndedIterator<Item = (Moment, InstanceNumber)> {
         self.idle_in.range((vm, FIRST)..=(vm, LAST)).map(|&(_, idle)| idle)
     }
 

@@ -5,7 +5,7 @@ use crate::{
     Command, FunctionIndex, InstanceNumber, InstanceState, StopReason, VmIndex, VmState,
     instance::Instance,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that could be ended to make room.
 #[derive(Clone, Copy)]
@@ -25,6 +25,8 @@ pub(super) struct Short {
     thawing: Option<InstanceNumber>,
     /// Instances that VMs have no room for.
     room: BTreeMap<VmIndex, usize>,
+    /// Paused VMs whose part of the bytes is counted.
+    resuming: BTreeSet<VmIndex>,
 }
 
 impl Scaler {
@@ -36,7 +38,7 @@ impl Scaler {
             while self.waiting.contains(&index)
                 && let Some(instance) = self.pool.last_used(index)
             {
-                if !self.charge_in_full(instance, short) {
+                if !self.charge_in_full(instance, short, commands) {
                     break;
                 }
                 let Some(request) = self.next_waiting(index) else { break };
@@ -59,11 +61,20 @@ impl Scaler {
         first.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    /// Gives an idle instance all the memory it may take, or notes what is short of it.
-    fn charge_in_full(&mut self, number: InstanceNumber, short: &mut Short) -> bool {
+    /// Gives an idle instance all the memory it may take and has its VM run, or notes what is short of
+    /// it.
+    fn charge_in_full(
+        &mut self,
+        number: InstanceNumber,
+        short: &mut Short,
+        commands: &mut Vec<Command>,
+    ) -> bool {
         let Some(instance) = self.pool.get(number) else { return false };
         let missing = self.missing_bytes(&instance);
-        if missing == 0 || (short.bytes == 0 && self.budget.commit(missing)) {
+        if self.has_room(instance.vm, missing, short)
+            && self.resume(instance.vm, commands)
+            && self.budget.commit(missing)
+        {
             self.charge(number, instance.charged_bytes + missing);
             return true;
         }
@@ -71,8 +82,20 @@ impl Scaler {
             short.first = Some(instance.vm);
             short.thawing = Some(number);
         }
-        short.bytes = short.bytes.saturating_add(missing);
+        self.lacks(instance.vm, missing, short);
         false
+    }
+
+    /// Whether there is so much memory, and what a VM lacks to run, and nobody to get it before.
+    fn has_room(&self, vm: VmIndex, bytes: u64, short: &Short) -> bool {
+        let needed = bytes.saturating_add(self.missing_base_bytes(vm));
+        needed == 0 || (short.bytes == 0 && needed <= self.budget.free_bytes())
+    }
+
+    /// Notes that so much memory is short, and once what its VM lacks to run.
+    fn lacks(&self, vm: VmIndex, bytes: u64, short: &mut Short) {
+        let base = if short.resuming.insert(vm) { self.missing_base_bytes(vm) } else { 0 };
+        short.bytes = short.bytes.saturating_add(bytes).saturating_add(base);
     }
 
     /// Starts an instance for every request that waits and has none on its way, oldest first, as far
@@ -84,7 +107,9 @@ impl Scaler {
             let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
             match self.vm_state(index) {
                 Some(VmState::Absent) => self.boot(index, &mut short, commands),
-                Some(VmState::Up { .. }) => self.start(function, index, &mut short, commands),
+                Some(VmState::Up { .. } | VmState::Paused { .. }) => {
+                    self.start(function, index, &mut short, commands);
+                }
                 Some(VmState::Booting | VmState::Ending) | None => {}
             }
         }
@@ -101,7 +126,7 @@ impl Scaler {
         let needed = vm.policy.base_bytes + vm.policy.instance_bytes;
         if short.bytes == 0
             && needed <= self.budget.free_bytes()
-            && self.budget.commit(vm.policy.base_bytes)
+            && self.charge_vm(index, vm.policy.base_bytes)
         {
             self.set_vm(index, VmState::Booting);
             commands.push(Command::BootVm(index));
@@ -131,7 +156,11 @@ impl Scaler {
         if let Some(number) = stranded {
             self.forget(number);
         }
-        if (short.bytes == 0 || stranded.is_some()) && self.budget.commit(policy.instance_bytes) {
+        if stranded.is_some() && self.budget.commit(policy.instance_bytes)
+            || self.has_room(vm, policy.instance_bytes, short)
+                && self.resume(vm, commands)
+                && self.budget.commit(policy.instance_bytes)
+        {
             let instance = InstanceNumber(self.next_instance);
             self.next_instance += 1;
             let state = InstanceState::Starting;
@@ -140,7 +169,7 @@ impl Scaler {
             commands.push(Command::Start { function, vm, instance });
         } else {
             short.first.get_or_insert(vm);
-            short.bytes = short.bytes.saturating_add(policy.instance_bytes);
+            self.lacks(vm, policy.instance_bytes, short);
         }
     }
 
@@ -153,7 +182,7 @@ impl Scaler {
         match vm.state {
             // One that waits is enough for it to be booted.
             VmState::Absent => 1,
-            VmState::Up { .. } => of_function.min(in_vm),
+            VmState::Up { .. } | VmState::Paused { .. } => of_function.min(in_vm),
             // It comes when its VM has.
             VmState::Booting | VmState::Ending => 0,
         }
@@ -179,18 +208,23 @@ impl Scaler {
             let coming = self.pool.going().filter(|i| i.vm == vm).count();
             let spare = self.pool.idle_in(vm).take(wanted.saturating_sub(coming));
             for (_, number) in spare.collect::<Vec<_>>() {
-                self.stop(number, StopReason::Evicted, commands);
+                if self.resume(vm, commands) {
+                    self.stop(number, StopReason::Evicted, commands);
+                }
             }
         }
     }
 
-    /// Ends as many idle instances and empty VMs as make room for `wanted` bytes, least recently used
+    /// Ends as many idle instances and unused VMs as make room for `wanted` bytes, least recently used
     /// first, counting the memory that is on its way back already; not what is to get it.
     fn evict(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
-        let coming = self.pool.going().map(|i| i.charged_bytes).sum::<u64>()
+        // Instances that end with their VM are counted with it.
+        let going = self.pool.going().filter(|i| !self.ending.contains(&i.vm));
+        let coming = going.map(|i| i.charged_bytes).sum::<u64>()
             + self.ending.iter().map(|&index| self.vm_bytes(index)).sum::<u64>();
         let mut room = self.budget.free_bytes().saturating_add(coming);
-        if room >= wanted || self.freeze_spares(short.thawing, commands) {
+        if room >= wanted || self.freeze_spares(short.thawing, commands) || !self.pausing.is_empty()
+        {
             return;
         }
         let mut spares = Vec::new();
@@ -204,8 +238,28 @@ impl Scaler {
         for spare in spares {
             match spare {
                 Spare::Instance(number) => self.stop(number, StopReason::Evicted, commands),
-                Spare::Vm(index) => self.end_vm(index, commands),
+                Spare::Vm(index) => self.end_vm(index, StopReason::Evicted, commands),
             }
+        }
+        if room < wanted {
+            self.evict_within(wanted, short, commands);
+        }
+    }
+
+    /// When what is left to be ended is in the very VM that lacks memory, which is paused: has it run,
+    /// for that to be ended in it. Without the memory for that either, and with nobody at work who
+    /// would bring some, the VM is ended as a whole.
+    fn evict_within(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
+        let Some(index) = short.first else { return };
+        let spare = self.pool.idle_in(index).any(|(_, number)| Some(number) != short.thawing);
+        if !spare || !matches!(self.vm_state(index), Some(VmState::Paused { .. })) {
+            return;
+        }
+        let missing = self.missing_base_bytes(index);
+        if self.resume(index, commands) {
+            self.evict(wanted.saturating_sub(missing), short, commands);
+        } else if self.pool.working() == 0 {
+            self.end_vm(index, StopReason::Evicted, commands);
         }
     }
 
@@ -214,11 +268,18 @@ impl Scaler {
     fn spares(&self, short: &Short) -> impl Iterator<Item = (Spare, u64)> {
         let &Short { first: needed, thawing, .. } = short;
         let bytes_of = |number| self.pool.get(number).map_or(0, |i| i.charged_bytes);
-        let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
+        let stops = move |number| {
+            let vm = self.pool.get(number).and_then(|instance| self.vm_state(instance.vm));
+            Some(number) != thawing && matches!(vm, Some(VmState::Up { .. }))
+        };
+        let instances = self.pool.idle().filter(move |&(_, number)| stops(number));
         let instances = instances.map(move |(at, n)| (at, Spare::Instance(n), bytes_of(n)));
         // Between this moment and the last look an instance may have come.
-        let free = move |index| Some(index) != needed && self.pool.alive(index) == 0;
-        let vms = self.empty.iter().filter(move |(_, index)| free(*index));
+        let free = move |index| {
+            let paused = matches!(self.vm_state(index), Some(VmState::Paused { .. }));
+            Some(index) != needed && (paused || self.pool.alive(index) == 0)
+        };
+        let vms = self.spare_vms.iter().filter(move |(_, index)| free(*index));
         let vms = vms.map(|&(at, index)| (at, Spare::Vm(index), self.vm_bytes(index)));
         let (mut instances, mut vms) = (instances.peekable(), vms.peekable());
         let merged = std::iter::from_fn(move || match (instances.peek(), vms.peek()) {
@@ -229,10 +290,10 @@ impl Scaler {
         merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, spare, bytes)| (spare, bytes))
     }
 
-    /// What comes back when a VM in which nothing lives is ended.
+    /// What comes back when a VM in which nothing runs is ended.
     fn vm_bytes(&self, index: VmIndex) -> u64 {
         let Some(vm) = self.vms.get(&index) else { return 0 };
-        let stranded = self.pool.within(index).filter_map(|number| self.pool.get(number));
-        vm.policy.base_bytes + stranded.map(|instance| instance.charged_bytes).sum::<u64>()
+        let instances = self.pool.within(index).filter_map(|number| self.pool.get(number));
+        vm.charged_bytes + instances.map(|instance| instance.charged_bytes).sum::<u64>()
     }
 }

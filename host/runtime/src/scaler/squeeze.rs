@@ -56,6 +56,7 @@ impl Scaler {
         let Some(instance) = self.pool.get(number).filter(is_frozen) else { return };
         let Some(squeezer) = &mut self.squeezer else { return };
         self.freezing.remove(&number);
+        self.touched.insert((instance.vm, instance.function));
         // What nobody knows, nobody expects to be given back.
         if resident_bytes < instance.charged_bytes {
             squeezer.frozen(now, number, instance.function, resident_bytes);
@@ -81,7 +82,7 @@ impl Scaler {
         resident_bytes: u64,
         cpu: Duration,
     ) -> Result<(), Unexpected> {
-        self.expect_instance(number, event)?;
+        self.rested(number, event)?;
         let Some(squeezer) = &mut self.squeezer else { return Ok(()) };
         if squeezer.is_running(number) {
             squeezer.squeezed(number, resident_bytes, cpu);
@@ -96,16 +97,20 @@ impl Scaler {
         number: InstanceNumber,
         event: Event,
     ) -> Result<(), Unexpected> {
-        self.expect_instance(number, event)?;
+        self.rested(number, event)?;
         if let Some(squeezer) = &mut self.squeezer {
             squeezer.failed(number);
         }
         Ok(())
     }
 
-    fn expect_instance(&self, number: InstanceNumber, event: Event) -> Result<(), Unexpected> {
+    /// Whatever came of squeezing an instance, its VM may have nothing left to do.
+    fn rested(&mut self, number: InstanceNumber, event: Event) -> Result<(), Unexpected> {
         match self.pool.get(number) {
-            Some(_) => Ok(()),
+            Some(instance) => {
+                self.touched.insert((instance.vm, instance.function));
+                Ok(())
+            }
             None => Err(Unexpected::Instance { event, state: None }),
         }
     }
@@ -113,7 +118,12 @@ impl Scaler {
     /// Squeezes frozen instances while they hold too much and there is a processor for it. While one
     /// is squeezed it runs, and may take what it may take when it works.
     pub(super) fn squeeze(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let evicted = |c: &Command| matches!(c, Command::Stop { reason: StopReason::Evicted, .. });
+        let evicted = |c: &Command| {
+            let (Command::Stop { reason, .. } | Command::EndVm { reason, .. }) = c else {
+                return false;
+            };
+            *reason == StopReason::Evicted
+        };
         let any_evicted = commands.iter().any(evicted);
         let working = self.pool.working();
         let Some(squeezer) = &mut self.squeezer else { return };
@@ -123,7 +133,11 @@ impl Scaler {
         while let Some(number) = self.squeezer.as_ref().and_then(|s| s.choose(now, working)) {
             let Some(instance) = self.pool.get(number) else { break };
             let missing = self.missing_bytes(&instance);
-            if !self.budget.commit(missing) {
+            let needed = missing + self.missing_base_bytes(instance.vm);
+            if needed > self.budget.free_bytes()
+                || !self.resume(instance.vm, commands)
+                || !self.budget.commit(missing)
+            {
                 break;
             }
             self.charge(number, instance.charged_bytes + missing);

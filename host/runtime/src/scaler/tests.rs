@@ -59,6 +59,14 @@ fn dispatch(instance: u64, request: u64) -> Command {
     Command::Dispatch { instance: n(instance), request: RequestNumber(request), thaw: false }
 }
 
+/// What comes before anything else in the VM of `F` when it is paused.
+const RESUME: Command = Command::ResumeVm(V);
+
+/// The end of the VM of `F`.
+fn end(reason: StopReason) -> Command {
+    Command::EndVm { vm: V, reason }
+}
+
 /// Plays events and answers the commands of the last one.
 fn play(scaler: &mut Scaler, events: &[(u64, Event)]) -> Vec<Command> {
     let mut commands = Vec::new();
@@ -112,7 +120,7 @@ fn a_request_goes_all_the_way() {
     assert_eq!(play(&mut scaler, &[(15, Event::Reclaimed(n(0)))]), []);
     assert_eq!(scaler.budget().committed_bytes(), 10);
     assert_eq!(scaler.next_deadline(), Some(at(75)));
-    assert_eq!(play(&mut scaler, &[(75, Event::Tick)]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(75, Event::Tick)]), [end(StopReason::KeepAliveOver)]);
     assert_eq!(play(&mut scaler, &[(76, Event::VmEnded(V))]), []);
     assert_eq!(scaler.budget().committed_bytes(), 0);
     assert!(scaler.is_empty());
@@ -226,7 +234,7 @@ fn an_empty_vm_makes_room_too() {
     let mut scaler = with_idle(115, 1);
     play(&mut scaler, &[(11, Event::Tick), (11, Event::Stopped(n(0)))]);
     play(&mut scaler, &[(12, Event::Reclaimed(n(0)))]);
-    assert_eq!(play(&mut scaler, &[(13, request_to(G, 1))]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(13, request_to(G, 1))]), [end(StopReason::Evicted)]);
     assert_eq!(play(&mut scaler, &[(14, Event::VmEnded(V))]), [Command::BootVm(W)]);
 }
 
@@ -316,7 +324,7 @@ fn a_retired_function_goes_with_its_vm() {
         play(&mut scaler, &[(5, Event::Stopped(number))]);
     }
     assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(0)))]), []);
-    assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(1)))]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(1)))]), [end(StopReason::Retired)]);
     play(&mut scaler, &[(7, Event::VmEnded(V))]);
     assert_eq!(scaler.vm_state(V), None);
     assert_eq!(scaler.add_function(function(V)), Err(PolicyError::NoVm(V)));
@@ -327,7 +335,7 @@ fn a_retired_function_does_not_wait_for_memory_that_its_vm_brings_back() {
     let mut scaler = with_idle(1000, 1);
     play(&mut scaler, &[(2, Event::Retire(F)), (2, Event::Stopped(n(0)))]);
     assert!(scaler.has_function(F));
-    assert_eq!(play(&mut scaler, &[(3, Event::ReclaimFailed(n(0)))]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(3, Event::ReclaimFailed(n(0)))]), [end(StopReason::Retired)]);
     play(&mut scaler, &[(4, Event::VmEnded(V))]);
     assert!(!scaler.has_function(F) && scaler.has_function(G));
     assert_eq!((scaler.vm_state(V), scaler.budget().committed_bytes()), (None, 0));
@@ -345,7 +353,7 @@ fn draining_ends_everything() {
         play(&mut scaler, &[(4, Event::Stopped(number))]);
     }
     assert_eq!(play(&mut scaler, &[(5, Event::Reclaimed(n(0)))]), []);
-    assert_eq!(play(&mut scaler, &[(5, Event::ReclaimFailed(n(1)))]), [Command::EndVm(V)]);
+    assert_eq!(play(&mut scaler, &[(5, Event::ReclaimFailed(n(1)))]), [end(StopReason::Draining)]);
     play(&mut scaler, &[(6, Event::VmEnded(V))]);
     assert!(scaler.is_empty());
     assert_eq!(scaler.budget().committed_bytes(), 0);
@@ -385,7 +393,8 @@ fn policies_that_could_never_answer_are_refused() {
     assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
 }
 
-/// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes.
+/// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes in a paused VM that holds
+/// all its 10 beside.
 fn with_frozen(budget: u64) -> Scaler {
     let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(crate::SqueezePolicy {
         floor_bytes: 20,
@@ -407,7 +416,8 @@ fn with_frozen(budget: u64) -> Scaler {
         (2, Event::Tick),
         (2, Event::Frozen { instance: n(0), resident_bytes: 30 }),
     ];
-    play(&mut scaler, &events);
+    assert_eq!(play(&mut scaler, &events), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(2, Event::VmPaused { vm: V, resident_bytes: 40 })]);
     scaler
 }
 
@@ -416,7 +426,7 @@ fn a_frozen_instance_costs_what_it_holds() {
     let mut scaler = with_frozen(1000);
     assert_eq!(scaler.budget().committed_bytes(), 40);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };
-    assert_eq!(play(&mut scaler, &[(2, request(1))]), [thaw]);
+    assert_eq!(play(&mut scaler, &[(2, request(1))]), [RESUME, thaw]);
     assert_eq!(scaler.budget().committed_bytes(), 110);
 }
 
@@ -424,11 +434,11 @@ fn a_frozen_instance_costs_what_it_holds() {
 fn a_frozen_instance_is_squeezed_and_costs_less() {
     let mut scaler = with_frozen(1000);
     assert_eq!(scaler.next_deadline(), Some(at(3)));
-    assert_eq!(play(&mut scaler, &[(3, Event::Tick)]), [Command::Squeeze(n(0))]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick)]), [RESUME, Command::Squeeze(n(0))]);
     assert_eq!(scaler.budget().committed_bytes(), 110, "it runs meanwhile");
     let cpu = Duration::from_millis(10);
     let squeezed = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
-    assert_eq!(play(&mut scaler, &[(4, squeezed)]), []);
+    assert_eq!(play(&mut scaler, &[(4, squeezed)]), [Command::PauseVm(V)]);
     assert_eq!(scaler.budget().committed_bytes(), 20);
 }
 
@@ -468,7 +478,8 @@ fn a_frozen_instance_gets_its_memory_back_before_its_request() {
     let reclaim = Command::Reclaim { vm: W, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
-    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [thaw]);
+    let paused = Command::PauseVm(W);
+    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [RESUME, thaw, paused]);
     assert_eq!(scaler.budget().committed_bytes(), 120);
 }
 
@@ -485,6 +496,86 @@ fn nobody_is_ended_for_memory_that_freezing_brings() {
     assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 40 };
-    assert_eq!(play(&mut scaler, &[(2, frozen)]), [thaw]);
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [RESUME, thaw, Command::PauseVm(W)]);
     assert_eq!(scaler.budget().committed_bytes(), 160);
+}
+
+/// The same, whose instance holds 15 bytes and its VM 4 of its 10 beside.
+fn with_paused(budget: u64) -> Scaler {
+    let mut scaler = with_frozen(budget);
+    play(&mut scaler, &[(2, request(1)), (2, Event::Answered(n(0))), (3, Event::Tick)]);
+    let frozen = Event::Frozen { instance: n(0), resident_bytes: 15 };
+    assert_eq!(play(&mut scaler, &[(3, frozen)]), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(3, Event::VmPaused { vm: V, resident_bytes: 19 })]);
+    assert_eq!(scaler.vm_state(V), Some(VmState::Paused { since: at(2) }));
+    scaler
+}
+
+#[test]
+fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
+    let mut scaler = with_paused(1000);
+    assert_eq!(scaler.budget().committed_bytes(), 19);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    assert_eq!(play(&mut scaler, &[(3, request(2))]), [RESUME, thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    let late = Event::VmPaused { vm: V, resident_bytes: 1 };
+    assert_eq!(play(&mut scaler, &[(3, late)]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs");
+}
+
+#[test]
+fn an_empty_vm_is_paused_until_it_is_ended() {
+    let mut scaler = with_paused(1000);
+    let stops = [RESUME, stop(0, StopReason::Evicted)];
+    assert_eq!(play(&mut scaler, &[(3, Event::EvictIdle)]), stops);
+    let events = [(3, Event::Stopped(n(0))), (4, Event::Reclaimed(n(0)))];
+    assert_eq!(play(&mut scaler, &events), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(4, Event::VmPaused { vm: V, resident_bytes: 3 })]);
+    assert_eq!(scaler.budget().committed_bytes(), 3);
+    assert_eq!(play(&mut scaler, &[(64, Event::Tick)]), [end(StopReason::KeepAliveOver)]);
+    play(&mut scaler, &[(64, Event::VmEnded(V))]);
+    assert_eq!(scaler.budget().committed_bytes(), 0);
+}
+
+#[test]
+fn a_paused_vm_is_ended_with_all_that_is_frozen_in_it() {
+    let mut scaler = with_paused(125);
+    let evicted = [end(StopReason::Evicted)];
+    assert_eq!(play(&mut scaler, &[(4, request_to(G, 2))]), evicted);
+    assert_eq!(scaler.counts(F).stopping, 1);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+    assert_eq!((scaler.state(n(0)), scaler.counts(F).stopping), (None, 0));
+}
+
+#[test]
+fn an_instance_whose_vm_has_not_the_memory_to_run_is_ended_later() {
+    let mut scaler = with_paused(130);
+    let start = Command::Start { function: G, vm: W, instance: n(1) };
+    let events = [(4, request_to(G, 2)), (5, Event::VmBooted(W))];
+    assert_eq!(play(&mut scaler, &events), [start]);
+    play(&mut scaler, &[(6, Event::Started(n(1)))]);
+    assert_eq!(scaler.budget().free_bytes(), 1);
+    assert_eq!(play(&mut scaler, &[(12, Event::Tick)]), []);
+    assert_eq!(scaler.next_deadline(), Some(at(17)));
+    play(&mut scaler, &[(13, Event::VmEnded(W))]);
+    let stops = [RESUME, stop(0, StopReason::KeepAliveOver)];
+    assert_eq!(play(&mut scaler, &[(17, Event::Tick)]), stops);
+}
+
+/// A paused VM with one frozen instance, of which a second function wants another, in a host that has so
+/// many bytes left.
+fn wanted_in_paused_vm(free_bytes: u64) -> Vec<Command> {
+    let mut scaler = with_paused(1000);
+    let other = scaler.add_function(function(V)).unwrap();
+    let taken = scaler.budget.free_bytes() - free_bytes;
+    assert!(scaler.budget.commit(taken));
+    play(&mut scaler, &[(4, request_to(other, 2))])
+}
+
+#[test]
+fn what_is_frozen_in_a_vm_makes_room_for_another_instance_in_it() {
+    let start = Command::Start { function: FunctionIndex(2), vm: V, instance: n(1) };
+    assert_eq!(wanted_in_paused_vm(106), [RESUME, start]);
+    assert_eq!(wanted_in_paused_vm(105), [RESUME, stop(0, StopReason::Evicted)]);
+    assert_eq!(wanted_in_paused_vm(5), [end(StopReason::Evicted)], "it could not run");
 }

@@ -237,6 +237,8 @@ impl Observer for Recorder {
             Happening::Reclaimed(_, _, None)
             | Happening::Settled(_)
             | Happening::Lost(_)
+            | Happening::Paused(..)
+            | Happening::Resumed(_)
             | Happening::Called(..) => {}
             Happening::Note(text) => self.note(text),
         }

@@ -100,6 +100,10 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
                 ms(*took)
             )
         }
+        Happening::Paused(vm, bytes) => {
+            format!("vm {vm}: nothing runs in it; paused, {} MiB resident", bytes >> 20)
+        }
+        Happening::Resumed(vm) => format!("vm {vm}: runs again"),
         Happening::Ended(vm, reason) => format!("vm {vm}: ended: {reason}"),
         Happening::Starting(instance, function) => {
             format!("instance {instance}: starting, of function {function}")

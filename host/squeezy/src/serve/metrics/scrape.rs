@@ -85,7 +85,7 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         }
         metrics.calls_waiting.get_or_create(&Of { function }).inc_by(counts.queued as i64);
     }
-    for state in ["booting", "up", "ending"] {
+    for state in ["booting", "up", "paused", "ending"] {
         drop(metrics.vms.get_or_create(&State { state }));
     }
     let mut silent: Vec<VmIndex> = Vec::new();
@@ -93,7 +93,7 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         let Some(state) = vm_state(*state) else { continue };
         metrics.vms.get_or_create(&State { state }).inc();
         let Some(memory) = memory else {
-            silent.extend((state == "up").then_some(*vm));
+            silent.extend(["up", "paused"].contains(&state).then_some(*vm));
             continue;
         };
         let Some(function) = whose.get(vm) else { continue };
@@ -142,6 +142,7 @@ pub fn vm_state(state: VmState) -> Option<&'static str> {
         VmState::Absent => None,
         VmState::Booting => Some("booting"),
         VmState::Up { .. } => Some("up"),
+        VmState::Paused { .. } => Some("paused"),
         VmState::Ending => Some("ending"),
     }
 }

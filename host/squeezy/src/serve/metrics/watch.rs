@@ -261,7 +261,8 @@ impl Watch {
                 self.ended(function, reason::DIED);
             }
             Happening::Lost(instance) => {
-                if let Some(life) = self.gone(instance) {
+                // One that was being stopped has been counted.
+                if let Some(life) = self.gone(instance).filter(|life| life.stopping.is_none()) {
                     self.ended(life.of.name, reason::VM_ENDED);
                 }
             }
@@ -289,6 +290,8 @@ impl Watch {
             Happening::Booting(..)
             | Happening::Ended(..)
             | Happening::Frozen(_)
+            | Happening::Paused(..)
+            | Happening::Resumed(_)
             | Happening::Reclaimed(_, _, None)
             | Happening::Note(_) => {}
         }

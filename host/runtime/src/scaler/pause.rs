@@ -1,0 +1,93 @@
+//! VMs in which nothing runs: they are stopped, and cost what they hold.
+
+use super::{Scaler, squeeze::is_frozen};
+use crate::{Command, InstanceState, Moment, StopReason, VmIndex, VmState};
+
+impl Scaler {
+    /// Stops a VM if all that lives in it is frozen, and nobody waits for it to run.
+    pub(super) fn pause(&mut self, index: VmIndex, commands: &mut Vec<Command>) {
+        let Some(vm) = self.vms.get(&index) else { return };
+        let Some(squeezer) = &self.squeezer else { return };
+        let runs = matches!(vm.state, VmState::Up { .. }) && !self.pausing.contains(&index);
+        let rests = |number| {
+            self.pool.get(number).is_some_and(|instance| is_frozen(&instance))
+                && !self.freezing.contains(&number)
+                && !squeezer.is_running(number)
+        };
+        let waits = |function| self.function(function).is_some_and(|f| f.policy.vm == index);
+        if runs
+            && vm.policy.base_bytes > 0
+            && self.pool.within(index).all(rests)
+            && !self.waiting.iter().any(|&function| waits(function))
+        {
+            self.pausing.insert(index);
+            commands.push(Command::PauseVm(index));
+        }
+    }
+
+    /// Charges a VM that has been stopped with what it holds beside its instances.
+    pub(super) fn paused(&mut self, now: Moment, index: VmIndex, resident_bytes: u64) {
+        if !self.pausing.remove(&index) {
+            return;
+        }
+        let instances = self.pool.within(index).filter_map(|number| self.pool.get(number));
+        let beside = resident_bytes.saturating_sub(instances.map(|i| i.charged_bytes).sum());
+        let Some(vm) = self.vms.get(&index) else { return };
+        let (state, charged_bytes) = (vm.state, vm.charged_bytes.min(beside));
+        self.charge_vm(index, charged_bytes);
+        let empty_since = match state {
+            VmState::Up { empty_since } => empty_since,
+            _ => None,
+        };
+        let last_used = self.pool.idle_in(index).next_back().map(|(since, _)| since);
+        let since = last_used.or(empty_since).unwrap_or(now);
+        self.set_vm(index, VmState::Paused { since });
+    }
+
+    /// Sees to it that a VM runs; `false` when there is no memory for that.
+    pub(super) fn resume(&mut self, index: VmIndex, commands: &mut Vec<Command>) -> bool {
+        let Some(vm) = self.vms.get(&index) else { return false };
+        let (state, base_bytes) = (vm.state, vm.policy.base_bytes);
+        if let VmState::Paused { since } = state {
+            if !self.charge_vm(index, base_bytes) {
+                return false;
+            }
+            let empty_since = Some(since).filter(|_| self.pool.alive(index) == 0);
+            self.set_vm(index, VmState::Up { empty_since });
+            // Some may have been due before.
+            for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
+                self.set_deadline(number);
+            }
+            commands.push(Command::ResumeVm(index));
+        } else if self.pausing.remove(&index) {
+            commands.push(Command::ResumeVm(index));
+        }
+        true
+    }
+
+    /// What a VM lacks of the memory that it may take when it runs.
+    pub(super) fn missing_base_bytes(&self, index: VmIndex) -> u64 {
+        match self.vms.get(&index) {
+            Some(vm) if matches!(vm.state, VmState::Paused { .. }) => {
+                vm.policy.base_bytes - vm.charged_bytes
+            }
+            _ => 0,
+        }
+    }
+
+    /// Ends a VM in which nothing runs, with the frozen instances that it may have.
+    pub(super) fn end_vm(
+        &mut self,
+        index: VmIndex,
+        reason: StopReason,
+        commands: &mut Vec<Command>,
+    ) {
+        for number in self.pool.within(index).collect::<Vec<_>>() {
+            if let Some(InstanceState::Idle { .. }) = self.state(number) {
+                self.set(number, InstanceState::Stopping);
+            }
+        }
+        self.set_vm(index, VmState::Ending);
+        commands.push(Command::EndVm { vm: index, reason });
+    }
+}
