@@ -84,11 +84,12 @@ pub(crate) struct Line {
     pub(crate) p99_ns: u64,
     /// `p99_ns` over that of the same function in the run with abundant memory.
     pub(crate) p99_over_abundant: f64,
-    /// Memory that the guests had, over time, of all functions together.
+    /// Memory that was promised to VMs and instances, so that nobody else could have it, over time, of
+    /// all functions together.
     pub(crate) gib_seconds: f64,
-    /// The same of memory that was promised to VMs and instances, so that nobody else could have it: of
-    /// a frozen instance that costs what it holds, less than its guest has.
-    pub(crate) committed_gib_seconds: f64,
+    /// The same of memory that the guests had: of what is frozen or paused and costs what it holds, more
+    /// than it was promised.
+    pub(crate) plugged_gib_seconds: f64,
     /// The same of memory that was resident on the host.
     pub(crate) resident_gib_seconds: f64,
 }
@@ -266,8 +267,8 @@ fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Re
         p50_ns: percentile(50.0),
         p99_ns: percentile(99.0),
         p99_over_abundant: 1.0,
-        gib_seconds: gib_seconds(|sample| sample.memory.plugged_bytes),
-        committed_gib_seconds: gib_seconds(|sample| sample.committed_bytes),
+        gib_seconds: gib_seconds(|sample| sample.committed_bytes),
+        plugged_gib_seconds: gib_seconds(|sample| sample.memory.plugged_bytes),
         resident_gib_seconds: gib_seconds(|sample| sample.memory.resident.resident_bytes),
     }
 }

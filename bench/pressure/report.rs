@@ -25,7 +25,7 @@ pub(super) fn table(records: &[Line]) -> Table {
         "reclaims",
         "reclaim ms",
         "GiB s",
-        "promised GiB s",
+        "plugged GiB s",
         "resident GiB s",
     ]);
     for memory in [ABUNDANT, RESTRICTED] {
@@ -51,7 +51,7 @@ pub(super) fn table(records: &[Line]) -> Table {
                     of(|line| line.reclaims_count as f64),
                     of(|line| line.reclaim_ns as f64 / 1e6),
                     of(|line| line.gib_seconds),
-                    of(|line| line.committed_gib_seconds),
+                    of(|line| line.plugged_gib_seconds),
                     of(|line| line.resident_gib_seconds),
                 ]);
             }
@@ -150,7 +150,7 @@ fn ratio(records: &[Line], method: &str, function: &str) -> Option<Spread> {
 /// Of all functions together, which every line of a run has.
 fn gib_seconds(records: &[Line], method: &str) -> Option<Spread> {
     let first = functions(records).into_iter().next()?;
-    Spread::of(select(records, RESTRICTED, method, &first).map(|line| line.committed_gib_seconds))
+    Spread::of(select(records, RESTRICTED, method, &first).map(|line| line.gib_seconds))
 }
 
 fn select<'a>(
@@ -185,7 +185,7 @@ mod tests {
             p99_ns: 1,
             p99_over_abundant,
             gib_seconds,
-            committed_gib_seconds: gib_seconds,
+            plugged_gib_seconds: gib_seconds,
             resident_gib_seconds: 1.0,
         }
     }
