@@ -317,8 +317,12 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let connection = server::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(theirs), service_fn(answer));
-        tokio::spawn(connection);
-        let timer = RunningTime(watch::channel(false).1);
+        let (paused, timer) = watch::channel(false);
+        tokio::spawn(async move {
+            let _ = connection.await;
+            drop(paused);
+        });
+        let timer = RunningTime(timer);
         AgentClient::connect(ours, fate.clone(), timer, Duration::from_secs(10)).await.unwrap()
     }
 

@@ -15,7 +15,7 @@ impl RunningTime {
     /// Waits until the VM has run for so long.
     async fn pass(mut paused: watch::Receiver<bool>, mut left: Duration) {
         loop {
-            // The sender lives as long as the VM; nobody needs to be kept waiting after that.
+            // The sender lives as long as the VM, after which nobody has to be kept waiting.
             if paused.wait_for(|paused| !paused).await.is_err() {
                 return;
             }
