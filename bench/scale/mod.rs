@@ -1,5 +1,5 @@
 //! How the cost of plugging and reclaiming grows with the number of instances that come and go at
-//! once. See README.md.
+//! once, in one VM and in several. See README.md.
 
 use crate::common::{
     Experiment,
@@ -15,6 +15,7 @@ use crate::common::{
     stats::{Spread, median},
     table::Table,
 };
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::method::{MethodName, Sizing};
 use std::{fmt, time::Instant};
@@ -34,22 +35,35 @@ pub(crate) struct Arguments {
     /// How many come and go at once, with commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=255))]
     instances: Vec<u16>,
+    /// In how many VMs four of them come and go at once in each, with commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=32))]
+    vms: Vec<u16>,
 }
 
-/// So many instances, plugged at once and reclaimed at once.
+/// Instances of a VM that is one of several.
+const IN_EACH: u16 = 4;
+
+/// What grows.
+const IN_ONE: &str = "instances in one VM";
+const IN_SEVERAL: &str = "VMs with four instances each";
+
+/// So many instances in each of so many VMs, plugged at once and reclaimed at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     #[serde(flatten)]
     pub(crate) header: Header,
     pub(crate) size_bytes: u64,
+    pub(crate) vms_count: u16,
+    /// In each of the VMs.
     pub(crate) instances: u16,
-    /// Booting a VM with room for them.
+    /// Booting the VMs with room for them, one after the other.
     pub(crate) boot_ns: u64,
     /// Plugging all of them for the first time, and again.
     pub(crate) first_plug_ns: u64,
     pub(crate) plug_ns: u64,
     /// Taking the memory of all of them back, of which each page had been used.
     pub(crate) reclaim_ns: u64,
+    /// Requests to the devices of all VMs.
     pub(crate) plug_device_requests: u64,
     pub(crate) reclaim_device_requests: u64,
 }
@@ -60,21 +74,23 @@ impl Record for Line {
     }
 }
 
-/// One VM's worth of trials.
+/// The trials with one set of VMs.
 struct Setting {
     method: MethodName,
+    vms: u16,
     instances: u16,
 }
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} instances", self.method, self.instances)
+        let &Self { method, vms, instances } = self;
+        write!(f, "{method}, {instances} instances in each of {vms} VMs")
     }
 }
 
 impl Step for Setting {
     fn weight(&self) -> f64 {
-        self.instances.into()
+        f64::from(self.instances) * f64::from(self.vms)
     }
 }
 
@@ -93,18 +109,26 @@ impl Experiment for Arguments {
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let chosen = self.methods.chosen(&METHODS)?;
         let chosen = if self.methods.named() { chosen } else { METHODS.to_vec() };
-        let mut counts = self.instances.clone();
-        if counts.is_empty() {
-            counts = if self.options.quick { vec![1, 4, 16] } else { vec![1, 2, 4, 8, 16, 32, 64] };
+        let (mut counts, mut vms) = (self.instances.clone(), self.vms.clone());
+        if counts.is_empty() && vms.is_empty() {
+            (counts, vms) = if self.options.quick {
+                (vec![1, 4, 16], vec![2, 4])
+            } else {
+                (vec![1, 2, 4, 8, 16, 32, 64], vec![2, 4, 8])
+            };
         }
         let trials = self.options.trials_or(2, 5);
-        let of = |instances| chosen.iter().map(move |&method| Setting { method, instances });
-        let settings: Vec<_> = counts.into_iter().flat_map(of).collect();
+        let in_one = counts.into_iter().map(|instances| (1, instances));
+        let in_several = vms.into_iter().map(|vms| (vms, IN_EACH));
+        let of =
+            |(vms, instances)| chosen.iter().map(move |&method| Setting { method, vms, instances });
+        let settings: Vec<_> = in_one.chain(in_several).flat_map(of).collect();
         lab.each(&settings, async |lab, setting| self.one(lab, setting, trials).await).await
     }
 
     fn table(records: &[Line]) -> Table {
         let mut table = Table::new(&[
+            "VMs",
             "instances",
             "method",
             "n",
@@ -116,15 +140,16 @@ impl Experiment for Arguments {
             "requests",
             "an instance ms",
         ]);
-        for instances in counts(records) {
+        for (vms, instances) in sorted(records, |line| (line.vms_count, line.instances)) {
             for method in methods(records) {
-                let lines = || select(records, &method, instances);
+                let lines = || select(records, &method, vms, instances);
                 if lines().next().is_none() {
                     continue;
                 }
                 let of =
                     |value: fn(&Line) -> f64| number(median(lines().map(value)).unwrap_or(0.0));
                 table.row([
+                    vms.to_string(),
                     instances.to_string(),
                     method.clone(),
                     lines().count().to_string(),
@@ -134,7 +159,9 @@ impl Experiment for Arguments {
                     of(|line| line.plug_device_requests as f64),
                     of(|line| line.reclaim_ns as f64 / 1e6),
                     of(|line| line.reclaim_device_requests as f64),
-                    of(|line| line.reclaim_ns as f64 / 1e6 / f64::from(line.instances)),
+                    of(|line| {
+                        line.reclaim_ns as f64 / 1e6 / f64::from(line.vms_count * line.instances)
+                    }),
                 ]);
             }
         }
@@ -142,14 +169,19 @@ impl Experiment for Arguments {
     }
 
     fn plot(records: &[Line]) -> Result<String> {
-        let counts = counts(records);
-        let panel = |title: &str, value: fn(&Line) -> u64| Panel {
+        let all = sorted(records, |line| (line.vms_count, line.instances));
+        let in_one: Vec<_> = all.iter().copied().filter(|&(vms, _)| vms == 1).collect();
+        let in_several: Vec<_> = all.into_iter().filter(|&(_, n)| n == IN_EACH).collect();
+        let panel = |title: &str, value: fn(&Line) -> u64, x: &str, counts: &[(u16, u16)]| Panel {
             title: title.to_owned(),
-            x: "instances at once".to_owned(),
+            x: x.to_owned(),
             y: "milliseconds for all".to_owned(),
-            categories: counts.iter().map(u16::to_string).collect(),
+            categories: counts
+                .iter()
+                .map(|&(vms, n)| if x == IN_ONE { n } else { vms }.to_string())
+                .collect(),
             series: Series::of_methods(&methods(records), |method| {
-                let lines = |&count| select(records, method, count);
+                let lines = |&(vms, count): &_| select(records, method, vms, count);
                 let point = |count| Spread::of(lines(count).map(|line| value(line) as f64 / 1e6));
                 counts.iter().map(point).collect()
             }),
@@ -159,10 +191,16 @@ impl Experiment for Arguments {
         Chart {
             title: "Instances that come and go at once".to_owned(),
             subtitle: describe_run(records),
-            panels: vec![
-                panel("Plug", |line| line.plug_ns),
-                panel("Reclaim", |line| line.reclaim_ns),
-            ],
+            panels: [(IN_ONE, in_one), (IN_SEVERAL, in_several)]
+                .into_iter()
+                .filter(|(_, counts)| counts.len() > 1)
+                .flat_map(|(x, counts)| {
+                    [
+                        panel("Plug", |line| line.plug_ns, x, &counts),
+                        panel("Reclaim", |line| line.reclaim_ns, x, &counts),
+                    ]
+                })
+                .collect(),
             foot: String::new(),
         }
         .svg()
@@ -171,23 +209,31 @@ impl Experiment for Arguments {
 
 impl Arguments {
     async fn one(&self, lab: &mut Lab<Line>, setting: &Setting, trials: u32) -> Result {
-        let &Setting { method, instances } = setting;
+        let &Setting { method, vms, instances } = setting;
         let sizing = Sizing { instance_bytes: self.size, instances, shared_bytes: 0 };
         let start = Instant::now();
-        let mut stand = Stand::start(lab, method, sizing, &[]).await?;
+        let mut stands = Vec::new();
+        for _ in 0..vms {
+            stands.push(Stand::start(lab, method, sizing, &[]).await?);
+        }
         let boot_ns = nanoseconds(start.elapsed());
-        let (first_plug_ns, _) = stand.plug_all().await?;
-        stand.reclaim_all().await?;
+        let (first_plug_ns, _) = in_all(stands.iter_mut().map(Stand::plug_all)).await?;
+        in_all(stands.iter_mut().map(Stand::reclaim_all)).await?;
         for trial in 0..trials {
-            stand.settle().await;
-            let (plug_ns, plug_device_requests) = stand.plug_all().await?;
-            stand.touch_all(self.size).await?;
-            stand.settle().await;
-            let (reclaim_ns, reclaim_device_requests) = stand.reclaim_all().await?;
-            let guest = Some((stand.kernel(), stand.qemu()));
+            stands[0].settle().await;
+            let (plug_ns, plug_device_requests) =
+                in_all(stands.iter_mut().map(Stand::plug_all)).await?;
+            for stand in &mut stands {
+                stand.touch_all(self.size).await?;
+            }
+            stands[0].settle().await;
+            let (reclaim_ns, reclaim_device_requests) =
+                in_all(stands.iter_mut().map(Stand::reclaim_all)).await?;
+            let guest = Some((stands[0].kernel(), stands[0].qemu()));
             lab.keep(Line {
                 header: lab.header(&method.to_string(), trial, guest),
                 size_bytes: self.size,
+                vms_count: vms,
                 instances,
                 boot_ns,
                 first_plug_ns,
@@ -197,20 +243,30 @@ impl Arguments {
                 reclaim_device_requests,
             })?;
         }
-        stand.stop().await
+        for stand in stands {
+            stand.stop().await?;
+        }
+        Ok(())
     }
 }
 
-fn counts(records: &[Line]) -> Vec<u16> {
-    sorted(records, |line| line.instances)
+/// Resizes all VMs at once; how long that took, and how many requests there were to their devices.
+async fn in_all(
+    resizes: impl Iterator<Item: Future<Output = Result<(u64, u64)>>>,
+) -> Result<(u64, u64)> {
+    let start = Instant::now();
+    let done = try_join_all(resizes).await?;
+    Ok((nanoseconds(start.elapsed()), done.into_iter().map(|(_, requests)| requests).sum()))
 }
 
 fn select<'a>(
     records: &'a [Line],
     method: &'a str,
+    vms: u16,
     instances: u16,
 ) -> impl Iterator<Item = &'a Line> {
-    of_method(records, method).filter(move |line| line.instances == instances)
+    of_method(records, method)
+        .filter(move |line| (line.vms_count, line.instances) == (vms, instances))
 }
 
 #[cfg(test)]
@@ -220,9 +276,10 @@ mod tests {
 
     #[test]
     fn lines_name_their_units() {
-        let line = Line {
+        let line = |vms| Line {
             header: header("scale", "squeezy", 0),
             size_bytes: 128 << 20,
+            vms_count: vms,
             instances: 4,
             boot_ns: 1,
             first_plug_ns: 1,
@@ -231,9 +288,10 @@ mod tests {
             plug_device_requests: 1,
             reclaim_device_requests: 1,
         };
-        assert_eq!(complaint(&line, &["instances", "reclaim_ns"]), None);
-        let records = [line];
-        assert!(Arguments::table(&records).to_string().contains("2.00"));
+        assert_eq!(complaint(&line(1), &["vms_count", "instances", "reclaim_ns"]), None);
+        let records = [line(1), line(2)];
+        let table = Arguments::table(&records).to_string();
+        assert!(table.contains("2.00") && table.contains("1.00"), "{table}");
         assert!(Arguments::plot(&records).unwrap().contains("Reclaim"));
     }
 }
