@@ -285,6 +285,19 @@ impl Actor {
         self.begun.push(Box::pin(task));
     }
 
+    /// Begins something in a VM, which runs by then if it is to run.
+    fn begin_in(
+        &mut self,
+        machine: Arc<dyn Machine>,
+        task: impl Future<Output = Done> + Send + 'static,
+    ) {
+        self.begin(async move {
+            // What comes of this is told to whoever wanted it to run.
+            let _ = machine.settle().await;
+            task.await
+        });
+    }
+
     fn now(&self) -> Moment {
         Moment(self.begin.elapsed())
     }
@@ -462,10 +475,7 @@ impl Actor {
         body.rest += 1;
         let machine = body.machine.clone();
         let work = work(resting, machine.clone(), body.rest);
-        self.begin(async move {
-            let _ = machine.settle().await;
-            work.await
-        });
+        self.begin_in(machine, work);
     }
 
     /// Whether an instance rests as it did then.
@@ -486,12 +496,17 @@ impl Actor {
         });
     }
 
-    fn pause(&mut self, vm: VmIndex) {
-        let Some(entry) = self.vms.get_mut(&vm) else { return };
-        let Some(machine) = entry.machine.clone() else { return };
+    /// From now on a VM is to stand still, or to run; which of its rests that is.
+    fn want_paused(&mut self, vm: VmIndex, paused: bool) -> Option<(Arc<dyn Machine>, u64)> {
+        let entry = self.vms.get_mut(&vm)?;
+        let machine = entry.machine.clone()?;
         entry.rest += 1;
-        let rest = entry.rest;
-        machine.want_paused(true);
+        machine.want_paused(paused);
+        Some((machine, entry.rest))
+    }
+
+    fn pause(&mut self, vm: VmIndex) {
+        let Some((machine, rest)) = self.want_paused(vm, true) else { return };
         self.begin(async move {
             let result = match machine.settle().await {
                 Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
@@ -502,20 +517,15 @@ impl Actor {
     }
 
     fn resume(&mut self, vm: VmIndex) {
-        let Some(entry) = self.vms.get_mut(&vm) else { return };
-        let Some(machine) = entry.machine.clone() else { return };
-        entry.rest += 1;
-        machine.want_paused(false);
+        let Some((machine, _)) = self.want_paused(vm, false) else { return };
         self.begin(async move { Done::Resumed { vm, result: machine.settle().await } });
     }
 
     fn end(&mut self, vm: VmIndex, reason: StopReason) {
-        let within = self.bodies.iter_mut().filter(|(_, body)| body.vm == vm);
-        let within = within.map(|(&instance, body)| {
-            body.stopping = true;
-            instance
-        });
-        for instance in within.collect::<Vec<_>>() {
+        for instance in self.within(vm) {
+            if let Some(body) = self.bodies.get_mut(&instance) {
+                body.stopping = true;
+            }
             self.tell(Happening::Stopping(instance, reason));
         }
         let Some(machine) = self.vms.get_mut(&vm).and_then(|entry| entry.machine.take()) else {
@@ -564,19 +574,17 @@ impl Actor {
         // Nothing comes when the plug fails.
         let (has_memory, memory) = oneshot::channel();
         let plugged = machine.clone();
-        self.begin(async move {
-            let _ = plugged.settle().await;
+        self.begin_in(machine.clone(), async move {
             let tried = plugged.plug(slot).await;
             if tried.error.is_none() {
                 let _ = has_memory.send(());
             }
             Done::Plugged { instance, at: now, tried }
         });
-        self.begin(async move {
+        self.begin_in(machine.clone(), async move {
             let memory =
                 async { memory.await.map_err(|_| "its memory could not be plugged".to_owned()) };
             let start = async {
-                let _ = machine.settle().await;
                 let vm = machine.vm(slot).ok_or("its VM has ended")?;
                 Instance { vm, id }.start(&*machine, slot, &function, image).await
             };
@@ -625,8 +633,7 @@ impl Actor {
         let message = openwhisk::run(&body.function.name, &call.activation, &call.value, limit);
         let (wants_logs, mut position, called) = (call.logs, body.log, body.instance());
         let machine = body.machine.clone();
-        self.begin(async move {
-            let _ = machine.settle().await;
+        self.begin_in(machine, async move {
             let start = Instant::now();
             let Some(called) = called else {
                 let reply = Reply::Failed("its VM has ended".to_owned());
@@ -794,12 +801,15 @@ impl Actor {
         true
     }
 
+    /// The instances of a VM.
+    fn within(&self, vm: VmIndex) -> Vec<InstanceNumber> {
+        self.bodies.iter().filter(|(_, body)| body.vm == vm).map(|(&n, _)| n).collect()
+    }
+
     /// A VM is gone with all that was in it.
     fn vm_ended(&mut self, vm: VmIndex, reason: &str) {
         self.tell(Happening::Ended(vm, reason));
-        let gone: Vec<_> =
-            self.bodies.iter().filter(|(_, body)| body.vm == vm).map(|(&n, _)| n).collect();
-        for instance in gone {
+        for instance in self.within(vm) {
             let request = self.bodies.remove(&instance).and_then(|body| body.request);
             if let Some(request) = request {
                 self.fail(request, reason, true, Vec::new());

@@ -63,8 +63,7 @@ impl Scaler {
             return;
         }
         // Whoever waits for memory in it would have to boot it again.
-        let waits = |function| self.function(function).is_some_and(|f| f.policy.vm == index);
-        if self.waiting.iter().any(|&function| waits(function)) {
+        if self.waiting_in(index).next().is_some() {
             self.deadlines.set(Subject::Vm(index), Some(now + RETRY));
         } else {
             self.end_vm(index, StopReason::KeepAliveOver, commands);

@@ -227,6 +227,12 @@ impl Scaler {
         self.functions.get(&index)
     }
 
+    /// The functions of a VM with requests that wait.
+    fn waiting_in(&self, vm: VmIndex) -> impl Iterator<Item = FunctionIndex> {
+        let of_vm = move |index: &FunctionIndex| self.functions[index].policy.vm == vm;
+        self.waiting.iter().copied().filter(of_vm)
+    }
+
     /// Takes note of what happened at `now` and answers what has to be done, in this order.
     ///
     /// `now` must not run backwards. An event that makes no sense changes nothing.
@@ -325,8 +331,7 @@ impl Scaler {
         self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
         self.release_vm(vm);
         // Or it would be booted for ever.
-        let of_vm = |&index: &FunctionIndex| self.functions[&index].policy.vm == vm;
-        for function in self.waiting.iter().copied().filter(of_vm).collect::<Vec<_>>() {
+        for function in self.waiting_in(vm).collect::<Vec<_>>() {
             self.reject_all(function, RejectReason::VmFailed, commands);
         }
         Ok(())

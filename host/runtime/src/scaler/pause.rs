@@ -14,11 +14,10 @@ impl Scaler {
                 && !self.freezing.contains(&number)
                 && !squeezer.is_running(number)
         };
-        let waits = |function| self.function(function).is_some_and(|f| f.policy.vm == index);
         if runs
             && vm.policy.base_bytes > 0
             && self.pool.within(index).all(rests)
-            && !self.waiting.iter().any(|&function| waits(function))
+            && self.waiting_in(index).next().is_none()
         {
             self.pausing.insert(index);
             commands.push(Command::PauseVm(index));
@@ -63,6 +62,19 @@ impl Scaler {
             commands.push(Command::ResumeVm(index));
         }
         true
+    }
+
+    /// Promises memory to something in a VM and sees to it that the VM runs, or changes nothing when there
+    /// is not the memory for both.
+    pub(super) fn commit_within(
+        &mut self,
+        index: VmIndex,
+        bytes: u64,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        bytes.saturating_add(self.missing_base_bytes(index)) <= self.budget.free_bytes()
+            && self.resume(index, commands)
+            && self.budget.commit(bytes)
     }
 
     /// What a VM lacks of the memory that it may take when it runs.

@@ -71,9 +71,8 @@ impl Scaler {
     ) -> bool {
         let Some(instance) = self.pool.get(number) else { return false };
         let missing = self.missing_bytes(&instance);
-        if self.has_room(instance.vm, missing, short)
-            && self.resume(instance.vm, commands)
-            && self.budget.commit(missing)
+        if self.comes_next(instance.vm, missing, short)
+            && self.commit_within(instance.vm, missing, commands)
         {
             self.charge(number, instance.charged_bytes + missing);
             return true;
@@ -86,10 +85,9 @@ impl Scaler {
         false
     }
 
-    /// Whether there is so much memory, and what a VM lacks to run, and nobody to get it before.
-    fn has_room(&self, vm: VmIndex, bytes: u64, short: &Short) -> bool {
-        let needed = bytes.saturating_add(self.missing_base_bytes(vm));
-        needed == 0 || (short.bytes == 0 && needed <= self.budget.free_bytes())
+    /// Whether nobody is to get memory before something in a VM does that needs so much, if it needs any.
+    fn comes_next(&self, vm: VmIndex, bytes: u64, short: &Short) -> bool {
+        short.bytes == 0 || (bytes == 0 && self.missing_base_bytes(vm) == 0)
     }
 
     /// Notes that so much memory is short, and once what its VM lacks to run.
@@ -156,10 +154,8 @@ impl Scaler {
         if let Some(number) = stranded {
             self.forget(number);
         }
-        if stranded.is_some() && self.budget.commit(policy.instance_bytes)
-            || self.has_room(vm, policy.instance_bytes, short)
-                && self.resume(vm, commands)
-                && self.budget.commit(policy.instance_bytes)
+        if (stranded.is_some() || self.comes_next(vm, policy.instance_bytes, short))
+            && self.commit_within(vm, policy.instance_bytes, commands)
         {
             let instance = InstanceNumber(self.next_instance);
             self.next_instance += 1;

@@ -133,11 +133,7 @@ impl Scaler {
         while let Some(number) = self.squeezer.as_ref().and_then(|s| s.choose(now, working)) {
             let Some(instance) = self.pool.get(number) else { break };
             let missing = self.missing_bytes(&instance);
-            let needed = missing + self.missing_base_bytes(instance.vm);
-            if needed > self.budget.free_bytes()
-                || !self.resume(instance.vm, commands)
-                || !self.budget.commit(missing)
-            {
+            if !self.commit_within(instance.vm, missing, commands) {
                 break;
             }
             self.charge(number, instance.charged_bytes + missing);
