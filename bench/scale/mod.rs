@@ -43,10 +43,6 @@ pub(crate) struct Arguments {
 /// Instances of a VM that is one of several.
 const IN_EACH: u16 = 4;
 
-/// What grows.
-const IN_ONE: &str = "instances in one VM";
-const IN_SEVERAL: &str = "VMs with four instances each";
-
 /// So many instances in each of so many VMs, plugged at once and reclaimed at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
@@ -169,38 +165,18 @@ impl Experiment for Arguments {
     }
 
     fn plot(records: &[Line]) -> Result<String> {
-        let all = sorted(records, |line| (line.vms_count, line.instances));
-        let in_one: Vec<_> = all.iter().copied().filter(|&(vms, _)| vms == 1).collect();
-        let in_several: Vec<_> = all.into_iter().filter(|&(_, n)| n == IN_EACH).collect();
-        let panel = |title: &str, value: fn(&Line) -> u64, x: &str, counts: &[(u16, u16)]| Panel {
-            title: title.to_owned(),
-            x: x.to_owned(),
-            y: "milliseconds for all".to_owned(),
-            categories: counts
-                .iter()
-                .map(|&(vms, n)| if x == IN_ONE { n } else { vms }.to_string())
-                .collect(),
-            series: Series::of_methods(&methods(records), |method| {
-                let lines = |&(vms, count): &_| select(records, method, vms, count);
-                let point = |count| Spread::of(lines(count).map(|line| value(line) as f64 / 1e6));
-                counts.iter().map(point).collect()
-            }),
-            joined: true,
-            logarithmic: true,
-        };
+        let in_one =
+            panels(records, "instances in one VM", |line| line.vms_count == 1, |l| l.instances);
+        let in_several = panels(
+            records,
+            "VMs with four instances each",
+            |line| line.instances == IN_EACH,
+            |line| line.vms_count,
+        );
         Chart {
             title: "Instances that come and go at once".to_owned(),
             subtitle: describe_run(records),
-            panels: [(IN_ONE, in_one), (IN_SEVERAL, in_several)]
-                .into_iter()
-                .filter(|(_, counts)| counts.len() > 1)
-                .flat_map(|(x, counts)| {
-                    [
-                        panel("Plug", |line| line.plug_ns, x, &counts),
-                        panel("Reclaim", |line| line.reclaim_ns, x, &counts),
-                    ]
-                })
-                .collect(),
+            panels: in_one.into_iter().chain(in_several).collect(),
             foot: String::new(),
         }
         .svg()
@@ -248,6 +224,34 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// Plug and reclaim of some lines, by what grows in them; nothing where nothing grows.
+fn panels(
+    records: &[Line],
+    x: &str,
+    chosen: fn(&Line) -> bool,
+    count: fn(&Line) -> u16,
+) -> Vec<Panel> {
+    let records: Vec<_> = records.iter().filter(|line| chosen(line)).cloned().collect();
+    let counts = sorted(&records, count);
+    if counts.len() < 2 {
+        return Vec::new();
+    }
+    let panel = |title: &str, value: fn(&Line) -> u64| Panel {
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: "milliseconds for all".to_owned(),
+        categories: counts.iter().map(u16::to_string).collect(),
+        series: Series::of_methods(&methods(&records), |method| {
+            let lines = |n| of_method(&records, method).filter(move |line| count(line) == n);
+            let point = |&n| Spread::of(lines(n).map(|line| value(line) as f64 / 1e6));
+            counts.iter().map(point).collect()
+        }),
+        joined: true,
+        logarithmic: true,
+    };
+    vec![panel("Plug", |line| line.plug_ns), panel("Reclaim", |line| line.reclaim_ns)]
 }
 
 /// Resizes all VMs at once; how long that took, and how many requests there were to their devices.
