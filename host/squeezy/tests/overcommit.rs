@@ -6,22 +6,39 @@ use common::{Daemon, build, copy_of_html, until, value};
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A server that fills much memory for each call, and has it no more when it answers.
-const WASTEFUL: &str = r#"
-import http.server
+/// A server that answers each call with what the function `answer` of a program in Python returns.
+fn server(answer: &str) -> String {
+    format!(
+        r#"
+import http.server, json, time
+
+{answer}
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        wasted = b"x" * (600 << 20)
-        body = b'{"wasted": %d}' % len(wasted)
-        del wasted
+        body = json.dumps(answer()).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
 http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"#
+    )
+}
+
+/// Fills much memory for each call, and has it no more when it answers.
+const WASTEFUL: &str = r#"
+def answer():
+    wasted = b"x" * (600 << 20)
+    return {"wasted": len(wasted)}
+"#;
+
+/// Says what time it is.
+const CLOCK: &str = r#"
+def answer():
+    return {"unix_ms": int(time.time() * 1000)}
 "#;
 
 /// Two instances of 768 MiB in one VM, in less than they could take together.
@@ -81,7 +98,7 @@ fn frozen_instances_give_back_what_they_do_not_use() {
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in names {
-        configuration += &copy_of_html(&build, images.path(), name, Some(WASTEFUL));
+        configuration += &copy_of_html(&build, images.path(), name, Some(&server(WASTEFUL)));
     }
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
@@ -103,22 +120,6 @@ fn frozen_instances_give_back_what_they_do_not_use() {
     names.into_iter().for_each(call);
 }
 
-/// A server that says what time it is.
-const CLOCK: &str = r#"
-import http.server, time
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        body = b'{"unix_ms": %d}' % (time.time() * 1000)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
-"#;
-
 /// Longer than a guest may be silent.
 const PAUSE: Duration = Duration::from_secs(25);
 
@@ -130,7 +131,7 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in ["one", "other"] {
-        configuration += &copy_of_html(&build, images.path(), name, Some(CLOCK));
+        configuration += &copy_of_html(&build, images.path(), name, Some(&server(CLOCK)));
     }
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
