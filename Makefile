@@ -24,7 +24,7 @@ help: ## this list
 run: dependencies kernel-release image programs ## build what is missing and run a function in an N:1 VM
 	target/release/squeezy run $(FUNCTION) $(ARGS)
 
-test: test-fast test-off test-vm ## all tests, the fast ones first
+test: test-fast test-off test-reclaim test-vm ## all tests, the fast ones first
 
 test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples

@@ -28,7 +28,7 @@ function withInspector() {
 
 function load() {
   const { node } = process.versions;
-    if (!TESTED.includes(node.split('.')[0])) {
+  if (!TESTED.includes(node.split('.')[0])) {
     return { name: null, refused: `Node ${node} is not known: ${TESTED.join(', ')} are` };
   }
   for (const route of [withAddon, withInspector]) {
