@@ -15,7 +15,7 @@ use crate::common::{
     fleet::Arrival,
     lab::{Lab, Step},
     load::LoadOptions,
-    native::{FunctionChoice, NativeFunction, Setup, parse_share},
+    native::{FunctionChoice, NativeFunction, Setup, parse_share, percent},
     options::Options,
     record::{Header, Record},
     size::{self, parse_instance},
@@ -252,7 +252,7 @@ impl Arguments {
         if let Some(trouble) = &tally.trouble {
             lab.progress.note(&format!("{run}: {trouble}"));
         }
-        let line = self.line(lab, run, &tally, processors * 100.0, platform_cpu_ns);
+        let line = self.line(lab, run, &tally, percent(processors), platform_cpu_ns);
         lab.keep(line)
     }
 

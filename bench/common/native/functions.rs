@@ -150,3 +150,8 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
         _ => Err(format!("`{text}` is no share of a processor: 0.01 to 64 are possible")),
     }
 }
+
+/// A share of a processor in percent: 0.14 is 14, not 14.000000000000002.
+pub(crate) fn percent(share: f64) -> f64 {
+    (share * 1e4).round() / 1e2
+}

@@ -14,7 +14,7 @@ pub(crate) use cases::{Case, cases};
 #[cfg(test)]
 pub(crate) use function::find;
 pub(crate) use function::{Language, NativeFunction};
-pub(crate) use functions::{FunctionChoice, Functions, Sizes, parse_share};
+pub(crate) use functions::{FunctionChoice, Functions, Sizes, parse_share, percent};
 pub(crate) use instance::{Call, Instance, Setup};
 #[cfg(test)]
 pub(crate) use subject::example;

@@ -1,6 +1,6 @@
 //! What every line about a plain process says of it.
 
-use super::{cases::Case, function::Language, instance::Instance};
+use super::{cases::Case, function::Language, functions::percent, instance::Instance};
 use crate::common::{
     record::Record,
     select::{of_function, sorted},
@@ -29,7 +29,7 @@ impl Subject {
             function: case.function.name.clone(),
             runtime,
             memory_bytes: case.memory_bytes,
-            processor_percent: instance.processors().map(|share| share * 100.0),
+            processor_percent: instance.processors().map(percent),
             calls_count,
         }
     }
