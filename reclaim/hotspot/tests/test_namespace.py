@@ -9,8 +9,8 @@ from matrix import java
 from program import Program, eventually
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# A /tmp that nobody outside has.
-INSIDE = [*UNSHARE, "sh", "-c", 'mount -t tmpfs tmpfs /tmp && cd / && exec "$@"', "sh"]
+# A /mnt that nobody outside has.
+INSIDE = [*UNSHARE, "sh", "-c", 'mount -t tmpfs tmpfs /mnt && exec "$@"', "sh"]
 
 
 def child(pid):
@@ -22,11 +22,12 @@ def child(pid):
                  "this user may not make namespaces")
 class Namespace(unittest.TestCase):
     def test_socket_through_proc(self):
-        with Program(java(17), environment={}, wrapper=INSIDE) as program:
+        with Program(java(17), environment={"SQUEEZY_RECLAIM_SOCKET": "/mnt/agent.sock"}, wrapper=INSIDE) as program:
             program.do("hold 4")
             program.do("garbage 60")
             root = pathlib.Path(f"/proc/{child(program.process.pid)}/root")
-            path = root / "tmp/squeezy-reclaim-1.sock"
+            path = root / "mnt/agent.sock"
+            self.assertFalse(pathlib.Path("/mnt/agent.sock").exists())
             with Client(path) as client:
                 self.assertEqual(client.hello["pid"], 1)
                 answer = client.ask()

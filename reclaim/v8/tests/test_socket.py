@@ -16,6 +16,14 @@ from program import Program, environment, listens, run, wait_for
 
 NODE = node(next(iter(NODES)))
 IDLE = "setInterval(() => {}, 1000)"
+UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+# A /mnt that nobody outside has.
+INSIDE = [*UNSHARE, "sh", "-c", 'mount -t tmpfs tmpfs /mnt && exec "$@"', "sh"]
+
+
+def child(pid):
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return int(children[0]) if children else None
 
 
 class Socket(unittest.TestCase):
@@ -222,6 +230,28 @@ class Served(unittest.TestCase):
             os.kill(program.process.pid, signal.SIGCONT)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""))
             self.assertIsNone(program.reclaim()["error"])
+
+
+@unittest.skipIf(subprocess.run([*UNSHARE, "true"], capture_output=True).returncode,
+                 "this user may not make namespaces")
+class Namespace(unittest.TestCase):
+    """A process in other namespaces: its socket is where that process sees it."""
+
+    def test_socket_through_proc(self):
+        for version in NODES:
+            with self.subTest(version=version), subprocess.Popen(
+                [*INSIDE, node(version), "--require", PRELOADS["addon"], "-e", IDLE], stdin=subprocess.DEVNULL,
+                env=environment(SQUEEZY_RECLAIM_SOCKET="/mnt/agent.sock")) as process:
+                try:
+                    wait_for("process inside", lambda process=process: child(process.pid))
+                    path = pathlib.Path(f"/proc/{child(process.pid)}/root/mnt/agent.sock")
+                    wait_for("agent", lambda path=path: listens(path))
+                    self.assertFalse(pathlib.Path("/mnt/agent.sock").exists())
+                    with Client(path) as client:
+                        self.assertEqual(client.message()["pid"], 1)
+                        self.assertIsNone(client.ask()["error"])
+                finally:
+                    process.kill()
 
 
 if __name__ == "__main__":
