@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs dependencies clean
+.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs agents dependencies clean
 
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
@@ -73,6 +73,10 @@ selftests: dependencies ## programs that test the kernel from inside
 
 programs: dependencies ## target/release/squeezy
 	@cargo build --release -p squeezy
+
+agents: dependencies ## an archive of the agents in reclaim/, for other machines
+	@scripts/install-dependencies.sh reclaim
+	@reclaim/package/build.sh
 
 dependencies:
 	@scripts/install-dependencies.sh
