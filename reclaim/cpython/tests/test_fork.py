@@ -155,17 +155,21 @@ print(failed, flush=True)
 
     def test_children_that_soon_end_leave_nothing(self):
         program = self.start("""
-import os
+import os, time
 for _ in range(50):
+    start = time.monotonic()
     child = os.fork()
     if not child:
         os._exit(0)
-    print(child, flush=True)
     os.waitpid(child, 0)
+    print(child, time.monotonic() - start, flush=True)
 """)
-        children = [int(program.line()) for _ in range(50)]
+        lines = [program.line().split() for _ in range(50)]
         program.end()
-        self.assertEqual(sockets_of(children), [])
+        # On a busy machine one may live for the second after which it gets a socket.
+        soon = [int(child) for child, seconds in lines if float(seconds) < 0.9]
+        self.assertGreater(len(soon), 25)
+        self.assertEqual(sockets_of(soon), [])
 
     def test_programs_that_it_starts_have_their_own(self):
         program = self.start("""
