@@ -7,8 +7,8 @@ const { setImmediate } = require('timers');
 const TESTED = ['18', '20', '22'];
 
 function withAddon() {
-  const { collect, removeAtExit, trim } = require('../reclaim.node');
-  return { name: 'addon', collect: (level) => collect(level === 'all'), trim, removeAtExit };
+  const { collect, removeAtExit, trim, untouched } = require('../reclaim.node');
+  return { name: 'addon', collect: (level) => collect(level === 'all'), trim, untouched, removeAtExit };
 }
 
 function withInspector() {
@@ -23,7 +23,7 @@ function withInspector() {
       else resolve();
     });
   });
-  return { name: 'inspector', collect, trim() {} };
+  return { name: 'inspector', collect, trim() {}, untouched: () => 0 };
 }
 
 function load() {

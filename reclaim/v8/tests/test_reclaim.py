@@ -55,6 +55,16 @@ class Reclaim(unittest.TestCase):
             answer = program.reclaim()
             self.assertLessEqual(answer["after_bytes"], answer["live_bytes"] * MOST_FOR_LIVE_IDLE)
 
+    def each_untouched(self, node, route):
+        """V8 counts all of the page that new objects come from, where nearly nothing is after a collection."""
+        with Program(node, route) as program:
+            program.do("garbage", 20)
+            answer = program.reclaim()
+            counted = program.do("statistics")["total_physical_size"]
+            if route == "addon":
+                self.assertGreater(counted - answer["after_bytes"], MEBIBYTE / 8)
+            self.assertGreaterEqual(answer["after_bytes"], answer["live_bytes"])
+
     def each_spread(self, node, route):
         with Program(node, route) as program:
             program.do("hold", 48)
