@@ -145,7 +145,9 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
             panel("Latency of the slowest of 100 requests (p99)", "ms", true, |l| ms(l.p99_ns)),
             panel("CPU time", "% of a processor", false, processor_percent),
         ],
-        foot: records.first().map_or(String::new(), |line| line.load.clone()),
+        foot: records.first().map_or(String::new(), |line| {
+            format!("{}, at scale factor {}", line.load, line.scale_factor)
+        }),
     }
     .svg()
 }
