@@ -135,7 +135,7 @@ TEST(a_second_partition_is_ebusy)
 	/* Pending is not running in it. */
 	ASSERT_ERRNO(squeezy_get(0), ENODATA);
 	OK(squeezy_cancel());
-	ASSERT(WAIT_FOR(partition_users(partition) == 0, 1000), "still held");
+	ASSERT(WAIT_FOR(partition_is(partition, "free"), 5000), "%s", partition_state(partition));
 	actor = actor_start(ANY, "assigned_asks_again", NULL);
 	actor_join(&actor);
 }
@@ -371,11 +371,13 @@ TEST(a_vfork_child_does_not_assign_its_parent)
 	memory = map_anon(MIB);
 	fill(memory, MIB, 1);
 	ASSERT(place_of(pfn_of(memory)) < 0, "the parent's memory is in a partition");
-	ASSERT(WAIT_FOR(partition_users(data.partition) == 0, 5000), "still held");
+	ASSERT(WAIT_FOR(partition_is(data.partition, "free"), 5000), "%s",
+	       partition_state(data.partition));
 
 	run_vfork_child(vfork_child_that_exits, &data);
 	ASSERT_ERRNO(squeezy_cancel(), ENODATA);
-	ASSERT(WAIT_FOR(partition_users(data.partition) == 0, 5000), "still held");
+	ASSERT(WAIT_FOR(partition_is(data.partition, "free"), 5000), "%s",
+	       partition_state(data.partition));
 }
 
 static void expect_child(void *data)
