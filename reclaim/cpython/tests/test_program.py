@@ -178,25 +178,30 @@ interpreters.run_string(other, "import squeezy_reclaim; squeezy_reclaim.start()"
         self.assertEqual(program.end(), "")
 
 
+# A /tmp that nobody outside has, with the folders of the one outside: what is run may be in one of them.
+PRIVATE = """mount --rbind /tmp /mnt && mount -t tmpfs tmpfs /tmp && for folder in /mnt/*/; do
+    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || exit
+done && cd / && exec "$@"
+"""
+
+
 class Namespaces(AgentTest):
     def test_a_process_with_pids_and_a_root_of_its_own(self):
         """The client finds it from outside, by the number that the process has there."""
         script = "import sys; print('here', flush=True); sys.stdin.readline()"
         enter = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc"]
-        # A /mnt that nobody outside has.
-        probe = subprocess.run([*enter, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+        inside = [*enter, "sh", "-c", PRIVATE, "sh"]
+        probe = subprocess.run([*inside, "true"], capture_output=True, text=True)
         if probe.returncode != 0:
             self.skipTest(f"no namespaces here: {probe.stderr.strip()}")
-        program = Program(script, python=enter[0], arguments=[
-            *enter[1:], "sh", "-c", 'mount -t tmpfs none /mnt && exec "$0" "$@"', PYTHON,
-        ], SQUEEZY_RECLAIM_SOCKET="/mnt/agent.sock")
+        program = Program(script, python=inside[0], arguments=[*inside[1:], PYTHON])
         self.addCleanup(program.kill)
         program.line()
         with open(f"/proc/{program.pid}/task/{program.pid}/children") as children:
             inside = int(children.read())
         report = client_answer(inside)
         self.assertEqual((report["pid"], report["hello"]["pid"]), (inside, 1))
-        self.assertFalse(os.path.lexists("/mnt/agent.sock"))
+        self.assertFalse(os.path.lexists("/tmp/squeezy-reclaim-1.sock"))
         program.say()
         self.assertEqual(program.end(), "")
 

@@ -9,8 +9,12 @@ from matrix import java
 from program import Program, eventually
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# A /mnt that nobody outside has.
-INSIDE = [*UNSHARE, "sh", "-c", 'mount -t tmpfs tmpfs /mnt && exec "$@"', "sh"]
+# A /tmp that nobody outside has, with the folders of the one outside: what is run may be in one of them.
+PRIVATE = """mount --rbind /tmp /mnt && mount -t tmpfs tmpfs /tmp && for folder in /mnt/*/; do
+    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || exit
+done && cd / && exec "$@"
+"""
+INSIDE = [*UNSHARE, "sh", "-c", PRIVATE, "sh"]
 
 
 def child(pid):
@@ -22,12 +26,12 @@ def child(pid):
                  "this user may not make namespaces")
 class Namespace(unittest.TestCase):
     def test_socket_through_proc(self):
-        with Program(java(17), environment={"SQUEEZY_RECLAIM_SOCKET": "/mnt/agent.sock"}, wrapper=INSIDE) as program:
+        with Program(java(17), environment={}, wrapper=INSIDE) as program:
             program.do("hold 4")
             program.do("garbage 60")
             root = pathlib.Path(f"/proc/{child(program.process.pid)}/root")
-            path = root / "mnt/agent.sock"
-            self.assertFalse(pathlib.Path("/mnt/agent.sock").exists())
+            path = root / "tmp/squeezy-reclaim-1.sock"
+            self.assertFalse(pathlib.Path("/tmp/squeezy-reclaim-1.sock").exists())
             with Client(path) as client:
                 self.assertEqual(client.hello["pid"], 1)
                 answer = client.ask()

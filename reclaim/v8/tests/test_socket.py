@@ -17,8 +17,12 @@ from program import Program, environment, listens, run, wait_for
 NODE = node(next(iter(NODES)))
 IDLE = "setInterval(() => {}, 1000)"
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# A /mnt that nobody outside has.
-INSIDE = [*UNSHARE, "sh", "-c", 'mount -t tmpfs tmpfs /mnt && exec "$@"', "sh"]
+# A /tmp that nobody outside has, with the folders of the one outside: what is run may be in one of them.
+PRIVATE = """mount --rbind /tmp /mnt && mount -t tmpfs tmpfs /tmp && for folder in /mnt/*/; do
+    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || exit
+done && cd / && exec "$@"
+"""
+INSIDE = [*UNSHARE, "sh", "-c", PRIVATE, "sh"]
 
 
 def child(pid):
@@ -241,12 +245,12 @@ class Namespace(unittest.TestCase):
         for version in NODES:
             with self.subTest(version=version), subprocess.Popen(
                 [*INSIDE, node(version), "--require", PRELOADS["addon"], "-e", IDLE], stdin=subprocess.DEVNULL,
-                env=environment(SQUEEZY_RECLAIM_SOCKET="/mnt/agent.sock")) as process:
+                env=environment()) as process:
                 try:
                     wait_for("process inside", lambda process=process: child(process.pid))
-                    path = pathlib.Path(f"/proc/{child(process.pid)}/root/mnt/agent.sock")
+                    path = pathlib.Path(f"/proc/{child(process.pid)}/root/tmp/squeezy-reclaim-1.sock")
                     wait_for("agent", lambda path=path: listens(path))
-                    self.assertFalse(pathlib.Path("/mnt/agent.sock").exists())
+                    self.assertFalse(pathlib.Path("/tmp/squeezy-reclaim-1.sock").exists())
                     with Client(path) as client:
                         self.assertEqual(client.message()["pid"], 1)
                         self.assertIsNone(client.ask()["error"])
