@@ -35,9 +35,7 @@ install -m 644 "$root"/reclaim/cpython/preload/*.p* "$tree/cpython/preload/"
 install -m 644 "$root"/reclaim/cpython/preload/squeezy_reclaim/*.{py,so} "$tree/cpython/preload/squeezy_reclaim/"
 
 cargo build --quiet --locked --release --target "$target" --manifest-path "$root/Cargo.toml" -p squeezy-reclaim
-built=$(cargo metadata --manifest-path "$root/Cargo.toml" --no-deps --format-version 1 |
-	python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-install -D -s -m 755 "$built/$target/release/squeezy-reclaim" "$tree/client/squeezy-reclaim"
+install -D -s -m 755 "${CARGO_TARGET_DIR:-$root/target}/$target/release/squeezy-reclaim" "$tree/client/squeezy-reclaim"
 
 install -m 644 "$root/reclaim/README.md" "$root"/LICENSE-* "$tree/"
 for part in hotspot v8 cpython client; do
