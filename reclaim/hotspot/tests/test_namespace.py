@@ -11,8 +11,8 @@ from program import Program, eventually
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 # A /tmp that nobody outside has, with the folders of the one outside: what is run may be in one of them.
 PRIVATE = """mount --rbind /tmp /mnt && mount -t tmpfs tmpfs /tmp && for folder in /mnt/*/; do
-    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || exit
-done && cd / && exec "$@"
+    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || :
+done 2>/dev/null && cd / && exec "$@"
 """
 INSIDE = [*UNSHARE, "sh", "-c", PRIVATE, "sh"]
 
