@@ -115,11 +115,22 @@ static inline void squeezy_drop_pending(struct task_struct *task)
 }
 
 /* Out of memory */
+bool __squeezy_oom_begin(struct oom_control *oc);
 bool __squeezy_oom_eligible(struct oom_control *oc, struct task_struct *task);
 long __squeezy_oom_points(struct oom_control *oc, struct task_struct *task,
 			  long points);
+void __squeezy_oom_selected(struct oom_control *oc);
+bool __squeezy_oom_confined(struct task_struct *task);
+bool __squeezy_oom_log(struct mm_struct *mm);
+bool squeezy_oom_victim(struct squeezy_partition *p, struct task_struct *task);
 unsigned long squeezy_managed_pages(struct squeezy_partition *p);
 bool partition_out_of_memory(struct oom_control *oc);
+
+/* Ordinary memory is short: true if the allocation is to be tried again. */
+static inline bool squeezy_oom_begin(struct oom_control *oc)
+{
+	return squeezy_enabled() && __squeezy_oom_begin(oc);
+}
 
 static inline bool squeezy_oom_eligible(struct oom_control *oc,
 					struct task_struct *task)
@@ -133,6 +144,25 @@ static inline long squeezy_oom_points(struct oom_control *oc,
 	if (squeezy_enabled())
 		return __squeezy_oom_points(oc, task, points);
 	return points;
+}
+
+/* All processes have been looked at. */
+static inline void squeezy_oom_selected(struct oom_control *oc)
+{
+	if (squeezy_enabled())
+		__squeezy_oom_selected(oc);
+}
+
+/* Is this a victim of its partition, and not of a lack of ordinary memory? */
+static inline bool squeezy_oom_confined(struct task_struct *task)
+{
+	return squeezy_enabled() && __squeezy_oom_confined(task);
+}
+
+/* Is the kill of this address space worth a line in the log? */
+static inline bool squeezy_oom_log(struct mm_struct *mm)
+{
+	return !squeezy_enabled() || __squeezy_oom_log(mm);
 }
 
 /* The memory device */
@@ -217,6 +247,11 @@ static inline void squeezy_drop_pending(struct task_struct *task)
 {
 }
 
+static inline bool squeezy_oom_begin(struct oom_control *oc)
+{
+	return false;
+}
+
 static inline bool squeezy_oom_eligible(struct oom_control *oc,
 					struct task_struct *task)
 {
@@ -227,6 +262,20 @@ static inline long squeezy_oom_points(struct oom_control *oc,
 				      struct task_struct *task, long points)
 {
 	return points;
+}
+
+static inline void squeezy_oom_selected(struct oom_control *oc)
+{
+}
+
+static inline bool squeezy_oom_confined(struct task_struct *task)
+{
+	return false;
+}
+
+static inline bool squeezy_oom_log(struct mm_struct *mm)
+{
+	return true;
 }
 
 static inline void squeezy_unregister_device(void *owner)

@@ -34,7 +34,7 @@ static struct folio *squeezy_get_folio(struct squeezy_partition *p, gfp_t gfp,
 	 * that was not freed since it was plugged is only if the host says so,
 	 * which virtio-mem does not promise.
 	 */
-	if (want_init_on_free() && (gfp & __GFP_ZERO))
+	if (want_init_on_free() && want_init_on_alloc(gfp))
 		for (i = 0; i < 1 << order; i++)
 			clear_highpage(page + i);
 
@@ -47,46 +47,45 @@ static bool squeezy_is_dying(void)
 }
 
 /*
- * The partition has no free page. Returns NULL when the fault has to fail, and
- * an ordinary folio to a process that needs it only to exit.
+ * The partition has no free page. @vma is where one is wanted, or NULL for a file.
+ * One task at a time looks for some: what it does serves those who wait for it, and
+ * costs others no more if they are many.
+ *
+ * Who is dying gets none: a fault that fails is as good as any other to end with,
+ * and a page from elsewhere could stay in an address space that lives on.
  */
 static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 					const struct vm_area_struct *vma)
 {
 	const bool member = current->mm && current->mm->squeezy == p;
-	unsigned int batches = 0;
-	struct folio *folio;
+	const bool droppable = vma && (vma->vm_flags & VM_DROPPABLE);
+	unsigned int batches, tries = 0;
+	struct folio *folio = NULL;
 
-	for (;;) {
-		if (gfpflags_allow_blocking(gfp))
-			batches = squeezy_report_wait(p);
+	if (!gfpflags_allow_blocking(gfp) || squeezy_is_dying() ||
+	    mutex_lock_killable(&p->reclaim_lock))
+		return NULL;
+
+	while (!squeezy_is_dying()) {
+		batches = squeezy_report_wait(p);
 		drain_all_pages(&p->zone);
 		folio = squeezy_get_folio(p, gfp, 0);
-		if (folio)
-			return folio;
-		if (!gfpflags_allow_blocking(gfp) || (gfp & __GFP_NORETRY))
-			return NULL;
-
-		/* Folio batches can hold the last reference of freed memory. */
-		lru_add_drain_all();
-		if (squeezy_reclaim(p)) {
-			drain_all_pages(&p->zone);
-			folio = squeezy_get_folio(p, gfp, 0);
-			if (folio)
-				return folio;
+		if (folio || (gfp & __GFP_NORETRY))
+			break;
+		/* Others may take what we find, but not for ever. */
+		if (tries++ < MAX_RECLAIM_RETRIES && squeezy_reclaim(p))
 			continue;
-		}
-
-		if (squeezy_is_dying())
-			return member ? folio_alloc_noprof(gfp, 0) : NULL;
 		if (squeezy_report_interfered(p, batches))
 			continue;
-		if (!member || (vma->vm_flags & VM_DROPPABLE))
-			return NULL;
-		if (!squeezy_out_of_memory(p, gfp, 0))
-			return NULL;
-		cond_resched();
+		if (!member || droppable) {
+			folio = squeezy_get_folio(p, gfp, 0);
+			break;
+		}
+		squeezy_out_of_memory(p, gfp, 0);
+		tries = 0;
 	}
+	mutex_unlock(&p->reclaim_lock);
+	return folio;
 }
 
 /**

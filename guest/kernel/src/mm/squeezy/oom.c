@@ -1,13 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Kill inside a full partition, and not inside one when it would not help.
+ * Out of memory: in a partition, and beside partitions.
+ *
+ * A full partition kills one of its own processes. What that brings is memory of
+ * the partition, so such a victim (MMF_OOM_PARTITION) means nothing to those who
+ * lack ordinary memory: they do not wait for it, and it gets none of the reserves.
+ * Otherwise an instance that is always about to kill would keep everybody else
+ * from ever getting memory.
+ *
+ * When ordinary memory is short, a process in a partition is as bad as what its
+ * cgroup has of it: most of that is in pipes, sockets and other things of the
+ * kernel, which no address space shows. One is killed at a time. An instance lets
+ * go of this memory when it closes its files, after its address space is gone, and
+ * is waited for that long.
  */
+#include <linux/jiffies.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/oom.h>
+#include <linux/page_counter.h>
+#include <linux/ratelimit.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/vmstat.h>
 
 #include "partition.h"
+
+/* How long the next kill waits for the last victim to close its files. */
+#define SQUEEZY_EXIT_JIFFIES	(2 * HZ)
+
+/* How long those who die may take when there is nobody else to kill. */
+#define SQUEEZY_STUCK_JIFFIES	(10 * HZ)
+
+/* How long a victim is waited for before memory is looked for again. */
+#define SQUEEZY_VICTIM_JIFFIES	(HZ / 10)
 
 /* The partition that killing @task would bring memory to, or NULL. */
 static struct squeezy_partition *squeezy_task_partition(struct task_struct *task)
@@ -20,9 +47,80 @@ static struct squeezy_partition *squeezy_task_partition(struct task_struct *task
 		p = t->mm->squeezy;
 		task_unlock(t);
 	} else if (tsk_is_oom_victim(task)) {
-		p = READ_ONCE(task->signal->oom_mm)->squeezy;
+		p = READ_ONCE(task->signal->oom_mm->squeezy);
 	}
 	return p;
+}
+
+/* Pages of its partition that an address space holds. */
+static unsigned long squeezy_confined_pages(struct mm_struct *mm)
+{
+	return mm->squeezy ? get_mm_counter(mm, MM_ANONPAGES) : 0;
+}
+
+/*
+ * Pages of ordinary memory that the cgroup of a task holds, but for page cache:
+ * what is left of that now cannot be reclaimed, and seldom is the task's alone.
+ */
+static unsigned long squeezy_charged_pages(struct task_struct *task)
+{
+	unsigned long pages = 0, file, shmem;
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	memcg = mem_cgroup_from_task(task);
+	if (memcg && !mem_cgroup_is_root(memcg)) {
+		pages = page_counter_read(&memcg->memory);
+		file = memcg_page_state(memcg, NR_FILE_PAGES);
+		shmem = memcg_page_state(memcg, NR_SHMEM);
+		if (file > shmem)
+			pages -= min(pages, file - shmem);
+	}
+	rcu_read_unlock();
+	return pages;
+}
+
+/* Is a process on its way out, with something left to let go of? */
+static bool squeezy_is_exiting(struct task_struct *task)
+{
+	if (task->exit_state && thread_group_empty(task))
+		return false;
+	return (READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) ||
+	       (READ_ONCE(task->flags) & PF_EXITING);
+}
+
+/**
+ * __squeezy_oom_confined - was this task killed for its partition's memory?
+ * @task: any thread of a process
+ */
+bool __squeezy_oom_confined(struct task_struct *task)
+{
+	return tsk_is_oom_victim(task) &&
+	       test_bit(MMF_OOM_PARTITION, &task->signal->oom_mm->flags);
+}
+
+/**
+ * __squeezy_oom_begin - the OOM killer was called for ordinary memory
+ * @oc: what memory is wanted
+ *
+ * A victim of a partition that needs ordinary memory to exit, when there is none,
+ * becomes an ordinary victim: it gets reserves, and is waited for.
+ *
+ * Return: true if the caller is such a victim and should try again.
+ */
+bool __squeezy_oom_begin(struct oom_control *oc)
+{
+	lockdep_assert_held(&oom_lock);
+
+	if (oc->memcg)
+		return false;
+	if (__squeezy_oom_confined(current)) {
+		clear_bit(MMF_OOM_PARTITION, &current->signal->oom_mm->flags);
+		return true;
+	}
+	/* For squeezy_charged_pages(). */
+	mem_cgroup_flush_stats(NULL);
+	return false;
 }
 
 /**
@@ -30,41 +128,135 @@ static struct squeezy_partition *squeezy_task_partition(struct task_struct *task
  * @oc: what memory is wanted
  * @task: any thread of a process
  *
- * A full partition only kills its own. When ordinary memory is wanted, a victim
- * in a partition brings next to none of it, and nobody should wait for that.
+ * A full partition only kills its own. A cgroup waits for all of its victims,
+ * those of partitions included: it only keeps itself waiting.
  */
 bool __squeezy_oom_eligible(struct oom_control *oc, struct task_struct *task)
 {
-	struct squeezy_partition *p = squeezy_task_partition(task);
-
 	if (oc->partition)
-		return p == oc->partition;
-	return !(p && tsk_is_oom_victim(task));
+		return squeezy_task_partition(task) == oc->partition;
+	if (oc->memcg || !squeezy_is_exiting(task))
+		return true;
+
+	oc->dying = true;
+	if (__squeezy_oom_confined(task))
+		return false;
+	if (tsk_is_oom_victim(task) &&
+	    test_bit(MMF_OOM_SKIP, &task->signal->oom_mm->flags))
+		oc->exiting_victim = true;
+	return true;
 }
 
 /**
- * __squeezy_oom_points - how much ordinary memory does killing this task bring?
+ * __squeezy_oom_points - how much memory does killing this task bring?
  * @oc: what memory is wanted
  * @task: any thread of a process
  * @points: its badness
  *
- * Return: @points without the anonymous memory that is in a partition.
+ * Return: for a partition, the pages of it that the task holds; for ordinary
+ * memory, those outside of partitions; both adjusted as @points is.
  */
 long __squeezy_oom_points(struct oom_control *oc, struct task_struct *task,
 			  long points)
 {
 	struct task_struct *t;
 
-	if (oc->partition || points == LONG_MIN)
+	if (points == LONG_MIN)
 		return points;
 
 	t = find_lock_task_mm(task);
 	if (!t)
 		return points;
-	if (t->mm->squeezy)
-		points -= get_mm_counter(t->mm, MM_ANONPAGES);
+	if (oc->partition)
+		points = squeezy_confined_pages(t->mm) +
+			 t->signal->oom_score_adj *
+			 (long)(oc->totalpages / 1000);
+	else if (t->mm->squeezy)
+		points += squeezy_charged_pages(t) -
+			  squeezy_confined_pages(t->mm);
 	task_unlock(t);
 	return points;
+}
+
+/*
+ * May we wait once more for those who die, when nobody else can be killed? That is
+ * no reason to panic, unless nothing comes of it for long. Called all the time
+ * while memory is short: a pause begins anew.
+ */
+static bool squeezy_may_wait(void)
+{
+	static unsigned long start, last = INITIAL_JIFFIES - 2 * HZ;
+
+	lockdep_assert_held(&oom_lock);
+	if (time_after(jiffies, last + HZ))
+		start = jiffies;
+	last = jiffies;
+	return time_before(jiffies, start + SQUEEZY_STUCK_JIFFIES);
+}
+
+/**
+ * __squeezy_oom_selected - wait for those who are dying rather than kill or panic
+ * @oc: what memory is wanted; its victim is chosen, or nobody
+ */
+void __squeezy_oom_selected(struct oom_control *oc)
+{
+	static unsigned long last_kill = INITIAL_JIFFIES - SQUEEZY_EXIT_JIFFIES;
+
+	/* An order of -1 is SysRq's, which asks for a kill whatever happens. */
+	if (oc->partition || oc->memcg || oc->order == -1 ||
+	    oc->chosen == (void *)-1UL)
+		return;
+
+	if (!oc->chosen) {
+		if (oc->dying && squeezy_may_wait())
+			oc->chosen = (void *)-1UL;
+	} else if (oc->exiting_victim &&
+		   time_before(jiffies, last_kill + SQUEEZY_EXIT_JIFFIES)) {
+		put_task_struct(oc->chosen);
+		oc->chosen = (void *)-1UL;
+	} else {
+		last_kill = jiffies;
+	}
+}
+
+/**
+ * squeezy_oom_victim - a process is about to be killed for its partition
+ * @p: the partition
+ * @task: any thread of the process
+ *
+ * Return: false if it is not in the partition, or dies already.
+ */
+bool squeezy_oom_victim(struct squeezy_partition *p, struct task_struct *task)
+{
+	struct task_struct *t;
+	bool inside;
+
+	if (tsk_is_oom_victim(task))
+		return false;
+	t = find_lock_task_mm(task);
+	if (!t)
+		return false;
+	inside = t->mm->squeezy == p;
+	if (inside)
+		set_bit(MMF_OOM_PARTITION, &t->mm->flags);
+	task_unlock(t);
+	if (inside) {
+		atomic_long_inc(&p->oom_kills);
+		squeezy_count(SQUEEZY_OOM_KILLS, 1);
+	}
+	return inside;
+}
+
+/**
+ * __squeezy_oom_log - is the kill of this address space worth a line in the log?
+ * @mm: the address space, of a victim that is locked
+ *
+ * An instance that is killed in its partition again and again must not fill it.
+ */
+bool __squeezy_oom_log(struct mm_struct *mm)
+{
+	return !test_bit(MMF_OOM_PARTITION, &mm->flags) ||
+	       __ratelimit(&mm->squeezy->oom_log);
 }
 
 /**
@@ -76,46 +268,55 @@ unsigned long squeezy_managed_pages(struct squeezy_partition *p)
 	return zone_managed_pages(&p->zone);
 }
 
+/* Wait for what a victim frees. */
+static void squeezy_await_victim(struct squeezy_partition *p)
+{
+	const unsigned long end = jiffies + SQUEEZY_VICTIM_JIFFIES;
+
+	do {
+		schedule_timeout_killable(1);
+		drain_all_pages(&p->zone);
+	} while (!zone_page_state_snapshot(&p->zone, NR_FREE_PAGES) &&
+		 !fatal_signal_pending(current) && time_before(jiffies, end));
+}
+
 /**
- * squeezy_out_of_memory - a partition is full, and reclaim found nothing
- * @p: the partition
+ * squeezy_out_of_memory - a partition is full, and reclaim found too little
+ * @p: the partition, of which current is a member
  * @gfp: flags of the allocation
  * @order: order of the allocation
  *
- * Return: true if the allocation should be tried again.
+ * Kills a process of the partition, unless one dies already, and waits a moment
+ * for what that brings.
  */
-bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order)
+void squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order)
 {
+	const unsigned long kib = squeezy_managed_pages(p) << (PAGE_SHIFT - 10);
 	struct oom_control oc = {
 		.gfp_mask = gfp,
 		.order = order,
 		.partition = p,
 	};
-	bool retry;
+	bool found;
 
-	/* Somebody else kills, or a victim is about to exit. */
+	/* Somebody else kills. */
 	if (!mutex_trylock(&oom_lock)) {
-		schedule_timeout_uninterruptible(1);
-		return true;
+		schedule_timeout_killable(1);
+		return;
 	}
-	retry = partition_out_of_memory(&oc);
-	if (oc.chosen && oc.chosen != (void *)-1UL) {
-		atomic_long_inc(&p->oom_kills);
-		squeezy_count(SQUEEZY_OOM_KILLS, 1);
-		pr_warn("squeezy: partition %u of %lu KiB is full: killed a process in it\n",
-			p->number,
-			squeezy_managed_pages(p) << (PAGE_SHIFT - 10));
-	}
+	found = partition_out_of_memory(&oc);
 	mutex_unlock(&oom_lock);
-	if (!retry) {
+	if (!found) {
 		/* Every process in it is exempt from the OOM killer. */
-		pr_warn("squeezy: partition %u of %lu KiB is full of processes that must not be killed; killing %s (%d) all the same\n",
-			p->number,
-			squeezy_managed_pages(p) << (PAGE_SHIFT - 10),
-			current->comm, task_pid_nr(current));
+		if (__ratelimit(&p->oom_log))
+			pr_warn("squeezy: partition %u of %lu KiB is full of processes that must not be killed; killing %s (%d) all the same\n",
+				p->number, kib, current->comm,
+				task_pid_nr(current));
 		force_sig(SIGKILL);
-		return true;
+		return;
 	}
-	schedule_timeout_killable(1);
-	return true;
+	if (oc.chosen != (void *)-1UL && __ratelimit(&p->oom_log))
+		pr_warn("squeezy: partition %u of %lu KiB is full: killed a process in it\n",
+			p->number, kib);
+	squeezy_await_victim(p);
 }

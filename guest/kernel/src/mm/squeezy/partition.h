@@ -26,6 +26,10 @@
  *  partition->lock		state and users; wake-ups
  *  zone->lock			is the zone empty? batches
  *
+ *  partition->reclaim_lock, by who faults in a full partition, is taken around
+ *  zone->lock and oom_lock, which is only tried, and with none of the others. It is
+ *  held while a victim dies: who waits for it can be killed.
+ *
  *  page_reporting_mutex, by page_reporting_claim(), is taken around zone->lock
  *  and with none of the others.
  *
@@ -54,6 +58,7 @@
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
 #include <linux/page_reporting.h>
+#include <linux/ratelimit.h>
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
@@ -95,7 +100,11 @@ enum squeezy_state {
  * @users: address spaces, pending assignments, migrations and reports that hold
  *	it
  * @oom_kills: processes killed because it was full
- * @reclaim_lock: serializes walks over its pages in search of reclaimable ones
+ * @oom_log: limits what is said of that
+ * @reclaim_lock: held by the task that looks for memory while it is full
+ * @cursor: where the search for reclaimable pages goes on, a page from its start
+ * @poor_walks: searches in a row that found little
+ * @last_poor_walk: when the last of them ended, in jiffies
  * @flags: SQUEEZY_REPORTING
  * @batches: odd while blocks of it are off the free lists for a report, and
  *	another number after each time; written under zone->lock
@@ -113,7 +122,12 @@ struct squeezy_partition {
 	unsigned int users;
 
 	atomic_long_t oom_kills;
-	struct mutex reclaim_lock; /* one walk over the pages at a time */
+	struct ratelimit_state oom_log;
+
+	struct mutex reclaim_lock; /* cursor, poor_walks, last_poor_walk */
+	unsigned long cursor;
+	unsigned int poor_walks;
+	unsigned long last_poor_walk;
 
 	unsigned long flags;
 	unsigned int batches;
@@ -192,6 +206,7 @@ struct squeezy_request {
  * @SQUEEZY_WAITS: assignments that had to wait
  * @SQUEEZY_WAIT_TIMEOUTS: of these, how many waited in vain
  * @SQUEEZY_OOM_KILLS: processes killed because their partition was full
+ * @SQUEEZY_LRU_DRAINS: drains of every CPU's folio batches for full partitions
  * @SQUEEZY_STRAGGLERS_DRAINED: pages of unused partitions that were waited for
  * @SQUEEZY_STRAGGLERS_MIGRATED: pages moved out of unused partitions
  * @SQUEEZY_QUARANTINES: times a partition was left with pages it could not move
@@ -216,6 +231,7 @@ enum squeezy_counter {
 	SQUEEZY_WAITS,
 	SQUEEZY_WAIT_TIMEOUTS,
 	SQUEEZY_OOM_KILLS,
+	SQUEEZY_LRU_DRAINS,
 	SQUEEZY_STRAGGLERS_DRAINED,
 	SQUEEZY_STRAGGLERS_MIGRATED,
 	SQUEEZY_QUARANTINES,
@@ -276,7 +292,7 @@ bool squeezy_drain(struct squeezy_partition *p);
 void squeezy_queue_drain(void);
 
 /* reclaim.c: get back what only reclaim can */
-unsigned long squeezy_reclaim(struct squeezy_partition *p);
+bool squeezy_reclaim(struct squeezy_partition *p);
 
 /* report.c: give free blocks of an assigned partition back to the host */
 void squeezy_batch_init(struct squeezy_batch *batch);
@@ -288,7 +304,7 @@ bool squeezy_report_interfered(struct squeezy_partition *p,
 int squeezy_report(struct squeezy_partition *p, unsigned int order);
 
 /* oom.c */
-bool squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);
+void squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);
 
 /* shared.c */
 void squeezy_init_shared(void);

@@ -263,6 +263,8 @@ static void squeezy_init_partition(struct squeezy_partition *p,
 		       number * squeezy_layout.slot_pages;
 	spin_lock_init(&p->lock);
 	mutex_init(&p->reclaim_lock);
+	ratelimit_state_init(&p->oom_log, DEFAULT_RATELIMIT_INTERVAL,
+			     DEFAULT_RATELIMIT_BURST);
 	p->state = SQUEEZY_ABSENT;
 	partition_zone_init(&p->zone, 0, number + 1);
 	p->zonelist._zonerefs[0].zone = &p->zone;

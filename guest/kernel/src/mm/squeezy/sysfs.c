@@ -88,6 +88,7 @@ static const char * const squeezy_counter_names[SQUEEZY_NR_COUNTERS] = {
 	[SQUEEZY_WAITS] = "waits",
 	[SQUEEZY_WAIT_TIMEOUTS] = "wait_timeouts",
 	[SQUEEZY_OOM_KILLS] = "oom_kills",
+	[SQUEEZY_LRU_DRAINS] = "lru_drains",
 	[SQUEEZY_STRAGGLERS_DRAINED] = "stragglers_drained",
 	[SQUEEZY_STRAGGLERS_MIGRATED] = "stragglers_migrated",
 	[SQUEEZY_QUARANTINES] = "quarantines",

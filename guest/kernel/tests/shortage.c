@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ordinary memory is short beside partitions: who has it is killed, one at a time, and
+ * who has not is spared.
+ */
+#define _GNU_SOURCE
+#include "harness.h"
+#include "squeezy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CGROUP	"/sys/fs/cgroup/hog"
+
+static u64 percent(unsigned int n)
+{
+	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
+}
+
+static void make_cgroup(void)
+{
+	if (access("/sys/fs/cgroup/cgroup.controllers", R_OK))
+		skip("no cgroup v2 at /sys/fs/cgroup");
+	rmdir(CGROUP);
+	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	OK(mkdir(CGROUP, 0755));
+}
+
+static void set_oom_score_adj(pid_t pid, const char *adj)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
+	ASSERT(write_text(path, adj), "%s: %m", path);
+}
+
+static u64 kills(void)
+{
+	return read_field("/proc/vmstat", "oom_kill");
+}
+
+/* Has its share of a partition, and says whether it is intact when asked. */
+ACTOR(bystander)
+{
+	u64 bytes = percent(60);
+	char *memory = map_anon(bytes);
+
+	fill(memory, bytes, 3);
+	tell("ready");
+	while (!strcmp(hear(), "check"))
+		tell(filled(memory, bytes, 3) ? "intact" : "broken");
+}
+
+static void assert_intact(struct actor *actor)
+{
+	ASSERT(actor_alive(actor), "%s was killed", actor->name);
+	actor_tell(actor, "check");
+	ASSERT(!strcmp(actor_hear(actor), "intact"), "memory of %s changed", actor->name);
+}
+
+/* Fills a pipe: memory of the kernel that no process maps. */
+static bool fill_pipe(int ends[2])
+{
+	static char block[MIB];
+	u64 done = 0;
+	ssize_t put;
+
+	if (pipe2(ends, O_NONBLOCK) || fcntl(ends[1], F_SETPIPE_SZ, MIB) < 0)
+		return false;
+	do {
+		put = write(ends[1], block, MIB - done);
+		done += put > 0 ? put : 0;
+	} while (put > 0 && done < MIB);
+	return true;
+}
+
+/* All that one process has to free takes a while: a victim that is slow to die. */
+ACTOR(fills_pipes)
+{
+	struct rlimit files = { 8192, 8192 };
+	char *memory = map_anon(percent(60));
+	int ends[2];
+
+	if (argc > 0)
+		ASSERT(write_text(CGROUP "/cgroup.procs", "0"), "cgroup.procs: %m");
+	set_oom_score_adj(getpid(), "0");
+	OK(setrlimit(RLIMIT_NOFILE, &files));
+	fill(memory, percent(60), 4);
+	tell("ready");
+	hear();
+	while (fill_pipe(ends))
+		;
+	FAIL("still there: %m");
+}
+
+/* Always in need of a little, and whoever fails to get that calls the OOM killer. */
+ACTOR(fills_a_pipe_and_empties_it)
+{
+	int ends[2];
+
+	tell("ready");
+	for (;;) {
+		if (!fill_pipe(ends))
+			continue;
+		close(ends[0]);
+		close(ends[1]);
+	}
+}
+
+static struct actor start_and_ready(int partition, const char *name, const char *arg)
+{
+	struct actor actor = actor_start(partition, name, arg, NULL);
+
+	actor_hear(&actor);
+	return actor;
+}
+
+static void assert_killed(struct actor *actor)
+{
+	int status = actor_wait(actor);
+
+	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",
+	       actor->name, status);
+}
+
+TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
+{
+	struct actor bystanders[2], needy[2], hog;
+	u64 before;
+	int i;
+
+	require_partitions();
+	make_cgroup();
+	for (i = 0; i < 2; i++)
+		bystanders[i] = start_and_ready(ANY, "bystander", NULL);
+	for (i = 0; i < 2; i++)
+		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
+	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
+	before = kills();
+	actor_tell(&hog, "go");
+	assert_killed(&hog);
+	/* Those who needed memory while it died have waited for it. */
+	sleep_ms(500);
+	ASSERT_EQ(kills(), before + 1);
+	for (i = 0; i < 2; i++)
+		assert_intact(&bystanders[i]);
+	for (i = 0; i < 2; i++) {
+		ASSERT(actor_alive(&needy[i]), "one who needs little was killed");
+		actor_kill(&needy[i]);
+	}
+	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+}
+
+TEST(a_global_oom_does_not_panic_while_the_last_one_is_dying, .seconds = 120)
+{
+	struct actor needy[2], hog;
+	int i;
+
+	require_partitions();
+	/* Nobody may be killed but the hog. */
+	set_oom_score_adj(getpid(), "-1000");
+	set_oom_score_adj(getppid(), "-1000");
+	for (i = 0; i < 2; i++)
+		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
+	hog = start_and_ready(ANY, "fills_pipes", NULL);
+	actor_tell(&hog, "go");
+	assert_killed(&hog);
+	for (i = 0; i < 2; i++) {
+		ASSERT(actor_alive(&needy[i]), "one that must not be was killed");
+		actor_kill(&needy[i]);
+	}
+	set_oom_score_adj(getppid(), "0");
+}
+
+/* Its children are killed in its partition, one after the other. */
+ACTOR(is_killed_all_the_time)
+{
+	char *memory;
+	int status;
+
+	set_oom_score_adj(getpid(), "-1000");
+	memory = map_anon(percent(80));
+	fill(memory, percent(80), 1);
+	tell("ready");
+	for (;;) {
+		if (!OK(fork())) {
+			set_oom_score_adj(getpid(), "0");
+			fill(map_anon(percent(40)), percent(40), 1);
+			_exit(0);
+		}
+		OK(wait(&status));
+	}
+}
+
+TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 120)
+{
+	struct actor bystander, restless, hog;
+	u64 inside;
+
+	require_partitions();
+	make_cgroup();
+	bystander = start_and_ready(ANY, "bystander", NULL);
+	restless = start_and_ready(ANY, "is_killed_all_the_time", NULL);
+	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
+	inside = counter("oom_kills");
+	ASSERT(WAIT_FOR(counter("oom_kills") > inside, 20000), "nobody is killed inside");
+	actor_tell(&hog, "go");
+	ASSERT(WAIT_FOR(!actor_alive(&hog), 30000), "the hog lives");
+	assert_killed(&hog);
+	assert_intact(&bystander);
+	ASSERT(actor_alive(&restless), "killed for memory that it has not");
+	actor_kill(&restless);
+	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+}
