@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ordinary memory is short beside partitions: who has it is killed, one at a time, and
- * who has not is spared.
+ * Ordinary memory is short beside partitions: who has it is killed, one at a time, and what a
+ * partition holds or has lazily freed is nothing that others could have.
  */
 #define _GNU_SOURCE
 #include "harness.h"
@@ -135,7 +135,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 {
 	struct actor bystanders[2], needy[2], hog;
 	u64 before;
-	int i;
+	int i, log;
 
 	require_partitions();
 	make_cgroup();
@@ -145,6 +145,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	before = kills();
+	log = kmsg_mark();
 	actor_tell(&hog, "go");
 	assert_killed(&hog);
 	/* Those who needed memory while it died have waited for it. */
@@ -156,6 +157,8 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 		ASSERT(actor_alive(&needy[i]), "one who needs little was killed");
 		actor_kill(&needy[i]);
 	}
+	/* Of the zones, those are shown that could have helped. */
+	ASSERT(!kmsg_has(log, "Partition free:", ""), "the zones of partitions are in the log");
 	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
 }
 
@@ -218,5 +221,54 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 	assert_intact(&bystander);
 	ASSERT(actor_alive(&restless), "killed for memory that it has not");
 	actor_kill(&restless);
+	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+}
+
+/* Has freed most of its memory lazily: nobody but its partition can have that. */
+ACTOR(frees_lazily)
+{
+	u64 bytes = percent(60);
+	char *memory = map_anon(bytes);
+
+	OK(madvise(memory, bytes, MADV_NOHUGEPAGE));
+	fill(memory, bytes, 1);
+	tell("filled");
+	hear();
+	OK(madvise(memory, bytes, MADV_FREE));
+	tell("freed");
+	hear();
+}
+
+static u64 meminfo(const char *field)
+{
+	return read_field("/proc/meminfo", field) * KIB;
+}
+
+TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
+{
+	u64 cache, available, lazily, before;
+	struct actor actor, hog;
+
+	require_partitions();
+	make_cgroup();
+	actor = start_and_ready(ANY, "frees_lazily", NULL);
+	cache = meminfo("Inactive(file):");
+	available = meminfo("MemAvailable:");
+	actor_tell(&actor, "free");
+	actor_hear(&actor);
+	/* Whatever is in folio batches goes to its list now. */
+	ASSERT(write_text("/proc/sys/vm/compact_memory", "1"), "compact_memory: %m");
+	/* The kernel counts it neither as cache nor as available. */
+	ASSERT_LE(meminfo("Inactive(file):"), cache + 8 * MIB);
+	ASSERT_LE(meminfo("MemAvailable:"), available + 8 * MIB);
+	/* A shortage ends with a kill, and not with reclaim of what does not help. */
+	lazily = read_field("/proc/vmstat", "pglazyfreed");
+	before = kills();
+	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
+	actor_tell(&hog, "go");
+	assert_killed(&hog);
+	ASSERT_EQ(kills(), before + 1);
+	ASSERT_EQ(read_field("/proc/vmstat", "pglazyfreed"), lazily);
+	actor_kill(&actor);
 	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
 }
