@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Confinement: every private anonymous page of an assigned process lies in its partition,
- * whichever way it came to be and whoever caused the fault; and nobody else's page does.
+ * whichever way it came to be and whoever caused the fault; and nobody else's page does. For its
+ * files, see files.c.
  */
 #define _GNU_SOURCE
 #include "harness.h"
@@ -152,6 +153,8 @@ TEST_INSIDE(copies_of_a_private_file_mapping)
 	char *memory;
 	u64 i;
 
+	/* Its holes are pages of the partition, too, once they have been read. */
+	OK(unlink("/tmp/private"));
 	OK(ftruncate(fd, 4 * MIB));
 	memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	ASSERT(memory != MAP_FAILED, "mmap: %m");

@@ -360,26 +360,6 @@ TEST(a_global_oom_spares_partitions, .seconds = 180)
 
 /* What is not confined is bounded by the instance's memory cgroup. */
 
-#define CGROUP "/sys/fs/cgroup/selftest"
-
-static void make_cgroup(u64 limit)
-{
-	char text[32];
-
-	if (access("/sys/fs/cgroup/cgroup.controllers", R_OK))
-		skip("no cgroup v2 at /sys/fs/cgroup");
-	rmdir(CGROUP);
-	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	OK(mkdir(CGROUP, 0755));
-	snprintf(text, sizeof(text), "%llu", limit);
-	ASSERT(write_text(CGROUP "/memory.max", text), "memory.max: %m");
-}
-
-static void enter_cgroup(void)
-{
-	ASSERT(write_text(CGROUP "/cgroup.procs", "0"), "cgroup.procs: %m");
-}
-
 ACTOR(takes_anonymous_memory_in_a_cgroup)
 {
 	u64 bytes = percent(75);
@@ -401,84 +381,5 @@ TEST(partition_memory_is_not_charged_to_the_cgroup)
 	ASSERT_LE(read_number(CGROUP "/memory.current"), 16 * MIB);
 	ASSERT_EQ(read_field(CGROUP "/memory.events", "oom_kill"), 0);
 	actor_kill(&actor);
-	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
-}
-
-static char *map_shared_anon(u64 bytes)
-{
-	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-}
-
-static char *map_memfd(u64 bytes)
-{
-	int fd = OK(memfd_create("selftest", 0));
-
-	OK(ftruncate(fd, bytes));
-	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-}
-
-static char *map_tmpfs(u64 bytes)
-{
-	int fd = OK(open("/tmp/shmem", O_CREAT | O_RDWR | O_TRUNC, 0600));
-
-	OK(unlink("/tmp/shmem"));
-	OK(ftruncate(fd, bytes));
-	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-}
-
-static char *map_kind(const char *kind, u64 bytes)
-{
-	char *memory = !strcmp(kind, "anon") ? map_shared_anon(bytes) :
-		       !strcmp(kind, "memfd") ? map_memfd(bytes) : map_tmpfs(bytes);
-
-	ASSERT(memory != MAP_FAILED, "mmap: %m");
-	return memory;
-}
-
-ACTOR(takes_shared_memory_in_a_cgroup)
-{
-	enter_cgroup();
-	fill(map_kind(argv[0], 64 * MIB), 64 * MIB, 1);
-}
-
-TEST(shared_memory_is_bounded_by_the_cgroup)
-{
-	static const char * const kinds[] = { "anon", "memfd", "tmpfs" };
-	struct actor actor, neighbour;
-	unsigned int i;
-
-	require_partitions();
-	start_and_ready(&neighbour, ANY, "neighbour", "20");
-	for (i = 0; i < 3; i++) {
-		make_cgroup(16 * MIB);
-		actor = actor_start(ANY, "takes_shared_memory_in_a_cgroup", kinds[i], NULL);
-		assert_killed(&actor);
-		ASSERT_GE(read_field(CGROUP "/memory.events", "oom_kill"), 1);
-		ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
-	}
-	assert_intact(&neighbour);
-}
-
-ACTOR(shares_memory)
-{
-	struct audit seen;
-
-	fill(map_kind(argv[0], 4 * MIB), 4 * MIB, 1);
-	audit(getpid(), OK(squeezy_get(0)), &seen);
-	ASSERT_EQ(seen.file_partition, 0);
-	ASSERT_EQ(seen.anon_outside, 0);
-	ASSERT_GE(seen.file_ordinary + seen.file_shared, 4 * MIB / PAGE);
-}
-
-TEST(shared_memory_is_in_no_partition)
-{
-	static const char * const kinds[] = { "anon", "memfd", "tmpfs" };
-	struct actor actor;
-	unsigned int i;
-
-	require_partitions();
-	for (i = 0; i < 3; i++) {
-		actor = actor_start(ANY, "shares_memory", kinds[i], NULL);
-		actor_join(&actor);
-	}
+	remove_cgroup();
 }

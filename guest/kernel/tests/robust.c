@@ -243,8 +243,6 @@ TEST(processors_come_and_go, .seconds = 120)
 	}
 }
 
-#define CGROUP "/sys/fs/cgroup/robust"
-
 /* Freezing and reclaiming what a cgroup has must not touch the partition's books. */
 TEST(memory_reclaim_of_a_cgroup)
 {

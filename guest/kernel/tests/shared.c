@@ -110,6 +110,58 @@ TEST_INSIDE(files_that_are_read_are_in_the_shared_partition)
 	assert_range_in(buffer, MIB, OK(squeezy_get(0)));
 }
 
+ACTOR(reads_the_file_in_a_cgroup)
+{
+	enter_cgroup();
+	sum(map_data(PROT_READ), data_bytes());
+	tell("read");
+	hear();
+}
+
+TEST(pages_of_the_shared_partition_are_charged_to_nobody)
+{
+	struct actor actor;
+
+	require_partitions();
+	require_image_file("data");
+	if (shared_bytes() < data_bytes() * 3 / 2)
+		skip("the shared partition is too small for the file");
+	drop_caches();
+	make_cgroup(8 * MIB);
+	actor = actor_start(ANY, "reads_the_file_in_a_cgroup", NULL);
+	actor_hear(&actor);
+	/* Readahead at the edges may have come from anywhere. */
+	ASSERT_LE(read_field(CGROUP "/memory.stat", "file"), data_bytes() / 10);
+	ASSERT_EQ(read_field(CGROUP "/memory.events", "max"), 0);
+	actor_kill(&actor);
+	remove_cgroup();
+}
+
+/* What does not find room there is the reader's, who reclaims it. */
+TEST(pages_that_fall_back_are_bounded_by_the_cgroup)
+{
+	struct actor hog, actor;
+	char text[32];
+	u64 before;
+
+	require_partitions();
+	require_image_file("data");
+	drop_caches();
+	snprintf(text, sizeof(text), "%llu", shared_bytes());
+	hog = actor_start(NOBODY, "fills_shared_partition", text, NULL);
+	actor_hear(&hog);
+	before = ordinary_free();
+	make_cgroup(8 * MIB);
+	actor = actor_start(ANY, "reads_the_file_in_a_cgroup", NULL);
+	actor_hear(&actor);
+	ASSERT_LE(read_number(CGROUP "/memory.current"), 8 * MIB);
+	ASSERT_EQ(read_field(CGROUP "/memory.events", "oom_kill"), 0);
+	ASSERT_GE(ordinary_free() + 12 * MIB, before);
+	actor_kill(&actor);
+	actor_kill(&hog);
+	remove_cgroup();
+}
+
 TEST_INSIDE(private_copies_of_file_pages_are_inside)
 {
 	u64 bytes, at;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SYSFS "/sys/kernel/mm/squeezy/"
@@ -477,6 +478,29 @@ bool all_zero(const void *start, u64 bytes)
 		if (p[i])
 			return false;
 	return true;
+}
+
+void make_cgroup(u64 limit)
+{
+	char text[32];
+
+	if (access("/sys/fs/cgroup/cgroup.controllers", R_OK))
+		skip("no cgroup v2 at /sys/fs/cgroup");
+	rmdir(CGROUP);
+	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	OK(mkdir(CGROUP, 0755));
+	snprintf(text, sizeof(text), "%llu", limit);
+	ASSERT(write_text(CGROUP "/memory.max", text), "memory.max: %m");
+}
+
+void enter_cgroup(void)
+{
+	ASSERT(write_text(CGROUP "/cgroup.procs", "0"), "cgroup.procs: %m");
+}
+
+void remove_cgroup(void)
+{
+	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
 }
 
 int kmsg_mark(void)

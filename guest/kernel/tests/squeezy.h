@@ -65,7 +65,7 @@ struct audit {
 	unsigned long anon_outside;	/* private anonymous, anywhere else */
 	unsigned long file_shared;	/* file or shared memory, in the shared partition */
 	unsigned long file_ordinary;
-	unsigned long file_partition;	/* in any partition: never right */
+	unsigned long file_partition;	/* in any partition: right for tmpfs and the like only */
 	char first_outside[160];	/* the line of /proc/PID/maps of the first one */
 };
 
@@ -104,6 +104,13 @@ u64 read_field(const char *path, const char *field);
 
 /* Bytes free outside of partitions: in the node's own zones. */
 u64 ordinary_free(void);
+
+/* A cgroup with this memory.max, in bytes; the caller enters it. */
+#define CGROUP "/sys/fs/cgroup/selftest"
+void make_cgroup(u64 limit);
+void enter_cgroup(void);
+/* Waits until nobody is in it any more, and removes it. */
+void remove_cgroup(void);
 
 /* The kernel log from now on: kmsg_mark() returns a descriptor for kmsg_has(). */
 int kmsg_mark(void);

@@ -83,6 +83,8 @@ static inline bool squeezy_veto_reporting(void)
 }
 
 /* Allocation */
+struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order);
+int squeezy_charge_file(struct folio *folio, gfp_t gfp);
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp);
 struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 				       unsigned int order);
@@ -219,6 +221,16 @@ static inline unsigned long squeezy_free_pages(void)
 static inline bool squeezy_veto_reporting(void)
 {
 	return false;
+}
+
+static inline struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
+{
+	return NULL;
+}
+
+static inline int squeezy_charge_file(struct folio *folio, gfp_t gfp)
+{
+	return 0;
 }
 
 static inline struct folio *squeezy_collapse_alloc(struct mm_struct *mm,

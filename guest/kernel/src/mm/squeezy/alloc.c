@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Allocate private memory from partitions.
+ * Allocate the memory of instances from partitions.
  *
  * This file is the seam behind which a partition's pages are handed out: today
  * by a zone's buddy lists. A partition has no watermarks, no fallback and no
@@ -113,7 +113,31 @@ struct folio *squeezy_vma_alloc_folio(gfp_t gfp, unsigned int order,
 EXPORT_SYMBOL_GPL(squeezy_vma_alloc_folio);
 
 /**
- * squeezy_collapse_alloc - allocate a huge page to collapse private memory into
+ * squeezy_shmem_alloc - allocate memory for a file that has no other place
+ * @gfp: GFP flags
+ * @order: order of the folio
+ *
+ * Files of tmpfs, memfds, shared anonymous memory and SysV segments have no
+ * disk to be written to: they are memory of the process that fills them, by a
+ * fault or by a system call. @current holds its own mm_users.
+ */
+struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
+{
+	struct squeezy_partition *p;
+	struct folio *folio;
+
+	p = current->mm ? mm_squeezy(current->mm) : NULL;
+	if (!p)
+		return folio_alloc_noprof(gfp, order);
+
+	folio = squeezy_get_folio(p, gfp, order);
+	if (folio || order)
+		return folio;
+	return squeezy_alloc_slow(p, gfp, NULL);
+}
+
+/**
+ * squeezy_collapse_alloc - allocate a huge page to collapse confined memory into
  * @mm: whose memory is collapsed; it has a partition
  * @gfp: GFP flags
  *
@@ -146,7 +170,7 @@ struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 	struct squeezy_partition *p = squeezy_folio_partition(src);
 	struct folio *folio;
 
-	if (!folio_test_anon(src) || !squeezy_get(p))
+	if (!squeezy_get(p))
 		return __folio_alloc(gfp, order, folio_nid(src), NULL);
 	folio = squeezy_get_folio(p, gfp, order);
 	squeezy_put(p);

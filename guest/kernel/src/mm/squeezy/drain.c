@@ -6,7 +6,9 @@
  * are on per-CPU lists, which are drained. What is left after that is held by a
  * pipe, a socket, an I/O request in flight, a long-term pin: the partition is
  * watched, so that the free of such a page runs the drain again, and what can be
- * moved to ordinary memory is moved.
+ * moved to ordinary memory is moved. Files are not: they may be as large as the
+ * partition, and nobody would be charged for them. Their mounts go down after
+ * the memory of the last process, and they with these.
  */
 #include <linux/irq_work.h>
 #include <linux/memory_hotplug.h>
@@ -42,6 +44,11 @@ static void squeezy_drain_fn(struct work_struct *work)
 }
 
 static DECLARE_WORK(squeezy_drain_work, squeezy_drain_fn);
+
+/* For files that are left: when none of them goes for this long, they stay. */
+#define SQUEEZY_FILES_PAUSE	HZ
+
+static DECLARE_DELAYED_WORK(squeezy_look_work, squeezy_drain_fn);
 
 /* Have unused partitions drained, from any context but under zone->lock. */
 void squeezy_queue_drain(void)
@@ -116,8 +123,12 @@ static void squeezy_watch(struct squeezy_partition *p, bool watch)
 	smp_mb__after_atomic();
 }
 
-/* Move what can be moved to ordinary memory. Returns how many pages were. */
-static unsigned long squeezy_migrate(struct squeezy_partition *p)
+/*
+ * Move anonymous memory that can be moved to ordinary memory. Returns how many
+ * pages were, and how many of files there are.
+ */
+static unsigned long squeezy_migrate(struct squeezy_partition *p,
+				     unsigned long *files)
 {
 	struct migration_target_control mtc = {
 		.nid = zone_to_nid(&p->zone),
@@ -126,9 +137,11 @@ static unsigned long squeezy_migrate(struct squeezy_partition *p)
 	};
 	const unsigned long start = p->start_pfn;
 	const unsigned long end = start + squeezy_layout.partition_pages;
-	unsigned long before = squeezy_pages_used(p), after, pfn;
+	unsigned int moved = 0;
+	unsigned long pfn;
 	LIST_HEAD(folios);
 
+	*files = 0;
 	for (pfn = start; pfn < end; pfn++) {
 		struct page *page = pfn_to_page(pfn);
 		struct folio *folio;
@@ -148,7 +161,10 @@ static unsigned long squeezy_migrate(struct squeezy_partition *p)
 		folio = page_folio(page);
 		if (!folio_test_lru(folio) || !folio_try_get(folio))
 			continue;
-		if (page_folio(page) == folio && folio_isolate_lru(folio)) {
+		if (!folio_test_anon(folio)) {
+			*files += folio_nr_pages(folio);
+		} else if (page_folio(page) == folio &&
+			   folio_isolate_lru(folio)) {
 			node_stat_mod_folio(folio, NR_ISOLATED_ANON +
 					    folio_is_file_lru(folio),
 					    folio_nr_pages(folio));
@@ -159,26 +175,49 @@ static unsigned long squeezy_migrate(struct squeezy_partition *p)
 	if (!list_empty(&folios) &&
 	    migrate_pages(&folios, alloc_migration_target, NULL,
 			  (unsigned long)&mtc, MIGRATE_SYNC, MR_MEMORY_HOTPLUG,
-			  NULL))
+			  &moved))
 		putback_movable_pages(&folios);
 
 	/* What was put back is in a folio batch, which holds a reference. */
 	lru_add_drain_all();
 	drain_all_pages(&p->zone);
-	after = squeezy_pages_used(p);
-	return before > after ? before - after : 0;
+	return moved;
+}
+
+/*
+ * Whether files that were left are to be counted again later, and not before.
+ * The last one's free brings us back; the work is for those that stay. It is one
+ * for all partitions, and at most a pause late for any.
+ */
+static bool squeezy_files_pause(struct squeezy_partition *p)
+{
+	if (!p->files || !time_before(jiffies, p->next_look))
+		return false;
+	queue_delayed_work(system_unbound_wq, &squeezy_look_work,
+			   SQUEEZY_FILES_PAUSE);
+	return true;
+}
+
+/* Whether files are on their way out: as long as some go in each pause. */
+static bool squeezy_files_go(struct squeezy_partition *p, unsigned long files)
+{
+	const bool go = files && (!p->files || files < p->files);
+
+	p->files = go ? files : 0;
+	p->next_look = jiffies + SQUEEZY_FILES_PAUSE;
+	return squeezy_files_pause(p);
 }
 
 /**
  * squeezy_drain - try to make an unused partition free
  * @p: the partition, draining or quarantined
  *
- * Return: true if it is free now. Otherwise it is quarantined, and the free of
- * a page brings us here again.
+ * Return: true if it is free now. Otherwise it is quarantined, or still draining
+ * when files are left, and the free of a page brings us here again.
  */
 bool squeezy_drain(struct squeezy_partition *p)
 {
-	unsigned long found, migrated = 0, left;
+	unsigned long found, migrated = 0, files, left;
 
 	lockdep_assert_held(&squeezy_mutex);
 
@@ -195,6 +234,8 @@ bool squeezy_drain(struct squeezy_partition *p)
 	drain_all_pages(&p->zone);
 	if (squeezy_is_empty(p))
 		goto out_free;
+	if (squeezy_files_pause(p))
+		return false;
 
 	squeezy_watch(p, true);
 	lru_add_drain_all();
@@ -203,10 +244,12 @@ bool squeezy_drain(struct squeezy_partition *p)
 	if (!found)
 		goto out_free;
 
-	migrated = squeezy_migrate(p);
+	migrated = squeezy_migrate(p, &files);
 	squeezy_count(SQUEEZY_STRAGGLERS_MIGRATED, migrated);
 	left = squeezy_pages_used(p);
 	trace_squeezy_stragglers(p->number, found, migrated, left);
+	if (left && squeezy_files_go(p, files))
+		return false;
 	if (left) {
 		squeezy_count(SQUEEZY_QUARANTINES, 1);
 		squeezy_count(SQUEEZY_STRAGGLERS_DRAINED, left);
@@ -217,6 +260,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 	}
 
 out_free:
+	p->files = 0;
 	squeezy_watch(p, false);
 	squeezy_enter_free(p);
 	return true;

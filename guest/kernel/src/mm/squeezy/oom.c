@@ -55,7 +55,10 @@ static struct squeezy_partition *squeezy_task_partition(struct task_struct *task
 /* Pages of its partition that an address space holds. */
 static unsigned long squeezy_confined_pages(struct mm_struct *mm)
 {
-	return mm->squeezy ? get_mm_counter(mm, MM_ANONPAGES) : 0;
+	if (!mm->squeezy)
+		return 0;
+	return get_mm_counter(mm, MM_ANONPAGES) +
+	       get_mm_counter(mm, MM_SHMEMPAGES);
 }
 
 /*

@@ -11,13 +11,18 @@
  *
  * A process is assigned with prctl(PR_SQUEEZY) and enters its partition with
  * the next execve; mm->squeezy never changes after mm_init(). All private
- * anonymous memory of such an mm comes from the partition, whoever faults.
+ * anonymous memory of such an mm comes from the partition, whoever faults, and
+ * so do the pages of tmpfs files, memfds and shared anonymous memory that its
+ * processes fill.
  *
  * STATES
  *
  *  ABSENT -> POPULATING -> FREE -> ASSIGNED -> DRAINING -> FREE
  *  FREE -> UNPLUGGING -> UNPLUGGED -> PLUGGING -> FREE
  *  DRAINING <-> QUARANTINED
+ *
+ * Files outlive the last mm: exit takes the mount namespace down after the
+ * memory, and truncates them. Until then the partition is DRAINING.
  *
  * LOCKS, outer to inner
  *
@@ -109,6 +114,9 @@ enum squeezy_state {
  * @batches: odd while blocks of it are off the free lists for a report, and
  *	another number after each time; written under zone->lock
  * @reported_bytes: what was reported to the host since boot
+ * @files: while it drains, pages of files that were left at the last look; by
+ *	squeezy_mutex, as is @next_look
+ * @next_look: in jiffies, when these are counted again
  * @zone: the memory itself
  * @zonelist: leads to @zone and nowhere else
  */
@@ -132,6 +140,9 @@ struct squeezy_partition {
 	unsigned long flags;
 	unsigned int batches;
 	atomic64_t reported_bytes;
+
+	unsigned long files;
+	unsigned long next_look;
 
 	struct zone zone;
 	struct zonelist zonelist;

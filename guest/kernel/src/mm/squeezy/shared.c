@@ -9,6 +9,7 @@
  * never is anybody killed for cache.
  */
 #include <linux/jiffies.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
@@ -86,6 +87,31 @@ struct folio *filemap_alloc_folio_noprof(gfp_t gfp, unsigned int order)
 	return folio ?: folio_alloc_noprof(gfp, order);
 }
 EXPORT_SYMBOL(filemap_alloc_folio_noprof);
+
+/**
+ * squeezy_charge_file - charge a folio that is about to enter the page cache
+ * @folio: the folio
+ * @gfp: GFP flags
+ *
+ * What lies in the shared partition is everybody's: the partition is its limit,
+ * and who reads a library first does not pay for it. What had to fall back to
+ * ordinary memory is charged to whom it is read for, who then reclaims it.
+ *
+ * Return: 0, or an error number.
+ */
+int squeezy_charge_file(struct folio *folio, gfp_t gfp)
+{
+	struct mem_cgroup *before;
+	int rc;
+
+	if (folio_zone(folio) != squeezy_shared_zonelist._zonerefs[0].zone)
+		return mem_cgroup_charge(folio, NULL, gfp);
+
+	before = set_active_memcg(root_mem_cgroup);
+	rc = mem_cgroup_charge(folio, NULL, gfp);
+	set_active_memcg(before);
+	return rc;
+}
 
 /**
  * squeezy_init_shared - make the way to the shared partition
