@@ -20,8 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CGROUP	"/sys/fs/cgroup/limit"
-
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -83,22 +81,13 @@ TEST(kills_who_holds_most_of_the_partition)
 
 static void make_group(void)
 {
-	if (access("/sys/fs/cgroup/cgroup.controllers", R_OK))
-		skip("no cgroup v2 at /sys/fs/cgroup");
-	rmdir(CGROUP);
-	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	OK(mkdir(CGROUP, 0755));
+	make_cgroup(NO_LIMIT);
 	ASSERT(write_text(CGROUP "/memory.oom.group", "1"), "memory.oom.group: %m");
-}
-
-static void enter_group(void)
-{
-	ASSERT(write_text(CGROUP "/cgroup.procs", "0"), "cgroup.procs: %m");
 }
 
 ACTOR(is_in_the_group)
 {
-	enter_group();
+	enter_cgroup();
 	tell("ready");
 	hear();
 }
@@ -108,7 +97,7 @@ ACTOR(has_a_greedy_child_in_its_group)
 {
 	int status;
 
-	enter_group();
+	enter_cgroup();
 	if (!OK(fork())) {
 		fill(map_anon(percent(150)), percent(150), 1);
 		_exit(0);
@@ -138,7 +127,7 @@ TEST(memory_oom_group_is_honoured_inside)
 	ASSERT(actor_alive(&ordinary), "killed for a partition's memory");
 	actor_kill(&elsewhere);
 	actor_kill(&ordinary);
-	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+	remove_cgroup();
 }
 
 #define RING_PAGES	16

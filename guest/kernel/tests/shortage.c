@@ -18,20 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CGROUP	"/sys/fs/cgroup/hog"
-
 static u64 percent(unsigned int n)
 {
 	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
-static void make_cgroup(void)
-{
-	if (access("/sys/fs/cgroup/cgroup.controllers", R_OK))
-		skip("no cgroup v2 at /sys/fs/cgroup");
-	rmdir(CGROUP);
-	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	OK(mkdir(CGROUP, 0755));
 }
 
 static void set_oom_score_adj(pid_t pid, const char *adj)
@@ -90,7 +79,7 @@ ACTOR(fills_pipes)
 	int ends[2];
 
 	if (argc > 0)
-		ASSERT(write_text(CGROUP "/cgroup.procs", "0"), "cgroup.procs: %m");
+		enter_cgroup();
 	set_oom_score_adj(getpid(), "0");
 	OK(setrlimit(RLIMIT_NOFILE, &files));
 	fill(memory, percent(60), 4);
@@ -138,7 +127,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	int i, log;
 
 	require_partitions();
-	make_cgroup();
+	make_cgroup(NO_LIMIT);
 	for (i = 0; i < 2; i++)
 		bystanders[i] = start_and_ready(ANY, "bystander", NULL);
 	for (i = 0; i < 2; i++)
@@ -159,7 +148,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	}
 	/* Of the zones, those are shown that could have helped. */
 	ASSERT(!kmsg_has(log, "Partition free:", ""), "the zones of partitions are in the log");
-	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+	remove_cgroup();
 }
 
 TEST(a_global_oom_does_not_panic_while_the_last_one_is_dying, .seconds = 120)
@@ -209,7 +198,7 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 	u64 inside;
 
 	require_partitions();
-	make_cgroup();
+	make_cgroup(NO_LIMIT);
 	bystander = start_and_ready(ANY, "bystander", NULL);
 	restless = start_and_ready(ANY, "is_killed_all_the_time", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
@@ -221,7 +210,7 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 	assert_intact(&bystander);
 	ASSERT(actor_alive(&restless), "killed for memory that it has not");
 	actor_kill(&restless);
-	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+	remove_cgroup();
 }
 
 /* Has freed most of its memory lazily: nobody but its partition can have that. */
@@ -250,7 +239,7 @@ TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
 	struct actor actor, hog;
 
 	require_partitions();
-	make_cgroup();
+	make_cgroup(NO_LIMIT);
 	actor = start_and_ready(ANY, "frees_lazily", NULL);
 	cache = meminfo("Inactive(file):");
 	available = meminfo("MemAvailable:");
@@ -270,5 +259,5 @@ TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
 	ASSERT_EQ(kills(), before + 1);
 	ASSERT_EQ(read_field("/proc/vmstat", "pglazyfreed"), lazily);
 	actor_kill(&actor);
-	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+	remove_cgroup();
 }

@@ -107,6 +107,7 @@ u64 ordinary_free(void);
 
 /* A cgroup with this memory.max, in bytes; the caller enters it. */
 #define CGROUP "/sys/fs/cgroup/selftest"
+#define NO_LIMIT (~0ULL)
 void make_cgroup(u64 limit);
 void enter_cgroup(void);
 /* Waits until nobody is in it any more, and removes it. */
