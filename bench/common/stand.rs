@@ -64,6 +64,7 @@ pub(crate) struct Reclaimed {
     pub(crate) migrated_pages: u64,
     /// Pages the guest took from its allocator in order to give them back, and took to migrate.
     pub(crate) taken_pages: u64,
+    /// How much less the host had behind the guest's memory afterwards.
     pub(crate) resident_drop_bytes: u64,
     /// CPU time of the VMM.
     pub(crate) host: CpuTimes,
@@ -330,16 +331,32 @@ pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
     size_bytes.saturating_sub((6 << 20) + size_bytes / 16)
 }
 
-/// Has a process on the host, without a guest, take memory and give it back so many times; how long
-/// each took.
+/// What a process on the host did, without a guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WithoutGuest {
+    /// How long it took to touch its memory.
+    pub(crate) populate: Duration,
+    /// How long it took to give it back.
+    pub(crate) discard: Duration,
+    /// How much less the host had behind it then.
+    pub(crate) resident_drop_bytes: u64,
+}
+
+/// Has a process on the host, without a guest, take memory and give it back so many times.
 pub(crate) async fn floor(
     bytes: u64,
     backend: MemoryBackend,
     trials: u32,
-) -> Result<Vec<(Duration, Duration)>> {
+) -> Result<Vec<WithoutGuest>> {
     let measure = move || {
         let mut floor = Floor::start(bytes, backend)?;
-        let mut one = || Ok((floor.populate()?, floor.discard()?));
+        let mut one = || {
+            let populate = floor.populate()?;
+            let full_bytes = floor.resident_bytes()?;
+            let discard = floor.discard()?;
+            let resident_drop_bytes = full_bytes.saturating_sub(floor.resident_bytes()?);
+            Ok(WithoutGuest { populate, discard, resident_drop_bytes })
+        };
         (0..trials).map(|_| one()).collect::<squeezy_vmm::Result<Vec<_>>>()
     };
     let done = tokio::task::spawn_blocking(measure).await;

@@ -248,10 +248,10 @@ impl Arguments {
     }
 
     async fn floor(&self, lab: &mut Lab<Line>, trials: u32) -> Result {
-        for (trial, (_, discard)) in
+        for (trial, done) in
             (0..).zip(floor(self.size, self.options.memory_backend, trials).await?)
         {
-            let latency_ns = nanoseconds(discard);
+            let latency_ns = nanoseconds(done.discard);
             lab.keep(Line {
                 header: lab.header("floor", trial, None),
                 size_bytes: self.size,

@@ -225,7 +225,7 @@ impl Experiment for Arguments {
 
 impl Arguments {
     async fn floor(&self, lab: &mut Lab<Line>, size_bytes: u64, trials: u32) -> Result {
-        for (trial, (touch, _)) in
+        for (trial, done) in
             (0..).zip(floor(size_bytes, self.options.memory_backend, trials).await?)
         {
             lab.keep(Line {
@@ -235,7 +235,7 @@ impl Arguments {
                 latency_ns: 0,
                 device_requests: 0,
                 touched_bytes: size_bytes,
-                touch_ns: nanoseconds(touch),
+                touch_ns: nanoseconds(done.populate),
             })?;
         }
         Ok(())

@@ -81,9 +81,12 @@ pub(crate) struct Line {
     pub(crate) guest_ns: u64,
     pub(crate) device_ns: u64,
     pub(crate) migrated_pages: u64,
-    pub(crate) zeroed_pages: u64,
+    /// Pages that the guest took from its allocator while `init_on_alloc` had it zero each. Computed
+    /// from what it counts as taken: it does not count what it zeroes.
+    pub(crate) init_on_alloc_taken_pages: u64,
     pub(crate) device_requests: u64,
-    pub(crate) resident_drop_bytes: u64,
+    /// How much less the host had behind the memory afterwards; nothing where nobody looked.
+    pub(crate) resident_drop_bytes: Option<u64>,
     /// What was given back; less than `size_bytes` if `failure` says why.
     pub(crate) reclaimed_bytes: u64,
     /// Why not everything was given back in time.
@@ -260,10 +263,9 @@ fn line(
         guest_ns: reclaimed.guest_ns,
         device_ns: reclaimed.device_ns,
         migrated_pages: reclaimed.migrated_pages,
-        // With init_on_alloc every page that leaves the allocator is zeroed.
-        zeroed_pages: reclaimed.taken_pages * u64::from(setting.init_on_alloc),
+        init_on_alloc_taken_pages: reclaimed.taken_pages * u64::from(setting.init_on_alloc),
         device_requests: reclaimed.device_requests,
-        resident_drop_bytes: reclaimed.resident_drop_bytes,
+        resident_drop_bytes: Some(reclaimed.resident_drop_bytes),
         reclaimed_bytes: reclaimed.reclaimed_bytes,
         failure: reclaimed.failure,
         functions_ns: profile
@@ -286,9 +288,8 @@ async fn no_guest(
     options: &Options,
 ) -> Result {
     let size_bytes = setting.size_bytes;
-    for (trial, (_, latency)) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?)
-    {
-        let latency_ns = nanoseconds(latency);
+    for (trial, done) in (0..).zip(floor(size_bytes, options.memory_backend, trials).await?) {
+        let latency_ns = nanoseconds(done.discard);
         lab.keep(Line {
             header: lab.header("floor", trial, None),
             size_bytes,
@@ -300,9 +301,9 @@ async fn no_guest(
             guest_ns: 0,
             device_ns: latency_ns,
             migrated_pages: 0,
-            zeroed_pages: 0,
+            init_on_alloc_taken_pages: 0,
             device_requests: 0,
-            resident_drop_bytes: size_bytes,
+            resident_drop_bytes: Some(done.resident_drop_bytes),
             reclaimed_bytes: size_bytes,
             failure: None,
             functions_ns: BTreeMap::new(),

@@ -47,7 +47,7 @@ pub(super) fn table(records: &[Line]) -> Table {
         "guest ms",
         "device ms",
         "migrated",
-        "zeroed",
+        "taken, zeroed",
         "requests",
         "resident",
         "failed",
@@ -61,6 +61,8 @@ pub(super) fn table(records: &[Line]) -> Table {
                     continue;
                 };
                 let of = |value: fn(&Line) -> u64| figure(lines.clone(), value).unwrap_or(f64::NAN);
+                let resident = lines.clone().filter_map(|line| line.resident_drop_bytes);
+                let resident = median(resident.map(|bytes| bytes as f64));
                 table.row([
                     size::show(size_bytes),
                     method.clone(),
@@ -71,9 +73,11 @@ pub(super) fn table(records: &[Line]) -> Table {
                     ms(of(|line| line.guest_ns)),
                     ms(of(|line| line.device_ns)),
                     number(of(|line| line.migrated_pages)),
-                    number(of(|line| line.zeroed_pages)),
+                    number(of(|line| line.init_on_alloc_taken_pages)),
                     number(of(|line| line.device_requests)),
-                    format!("-{}", size::show(of(|line| line.resident_drop_bytes) as u64)),
+                    resident.map_or("-".to_owned(), |bytes| {
+                        format!("-{}", size::show(bytes as u64))
+                    }),
                     lines.filter(|line| line.failure.is_some()).count().to_string(),
                 ]);
             }
@@ -126,7 +130,7 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let ours = || of_method(records, "squeezy").filter(|line| !line.profiled);
     for (what, value, limit) in [
         ("pages migrated per reclaim", (|line| line.migrated_pages) as fn(&Line) -> u64, 0.0),
-        ("pages zeroed by the guest per reclaim", |line| line.zeroed_pages, 0.0),
+        ("pages taken with init_on_alloc=1 per reclaim", |line| line.init_on_alloc_taken_pages, 0.0),
         ("requests to the device per reclaim", |line| line.device_requests, 1.0),
     ] {
         if let Some(measured) = figure(ours(), value) {
@@ -271,9 +275,9 @@ mod tests {
             guest_ns: 1,
             device_ns: 1,
             migrated_pages: 0,
-            zeroed_pages: 0,
+            init_on_alloc_taken_pages: 0,
             device_requests: 1,
-            resident_drop_bytes: size_bytes,
+            resident_drop_bytes: Some(size_bytes),
             reclaimed_bytes: size_bytes,
             failure: None,
             functions_ns: BTreeMap::new(),
@@ -289,7 +293,7 @@ mod tests {
             "guest_ns",
             "device_ns",
             "migrated_pages",
-            "zeroed_pages",
+            "init_on_alloc_taken_pages",
             "device_requests",
             "resident_drop_bytes",
             "init_on_alloc",

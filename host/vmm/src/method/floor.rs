@@ -62,6 +62,18 @@ impl Floor {
         self.order(b'd')
     }
 
+    /// Bytes of the host's memory that the process holds.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let fail = |e| VmError::system("what the floor's process holds cannot be read", e);
+        let path = format!("/proc/{}/smaps_rollup", self.child);
+        let text = std::fs::read_to_string(path).map_err(fail)?;
+        let kilobytes = text.lines().find_map(|line| line.strip_prefix("Rss:")?.strip_suffix("kB"));
+        kilobytes
+            .and_then(|number| number.trim().parse::<u64>().ok())
+            .map(|number| number << 10)
+            .ok_or_else(|| fail(std::io::ErrorKind::InvalidData.into()))
+    }
+
     fn order(&mut self, order: u8) -> Result<Duration> {
         let mut answer = [0; 8];
         self.commands
@@ -185,18 +197,12 @@ mod tests {
         for backend in [MemoryBackend::Ram, MemoryBackend::Memfd] {
             let bytes = 64 << 20;
             let mut floor = Floor::start(bytes, backend).unwrap();
-            let resident = || {
-                let text = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
-                text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
-            };
-            let before = resident();
+            let before = floor.resident_bytes().unwrap();
             floor.populate().unwrap();
-            let full = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
-            let full = full.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096;
-            assert!(full >= before + bytes - (4 << 20), "{backend}: {before} {full}");
+            let full = floor.resident_bytes().unwrap();
+            assert!(full >= before + bytes, "{backend}: {before} {full}");
             assert!(floor.discard().unwrap() > Duration::ZERO);
-            let text = std::fs::read_to_string(format!("/proc/{}/statm", floor.child)).unwrap();
-            let after = text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096;
+            let after = floor.resident_bytes().unwrap();
             assert!(after < before + (4 << 20), "{backend}: {before} {after}");
         }
     }
