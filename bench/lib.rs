@@ -183,6 +183,32 @@ mod tests {
         }
     }
 
+    /// What README.md of an experiment shows is made of the lines beside it.
+    #[tokio::test]
+    async fn recorded_plots_are_those_of_the_recorded_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut stale = Vec::new();
+        for folder in std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).unwrap() {
+            let folder = folder.unwrap().path();
+            let (lines, plot) = (folder.join("results.jsonl"), folder.join("plot.svg"));
+            if !lines.exists() {
+                continue;
+            }
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            let new = directory.path().join(name);
+            println!("--- {name}");
+            let line = format!("{name} --from {} --plot {}", lines.display(), new.display());
+            parse(&line).unwrap().run().await.unwrap();
+            if std::fs::read(&new).unwrap() != std::fs::read(&plot).unwrap() {
+                stale.push(format!(
+                    "squeezy bench {name} --from {0}/results.jsonl --plot {0}/plot.svg",
+                    folder.display()
+                ));
+            }
+        }
+        assert!(stale.is_empty(), "draw these anew:\n{}", stale.join("\n"));
+    }
+
     /// There is no kernel in the directory.
     #[tokio::test]
     async fn one_method_that_fails_leaves_the_others_their_lines() {

@@ -5,11 +5,12 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{Chart, Panel, Series},
     error::Result,
+    estimate::{Estimate, Sample},
     native::{Language, functions_in},
     record::describe_run,
     select::{functions, of_function, of_method},
     size::mib,
-    stats::{Spread, mean, median},
+    stats::{Spread, median},
     table::Table,
 };
 
@@ -70,19 +71,20 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let mut bounds = Vec::new();
     for (what, value) in [("latency", latency as fn(&Line) -> f64), ("CPU time", cpu)] {
         for method in [RECLAIM, LIBRARIES] {
-            let all: Vec<Spread> = functions(records)
+            let mut all: Vec<Vec<f64>> = functions(records)
                 .iter()
-                .filter_map(|function| slowdown(records, method, function, value))
+                .map(|function| slowdowns(records, method, function, value).collect())
                 .collect();
-            let Some(measured) = mean(all.iter().map(|spread| spread.median)) else { continue };
-            let squares: f64 = all.iter().map(|spread| spread.doubt().powi(2)).sum();
+            all.retain(|function| !function.is_empty());
+            let count = all.len();
+            let Some(measured) = Estimate::mean(all.into_iter().map(Sample::Median)) else {
+                continue;
+            };
             bounds.push(Bound {
                 what: format!(
-                    "{what} of the ten requests after {method} over those before, against {CONTROL}, mean of {} functions",
-                    all.len()
+                    "{what} of the ten requests after {method} over those before, against {CONTROL}, mean of {count} functions"
                 ),
                 measured,
-                doubt: squares.sqrt() / all.len() as f64,
                 limit: Limit::AtMost(SLOWDOWN_LIMIT),
                 unit: "%",
             });
@@ -129,13 +131,22 @@ fn slowdown(
     function: &str,
     value: fn(&Line) -> f64,
 ) -> Option<Spread> {
-    let of_trial = |line: &Line| {
+    Spread::of(slowdowns(records, method, function, value))
+}
+
+fn slowdowns<'a>(
+    records: &'a [Line],
+    method: &'a str,
+    function: &'a str,
+    value: fn(&Line) -> f64,
+) -> impl Iterator<Item = f64> + 'a {
+    let of_trial = move |line: &Line| {
         let trial = line.header.trial;
         let mut controls = of_function(records, CONTROL, function);
         let control = controls.find(|control| control.header.trial == trial)?;
         Some(100.0 * (value(line) / value(control) - 1.0))
     };
-    Spread::of(of_function(records, method, function).filter_map(of_trial))
+    of_function(records, method, function).filter_map(of_trial)
 }
 
 fn latency(line: &Line) -> f64 {
@@ -154,8 +165,12 @@ fn ms(ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::common::{
+        bound::Verdict,
         native::example,
-        record::{complaint, tests::header},
+        record::{
+            complaint,
+            tests::{header, repeated},
+        },
     };
 
     #[test]
@@ -181,9 +196,11 @@ mod tests {
             line(PAGEOUT, 2, 300),
         ];
         assert_eq!(complaint(&records[0], &["before_cpu_ns", "after_latency_ns"]), None);
-        let [latency, libraries, ..] = &bounds(&records)[..] else { panic!() };
-        assert!((latency.measured - 4.0).abs() < 1e-9 && latency.met(), "{latency}");
-        assert!((libraries.measured - 50.0).abs() < 1e-9 && !libraries.met(), "{libraries}");
+        let [latency, libraries, ..] = &bounds(&repeated(&records))[..] else { panic!() };
+        assert!((latency.measured.value - 4.0).abs() < 1e-9, "{latency}");
+        assert!((libraries.measured.value - 50.0).abs() < 1e-9, "{libraries}");
+        let verdicts = [latency, libraries].map(Bound::verdict);
+        assert_eq!(verdicts, [Verdict::Met, Verdict::Missed]);
         // The trial of it has no control.
         assert_eq!(slowdown(&records, PAGEOUT, "fft", cpu), None);
         assert!(table(&records).to_string().contains("+4.0"));

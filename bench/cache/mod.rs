@@ -187,7 +187,7 @@ impl Experiment for Arguments {
             .collect::<Result<Vec<_>>>()?;
         // What is compared comes one after the other.
         let mut runs = Vec::new();
-        for trial in 0..self.options.trials_or(1, 3) {
+        for trial in 0..self.options.trials_or(1, 5) {
             for (factor, load) in &loads {
                 runs.extend(self.variants.iter().map(|variant| Run {
                     variant,

@@ -8,6 +8,7 @@ use crate::common::{
     cases::{Case, cases},
     chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series, VERMILION},
     error::{BenchError, Result},
+    estimate::{Estimate, Sample},
     fleet::{Answered, Arrival, Fleet, FleetPlan, Seen},
     functions::Functions,
     lab::Lab,
@@ -136,31 +137,26 @@ impl Experiment for Arguments {
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
         let of = |method: &str, function: &str, value: fn(&Line) -> f64| {
-            median(select(records, method, function, true).map(value))
-        };
-        let mean = |values: Vec<f64>| {
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            select(records, method, function, true).map(value).collect::<Vec<_>>()
         };
         let functions = functions(records);
-        let ratio = |function: &String| {
+        let ratio = functions.iter().map(|function| {
             let total = |line: &Line| line.total_ns as f64;
-            Some(of("microvm", function, total)? / of("squeezy", function, total)?)
-        };
-        let part = |function: &String| {
+            Sample::Ratio(of("microvm", function, total), of("squeezy", function, total))
+        });
+        let part = functions.iter().map(|function| {
             let part = |line: &Line| 100.0 * line.plug_ns as f64 / line.total_ns as f64;
-            of("squeezy", function, part)
-        };
-        let ratio = mean(functions.iter().filter_map(ratio).collect()).map(|measured| Bound {
+            Sample::Median(of("squeezy", function, part))
+        });
+        let ratio = Estimate::mean(ratio).map(|measured| Bound {
             what: "cold start, 1:1 against N:1, mean over the functions".to_owned(),
             measured,
-            doubt: 0.0,
             limit: Limit::AtLeast(2.0),
             unit: "x",
         });
-        let part = mean(functions.iter().filter_map(part).collect()).map(|measured| Bound {
+        let part = Estimate::mean(part).map(|measured| Bound {
             what: "the plug's part of a cold start, mean over the functions".to_owned(),
             measured,
-            doubt: 0.0,
             limit: Limit::AtMost(1.0),
             unit: "%",
         });

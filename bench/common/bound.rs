@@ -1,5 +1,6 @@
 //! A promised number against what was measured.
 
+use super::estimate::{CONFIDENCE_PERCENT, Certainty, Estimate};
 use std::fmt;
 
 /// One line of the table of numbers to reach (SPECIFICATION.md).
@@ -8,9 +9,7 @@ pub(crate) struct Bound {
     /// What is promised.
     pub(crate) what: String,
     /// What was measured.
-    pub(crate) measured: f64,
-    /// How far from it the truth may well be, either way; 0 where that does not matter.
-    pub(crate) doubt: f64,
+    pub(crate) measured: Estimate,
     /// The promise.
     pub(crate) limit: Limit,
     /// What follows the numbers, with its own space if it wants one: `x`, ` ms`.
@@ -28,13 +27,41 @@ pub(crate) enum Limit {
     Exactly(f64),
 }
 
+/// What the measurements say of a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is kept.
+    Met,
+    /// They do not tell.
+    Unclear,
+    /// It is not kept.
+    Missed,
+}
+
+impl Limit {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
+            Self::Exactly(limit) => value == limit,
+        }
+    }
+}
+
 impl Bound {
-    /// Whether the promise is kept.
-    pub(crate) fn met(&self) -> bool {
-        match self.limit {
-            Limit::AtMost(limit) => self.measured <= limit,
-            Limit::AtLeast(limit) => self.measured >= limit,
-            Limit::Exactly(limit) => self.measured == limit,
+    /// Whether the promise is kept, by the whole interval and never by its middle alone.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let kept = |value| if self.limit.holds(value) { Verdict::Met } else { Verdict::Missed };
+        match (self.measured.certainty, self.limit) {
+            (Certainty::TooFew(_), _) => Verdict::Unclear,
+            (Certainty::Counted(_), _) => kept(self.measured.value),
+            (Certainty::Within(low, high), Limit::Exactly(limit))
+                if low < limit && limit < high =>
+            {
+                Verdict::Unclear
+            }
+            (Certainty::Within(low, high), _) if kept(low) == kept(high) => kept(low),
+            (Certainty::Within(..), _) => Verdict::Unclear,
         }
     }
 }
@@ -46,26 +73,26 @@ impl fmt::Display for Bound {
             Limit::AtLeast(limit) => ("at least ", limit),
             Limit::Exactly(limit) => ("", limit),
         };
+        let verdict = match self.verdict() {
+            Verdict::Met => "met    ",
+            Verdict::Unclear => "unclear",
+            Verdict::Missed => "MISSED ",
+        };
         let unit = self.unit;
-        let verdict = match self.limit {
-            Limit::AtMost(limit) | Limit::AtLeast(limit)
-                if (self.measured - limit).abs() < self.doubt =>
-            {
-                "unclear"
+        let certainty = match self.measured.certainty {
+            Certainty::Within(low, high) => {
+                format!("{CONFIDENCE_PERCENT}%: {} to {}{unit}", number(low), number(high))
             }
-            _ if self.met() => "met    ",
-            _ => "MISSED ",
+            Certainty::TooFew(1) => "one run".to_owned(),
+            Certainty::TooFew(runs) => format!("only {runs} runs"),
+            Certainty::Counted(1) => "counted once".to_owned(),
+            Certainty::Counted(runs) => format!("counted {runs} times"),
         };
-        let doubt = if self.doubt > 0.0 {
-            format!(" ± {}{unit}", number(self.doubt))
-        } else {
-            String::new()
-        };
+        let measured = number(self.measured.value);
         write!(
             f,
-            "{verdict} {}: {}{unit}{doubt} (promised: {word}{limit}{unit})",
-            self.what,
-            number(self.measured)
+            "{verdict} {}: {measured}{unit} ({certainty}; promised: {word}{limit}{unit})",
+            self.what
         )
     }
 }
@@ -85,23 +112,55 @@ pub(crate) fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
+    fn bound(value: f64, certainty: Certainty, limit: Limit) -> Bound {
+        let measured = Estimate { value, certainty };
+        Bound { what: "speed".to_owned(), measured, limit, unit: "x" }
+    }
+
     #[test]
-    fn a_verdict_says_both_numbers() {
-        let mut bound = Bound {
-            what: "speed".to_owned(),
-            measured: 321.4,
-            doubt: 0.0,
-            limit: Limit::AtLeast(300.0),
-            unit: "x",
-        };
-        assert_eq!(bound.to_string(), "met     speed: 321x (promised: at least 300x)");
-        bound.measured = 299.9;
-        assert!(bound.to_string().starts_with("MISSED"));
-        bound.doubt = 2.0;
-        assert!(bound.to_string().starts_with("unclear speed: 300x ± 2.00x"), "{bound}");
-        bound.limit = Limit::AtMost(299.9);
-        assert!(bound.met());
-        bound.limit = Limit::Exactly(0.0);
-        assert!(!bound.met());
+    fn a_verdict_is_by_the_whole_interval() {
+        use Certainty::Within;
+        use Limit::{AtLeast, AtMost, Exactly};
+        use Verdict::{Met, Missed, Unclear};
+        for (low, high, limit, verdict) in [
+            (310.0, 350.0, AtLeast(300.0), Met),
+            (266.0, 476.0, AtLeast(300.0), Unclear),
+            (250.0, 299.0, AtLeast(300.0), Missed),
+            (300.0, 300.0, AtMost(300.0), Met),
+            (299.0, 301.0, AtMost(300.0), Unclear),
+            (301.0, 302.0, AtMost(300.0), Missed),
+            (1.0, 1.0, Exactly(1.0), Met),
+            (0.0, 2.0, Exactly(1.0), Unclear),
+            (1.0, 2.0, Exactly(1.0), Unclear),
+            (2.0, 3.0, Exactly(1.0), Missed),
+        ] {
+            let bound = bound(334.0, Within(low, high), limit);
+            assert_eq!(bound.verdict(), verdict, "{bound}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_says_what_it_is_made_from() {
+        let limit = Limit::AtLeast(300.0);
+        for (certainty, limit, text) in [
+            (
+                Certainty::Within(266.0, 476.2),
+                limit,
+                "unclear speed: 321x (90%: 266 to 476x; promised: at least 300x)",
+            ),
+            (Certainty::TooFew(1), limit, "unclear speed: 321x (one run; promised: at least 300x)"),
+            (
+                Certainty::TooFew(3),
+                limit,
+                "unclear speed: 321x (only 3 runs; promised: at least 300x)",
+            ),
+            (
+                Certainty::Counted(7),
+                Limit::Exactly(0.0),
+                "MISSED  speed: 321x (counted 7 times; promised: 0x)",
+            ),
+        ] {
+            assert_eq!(bound(321.4, certainty, limit).to_string(), text);
+        }
     }
 }

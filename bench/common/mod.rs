@@ -4,6 +4,7 @@ pub(crate) mod bound;
 pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod error;
+pub(crate) mod estimate;
 pub(crate) mod fleet;
 pub(crate) mod functions;
 pub(crate) mod interrupt;

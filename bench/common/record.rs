@@ -162,6 +162,11 @@ pub(crate) mod tests {
         }
     }
 
+    /// As often as a bound needs them, to be told apart from noise.
+    pub(crate) fn repeated<R: Clone>(records: &[R]) -> Vec<R> {
+        std::iter::repeat_n(records, 5).flatten().cloned().collect()
+    }
+
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Example {
         #[serde(flatten)]

@@ -21,12 +21,6 @@ impl Spread {
         let at = |share: f64| quantile(&values, share);
         Some(Self { low: at(0.25)?, median: at(0.5)?, high: at(0.75)?, count: values.len() })
     }
-
-    /// How far from the median the true one may well be (McGill, Tukey and Larsen's notch: two
-    /// medians whose notches do not touch differ at the level of 95%).
-    pub(crate) fn doubt(&self) -> f64 {
-        1.57 * (self.high - self.low) / (self.count as f64).sqrt()
-    }
 }
 
 /// The median of at least one number.
@@ -56,7 +50,6 @@ mod tests {
     fn quartiles_are_those_of_numpy() {
         let spread = Spread::of([7.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!(spread, Spread { low: 1.75, median: 2.5, high: 4.0, count: 4 });
-        assert!((spread.doubt() - 1.57 * 2.25 / 2.0).abs() < 1e-9);
         assert_eq!(median([5.0, 1.0, 9.0]), Some(5.0));
         assert_eq!(median([5.0]), Some(5.0));
         assert_eq!(mean([5.0, 1.0, 9.0]), Some(5.0));

@@ -6,6 +6,7 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{BLUE, Chart, GREEN, ORANGE, Panel, Series},
     error::Result,
+    estimate::Estimate,
     lab::Lab,
     options::{Methods, Options},
     record::{Header, Record, describe_run},
@@ -148,11 +149,10 @@ impl Experiment for Arguments {
                 line.guest_kworkers_ns.saturating_sub(line.guest_kworkers_idle_ns + line.device_ns)
             }),
         ] {
-            if let Some(measured) = median(ours().map(|line| value(line) as f64 / 1e6)) {
+            if let Some(measured) = Estimate::median(ours().map(|line| value(line) as f64 / 1e6)) {
                 bounds.push(Bound {
                     what: what.to_owned(),
                     measured,
-                    doubt: 0.0,
                     limit: Limit::AtMost(1.0),
                     unit: " ms",
                 });
@@ -248,8 +248,7 @@ impl Arguments {
     }
 
     async fn floor(&self, lab: &mut Lab<Line>, trials: u32) -> Result {
-        for (trial, done) in
-            (0..).zip(floor(self.size, self.options.memory_backend, trials).await?)
+        for (trial, done) in (0..).zip(floor(self.size, self.options.memory_backend, trials).await?)
         {
             let latency_ns = nanoseconds(done.discard);
             lab.keep(Line {
@@ -275,7 +274,13 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::record::{complaint, tests::header};
+    use crate::common::{
+        bound::Verdict,
+        record::{
+            complaint,
+            tests::{header, repeated},
+        },
+    };
 
     #[test]
     fn lines_name_their_units_and_the_bound_is_a_millisecond() {
@@ -294,8 +299,9 @@ mod tests {
             failure: None,
         };
         assert_eq!(complaint(&line, &["guest_ns", "host_vcpus_ns", "host_devices_ns"]), None);
-        let bounds = Arguments::bounds(std::slice::from_ref(&line));
-        assert_eq!(bounds.iter().map(Bound::met).collect::<Vec<_>>(), [true, false]);
+        let bounds = Arguments::bounds(&repeated(std::slice::from_ref(&line)));
+        let verdicts: Vec<_> = bounds.iter().map(Bound::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Met, Verdict::Missed]);
         assert!(Arguments::plot(std::slice::from_ref(&line)).unwrap().contains("vCPU"));
         assert!(Arguments::table(&[line]).to_string().contains("400"));
     }

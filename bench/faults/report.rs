@@ -5,6 +5,7 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series},
     error::Result,
+    estimate::Estimate,
     record::describe_run,
     select::{in_order, methods, of_method},
     stats::{Spread, median},
@@ -28,12 +29,17 @@ fn select<'a>(
 
 /// How much slower one case is than the other in each trial, in percent: the two were measured one
 /// right after the other, so that what changes slowly on the host cancels out.
-fn slower(records: &[Line], case: &str, than: &str, test: &str) -> Option<Spread> {
-    Spread::of(select(records, case, test).filter_map(|line| {
+fn slower<'a>(
+    records: &'a [Line],
+    case: &'a str,
+    than: &'a str,
+    test: &'a str,
+) -> impl Iterator<Item = f64> + 'a {
+    select(records, case, test).filter_map(move |line| {
         let other =
             select(records, than, test).find(|other| other.header.trial == line.header.trial)?;
         Some((line.operation_ns / other.operation_ns - 1.0) * 100.0)
-    }))
+    })
 }
 
 pub(super) fn table(records: &[Line]) -> Table {
@@ -54,7 +60,8 @@ pub(super) fn table(records: &[Line]) -> Table {
                 continue;
             };
             let compared = COMPARED.iter().find(|(this, _, _)| *this == case);
-            let slower = compared.and_then(|(case, than, _)| slower(records, case, than, test));
+            let slower =
+                compared.and_then(|(case, than, _)| Spread::of(slower(records, case, than, test)));
             table.row([
                 test.to_owned(),
                 case.clone(),
@@ -75,11 +82,10 @@ pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let mut bounds = Vec::new();
     for (case, than, limit) in COMPARED {
         for test in tests(records) {
-            if let Some(slower) = slower(records, case, than, test) {
+            if let Some(measured) = Estimate::median(slower(records, case, than, test)) {
                 bounds.push(Bound {
                     what: format!("{test}: {case} slower than {than}"),
-                    measured: slower.median,
-                    doubt: slower.doubt(),
+                    measured,
                     limit: Limit::AtMost(limit),
                     unit: "%",
                 });
@@ -154,7 +160,13 @@ pub(super) fn plot(records: &[Line]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::record::{complaint, tests::header};
+    use crate::common::{
+        bound::Verdict,
+        record::{
+            complaint,
+            tests::{header, repeated},
+        },
+    };
 
     fn line(case: &str, trial: u32, operation_ns: f64) -> Line {
         Line {
@@ -178,9 +190,10 @@ mod tests {
             line("assigned", 2, 1.0),
         ];
         assert_eq!(complaint(&records[0], &["elapsed_ns", "operations_count"]), None);
-        let bounds = bounds(&records);
+        let bounds = bounds(&repeated(&records));
         assert_eq!(bounds.len(), 1);
-        assert!((bounds[0].measured - 2.0).abs() < 1e-9 && bounds[0].met(), "{bounds:?}");
+        assert!((bounds[0].measured.value - 2.0).abs() < 1e-9, "{bounds:?}");
+        assert_eq!(bounds[0].verdict(), Verdict::Met);
         assert!(table(&records).to_string().contains("+2.00"));
         assert!(plot(&records).unwrap().contains("fault small"));
     }

@@ -7,6 +7,7 @@ use crate::common::{
     cases::{Case, cases},
     chart::{Chart, Panel, Series},
     error::Result,
+    estimate::{Estimate, Sample},
     fleet::{Fleet, FleetPlan},
     functions::Functions,
     lab::Lab,
@@ -15,7 +16,7 @@ use crate::common::{
     record::{Header, Record, describe_run},
     select::{functions, methods, of_function, sorted},
     size::mib,
-    stats::{Spread, mean, median},
+    stats::{Spread, median},
     table::Table,
 };
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl Experiment for Arguments {
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let default = Functions::default(self.options.quick);
         let functions = self.functions.find(lab, default, self.options.quick)?;
-        let trials = self.options.trials_or(1, 3);
+        let trials = self.options.trials_or(1, 5);
         let cases = cases(trials, functions.chunks(1), &self.policies.or(&POLICIES));
         lab.each(&cases, one).await
     }
@@ -115,18 +116,17 @@ impl Experiment for Arguments {
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
         let Some(&most) = counts(records).last() else { return Vec::new() };
-        let ratio = |function: &String| {
-            let of = |method| median(select(records, method, function, most).map(each));
-            Some(of("microvm")? / of("squeezy")?)
-        };
-        let measured = mean(functions(records).iter().filter_map(ratio));
+        let functions = functions(records);
+        let ratios = functions.iter().map(|function| {
+            let of = |method| select(records, method, function, most).map(each).collect();
+            Sample::Ratio(of("microvm"), of("squeezy"))
+        });
         let what = format!(
             "host memory of an instance beside {} others, 1:1 against N:1, mean over the functions",
             most - 1
         );
-        let bound =
-            |measured| Bound { what, measured, doubt: 0.0, limit: Limit::AtLeast(2.5), unit: "x" };
-        measured.map(bound).into_iter().collect()
+        let bound = |measured| Bound { what, measured, limit: Limit::AtLeast(2.5), unit: "x" };
+        Estimate::mean(ratios).map(bound).into_iter().collect()
     }
 
     fn plot(records: &[Line]) -> Result<String> {
@@ -221,7 +221,7 @@ mod tests {
         };
         let records = [line("squeezy", 4, 200), line("microvm", 4, 600)];
         assert_eq!(complaint(&records[0], &["resident_bytes", "instances"]), None);
-        assert_eq!(Arguments::bounds(&records)[0].measured, 3.0);
+        assert_eq!(Arguments::bounds(&records)[0].measured.value, 3.0);
         assert!(Arguments::table(&records).to_string().contains("50"));
         assert!(Arguments::plot(&records).unwrap().contains("microvm"));
     }

@@ -5,6 +5,7 @@ use crate::common::{
     bound::{Bound, Limit, number},
     chart::{Chart, Panel, Series},
     error::Result,
+    estimate::Estimate,
     record::describe_run,
     select::{of_method, sorted},
     stats::Spread,
@@ -52,15 +53,14 @@ pub(super) fn table(records: &[Line]) -> Table {
 
 pub(super) fn bounds(records: &[Line]) -> Vec<Bound> {
     let most = sorted(records, |line| line.items_count).pop();
-    let spread = Spread::of(select(records, DAEMON, most.flatten()).map(daemon_cpu));
-    let bound = |spread: Spread| Bound {
+    let bound = |measured| Bound {
         what: "the daemon's own CPU time for a warm call".to_owned(),
-        measured: spread.median,
-        doubt: spread.doubt(),
+        measured,
         limit: Limit::AtMost(1.0),
         unit: " ms",
     };
-    spread.map(bound).into_iter().collect()
+    let lines = select(records, DAEMON, most.flatten());
+    Estimate::median(lines.map(daemon_cpu)).map(bound).into_iter().collect()
 }
 
 pub(super) fn plot(records: &[Line]) -> Result<String> {
@@ -127,7 +127,13 @@ fn vm_cpu(line: &Line) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{super::IDLE, *};
-    use crate::common::record::{complaint, tests::header};
+    use crate::common::{
+        bound::Verdict,
+        record::{
+            complaint,
+            tests::{header, repeated},
+        },
+    };
 
     fn line(method: &str, items_count: Option<u32>, daemon_cpu_ns: u64) -> Line {
         Line {
@@ -154,9 +160,9 @@ mod tests {
         assert_eq!(complaint(&records[0], &["daemon_cpu_ns", "vm_cpu_ns", "items_count"]), None);
         assert_eq!((daemon_cpu(&records[1]), daemon_cpu(&records[3])), (0.9, 1.5));
         // The bound is about the function's own request.
-        let promised = bounds(&records);
-        assert!(promised.len() == 1 && promised[0].met(), "{promised:?}");
-        assert_eq!(promised[0].measured, 0.9);
+        let promised = bounds(&repeated(&records));
+        assert!(promised.len() == 1 && promised[0].verdict() == Verdict::Met, "{promised:?}");
+        assert_eq!(promised[0].measured.value, 0.9);
         let text = table(&records).to_string();
         assert!(text.contains("second") && text.contains("1.50"), "{text}");
         assert!(plot(&records).unwrap().contains("Latency"));

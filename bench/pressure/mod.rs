@@ -133,7 +133,7 @@ impl Experiment for Arguments {
         let functions = self.functions.find(lab, default, self.options.quick)?;
         let scaled = scaled_down(&functions);
         let policies = self.policies.or(&POLICIES);
-        let trials = self.options.trials_or(1, 3);
+        let trials = self.options.trials_or(1, 5);
         let burst = functions.iter().map(|image| u32::from(image.function.concurrency)).max();
         let load = self.load.load(functions.len(), self.length(), burst.unwrap_or(1))?;
         let mut runs = Vec::new();

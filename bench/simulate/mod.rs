@@ -12,6 +12,7 @@ use crate::{
         bound::{Bound, Limit, number},
         chart::{self, Chart, Panel, Series},
         error::{BenchError, Result},
+        estimate::Estimate,
         lab::Lab,
         load::LoadOptions,
         options::Options,
@@ -207,12 +208,11 @@ impl Experiment for Arguments {
     }
 
     fn bounds(records: &[Line]) -> Vec<Bound> {
-        let of = |method| median(of_method(records, method).map(|line| line.gib_seconds));
+        let of = |method| of_method(records, method).map(|line| line.gib_seconds);
         let against = |ours, other| {
             Some(Bound {
                 what: format!("simulated GiB-seconds of {ours} against {other}"),
-                measured: of(ours)? / of(other)?,
-                doubt: 0.0,
+                measured: Estimate::ratio(of(ours), of(other))?,
                 limit: Limit::AtMost(0.5),
                 unit: "x",
             })

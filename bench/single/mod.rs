@@ -81,7 +81,7 @@ impl Experiment for Arguments {
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let functions = self.functions.find(lab)?;
         let sizes = self.sizes.or_default(self.options.quick);
-        let cases = cases(self.options.trials_or(1, 3), &functions, sizes, &[false, true]);
+        let cases = cases(self.options.trials_or(1, 5), &functions, sizes, &[false, true]);
         lab.each(&cases, async |lab, case| self.one(lab, case).await).await
     }
 

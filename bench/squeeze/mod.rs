@@ -8,6 +8,7 @@ use crate::common::{
     cases::{Case, cases},
     chart::{BLUE, Chart, ORANGE, Panel, Series},
     error::{BenchError, Result},
+    estimate::Estimate,
     fleet::{Arrival, Fleet, FleetPlan, Seen},
     functions::Functions,
     lab::Lab,
@@ -113,7 +114,7 @@ impl Experiment for Arguments {
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
         let functions = self.functions.find(lab, &FUNCTIONS, self.options.quick)?;
-        let trials = self.options.trials_or(1, 3);
+        let trials = self.options.trials_or(1, 5);
         let cases = cases(trials, functions.chunks(1), &[PolicyName::Overcommit]);
         let calls = if self.options.quick { QUICK_CALLS } else { CALLS };
         lab.each(&cases, async |lab, case| {
@@ -165,10 +166,11 @@ impl Experiment for Arguments {
     fn bounds(records: &[Line]) -> Vec<Bound> {
         let bound = |function: String| {
             let over_live = |line: &Line| line.heap_bytes as f64 / line.live_bytes as f64;
-            let measured = median(of_function(records, RECLAIM, &function).map(over_live))?;
+            let measured =
+                Estimate::median(of_function(records, RECLAIM, &function).map(over_live))?;
             let limit = Limit::AtMost(if function.starts_with("java-") { 1.01 } else { 1.10 });
             let what = format!("heap resident after a reclaim over live bytes, {function}");
-            Some(Bound { what, measured, doubt: 0.0, limit, unit: "x" })
+            Some(Bound { what, measured, limit, unit: "x" })
         };
         functions(records).into_iter().filter_map(bound).collect()
     }
@@ -314,7 +316,13 @@ fn uss_mib(line: &Line) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::record::{complaint, tests::header};
+    use crate::common::{
+        bound::Verdict,
+        record::{
+            complaint,
+            tests::{header, repeated},
+        },
+    };
 
     #[test]
     fn an_instance_is_compared_with_itself() {
@@ -337,8 +345,9 @@ mod tests {
         let records = [line(VANILLA, 120, 100), line(RECLAIM, 30, 11), line(IDEAL, 30, 10)];
         let fields = ["function", "variant", "uss_bytes", "live_bytes"];
         assert_eq!(complaint(&records[0], &fields), None);
-        let [bound] = &Arguments::bounds(&records)[..] else { panic!("one function") };
-        assert!((bound.measured - 1.1).abs() < 1e-9 && !bound.met(), "{}", bound.measured);
+        let [bound] = &Arguments::bounds(&repeated(&records))[..] else { panic!("one function") };
+        assert!((bound.measured.value - 1.1).abs() < 1e-9, "{bound}");
+        assert_eq!(bound.verdict(), Verdict::Missed);
         assert!(Arguments::table(&records).to_string().contains("4.00"));
         assert!(Arguments::plot(&records).unwrap().contains("hotel"));
     }

@@ -7,6 +7,7 @@ use crate::common::{
     cases::cases,
     chart::{Chart, Panel, Series},
     error::Result,
+    estimate::Estimate,
     fleet::{FleetPlan, replay},
     functions::Functions,
     lab::Lab,
@@ -138,12 +139,10 @@ impl Experiment for Arguments {
         functions(records)
             .iter()
             .filter_map(|function| {
-                let ours = rate(records, "squeezy", function)?;
-                let theirs = rate(records, "virtio-mem", function)?;
+                let rates = |method| rates(records, method, function);
                 Some(Bound {
                     what: format!("reclaim throughput under load of {function} against virtio-mem"),
-                    measured: ours.median / theirs.median,
-                    doubt: 0.0,
+                    measured: Estimate::ratio(rates("squeezy"), rates("virtio-mem"))?,
                     limit: Limit::AtLeast(50.0),
                     unit: "x",
                 })
@@ -176,9 +175,17 @@ impl Experiment for Arguments {
 
 /// In MiB a second.
 fn rate(records: &[Line], method: &str, function: &str) -> Option<Spread> {
-    let rates = of_function(records, method, function)
-        .map(|line| line.reclaimed_bytes_per_second / f64::from(1 << 20));
-    Spread::of(rates)
+    Spread::of(rates(records, method, function))
+}
+
+/// MiB a second of each reclaim.
+fn rates<'a>(
+    records: &'a [Line],
+    method: &'a str,
+    function: &'a str,
+) -> impl Iterator<Item = f64> + 'a {
+    of_function(records, method, function)
+        .map(|line| line.reclaimed_bytes_per_second / f64::from(1 << 20))
 }
 
 #[cfg(test)]
