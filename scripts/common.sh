@@ -23,6 +23,27 @@ need() {
 		die "$1 is missing: run scripts/install-dependencies.sh, or install the Debian package $2"
 }
 
+# maven_jar GROUP:ARTIFACT:VERSION:jar[:CLASSIFIER] SHA256 FILE: gets a jar with Maven, from wherever that is
+# set to get it, if it is the one that is meant.
+maven_jar() {
+	local plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1 found new
+	command -v mvn >/dev/null || "$root/scripts/install-dependencies.sh" reclaim
+	mkdir -p "$(dirname "$3")"
+	new=$(mktemp -d "$3.XXXXXX")
+	mkdir -p "$cache/logs"
+	timeout 600 mvn --batch-mode $plugin:copy -Dartifact="$1" -DoutputDirectory="$new" >"$cache/logs/maven.log" 2>&1 || {
+		rm -rf "$new"
+		die "cannot get $1: $(grep -m1 '^\[ERROR\]' "$cache/logs/maven.log" || echo "see $cache/logs/maven.log"); try again, or put the file to $3 by other means"
+	}
+	found=$(sha256sum "$new"/*.jar | cut -c1-64)
+	[ "$found" = "$2" ] || {
+		rm -rf "$new"
+		die "$1 is not what it was: its SHA-256 is $found and has to be $2"
+	}
+	mv "$new"/*.jar "$3"
+	rmdir "$new"
+}
+
 # tree_hash DIR...: one hash of the names, modes and contents of all files below.
 tree_hash() {
 	local directory

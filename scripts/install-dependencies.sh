@@ -59,6 +59,7 @@ TABLE
 		cat <<'TABLE'
 g++ g++ the agent for Node
 openjdk-17-jdk-headless javac the agent for the JVM
+maven mvn libraries of the Java functions
 TABLE
 	fi
 	if [ "$purpose" = lint ]; then

@@ -12,7 +12,6 @@ set -euo pipefail
 
 gson_version=2.13.2
 gson_sha256=dd0ce1b55a3ed2080cb70f9c655850cda86c206862310009dcb5e5c95265a5e0
-gson_url=${MAVEN_MIRROR:-https://repo1.maven.org/maven2}/com/google/code/gson/gson/$gson_version/gson-$gson_version.jar
 
 case ${1:-} in
 '' | --image) ;;
@@ -24,9 +23,8 @@ esac
 
 gson=$cache/java/gson-$gson_version.jar
 if [ ! -f "$gson" ]; then
-	say "getting: gson $gson_version, from $gson_url"
-	mkdir -p "$cache/java"
-	python3 "$root/functions/java/get.py" "$gson_url" "$gson_sha256" "$gson"
+	say "getting: gson $gson_version"
+	maven_jar "com.google.code.gson:gson:$gson_version:jar" "$gson_sha256" "$gson"
 fi
 
 if [ -z "${JAVA_HOME:-}" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the agent with every CPython of this machine that it is for.
 # usage: reclaim/cpython/test.sh [--stress] [PYTHON...]
-#   --stress   longer races, and Python 3.14 from Maven Central
+#   --stress   longer races, and Python 3.14, which Maven fetches
 set -euo pipefail
 folder=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$folder/../.." && pwd)
