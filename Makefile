@@ -72,6 +72,7 @@ selftests: dependencies ## programs that test the kernel from inside
 	@$(MAKE) --no-print-directory -C guest/kernel/tests OUT=$(CURDIR)/build
 
 programs: dependencies ## target/release/squeezy
+	@mkdir -p build
 	@cargo build --release -p squeezy
 
 agents: dependencies ## an archive of the agents in reclaim/, for other machines

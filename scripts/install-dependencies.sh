@@ -60,6 +60,7 @@ TABLE
 g++ g++ the agent for Node
 openjdk-17-jdk-headless javac the agent for the JVM
 maven mvn libraries of the Java functions
+nodejs node JavaScript functions that are plain processes
 TABLE
 	fi
 	if [ "$purpose" = lint ]; then

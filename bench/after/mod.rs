@@ -99,7 +99,7 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let functions = self.functions.find(lab)?;
+        let functions = self.functions.find(lab).await?;
         let mut methods = vec![CONTROL, RECLAIM, LIBRARIES];
         if pageout::is_possible() {
             methods.push(PAGEOUT);

@@ -170,7 +170,7 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let functions = self.functions.find(lab)?;
+        let functions = self.functions.find(lab).await?;
         let members = self.members as usize;
         let cast = load::cast(members, functions.len(), self.load.seed);
         let cast: Vec<_> = cast.into_iter().map(|index| functions[index].clone()).collect();

@@ -77,7 +77,7 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let functions = self.functions.find(lab)?;
+        let functions = self.functions.find(lab).await?;
         let sizes = self.sizes.or_default(self.options.quick);
         let cases = cases(self.options.trials_or(1, 3), &functions, sizes, &[false]);
         lab.each(&cases, async |lab, case| self.one(lab, case).await).await

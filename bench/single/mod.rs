@@ -79,7 +79,7 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, lab: &mut Lab<Line>) -> Result {
-        let functions = self.functions.find(lab)?;
+        let functions = self.functions.find(lab).await?;
         let sizes = self.sizes.or_default(self.options.quick);
         let cases = cases(self.options.trials_or(1, 5), &functions, sizes, &[false, true]);
         lab.each(&cases, async |lab, case| self.one(lab, case).await).await

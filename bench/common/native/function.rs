@@ -11,9 +11,6 @@ use std::{
     sync::Arc,
 };
 
-/// Builds what is started.
-const BUILD: &str = "bench/common/native/build.sh";
-
 /// A language whose runtime has an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,12 +60,21 @@ impl Language {
         }
     }
 
-    /// The agent's file, below the directory of what has been built.
-    fn agent(self) -> &'static str {
+    /// What its instances are started from, below the directory of what has been built.
+    pub(super) fn built(self) -> &'static [&'static str] {
         match self {
-            Self::Java => "reclaim/hotspot/libsqueezy_reclaim.so",
-            Self::JavaScript => "reclaim/v8/preload.js",
+            Self::Java => &[
+                "reclaim/hotspot/libsqueezy_reclaim.so",
+                "functions/java.jar",
+                "functions/gson.jar",
+            ],
+            Self::JavaScript => &["reclaim/v8/preload.js"],
         }
+    }
+
+    /// The agent's file of these.
+    fn agent(self) -> &'static str {
+        self.built()[0]
     }
 }
 
@@ -107,9 +113,7 @@ pub(crate) fn find(
     let text = fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
     let function = Function::parse(&text).map_err(|e| BenchError::file(&path, e))?;
     let value = serde_json::to_value(&function.request).map_err(|e| BenchError::file(&path, e))?;
-    let absolute = |path: PathBuf| {
-        path.canonicalize().map_err(|e| BenchError::file(&path, format!("{e}: `{BUILD}`")))
-    };
+    let absolute = |path: PathBuf| path.canonicalize().map_err(|e| BenchError::file(&path, e));
     Ok(Arc::new(NativeFunction {
         language,
         name: name.to_owned(),

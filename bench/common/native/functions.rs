@@ -5,6 +5,7 @@ use super::{
     function::{Language, NativeFunction, find},
     group::missing,
     instance::{Instance, Setup},
+    prepare::prepare,
 };
 use crate::common::{
     error::{BenchError, Result},
@@ -97,22 +98,22 @@ impl Functions {
     }
 
     /// Those that were named; else all there are.
-    pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
-        self.choice.find(lab)
+    pub(crate) async fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
+        self.choice.find(lab).await
     }
 }
 
 impl FunctionChoice {
-    /// Those that were named; else all there are. Says what this machine has no limits for.
-    pub(crate) fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
+    /// Those that were named; else all there are, with what they are started from built. Says what
+    /// this machine has no limits for.
+    pub(crate) async fn find<R: Record>(&self, lab: &Lab<R>) -> Result<Vec<Arc<NativeFunction>>> {
         let build = lab.files.path();
         let beside = || build.with_file_name("functions");
         let directory = self.functions_directory.clone().unwrap_or_else(beside);
-        let find = |language, name: &str| find(&directory, build, language, name);
         let there = |language: Language, name: &str| {
             directory.join(language.folder()).join(name).join("function.toml").exists()
         };
-        let mut found = Vec::new();
+        let mut chosen = Vec::new();
         for name in &self.names {
             check_name(name).map_err(|e| BenchError::Arguments(format!("`{name}`: {e}")))?;
             let language = Language::ALL.into_iter().find(|language| there(*language, name));
@@ -120,22 +121,25 @@ impl FunctionChoice {
                 let path = directory.display();
                 BenchError::Arguments(format!("`{name}` is no function of {path}: see its folders"))
             })?;
-            found.push(find(language, name)?);
+            chosen.push((language, name.as_str()));
         }
         if self.names.is_empty() {
             for language in Language::ALL {
                 for name in language.functions() {
                     if there(language, name) {
-                        found.push(find(language, name)?);
+                        chosen.push((language, name));
                     } else {
                         lab.progress.note(&format!("left out: {name}, which is not there"));
                     }
                 }
             }
         }
-        if found.is_empty() {
+        if chosen.is_empty() {
             return Err(BenchError::file(directory, "no function in it: --functions-directory"));
         }
+        prepare(build, chosen.iter().map(|&(language, _)| language), &lab.progress).await?;
+        let found = chosen.iter().map(|&(language, name)| find(&directory, build, language, name));
+        let found = found.collect::<Result<_>>()?;
         if let Some(missing) = missing() {
             lab.progress.note(&missing);
         }

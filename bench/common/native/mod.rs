@@ -8,6 +8,7 @@ mod function;
 mod functions;
 mod group;
 mod instance;
+mod prepare;
 mod subject;
 
 pub(crate) use cases::{Case, cases};
