@@ -29,9 +29,11 @@ test: test-fast test-off test-reclaim test-vm ## all tests, the fast ones first
 test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples
 	cargo test --workspace --lib --bins
+	@python3 scripts/run-unittest.py discover scripts/tests
+	@[ -z "$$SQUEEZY_TRACES" ] || cargo test -p squeezy-runtime --test real_traces -- --ignored
 	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
-	@[ "$$(id -u)" = 0 ] || { echo "skipped: functions from OCI images, whose files keep their owners: run this as root"; exit 0; }; \
-	python3 -m unittest discover guest/image/tests && \
+	@[ "$$(id -u)" = 0 ] || { bash -c '. scripts/common.sh; skip "functions from OCI images, whose files keep their owners: run this as root"'; exit; }; \
+	python3 scripts/run-unittest.py discover guest/image/tests && \
 	for example in $(EXAMPLES); do examples/test.sh $$example || exit; done
 
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
@@ -46,8 +48,9 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
-stress: dependencies kernel-release kernel-debug kernel-off image selftests ## long races in VMs, and a long soak
+stress: dependencies kernel-release kernel-debug kernel-off kernel-node image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
+	cargo test -p squeezy-vmm --test resizing -- --ignored
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture

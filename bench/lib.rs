@@ -22,6 +22,9 @@ mod reclaim;
 mod scale;
 mod simulate;
 mod single;
+#[cfg(test)]
+#[path = "../tests/skip.rs"]
+mod skip;
 mod squeeze;
 mod throughput;
 mod utilisation;

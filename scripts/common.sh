@@ -17,6 +17,12 @@ say() {
 	printf '%s\n' "$*"
 }
 
+# skip WHY: says what is not tested here; with SQUEEZY_NO_SKIP=1, as in CI, that is a failure.
+skip() {
+	[ "${SQUEEZY_NO_SKIP:-}" != 1 ] || die "not tested here, and SQUEEZY_NO_SKIP=1: $*"
+	say "skipped: $*"
+}
+
 # need COMMAND PACKAGE: stops when COMMAND is not there.
 need() {
 	command -v "$1" >/dev/null ||

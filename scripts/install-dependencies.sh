@@ -65,12 +65,18 @@ TABLE
 	fi
 	if [ "$purpose" = lint ]; then
 		cat <<'TABLE'
+git git which files there are
 perl perl checkpatch
 shellcheck shellcheck scripts
 pyflakes3 pyflakes3 Python
 TABLE
 	fi
-	[ "$purpose" != examples ] || echo "golang-go go examples/go-hello"
+	if [ "$purpose" = examples ]; then
+		cat <<'TABLE'
+golang-go go examples/go-hello
+nodejs node JavaScript functions that are plain processes
+TABLE
+	fi
 }
 
 there() {
@@ -106,6 +112,14 @@ have_source() {
 	[ "$1" = linux-source-6.12 ] && [ -d "$cache/kernel/source" ]
 }
 
+# check_component COMMAND COMPONENT: rustup's own stand-in for the command only says that it is missing.
+check_component() {
+	"$1" --version >/dev/null 2>&1 && return
+	command -v rustup >/dev/null || die "$1 is missing and there is no rustup to add it: install Rust's $2"
+	say "installing: Rust's $2, for lint"
+	rustup component add "$2" || die "cannot add it: rustup component add $2"
+}
+
 check_rust() {
 	local have
 	command -v cargo >/dev/null ||
@@ -113,6 +127,10 @@ check_rust() {
 	have=$(cargo --version | cut -d' ' -f2)
 	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
 		die "cargo is $have, $rust_version or newer is needed: rustup update stable"
+	if [ "$purpose" = lint ]; then
+		check_component cargo-clippy clippy
+		check_component cargo-fmt rustfmt
+	fi
 	[ -d "$(rustc --print sysroot)/lib/rustlib/$rust_target" ] && return
 	command -v rustup >/dev/null ||
 		die "Rust's target $rust_target is missing and there is no rustup to add it: install that target's standard library"

@@ -289,6 +289,7 @@ impl World {
 mod tests {
     use super::*;
     use crate::common::native::{Language, find};
+    use crate::skip::skip;
     use std::path::Path;
 
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -297,8 +298,7 @@ mod tests {
     #[tokio::test]
     async fn instances_are_frozen_squeezed_and_evicted() {
         if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
-            eprintln!("skipped: there is no node");
-            return;
+            return skip("there is no node: apt-get install nodejs");
         }
         // The agent as it is in the repository, which works without its addon.
         let build = tempfile::tempdir().unwrap();

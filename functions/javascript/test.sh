@@ -20,5 +20,5 @@ export JAVASCRIPT_AGENT=$directory/agent/preload.js PYTHONDONTWRITEBYTECODE=1
 cd "$here/tests"
 for node in $nodes; do
 	say "--- Node ${node##*/}"
-	JAVASCRIPT_NODE=${node#*=}/bin/node python3 -m unittest "$@"
+	JAVASCRIPT_NODE=${node#*=}/bin/node python3 "$root/scripts/run-unittest.py" "$@"
 done

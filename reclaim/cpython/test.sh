@@ -49,7 +49,7 @@ trap 'kill "${jobs[@]}" 2>/dev/null || true; wait; rm -rf "$logs"' EXIT
 
 # Beside each other: most of the time, a test waits for something.
 for number in "${!chosen[@]}"; do
-	SQUEEZY_TEST_PYTHON=${chosen[number]} python3 -m unittest discover --start-directory "$folder/tests" \
+	SQUEEZY_TEST_PYTHON=${chosen[number]} python3 "$root/scripts/run-unittest.py" discover --start-directory "$folder/tests" \
 		>"$logs/$number" 2>&1 &
 	jobs+=($!)
 done

@@ -42,13 +42,13 @@ fi
 export HOTSPOT_BUILD=$build_directory HOTSPOT_JDKS=$jdks HOTSPOT_STRESS=$stress
 export PYTHONDONTWRITEBYTECODE=1
 cd tests
-[ $# = 0 ] || exec python3 -m unittest "$@"
+[ $# = 0 ] || exec python3 "$root/scripts/run-unittest.py" "$@"
 # Two at a time, the longest first: each says something when it is done.
 # shellcheck disable=SC2016 # it is another shell's $1
 printf '%s\n' stress residency busy protocol attach refusal socket namespace | xargs -P 2 -I '{}' bash -c '
-	timeout "$3" python3 -m unittest "test_$1" >"$2/test_$1.log" 2>&1
+	timeout "$3" python3 "$4/scripts/run-unittest.py" "test_$1" >"$2/test_$1.log" 2>&1
 	status=$?
 	[ $status != 124 ] || echo "it took more than $3 s" >>"$2/test_$1.log"
 	printf -- "--- %s: " "$1"
 	if [ $status = 0 ]; then tail -1 "$2/test_$1.log"; else cat "$2/test_$1.log"; fi
-	exit $status' test '{}' "$build_directory" $limit || die "a test has failed, see above"
+	exit $status' test '{}' "$build_directory" $limit "$root" || die "a test has failed, see above"

@@ -42,14 +42,14 @@ if [ $measure = 1 ]; then
 fi
 cd "$here/tests"
 if [ $# != 0 ]; then
-	python3 -m unittest "$@"
+	python3 "$root/scripts/run-unittest.py" "$@"
 	exit
 fi
 # Two at a time, the longest first: each says something when it is done.
 # shellcheck disable=SC2016 # it is another shell's $1
 printf '%s\n' protocol reclaim process socket addon | xargs -P 2 -I '{}' bash -c '
-	python3 -m unittest "test_$1" >"$2/$1.log" 2>&1
+	python3 "$3/scripts/run-unittest.py" "test_$1" >"$2/$1.log" 2>&1
 	status=$?
 	printf -- "--- %s: " "$1"
 	if [ $status = 0 ]; then tail -1 "$2/$1.log"; else cat "$2/$1.log"; fi
-	exit $status' test '{}' "$directory" || die "a test has failed, see above"
+	exit $status' test '{}' "$directory" "$root" || die "a test has failed, see above"

@@ -352,6 +352,7 @@ mod tests {
         super::{Language, function::find},
         *,
     };
+    use crate::skip::skip;
     use std::{os::unix::fs::PermissionsExt, path::Path};
 
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -396,8 +397,7 @@ mod tests {
     #[tokio::test]
     async fn an_instance_is_frozen_squeezed_and_ended() {
         if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
-            eprintln!("skipped: there is no node");
-            return;
+            return skip("there is no node: apt-get install nodejs");
         }
         let (functions, build) = (Path::new(REPOSITORY).join("functions"), build());
         let function = find(&functions, build.path(), Language::JavaScript, "pi").unwrap();

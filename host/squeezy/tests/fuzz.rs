@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build};
+use common::{Daemon, NO_VM, empty_build, skip};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ fn schemathesis() -> Option<PathBuf> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     pip.args(["--root-user-action", "ignore", "--target"]).arg(&directory);
     let Ok(output) = pip.arg("-r").arg(&requirements).output() else {
-        println!("skipped: there is no python3: apt-get install python3-pip");
+        skip("there is no python3: apt-get install python3-pip");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

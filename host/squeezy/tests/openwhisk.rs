@@ -2,15 +2,14 @@
 
 mod common;
 
-use common::{Daemon, build};
+use common::{Daemon, build, skip};
 use std::{fs, path::Path, process::Command};
 
 #[test]
 fn openwhisk_s_own_client_works() {
     let Some(build) = build() else { return };
     if Command::new("npm").arg("--version").output().is_err() {
-        println!("skipped: there is no npm: apt-get install npm");
-        return;
+        return skip("there is no npm: apt-get install npm");
     }
     let directory = tempfile::tempdir().unwrap();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/openwhisk");

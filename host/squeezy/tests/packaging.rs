@@ -1,5 +1,9 @@
 //! What systemd says of the unit. `packaging/test.sh` runs it, in a system of its own.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
+use skip::skip;
 use std::{fs, path::PathBuf, process::Command};
 use tempfile::TempDir;
 
@@ -21,8 +25,7 @@ fn analyze(arguments: &[&str]) {
     let directory = TempDir::new().unwrap();
     let mut command = Command::new("systemd-analyze");
     let Ok(output) = command.args(arguments).arg(unit(&directory)).output() else {
-        println!("skipped: there is no systemd-analyze: apt-get install systemd");
-        return;
+        return skip("there is no systemd-analyze: apt-get install systemd");
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));

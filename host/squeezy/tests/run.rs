@@ -3,7 +3,11 @@
 //! Needs the kernel, the initramfs and the image that `make kernel image` build; without them the
 //! tests are skipped and say so.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use serde_json::Value;
+use skip::skip;
 use std::{
     fs::File,
     io::{BufRead, BufReader},
@@ -25,10 +29,8 @@ fn build() -> Option<PathBuf> {
     let build = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build"));
     for file in ["kernel/release/bzImage", "initramfs.cpio", "images/html.erofs"] {
         if !build.join(file).exists() {
-            eprintln!(
-                "skipped: {} is not there; `make kernel image` builds it",
-                build.join(file).display()
-            );
+            let path = build.join(file);
+            skip(format_args!("{} is not there; `make kernel image` builds it", path.display()));
             return None;
         }
     }

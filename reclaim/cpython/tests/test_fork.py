@@ -103,8 +103,8 @@ if __name__ == "__main__":
                 self.assertEqual(program.end(), "")
                 self.assertEqual(sockets_of(workers), [])
 
-    @unittest.skipIf(VERSION < (3, 12), "Python warns since 3.12")
-    @unittest.skipIf(MISCOUNTS_THREADS, "this Python counts threads too late")
+    @unittest.skipIf(VERSION < (3, 12), "does not apply: Python warns since 3.12")
+    @unittest.skipIf(MISCOUNTS_THREADS, "does not apply: this Python counts threads too late")
     def test_python_does_not_warn_of_our_thread(self):
         source = """
 import os, sys, threading

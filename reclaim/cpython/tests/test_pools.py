@@ -21,7 +21,7 @@ check = [(row[0], str(row[0]) * 8, float(row[0])) for row in rows]
 HAS_POOLS = ask_python("'t' not in sys.abiflags") == "True"
 
 
-@unittest.skipUnless(HAS_POOLS, "a free-threaded build has no pymalloc")
+@unittest.skipUnless(HAS_POOLS, "does not apply: a free-threaded build has no pymalloc")
 class Pools(AgentTest):
     def given_back(self, program):
         program.line()

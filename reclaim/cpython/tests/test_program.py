@@ -79,7 +79,7 @@ class Loading(AgentTest):
                 self.assertEqual(program.end(), "")
                 self.assertFalse(os.path.lexists(self.path))
         if not found:
-            self.skipTest("there is no older Python here")
+            self.skipTest("does not apply: there is no older Python here")
 
     def test_a_much_older_python_runs_as_it_would(self):
         found = 0
@@ -92,7 +92,7 @@ class Loading(AgentTest):
                     self.assertEqual(program.line(), "42")
                     self.assertEqual(program.end(), "")
         if not found:
-            self.skipTest("there is no much older Python here")
+            self.skipTest("does not apply: there is no much older Python here")
 
     @staticmethod
     def pyenv(version):
@@ -206,7 +206,7 @@ class Namespaces(AgentTest):
         self.assertEqual(program.end(), "")
 
 
-@unittest.skipIf(VERSION < (3, 14), "a Python that runs can be told to run a script since 3.14")
+@unittest.skipIf(VERSION < (3, 14), "does not apply: a Python that runs can be told to run a script since 3.14")
 class Attaching(AgentTest):
     def test_a_process_that_was_started_without_it(self):
         script = os.path.join(self.folder, "attach.py")

@@ -24,7 +24,7 @@ class Busy(unittest.TestCase):
 
     def each_locked_page(self, java, collector):
         if collector == "G1":
-            self.skipTest("any region may be one that G1 compacts into")
+            self.skipTest("does not apply: any region may be one that G1 compacts into")
         with Program(java, f"-XX:+Use{collector}GC", arguments=[BUILD / "libcritical.so"]) as program:
             program.do("hold 4")
             self.assertEqual(program.do("lock"), "locked")

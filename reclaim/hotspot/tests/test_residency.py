@@ -86,7 +86,7 @@ def knows(java, *flags):
     return subprocess.run([java, *flags, "-version"], capture_output=True).returncode == 0
 
 
-@unittest.skipUnless(STRESS, "variants of the JVM run with --stress")
+@unittest.skipUnless(STRESS, "does not apply: variants of the JVM run with --stress")
 @for_each_jvm
 class Variants(unittest.TestCase):
     """Flags that change how the heap is made or how objects are laid out in it."""
@@ -139,7 +139,7 @@ class Variants(unittest.TestCase):
 
 
 class OldParallel(unittest.TestCase):
-    @unittest.skipUnless("11" in dict(JDKS), "only JDK 11 has it")
+    @unittest.skipUnless("11" in dict(JDKS), "does not apply: only JDK 11 has it")
     def test_parallel_with_serial_old_collection(self):
         with Program(dict(JDKS)["11"] + "/bin/java", "-XX:+UseParallelGC", "-XX:-UseParallelOldGC") as program:
             program.do("hold 20")

@@ -132,7 +132,7 @@ class Route(unittest.TestCase):
                 self.assertEqual((ended.returncode, ended.stdout), (0, "done\n"))
                 self.assertRegex(ended.stderr, r"\Asqueezy-reclaim: no socket at [^\n]*\n\Z")
 
-    @unittest.skipUnless(UNKNOWN_NODE, "only with --stress")
+    @unittest.skipUnless(UNKNOWN_NODE, "does not apply: only with --stress")
     def test_unknown(self):
         """A version that nobody has tried is refused by name."""
         with Program(UNKNOWN_NODE) as program, program.client() as client:

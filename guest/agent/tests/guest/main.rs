@@ -1,11 +1,14 @@
 //! The agent in a real VM: boots a kernel under QEMU and speaks to it as the host does.
 
 mod client;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 mod vm;
 
 use client::Client;
 use http::StatusCode;
 use serde_json::{Value, json};
+use skip::skip;
 use squeezy_protocol::{
     ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, LOG_END_HEADER, Memory,
     PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy,
@@ -18,7 +21,7 @@ const MAX_AGENT_BYTES: u64 = 4 << 20;
 
 /// Artifacts, or the reason why this test cannot run here.
 fn artifacts() -> Option<Artifacts> {
-    Artifacts::find().map_err(|why| eprintln!("SKIPPED: {why}")).ok()
+    Artifacts::find().map_err(skip).ok()
 }
 
 fn shell(id: &str, script: &str) -> Value {
@@ -477,8 +480,7 @@ async fn instances_in_partitions() {
     let vm = Vm::boot_with_partitions(&artifacts, "");
     let client = vm.connect().await;
     if squeezy(&client).await.is_none() {
-        eprintln!("SKIPPED: {} has no partitions", artifacts.kernel.display());
-        return;
+        return skip(format_args!("{} has no partitions", artifacts.kernel.display()));
     }
     partitions_are_assigned_in_turn(&client).await;
     a_start_waits_while_its_partition_is_plugged(&vm, &client).await;
@@ -602,8 +604,7 @@ async fn squeezyctl_runs_commands_in_partitions() {
     vm.ended(Duration::from_secs(90)).await;
     let console = vm.console().replace('\r', "");
     if console.contains("can't cd to /sys/kernel/mm/squeezy") {
-        eprintln!("SKIPPED: {} has no partitions", artifacts.kernel.display());
-        return;
+        return skip(format_args!("{} has no partitions", artifacts.kernel.display()));
     }
     for line in [
         "assigned",

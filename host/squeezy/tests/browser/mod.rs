@@ -1,5 +1,6 @@
 //! Chromium without a window, over the WebDriver protocol.
 
+use crate::common::skip;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use std::{
@@ -40,7 +41,7 @@ impl Browser {
         let mut command = Command::new("chromedriver");
         let driver = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut driver) = driver else {
-            println!("skipped: there is no chromedriver: scripts/install-dependencies.sh test");
+            skip("there is no chromedriver: scripts/install-dependencies.sh test");
             return None;
         };
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();

@@ -4,7 +4,7 @@ use crate::{
     Soak,
     calls::What,
     clients::{send, vanish},
-    common::until,
+    common::{skip, until},
     faults::Fault,
     ledger::Kind,
 };
@@ -113,7 +113,7 @@ impl Soak {
         if said.trim() == "held" {
             self.vm_has_ended(vm, position);
         } else {
-            self.world.ledger.say("    skipped: threads cannot be held here");
+            skip("threads cannot be held here");
         }
         holding.wait().unwrap();
     }
@@ -137,8 +137,7 @@ impl Soak {
     /// Nothing can be logged, and no action changed; all else goes on.
     fn fill_disk(&self) {
         if !self.host.disk.fill() {
-            self.world.ledger.say("    skipped: nothing can be mounted here");
-            return;
+            return skip("nothing can be mounted here");
         }
         let count = |what, kind| self.world.ledger.count(what, kind);
         let before = [count(What::Page, Kind::Right), count(What::Write, Kind::NotWritten)];
