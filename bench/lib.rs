@@ -1,4 +1,4 @@
-//! The experiments: one folder each, with what it found, and one line each in [`Experiment`].
+//! The experiments: one folder each, with what it found, and an entry in the list below.
 //!
 //! `squeezy bench NAME` runs one of them: [`Bench`] is its command line, [`Bench::run`] does it.
 //! Every measurement becomes a line of JSON (see [`common::record`]); a table, the bounds of
@@ -38,47 +38,64 @@ pub struct Bench {
     experiment: Experiment,
 }
 
-/// The experiments.
-#[derive(Debug, clap::Subcommand)]
-enum Experiment {
+/// The list of experiments: each one's variant and command, and the module that it is in.
+macro_rules! experiments {
+    ($($(#[$about:meta])+ $variant:ident = $module:ident,)+) => {
+        /// The experiments.
+        #[derive(Debug, clap::Subcommand)]
+        enum Experiment {
+            $($(#[$about])+ $variant($module::Arguments),)+
+        }
+
+        impl Experiment {
+            async fn run(self) -> Result<(), BenchError> {
+                match self {
+                    $(Self::$variant(arguments) => common::run(arguments).await,)+
+                }
+            }
+        }
+    };
+}
+
+experiments! {
     /// Latency of taking an instance's memory back while the rest of the VM is full, by size.
-    Reclaim(reclaim::Arguments),
+    Reclaim = reclaim,
     /// Latency of taking an instance's memory back, by how full the rest of the VM is.
-    Utilisation(utilisation::Arguments),
+    Utilisation = utilisation,
     /// CPU time, of the guest and of the host, that taking memory back takes.
-    Cpu(cpu::Arguments),
+    Cpu = cpu,
     /// Latency of giving an instance memory, and of its first touch.
-    Plug(plug::Arguments),
+    Plug = plug,
     /// Latency and memory of functions on a host with too little memory for all their instances.
-    Pressure(pressure::Arguments),
+    Pressure = pressure,
     /// What the first answer of an instance takes, part by part, in VMs of their own and in one.
-    Coldstart(coldstart::Arguments),
+    Coldstart = coldstart,
     /// Host memory that an instance takes, in VMs of their own and in one.
-    Footprint(footprint::Arguments),
+    Footprint = footprint,
     /// Instances and memory over time under a bursty load.
-    Elasticity(elasticity::Arguments),
+    Elasticity = elasticity,
     /// How fast memory comes back while instances are ended under load.
-    Throughput(throughput::Arguments),
+    Throughput = throughput,
     /// Latency of a function while instances of another one in its VM end.
-    Interference(interference::Arguments),
+    Interference = interference,
     /// How plugging and reclaiming grow with the instances that come and go at once.
-    Scale(scale::Arguments),
+    Scale = scale,
     /// What the daemon itself takes for a call of an instance that is there.
-    Overhead(overhead::Arguments),
+    Overhead = overhead,
     /// A whole day of many functions, decided by the runtime's own code and with measured costs.
-    Simulate(simulate::Arguments),
+    Simulate = simulate,
     /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
-    Faults(faults::Arguments),
+    Faults = faults,
     /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
-    Single(single::Arguments),
+    Single = single,
     /// Memory of a frozen Java or JavaScript instance inside its VM, before and after it is squeezed.
-    Squeeze(squeeze::Arguments),
+    Squeeze = squeeze,
     /// What a frozen Java or JavaScript instance holds over what it needs, by its memory.
-    FrozenGarbage(frozen_garbage::Arguments),
+    FrozenGarbage = frozen_garbage,
     /// What the requests just after a reclaim take, against those before it.
-    After(after::Arguments),
+    After = after,
     /// Cold boots and latency of functions whose instances share a cache, squeezed and not.
-    Cache(cache::Arguments),
+    Cache = cache,
 }
 
 impl Bench {
@@ -86,32 +103,9 @@ impl Bench {
     /// and plot to the files that were asked for. Ctrl-C or SIGTERM end it with
     /// [`BenchError::Interrupted`]; what was measured until then is kept, and no VM is left.
     pub async fn run(self) -> Result<(), BenchError> {
-        let work = async {
-            match self.experiment {
-                Experiment::Reclaim(arguments) => common::run(arguments).await,
-                Experiment::Utilisation(arguments) => common::run(arguments).await,
-                Experiment::Cpu(arguments) => common::run(arguments).await,
-                Experiment::Plug(arguments) => common::run(arguments).await,
-                Experiment::Faults(arguments) => common::run(arguments).await,
-                Experiment::Pressure(arguments) => common::run(arguments).await,
-                Experiment::Coldstart(arguments) => common::run(arguments).await,
-                Experiment::Footprint(arguments) => common::run(arguments).await,
-                Experiment::Elasticity(arguments) => common::run(arguments).await,
-                Experiment::Throughput(arguments) => common::run(arguments).await,
-                Experiment::Interference(arguments) => common::run(arguments).await,
-                Experiment::Scale(arguments) => common::run(arguments).await,
-                Experiment::Overhead(arguments) => common::run(arguments).await,
-                Experiment::Simulate(arguments) => common::run(arguments).await,
-                Experiment::Single(arguments) => common::run(arguments).await,
-                Experiment::Squeeze(arguments) => common::run(arguments).await,
-                Experiment::FrozenGarbage(arguments) => common::run(arguments).await,
-                Experiment::After(arguments) => common::run(arguments).await,
-                Experiment::Cache(arguments) => common::run(arguments).await,
-            }
-        };
-        // Dropping the work drops its VMs, and with them their processes.
+        // Dropping an experiment drops its VMs, and with them their processes.
         tokio::select! {
-            result = work => result,
+            result = self.experiment.run() => result,
             result = common::interrupt::wait() => result,
         }
     }

@@ -10,7 +10,11 @@ squeezy=${SQUEEZY:-$root/target/release/squeezy}
 	echo "record: $squeezy is missing: make programs" >&2
 	exit 1
 }
-[ $# -gt 0 ] || set -- reclaim utilisation cpu plug faults scale coldstart footprint elasticity throughput interference pressure overhead simulate frozen-garbage single squeeze after cache
+if [ $# = 0 ]; then
+	for folder in "$root"/bench/*/results.jsonl; do
+		set -- "$@" "$(basename "$(dirname "$folder")")"
+	done
+fi
 
 for name in "$@"; do
 	folder=$root/bench/$name

@@ -1,4 +1,5 @@
-//! What a VMM has to be able to do. One backend a folder: QEMU is the first.
+//! What a VMM has to be able to do. QEMU is the only one: `vm/boot.rs` starts it by name, and no
+//! setting chooses another.
 //!
 //! The trait asks for nothing that Cloud Hypervisor (`/api/v1/vm.resize-zone`) and Firecracker
 //! (`PATCH /hotplug/memory`) could not do as well.
@@ -58,7 +59,7 @@ pub(crate) struct Started {
     pub(crate) channel: UnixStream,
 }
 
-/// Starts the VM with the backend its program belongs to.
+/// Starts the VM, with the only backend there is.
 pub(crate) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Result<Started> {
     qemu::start(config, accelerator).await
 }
