@@ -7,7 +7,7 @@ set -euo pipefail
 
 usage() {
 	cat <<'TEXT'
-usage: guest/image/build.sh [--image | --tree] FUNCTION
+usage: guest/image/build.sh [--image | --tree | --reference] FUNCTION
 
 FUNCTION is a directory with a function.toml, or an OCI image: an archive, as `docker save` and
 `skopeo copy ... oci-archive:` make it, or a layout directory. Makes build/images/NAME.erofs as [image]
@@ -16,6 +16,8 @@ function.toml says; without one it is the image's file name without .tar.
 
 The way goes through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all that this depends
 on. --image prints the path of the image as the last line, --tree the directory that it was packed from.
+--reference replaces nobody's image: it makes build/images/sha256/HEX/image.erofs and image.toml instead,
+of which the latest dozen are kept, and prints NAME@sha256:HEX as the last line.
 SQUEEZY_MIRROR names another Debian mirror.
 TEXT
 }
@@ -25,7 +27,7 @@ log_directory=$image_cache/logs
 
 show=
 case ${1:-} in
---image | --tree)
+--image | --tree | --reference)
 	show=${1#--}
 	shift
 	;;
@@ -58,6 +60,29 @@ pack() {
 		rm -f "$1"
 		return 1
 	}
+}
+
+# reference: the image and its definition, under what `sha256sum image.erofs image.toml | sha256sum` says.
+reference() {
+	local place=$build/images/sha256 aside digest
+	mkdir -p "$place"
+	# Of builds that were killed.
+	find "$place" -mindepth 1 -maxdepth 1 -name '*.new' -mmin +60 -exec rm -rf {} +
+	aside=$(mktemp -d "$place/XXXXXXXX.new")
+	# shellcheck disable=SC2064 # the directory, now
+	trap "rm -rf '$aside'" EXIT
+	chmod 755 "$aside"
+	write_definition "$aside/definition"
+	cp -L --no-preserve=mode "$aside/definition" "$aside/image.toml"
+	rm "$aside/definition"
+	# The cache replaces an image, and never writes to one.
+	ln "$image" "$aside/image.erofs" 2>/dev/null || cp "$image" "$aside/image.erofs"
+	digest=$(cd "$aside" && sha256sum image.erofs image.toml | sha256sum | cut -c1-64)
+	# Where it is already, it is the same.
+	mv -T "$aside" "$place/$digest" 2>/dev/null || [ -d "$place/$digest" ] || die "cannot make $place/$digest"
+	touch "$place/$digest"
+	keep_newest "$place" 12
+	say "$name@sha256:$digest"
 }
 
 need python3 python3
@@ -102,9 +127,13 @@ if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
 	keep_newest "$image_cache/erofs" 12
 	keep_newest "$image_cache/trees" 8
 	say "image $name: $(du -h "$image" | cut -f1)"
-elif [ -z "$show" ]; then
+else
 	touch "$image"
-	say "image $name: up to date"
+	[ -n "$show" ] || say "image $name: up to date"
+fi
+if [ "$show" = reference ]; then
+	reference
+	exit
 fi
 mkdir -p "$build/images"
 write_definition "$build/images/$name.toml"

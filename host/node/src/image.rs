@@ -56,13 +56,18 @@ pub enum ImageError {
 }
 
 impl FunctionImage {
+    /// An image NAME.erofs with NAME.toml beside it.
+    pub fn at(path: &Path) -> Result<Self, ImageError> {
+        let function = read_function(&path.with_extension("toml"))?;
+        Ok(Self { function, image: path.to_owned() })
+    }
+
     /// Finds a function by a directory with a function.toml, whose image has been built, or by an
     /// image NAME.erofs with NAME.toml beside it. Of a function from an OCI image the definition is
     /// the one beside its image: function.toml may leave to the OCI image what that says.
     pub fn find(path: &Path, files: &Artifacts) -> Result<Self, ImageError> {
         if path.extension().is_some_and(|extension| extension == "erofs") && path.is_file() {
-            let function = read_function(&path.with_extension("toml"))?;
-            return Ok(Self { function, image: path.to_owned() });
+            return Self::at(path);
         }
         let definition = path.join("function.toml");
         if !definition.is_file() {

@@ -54,6 +54,20 @@ pub enum ClientError {
         /// What went wrong.
         reason: String,
     },
+    /// There is no function in it.
+    #[error("{}: no function: a directory has a function.toml, an OCI image is an archive or a layout, and an image that has been built has a name without '/'", path.display())]
+    NoFunction {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// Its image was made of something else.
+    #[error("the image {name:?} was built from another function.toml: build this one with `guest/image/build.sh {}`", directory.display())]
+    OtherImage {
+        /// The image's name.
+        name: String,
+        /// Where the function is.
+        directory: PathBuf,
+    },
     /// There is nothing that could make one.
     #[error(
         "guest/image/build.sh, which makes images of functions, is neither beside the build directory nor in /usr/lib/squeezy: run this in a checkout, or name its build directory with $SQUEEZY_BUILD"

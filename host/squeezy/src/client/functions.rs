@@ -2,7 +2,7 @@
 
 use super::{
     ClientError, Connection,
-    image::image_name,
+    image::Source,
     segment, show,
     table::{print_list, text},
 };
@@ -61,9 +61,21 @@ impl Functions {
         let one = |name: &str| Ok::<_, ClientError>(format!("/actions/{}", segment(name)?));
         match self.what {
             FunctionCommand::Create { function, name, overwrite } => {
-                let image = image_name(&function)?;
-                let path = one(name.as_deref().unwrap_or(&image))?;
-                let body = json!({ "exec": { "kind": "blackbox", "image": image } });
+                let source = Source::find(&function)?;
+                let path = one(name.as_deref().unwrap_or(source.name()))?;
+                // An image takes a while to be made.
+                match self.connection.send("GET", &path, None)? {
+                    (200, _) if !overwrite => return Err(ClientError::Exists),
+                    (200 | 404, _) => {}
+                    (status, answer) => return Err(ClientError::refused(status, &answer)),
+                }
+                let image = source.image()?;
+                let exec = json!({
+                    "kind": "blackbox",
+                    "image": image.name,
+                    "digest": image.digest,
+                });
+                let body = json!({ "exec": exec });
                 let path = format!("{path}?overwrite={overwrite}");
                 let made = self.connection.ask("PUT", &path, Some(&body));
                 show(&made.map_err(|error| match error {

@@ -16,38 +16,103 @@ const SCRIPT: &str = "guest/image/build.sh";
 /// Where the packages put it.
 const INSTALLED: &str = "/usr/lib/squeezy";
 
-/// The name of the image that a function is made of: of a directory with a function.toml, of an OCI
-/// image, which is made into one first, or as it was given.
-pub fn image_name(function: &Path) -> Result<String, ClientError> {
-    let definition = function.join("function.toml");
-    if definition.is_file() {
-        return match oci_function(&definition)? {
-            Some(_) => build(function),
-            None => Ok(read_function(&definition)?.name),
-        };
+/// What a function is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The image of this name that was built last.
+    Image(String),
+    /// An OCI image, or a directory whose function.toml names one: an image is made of it first.
+    Oci {
+        /// Where it is.
+        path: PathBuf,
+        /// What its image will be called.
+        name: String,
+    },
+}
+
+/// An image for the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageReference {
+    /// Its name.
+    pub name: String,
+    /// Which one of this name: the one that was built last, when absent.
+    pub digest: Option<String>,
+}
+
+impl Source {
+    /// What was given: a directory with a function.toml, an OCI image, or an image of ours.
+    pub fn find(function: &Path) -> Result<Self, ClientError> {
+        let definition = function.join("function.toml");
+        if definition.is_file() {
+            return match oci_function(&definition)? {
+                Some(name) => Ok(Self::Oci { path: function.to_owned(), name }),
+                None => {
+                    let name = read_function(&definition)?.name;
+                    check_built(&name, &definition, function)?;
+                    Ok(Self::Image(name))
+                }
+            };
+        }
+        // An image of ours stands in the build directory under its name.
+        let ours = function.extension().is_some_and(|extension| extension == "erofs");
+        if ours && let Some(name) = function.file_stem() {
+            return Ok(Self::Image(name.to_string_lossy().into_owned()));
+        }
+        if function.is_file() || function.join("oci-layout").is_file() {
+            let name = function.file_name().unwrap_or_default().to_string_lossy();
+            let name = name.strip_suffix(".tar").unwrap_or(&name).to_owned();
+            return Ok(Self::Oci { path: function.to_owned(), name });
+        }
+        let name = function.to_string_lossy().into_owned();
+        if function.is_dir() || name.contains('/') {
+            return Err(match function.metadata() {
+                Ok(_) => ClientError::NoFunction { path: function.to_owned() },
+                Err(error) => ClientError::file(function, &error),
+            });
+        }
+        Ok(Self::Image(name))
     }
-    // An image of ours stands in the build directory under its name.
-    let ours = function.extension().is_some_and(|extension| extension == "erofs");
-    if ours && let Some(name) = function.file_stem() {
-        return Ok(name.to_string_lossy().into_owned());
+
+    /// What the function is called unless somebody says otherwise.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Image(name) | Self::Oci { name, .. } => name,
+        }
     }
-    if function.is_file() || function.join("oci-layout").is_file() {
-        return build(function);
+
+    /// The image, made first if it has to be.
+    pub fn image(&self) -> Result<ImageReference, ClientError> {
+        match self {
+            Self::Image(name) => Ok(ImageReference { name: name.clone(), digest: None }),
+            Self::Oci { path, .. } => build(path),
+        }
     }
-    Ok(function.to_string_lossy().into_owned())
+}
+
+/// Whether the image that stands under this name was made of this function.toml and not of another one,
+/// as far as that can be seen from here.
+fn check_built(name: &str, definition: &Path, function: &Path) -> Result<(), ClientError> {
+    let Ok(files) = Artifacts::find(None) else { return Ok(()) };
+    let built = std::fs::read(files.image(name).with_extension("toml"));
+    match (built, std::fs::read(definition)) {
+        (Ok(built), Ok(given)) if built != given => {
+            Err(ClientError::OtherImage { name: name.to_owned(), directory: function.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes the image, and shows how far that is.
-fn build(function: &Path) -> Result<String, ClientError> {
+fn build(function: &Path) -> Result<ImageReference, ClientError> {
     let script = script().ok_or(ClientError::NoScript)?;
     let failed = |reason: String| ClientError::Build { path: function.to_owned(), reason };
     let mut command = Command::new(&script);
-    command.arg("--image").arg(function).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("--reference").arg(function).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().map_err(|error| failed(format!("{}: {error}", script.display())))?;
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     let errors = std::thread::spawn(move || errors.map_or(String::new(), pass_on));
-    let image = output.map_or(String::new(), pass_on);
+    let made = output.map_or(String::new(), pass_on);
     let problem = errors.join().unwrap_or_default();
     let status = child.wait().map_err(|error| failed(error.to_string()))?;
     if !status.success() {
@@ -56,8 +121,10 @@ fn build(function: &Path) -> Result<String, ClientError> {
     if !problem.is_empty() {
         complain(problem);
     }
-    match Path::new(&image).file_stem() {
-        Some(name) => Ok(name.to_string_lossy().into_owned()),
+    match made.split_once('@') {
+        Some((name, digest)) => {
+            Ok(ImageReference { name: name.to_owned(), digest: Some(digest.to_owned()) })
+        }
         None => Err(failed(format!("{} names no image", script.display()))),
     }
 }
@@ -93,8 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_what_they_are() {
-        assert_eq!(image_name(Path::new("html")).unwrap(), "html");
-        assert_eq!(image_name(Path::new("build/images/html.erofs")).unwrap(), "html");
+    fn what_a_function_is_made_of_is_seen_before_anything_is_made() {
+        let find = |path: &Path| Source::find(path);
+        let html = Source::Image("html".to_owned());
+        assert_eq!(find(Path::new("html")).unwrap(), html);
+        assert_eq!(find(Path::new("build/images/html.erofs")).unwrap(), html);
+        let directory = tempfile::tempdir().unwrap();
+        let archive = directory.path().join("f-1.tar");
+        std::fs::write(&archive, "").unwrap();
+        assert_eq!(find(&archive).unwrap().name(), "f-1");
+        for (path, part) in [("", "no function: "), ("missing", "No such file")] {
+            let path = directory.path().join(path);
+            let error = find(&path).unwrap_err().to_string();
+            assert!(error.contains(&*path.to_string_lossy()) && error.contains(part), "{error}");
+        }
     }
 }

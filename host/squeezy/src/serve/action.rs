@@ -1,6 +1,9 @@
 //! Actions: functions under the names clients know, and what they are called with.
 
-use super::limits::Limits;
+use super::{
+    images::{Digest, Pinned},
+    limits::Limits,
+};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, Error},
@@ -8,6 +11,7 @@ use serde::{
 use serde_json::{Map, Value, json};
 use squeezy_node::FunctionImage;
 use squeezy_runtime::FunctionIndex;
+use std::sync::Arc;
 
 /// The one namespace there is; `_` means it too.
 pub const NAMESPACE: &str = "guest";
@@ -74,6 +78,9 @@ pub struct Exec {
     /// The image's name.
     #[serde(default)]
     pub image: Option<String>,
+    /// Which image of this name: the one that was built last, when absent.
+    #[serde(default)]
+    pub digest: Option<Digest>,
     /// Code for an image that takes some; none of ours does.
     #[serde(default, skip_serializing)]
     pub code: Option<Value>,
@@ -92,6 +99,8 @@ pub struct Action {
     pub updated_ms: u64,
     /// What it runs.
     pub image: FunctionImage,
+    /// Keeps its image as it is; nothing does so for a function of the configuration.
+    pub pinned: Option<Arc<Pinned>>,
     /// What the node knows it by.
     pub index: FunctionIndex,
 }
@@ -115,7 +124,9 @@ impl Action {
     pub fn describe(&self) -> Value {
         let function = &self.image.function;
         let limits = self.body.limits().describe(Some(function));
-        describe(&self.name, self.revision, self.updated_ms, &function.name, &self.body, limits)
+        let digest = self.pinned.as_ref().map(|pinned| &pinned.digest);
+        let exec = exec(&function.name, digest);
+        describe(&self.name, self.revision, self.updated_ms, exec, &self.body, limits)
     }
 }
 
@@ -124,7 +135,7 @@ pub fn describe(
     name: &str,
     revision: u32,
     updated_ms: u64,
-    image: &str,
+    exec: Value,
     body: &ActionBody,
     limits: Value,
 ) -> Value {
@@ -134,11 +145,20 @@ pub fn describe(
         "version": version(revision),
         "publish": false,
         "updated": updated_ms,
-        "exec": { "kind": "blackbox", "image": image, "binary": false },
+        "exec": exec,
         "parameters": body.parameters.as_deref().unwrap_or_default(),
         "annotations": body.annotations.as_deref().unwrap_or_default(),
         "limits": limits,
     })
+}
+
+/// Where an action's code is, as clients get it.
+pub fn exec(image: &str, digest: Option<&Digest>) -> Value {
+    let mut exec = json!({ "kind": "blackbox", "image": image, "binary": false });
+    if let Some(digest) = digest {
+        exec["digest"] = digest.to_string().into();
+    }
+    exec
 }
 
 fn version(revision: u32) -> String {

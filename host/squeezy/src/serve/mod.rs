@@ -5,6 +5,7 @@ mod activation;
 mod api;
 mod config;
 mod connections;
+mod images;
 mod key;
 mod limits;
 mod log;
@@ -20,6 +21,7 @@ use crate::interrupt::Interrupt;
 use clap::Args as ClapArgs;
 use config::{Config, FunctionEntry};
 use connections::ConnectionLimits;
+use images::Images;
 use key::Key;
 use log::{Log, say};
 use metrics::{Seen, Watch};
@@ -140,6 +142,8 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let files = Artifacts::find(args.build.as_deref())?;
     let state = config.state_directory.clone();
     let kept = State::open(&state)?;
+    let images = Images::open(&state)
+        .map_err(|error| ServeError::File { path: state.join("pinned"), error })?;
     let key_file = state.join("key");
     let key = Key::read_or_make(&key_file)
         .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
@@ -154,7 +158,8 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let squeezing = config.method.squeezing(memory_bytes);
     let node = Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
-    let service = Arc::new(Service::new(config, files, node.clone(), kept, watch.problems.clone()));
+    let service =
+        Arc::new(Service::new(config, files, node.clone(), kept, images, watch.problems.clone()));
     for together in sharing_a_vm(functions) {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;

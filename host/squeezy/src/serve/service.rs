@@ -3,9 +3,10 @@
 mod kept;
 
 use super::{
-    action::{Action, ActionBody, check_name},
+    action::{Action, ActionBody, Exec, check_name},
     activation::{Activation, Activations, Selection},
     config::{Config, FunctionEntry},
+    images::{Images, PinError, Pinned},
     key::random,
     log::say,
     problems::Problems,
@@ -20,7 +21,7 @@ use squeezy_node::{
 use squeezy_runtime::{RejectReason, VmIndex};
 use squeezy_vmm::Artifacts;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -66,6 +67,7 @@ pub struct Service {
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
     activations: Mutex<Activations>,
     problems: Arc<Problems>,
+    images: Arc<Images>,
     /// Actions that are kept and cannot be served.
     unavailable: Mutex<BTreeMap<String, Unavailable>>,
     /// Held while actions are changed, which takes the node and the disk a moment.
@@ -76,6 +78,7 @@ pub struct Service {
 struct Change {
     body: ActionBody,
     image: FunctionImage,
+    pinned: Option<Arc<Pinned>>,
     revision: u32,
     updated_ms: u64,
 }
@@ -87,6 +90,7 @@ impl Service {
         files: Artifacts,
         node: Node,
         state: State,
+        images: Images,
         problems: Arc<Problems>,
     ) -> Self {
         let activations = Activations::new(config.activations);
@@ -97,6 +101,7 @@ impl Service {
             actions: Mutex::default(),
             activations: Mutex::new(activations),
             problems,
+            images: Arc::new(images),
             unavailable: Mutex::default(),
             changing: tokio::sync::Mutex::new(state),
         }
@@ -135,7 +140,7 @@ impl Service {
             return Err(ServiceError::Invalid(problem));
         }
         let body = ActionBody::default();
-        let change = Change { body, image, revision: 1, updated_ms: now_ms() };
+        let change = Change { body, image, pinned: None, revision: 1, updated_ms: now_ms() };
         let action = self.add_to(vm, name, change).await?;
         self.replace(action);
         Ok(())
@@ -161,7 +166,33 @@ impl Service {
         mut body: ActionBody,
         overwrite: bool,
     ) -> Result<Arc<Action>, ServiceError> {
+        body.limits().check().map_err(ServiceError::Invalid)?;
+        let exec = body.exec.take();
+        if !overwrite {
+            let state = self.changing.lock().await;
+            if self.action(&name).is_some() || state.actions().contains_key(&name) {
+                return Err(ServiceError::Exists);
+            }
+        }
+        // It takes a while, in which others may change their actions.
+        let given = match exec {
+            Some(exec) => Some(self.exec(exec).await?),
+            None => None,
+        };
         let mut state = self.changing.lock().await;
+        let changed = self.change_kept(&mut state, name, body, overwrite, given).await;
+        self.sweep(&state).await;
+        changed
+    }
+
+    async fn change_kept(
+        &self,
+        state: &mut State,
+        name: String,
+        body: ActionBody,
+        overwrite: bool,
+        given: Option<(Arc<Pinned>, FunctionImage)>,
+    ) -> Result<Arc<Action>, ServiceError> {
         let earlier = self.action(&name);
         let kept = match &earlier {
             Some(earlier) => Some(self.stored(earlier)),
@@ -170,23 +201,10 @@ impl Service {
         if kept.is_some() && !overwrite {
             return Err(ServiceError::Exists);
         }
-        let image = match (body.exec.take(), &kept) {
-            (Some(exec), _) => {
-                let image = exec.image.as_deref().filter(|_| exec.kind == "blackbox");
-                let image = image.ok_or_else(|| {
-                    ServiceError::Invalid(
-                        "exec must be of the kind \"blackbox\" and name an image that has been built here"
-                            .to_owned(),
-                    )
-                })?;
-                if exec.code.as_ref().is_some_and(|code| code.as_str() != Some("")) {
-                    let problem = "the image holds the function's code; exec takes none besides";
-                    return Err(ServiceError::Invalid(problem.to_owned()));
-                }
-                self.image(image)?
-            }
+        let (pinned, image) = match (given, &kept) {
+            (Some(given), _) => given,
             // Its image is what is kept of it, not what the configuration says besides.
-            (None, Some(kept)) => self.kept_image(kept)?,
+            (None, Some(kept)) => self.kept_image(kept).await?,
             (None, None) => {
                 return Err(ServiceError::Invalid("exec is missing: which image?".to_owned()));
             }
@@ -196,7 +214,8 @@ impl Service {
             None => body,
         };
         let revision = kept.map_or(1, |kept| kept.revision.saturating_add(1));
-        let change = Change { body, image, revision, updated_ms: now_ms() };
+        let pinned = Some(pinned);
+        let change = Change { body, image, pinned, revision, updated_ms: now_ms() };
         let action = self.add(name, change).await?;
         if let Err(error) = state.put(&action.name, self.stored(&action)).await {
             self.node.remove_function(action.index);
@@ -206,19 +225,28 @@ impl Service {
         Ok(action)
     }
 
-    /// The function of an image that has been built here, by its name.
-    fn image(&self, name: &str) -> Result<FunctionImage, ServiceError> {
-        let plain = !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        let missing = || ServiceError::Invalid(format!("there is no image {name:?}"));
-        if !plain {
-            return Err(missing());
+    /// The image that a client names.
+    async fn exec(&self, exec: Exec) -> Result<(Arc<Pinned>, FunctionImage), ServiceError> {
+        let Some(image) = exec.image.filter(|_| exec.kind == "blackbox") else {
+            let problem =
+                "exec must be of the kind \"blackbox\" and name an image that has been built here";
+            return Err(ServiceError::Invalid(problem.to_owned()));
+        };
+        if exec.code.is_some_and(|code| code.as_str() != Some("")) {
+            let problem = "the image holds the function's code; exec takes none besides";
+            return Err(ServiceError::Invalid(problem.to_owned()));
         }
-        match FunctionImage::find(&self.files.image(name), &self.files) {
-            Ok(image) => Ok(image),
-            Err(ImageError::Neither(_)) => Err(missing()),
-            Err(error) => Err(invalid(error)),
+        // It becomes the name of a file.
+        if squeezy_runtime::function::check_name(&image).is_err() {
+            return Err(PinError::Missing(image).into());
         }
+        Ok(self.images.pin(&self.files, &image, exec.digest.as_ref()).await?)
+    }
+
+    /// Removes the images that no action has any more.
+    async fn sweep(&self, state: &State) {
+        let kept = state.actions().values().filter_map(|stored| stored.digest.clone());
+        self.images.sweep(kept.collect::<BTreeSet<_>>()).await;
     }
 
     /// Makes the node ready for an action, with a VM of its own.
@@ -249,14 +277,14 @@ impl Service {
         name: String,
         change: Change,
     ) -> Result<Arc<Action>, ServiceError> {
-        let Change { body, image, revision, updated_ms } = change;
+        let Change { body, image, pinned, revision, updated_ms } = change;
         let limits = FunctionLimits {
             keep_alive: image.function.keep_alive,
             freeze_after: Some(self.config.freeze_after),
             queue: self.config.queue,
         };
         let index = self.node.add_function(vm, image.clone(), limits).await.map_err(unusable)?;
-        Ok(Arc::new(Action { name, body, revision, updated_ms, image, index }))
+        Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, index }))
     }
 
     /// Lets an action be called, and ends the earlier one of its name.
@@ -370,6 +398,15 @@ impl Service {
 
 fn invalid(error: ImageError) -> ServiceError {
     ServiceError::Invalid(error.to_string())
+}
+
+impl From<PinError> for ServiceError {
+    fn from(error: PinError) -> Self {
+        match error {
+            PinError::File { .. } => Self::Internal(error.to_string()),
+            other => Self::Invalid(other.to_string()),
+        }
+    }
 }
 
 impl From<StateError> for ServiceError {

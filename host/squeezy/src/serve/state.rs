@@ -1,6 +1,6 @@
 //! What outlives the daemon: actions that were made over the API, in the state directory.
 
-use super::action::ActionBody;
+use super::{action::ActionBody, images::Digest};
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
@@ -27,8 +27,11 @@ const UNFINISHED: &str = ".new";
 /// An action as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAction {
-    /// The image's name, or its path if it is not one of the build directory.
+    /// The image's name; its path if it is neither pinned nor one of the build directory.
     pub image: PathBuf,
+    /// Which very image. Earlier versions have kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
     /// As [`super::action::Action`] has it.
     pub revision: u32,
     /// As [`super::action::Action`] has it.
@@ -233,6 +236,7 @@ mod tests {
             r#"{ "parameters": [{ "key": "a", "value": [1, null] }], "limits": { "timeout": 5 } }"#;
         StoredAction {
             image: "html".into(),
+            digest: Some(format!("sha256:{}", "0a".repeat(32)).parse().unwrap()),
             revision,
             updated_ms: 7,
             body: serde_json::from_str(body).unwrap(),

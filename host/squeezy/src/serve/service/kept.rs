@@ -1,7 +1,10 @@
 //! Actions that are kept over restarts, also those that cannot be served for the time being.
 
 use super::*;
-use crate::serve::{action::describe, problems::without_directories};
+use crate::serve::{
+    action::{describe, exec},
+    problems::without_directories,
+};
 
 /// An action that is kept, but cannot be served: its image is not there, for instance.
 #[derive(Clone, Debug)]
@@ -15,10 +18,10 @@ pub struct Unavailable {
 impl Unavailable {
     /// As clients get it.
     fn describe(&self, name: &str) -> Value {
-        let StoredAction { image, revision, updated_ms, body } = &self.stored;
-        let image = image.file_stem().unwrap_or_default().to_string_lossy();
+        let StoredAction { image, digest, revision, updated_ms, body } = &self.stored;
+        let exec = exec(&image.file_stem().unwrap_or_default().to_string_lossy(), digest.as_ref());
         let mut described =
-            describe(name, *revision, *updated_ms, &image, body, body.limits().describe(None));
+            describe(name, *revision, *updated_ms, exec, body, body.limits().describe(None));
         described["problem"] = self.problem.as_str().into();
         described
     }
@@ -27,19 +30,21 @@ impl Unavailable {
 impl Service {
     /// Adds the actions that were made over the API before, in place of functions of their names.
     pub async fn restore(&self) {
-        let state = self.changing.lock().await;
-        for (name, stored) in state.actions() {
-            let _ = self.restore_one(name, stored).await;
+        let mut state = self.changing.lock().await;
+        for (name, stored) in state.actions().clone() {
+            let _ = self.restore_one(&mut state, &name, &stored).await;
         }
+        self.sweep(&state).await;
     }
 
     /// Adds one of them. If it cannot be served now it stays kept, and a function of its name in place.
     async fn restore_one(
         &self,
+        state: &mut State,
         name: &str,
         stored: &StoredAction,
     ) -> Result<Arc<Action>, ServiceError> {
-        let restored = self.read(name, stored).await;
+        let restored = self.read(state, name, stored).await;
         if let Err(error) = &restored {
             say(&format!("action {name:?} is kept, but cannot be served: {error}"));
             let problem = without_directories(&error.to_string());
@@ -49,30 +54,48 @@ impl Service {
         restored
     }
 
-    async fn read(&self, name: &str, stored: &StoredAction) -> Result<Arc<Action>, ServiceError> {
+    async fn read(
+        &self,
+        state: &mut State,
+        name: &str,
+        stored: &StoredAction,
+    ) -> Result<Arc<Action>, ServiceError> {
         check_name(name).map_err(ServiceError::Invalid)?;
         let StoredAction { revision, updated_ms, ref body, .. } = *stored;
-        let image = self.kept_image(stored)?;
-        let change = Change { body: body.clone(), image, revision, updated_ms };
+        let (pinned, image) = self.kept_image(stored).await?;
+        let pinned = Some(pinned);
+        let change = Change { body: body.clone(), image, pinned, revision, updated_ms };
         let action = self.add(name.to_owned(), change).await?;
+        // From now on it is this one.
+        if stored.digest.is_none()
+            && let Err(error) = state.put(name, self.stored(&action)).await
+        {
+            self.node.remove_function(action.index);
+            return Err(error.into());
+        }
         self.replace(action.clone());
         Ok(action)
     }
 
     /// The image of an action that is kept.
-    pub(super) fn kept_image(&self, stored: &StoredAction) -> Result<FunctionImage, ServiceError> {
-        match stored.image.to_str().filter(|_| !stored.image.is_absolute()) {
-            Some(image) => self.image(image),
-            None => FunctionImage::find(&stored.image, &self.files).map_err(invalid),
-        }
+    pub(super) async fn kept_image(
+        &self,
+        stored: &StoredAction,
+    ) -> Result<(Arc<Pinned>, FunctionImage), ServiceError> {
+        let image = &stored.image;
+        Ok(match image.to_str().filter(|_| !image.is_absolute()) {
+            Some(name) => self.images.pin(&self.files, name, stored.digest.as_ref()).await?,
+            None => self.images.take_in(image.clone(), None).await?,
+        })
     }
 
     /// An action as it is kept.
     pub(super) fn stored(&self, action: &Action) -> StoredAction {
         let FunctionImage { function, image } = &action.image;
-        let is_ours = *image == self.files.image(&function.name);
+        let has_name = action.pinned.is_some() || *image == self.files.image(&function.name);
         StoredAction {
-            image: if is_ours { PathBuf::from(&function.name) } else { absolute(image) },
+            image: if has_name { PathBuf::from(&function.name) } else { absolute(image) },
+            digest: action.pinned.as_ref().map(|pinned| pinned.digest.clone()),
             revision: action.revision,
             updated_ms: action.updated_ms,
             body: action.body.clone(),
@@ -84,13 +107,13 @@ impl Service {
         if let Some(action) = self.action(name) {
             return Ok(action);
         }
-        let state = self.changing.lock().await;
+        let mut state = self.changing.lock().await;
         // It may have been made meanwhile.
         if let Some(action) = self.action(name) {
             return Ok(action);
         }
-        let stored = state.actions().get(name).ok_or(ServiceError::NotFound)?;
-        let restored = self.restore_one(name, stored).await;
+        let stored = state.actions().get(name).cloned().ok_or(ServiceError::NotFound)?;
+        let restored = self.restore_one(&mut state, name, &stored).await;
         restored.map_err(|error| ServiceError::Unavailable(without_directories(&error.to_string())))
     }
 
@@ -107,6 +130,7 @@ impl Service {
             if let Some(action) = action {
                 service.node.remove_function(action.index);
             }
+            service.sweep(&state).await;
             Ok(described)
         });
         deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))

@@ -44,7 +44,8 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let gate = Arc::new(Gate(Mutex::new(gate)));
     let node = Node::start(Budget::new(config.memory_bytes), None, Instant::now(), gate);
     let state = State::open(directory.path()).unwrap();
-    let service = Arc::new(Service::new(config, files, node, state, Arc::default()));
+    let images = Images::open(directory.path()).unwrap();
+    let service = Arc::new(Service::new(config, files, node, state, images, Arc::default()));
     service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }
@@ -166,14 +167,17 @@ async fn an_action_without_its_image_is_kept() {
     let text =
         format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {limits} }}"#);
     let change = body(&text);
-    service.put_action("g".to_owned(), change, false).await.unwrap();
-    let image = service.files.image("f");
-    fs::rename(&image, directory.path().join("f")).unwrap();
+    let digest = service.put_action("g".to_owned(), change, false).await.unwrap().describe();
+    let digest = digest["exec"]["digest"].as_str().unwrap().to_owned();
+    // What there is under its name is not what it was made of.
+    let kept = directory.path().join("pinned").join(&digest["sha256:".len()..]);
+    fs::rename(&kept, directory.path().join("kept")).unwrap();
     lock(&service.actions).clear();
     service.restore().await;
     assert!(service.action("g").is_none());
     let [described] = &service.describe_actions()[..] else { panic!("there is g alone") };
-    assert_eq!(described["problem"], "there is no image \"f\"");
+    let problem = described["problem"].as_str().unwrap();
+    assert!(problem.contains(&digest) && problem.contains("--overwrite"), "{problem}");
     assert_eq!(
         (&described["exec"]["image"], &described["limits"]["memory"]),
         (&json!("f"), &json!(64))
@@ -182,7 +186,7 @@ async fn an_action_without_its_image_is_kept() {
     let again = || service.put_action("g".to_owned(), ActionBody::default(), false);
     assert!(matches!(again().await, Err(ServiceError::Exists)));
     // It is served again once its image is there, as it was.
-    fs::rename(directory.path().join("f"), &image).unwrap();
+    fs::rename(directory.path().join("kept"), &kept).unwrap();
     assert_eq!(service.callable("g").await.unwrap().revision, 1);
     assert!(service.describe_action("g").unwrap().get("problem").is_none());
 }
@@ -195,12 +199,13 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     for name in ["g", "h"] {
         service.put_action(name.to_owned(), change.clone(), false).await.unwrap();
     }
-    fs::rename(service.files.image("f"), service.files.image("e")).unwrap();
-    fs::copy(directory.path().join("images/f.toml"), directory.path().join("images/e.toml"))
-        .unwrap();
+    let digest = service.action("g").unwrap().describe()["exec"]["digest"].clone();
+    let kept = directory.path().join("pinned").join(&digest.as_str().unwrap()["sha256:".len()..]);
+    fs::remove_file(kept.join("image.erofs")).unwrap();
     lock(&service.actions).clear();
     service.restore().await;
-    let image = body(r#"{ "exec": { "kind": "blackbox", "image": "e" } }"#);
+    assert!(service.describe_action("h").unwrap()["problem"].is_string());
+    let image = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
     let changed = service.put_action("g".to_owned(), image, true).await.unwrap();
     assert_eq!((changed.revision, changed.body.limits().timeout), (2, Some(5)));
     assert_eq!(service.delete_action("h".to_owned()).await.unwrap()["name"], "h");
@@ -208,4 +213,56 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     assert!(matches!(service.delete_action("h".to_owned()).await, Err(ServiceError::NotFound)));
     let state = service.changing.lock().await;
     assert_eq!(state.actions().keys().collect::<Vec<_>>(), ["g"]);
+}
+
+/// What the images of these actions hold.
+fn programs(service: &Service, names: &[&str]) -> Vec<String> {
+    let read =
+        |name: &&str| fs::read_to_string(&service.action(name).unwrap().image.image).unwrap();
+    names.iter().map(read).collect()
+}
+
+#[tokio::test]
+async fn each_action_runs_what_it_was_made_of() {
+    let (service, _hold, directory) = service().await;
+    let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
+    for name in ["g", "h"] {
+        fs::write(service.files.image("f"), name).unwrap();
+        service.put_action(name.to_owned(), body(exec), false).await.unwrap();
+    }
+    fs::write(service.files.image("f"), "refused").unwrap();
+    let refused = service.put_action("g".to_owned(), body(exec), false).await;
+    assert!(matches!(refused, Err(ServiceError::Exists)));
+    let wrong = exec.replace("}", "").to_owned() + r#"}, "limits": { "memory": 0 } }"#;
+    let refused = service.put_action("g".to_owned(), body(&wrong), true).await;
+    assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{refused:?}");
+    // Nor has what the configuration says of f anything to do with it.
+    service.put_action("h".to_owned(), body(r#"{ "annotations": [] }"#), true).await.unwrap();
+    assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
+    lock(&service.actions).clear();
+    service.restore().await;
+    assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
+    let kept = || fs::read_dir(directory.path().join("pinned")).unwrap().count();
+    assert_eq!(kept(), 2);
+    service.delete_action("h".to_owned()).await.unwrap();
+    assert_eq!(kept(), 1);
+    service.delete_action("g".to_owned()).await.unwrap();
+    assert_eq!(kept(), 0);
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_has_kept_is_pinned_from_then_on() {
+    let (service, _hold, directory) = service().await;
+    let body: ActionBody = body(r#"{ "annotations": [] }"#);
+    let image = PathBuf::from("f");
+    let stored = StoredAction { image, digest: None, revision: 3, updated_ms: 7, body };
+    service.changing.lock().await.put("g", stored).await.unwrap();
+    fs::write(service.files.image("f"), "then").unwrap();
+    service.restore().await;
+    fs::write(service.files.image("f"), "now").unwrap();
+    lock(&service.actions).clear();
+    service.restore().await;
+    assert_eq!(programs(&service, &["g"]), ["then"]);
+    assert_eq!(service.action("g").unwrap().revision, 3);
+    assert_eq!(fs::read_dir(directory.path().join("pinned")).unwrap().count(), 1);
 }
