@@ -389,6 +389,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,
+        files_limit_bytes: None,
         memory_node: None,
         cpu_share_millis: None,
         cpu_limit_millis: None,

@@ -107,8 +107,13 @@ pub struct InstanceSpec {
     /// How long to wait for that partition, in milliseconds.
     #[serde(default)]
     pub wait_ms: u32,
-    /// `memory.max` of its cgroup in bytes; no limit when absent.
+    /// `memory.max` of its cgroup in bytes: the most it may have outside of its partition. No limit
+    /// when absent.
     pub memory_limit_bytes: Option<u64>,
+    /// The most that the files of its writable root, /tmp and /dev/shm may hold together, in bytes.
+    /// They are memory of its own. Half of the machine's when absent.
+    #[serde(default)]
+    pub files_limit_bytes: Option<u64>,
     /// The NUMA node its memory comes from, as far as it can be moved; the rest, such as page
     /// tables, comes from node 0. All nodes when absent.
     /// Only for comparing with a kernel that has one node an instance instead of partitions.

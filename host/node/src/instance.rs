@@ -1,6 +1,6 @@
 //! The life of one instance: start, calls, freeze and end.
 
-use crate::{Machine, openwhisk};
+use crate::{Machine, openwhisk, plan::outside_bytes};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
@@ -17,6 +17,9 @@ use std::{
 /// How long an instance may wait for its partition, which may be plugged meanwhile: longer than a plug
 /// may take before it counts as failed.
 const PARTITION_WAIT_MS: u32 = 30_000;
+
+/// The part of an instance's memory that its files may take: half, as Linux lets those of a machine.
+const FILES_PART: u64 = 2;
 
 /// How long an instance may take to end by itself when it is told to.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -104,12 +107,17 @@ impl Instance {
             partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
+            files_limit_bytes: Some(function.memory_bytes / FILES_PART),
             memory_node: None,
             cpu_share_millis: Some(function.cpu_millis),
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),
         };
         machine.place(slot, &mut spec);
+        if spec.partition != PartitionChoice::None {
+            // What is in the partition, files included, does not count.
+            spec.memory_limit_bytes = Some(outside_bytes(details.instance_bytes));
+        }
         self.agent()?.start(&spec).await.map_err(text)?;
         let spawn = begin.elapsed();
         let limit = function.init_timeout;

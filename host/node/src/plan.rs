@@ -17,12 +17,23 @@ use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duratio
 /// for huge pages; docs/design.md has what was measured.
 const BASE_BYTES: u64 = 128 << 20;
 
-/// Base memory for what an instance has beside its own, in bytes: page tables, stacks, sockets and
-/// inodes take about 2 MiB, the rest is for files in its /tmp.
-const BASE_BYTES_PER_INSTANCE: u64 = 8 << 20;
+/// Base memory for what an instance has outside of its partition, whatever its size, in bytes: kernel
+/// stacks, inodes, pipes and the buffers of sockets.
+const OUTSIDE_BYTES: u64 = 8 << 20;
+
+/// The part of its partition that an instance has outside of it besides: page tables take a 512th,
+/// the index of its files a 455th, and what is mapped by several processes has several of the former.
+const OUTSIDE_PART: u64 = 128;
 
 /// How long a reclaim may take before it counts as failed. The guest goes on with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
+
+/// The most that an instance with a partition of this size may have outside of it, in bytes: its share
+/// of base memory. A VM has so much for each of its instances, beside what the kernel and the agent
+/// need, so that no instance can bring about a shortage for anybody else.
+pub(crate) fn outside_bytes(partition_bytes: u64) -> u64 {
+    round_up(OUTSIDE_BYTES + partition_bytes / OUTSIDE_PART, 4 << 10)
+}
 
 /// Everything that is needed to boot a VM for functions.
 #[derive(Clone, Debug)]
@@ -161,7 +172,7 @@ impl VmPlan {
         // The memory map of all that can be plugged, 64 bytes a page, comes out of the base.
         let region = round_up(shared_bytes, MEMORY_BLOCK_BYTES)
             + u64::from(instances) * round_up(instance_bytes, MEMORY_BLOCK_BYTES);
-        let base = BASE_BYTES + u64::from(instances) * BASE_BYTES_PER_INSTANCE + region / 64;
+        let base = BASE_BYTES + u64::from(instances) * outside_bytes(instance_bytes) + region / 64;
         config.base_bytes = round_up(base, GRANULE_BYTES);
         config.images = self.images.clone();
         config.vcpus = self.vcpus;
@@ -223,6 +234,24 @@ pub(crate) mod tests {
         assert_eq!(shared.sizing.instance_bytes, 2 * one.sizing.instance_bytes);
         assert_eq!(shared.sizing.instances, 3 * one.sizing.instances);
         assert_eq!(shared.images, [small.image, large.image]);
+    }
+
+    /// With all instances at their limits the kernel and the agent have what is theirs.
+    #[test]
+    fn base_memory_has_the_share_of_every_instance() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, plan) = plan(&directory, "f");
+        for (instance_mib, instances) in [(64, 1), (768, 8), (4096, 16)] {
+            let sizing = Sizing { instance_bytes: instance_mib << 20, instances, ..plan.sizing };
+            let plan = VmPlan { sizing, ..plan.clone() };
+            let config = plan.config(&*plan.new_method().unwrap());
+            let map = config.devices()[0].region_bytes / 64;
+            let shares = u64::from(instances) * outside_bytes(sizing.instance_bytes);
+            assert!(config.base_bytes >= BASE_BYTES + map + shares, "{config:?}");
+            // Page tables and the index of files of a full partition, and as much again.
+            let least = 2 * (sizing.instance_bytes / 512).max(sizing.instance_bytes / 455);
+            assert!(outside_bytes(sizing.instance_bytes) > OUTSIDE_BYTES / 2 + least);
+        }
     }
 
     /// All of it is somewhere, and nothing of it twice.

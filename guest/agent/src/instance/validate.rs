@@ -46,10 +46,16 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     {
         return fail(format!("partition: {number} is not below {MAX_PARTITIONS}"));
     }
-    if let Some(bytes) = spec.memory_limit_bytes
-        && bytes < MIN_MEMORY_BYTES
-    {
-        return fail(format!("memory_limit_bytes: {bytes} is less than {MIN_MEMORY_BYTES}"));
+    let limits = [
+        ("memory_limit_bytes", spec.memory_limit_bytes),
+        ("files_limit_bytes", spec.files_limit_bytes),
+    ];
+    for (name, bytes) in limits {
+        if let Some(bytes) = bytes
+            && bytes < MIN_MEMORY_BYTES
+        {
+            return fail(format!("{name}: {bytes} is less than {MIN_MEMORY_BYTES}"));
+        }
     }
     let limits =
         [("cpu_share_millis", spec.cpu_share_millis), ("cpu_limit_millis", spec.cpu_limit_millis)];
@@ -100,6 +106,7 @@ mod tests {
             ("working_directory", json!("tmp"), "working_directory"),
             ("partition", json!({"number": 255}), "partition"),
             ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
+            ("files_limit_bytes", json!(0), "files_limit_bytes"),
             ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
             ("cpu_share_millis", json!(0), "cpu_share_millis"),
             ("port", json!(0), "port"),

@@ -115,7 +115,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
     setrlimit(Resource::Nofile, FILES).map_err(|e| internal("limiting open files")(e.into()))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
-    root::enter(&plan.lower, spec.memory_limit_bytes).map_err(internal("making the root"))?;
+    let limits =
+        root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
+    root::enter(&plan.lower, &limits).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,

@@ -36,24 +36,57 @@ const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"]
 /// Parts of /proc that show or do what an instance has no business with.
 const HIDDEN: [&str; 5] =
     ["/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/kpageflags"];
-/// Size of the writable layer, of /tmp and of /dev/shm where the instance has no memory limit.
-/// All three are charged to the instance's cgroup besides.
-const UNLIMITED_SIZE: &str = "50%";
+/// What an empty file takes of memory outside of its partition: its inode and its name, and those of
+/// the overlay.
+const FILE_BYTES: u64 = 2 << 10;
+
+/// How much the files of an instance may take: the writable layer of its root, /tmp and /dev/shm
+/// together, which are one file system.
+pub struct Limits {
+    /// Bytes of their contents; Linux's own limit, half of memory, where there is none.
+    pub bytes: Option<u64>,
+    /// Bytes of all memory that is not in the instance's partition, where inodes are.
+    pub outside_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// The options of the file system. An instance that has reached them is told that there is no
+    /// space; at its memory's own limits it would be killed.
+    fn options(&self) -> String {
+        let mut options = "mode=755".to_owned();
+        if let Some(bytes) = self.bytes {
+            options += &format!(",size={bytes}");
+        }
+        if let Some(bytes) = self.outside_bytes {
+            options += &format!(",nr_inodes={}", bytes / 2 / FILE_BYTES);
+        }
+        options
+    }
+}
 
 /// Makes the root of the instance from `lower` and moves into it.
-pub fn enter(lower: &str, memory_limit_bytes: Option<u64>) -> io::Result<()> {
-    let size = memory_limit_bytes.map_or(UNLIMITED_SIZE.to_owned(), |bytes| bytes.to_string());
+pub fn enter(lower: &str, limits: &Limits) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
-    mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &format!("mode=755,size={size}"))?;
+    mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &limits.options())?;
     chdir(SANDBOX)?;
-    for directory in ["upper", "work", "root"] {
+    for directory in ["upper", "work", "root", "tmp", "shm"] {
         fs::create_dir(directory)?;
+    }
+    for shared in ["tmp", "shm"] {
+        fs::set_permissions(shared, fs::Permissions::from_mode(0o1777))?;
     }
     let layers = format!("lowerdir={lower},upperdir=upper,workdir=work");
     mount_filesystem("overlay", "overlay", "root", safe, &layers)?;
     chdir("root")?;
-    kernel_filesystems(&size)?;
+    kernel_filesystems()?;
+    for (source, target, flags) in
+        [("../shm", "dev/shm", safe | MountFlags::NOEXEC), ("../tmp", "tmp", safe)]
+    {
+        make_directory(target)?;
+        mount_bind(source, target)?;
+        mount_remount(target, MountFlags::BIND | flags, "")?;
+    }
     // The old root comes to lie on top of the new one, and goes.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
@@ -61,22 +94,22 @@ pub fn enter(lower: &str, memory_limit_bytes: Option<u64>) -> io::Result<()> {
     restrict_proc()
 }
 
+/// Makes a directory to mount at. Where the image has it, the overlay stays without a copy of it.
+fn make_directory(target: &str) -> io::Result<()> {
+    if Path::new(target).is_dir() { Ok(()) } else { fs::create_dir(target) }
+}
+
 /// Mounts in the new root, which is the working directory.
-fn kernel_filesystems(size: &str) -> io::Result<()> {
-    let data = MountFlags::NOSUID | MountFlags::NODEV;
-    let closed = data | MountFlags::NOEXEC;
+fn kernel_filesystems() -> io::Result<()> {
+    let closed = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let devices_only = "mode=755,size=64k,nr_inodes=64";
     for (kind, target, flags, options) in [
-        ("proc", "proc", closed, String::new()),
-        ("sysfs", "sys", closed | MountFlags::RDONLY, String::new()),
-        ("tmpfs", "dev", MountFlags::NOSUID | MountFlags::NOEXEC, "mode=755,size=64k".to_owned()),
-        ("tmpfs", "dev/shm", closed, format!("mode=1777,size={size}")),
-        ("tmpfs", "tmp", data, format!("mode=1777,size={size}")),
+        ("proc", "proc", closed, ""),
+        ("sysfs", "sys", closed | MountFlags::RDONLY, ""),
+        ("tmpfs", "dev", MountFlags::NOSUID | MountFlags::NOEXEC, devices_only),
     ] {
-        // Where the image has the directory, the overlay stays without a copy of it.
-        if !Path::new(target).is_dir() {
-            fs::create_dir(target)?;
-        }
-        mount_filesystem(kind, kind, target, flags, &options)?;
+        make_directory(target)?;
+        mount_filesystem(kind, kind, target, flags, options)?;
         if target == "dev" {
             devices()?;
         }

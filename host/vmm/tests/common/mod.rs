@@ -29,6 +29,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,
+        files_limit_bytes: None,
         memory_node: None,
         cpu_share_millis: None,
         cpu_limit_millis: None,
