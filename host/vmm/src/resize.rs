@@ -15,10 +15,11 @@ use tokio::sync::{
     broadcast::{self, error::RecvError},
 };
 
-/// How long between two looks at a device's size, at first. QEMU reports a change at once, but at most
-/// one a second, so there has to be somebody who looks.
+/// How long between two looks at a device's size, at first, where the VMM does not report a change at
+/// once. A look takes QEMU's main thread, which is the one that carries the guest's requests out: while
+/// a report is to be expected, nobody looks.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
-/// And at most, later on.
+/// And at most, later on; and at first where it does.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A resize that is done.
@@ -89,10 +90,14 @@ pub(crate) async fn resize(
         Device::Balloon => None,
     };
     let mut reports = backend.size_changes();
+    let mut reported_at_once = backend.reports_at_once(device);
     let start = Instant::now();
     let requested_bytes = asked.send(backend, device, target).await?;
     let mut polls = 0;
-    let mut next = Duration::ZERO;
+    let mut next = match reported_at_once && requested_bytes != before_bytes {
+        true => LONGEST_PAUSE,
+        false => Duration::ZERO,
+    };
     let mut plugged_bytes;
     let latency = loop {
         let look = async {
@@ -100,7 +105,10 @@ pub(crate) async fn resize(
             backend.plugged(device).await
         };
         tokio::select! {
-            bytes = reported(&mut reports, device) => plugged_bytes = bytes,
+            bytes = reported(&mut reports, device) => {
+                plugged_bytes = bytes;
+                reported_at_once = false;
+            }
             looked = look => {
                 plugged_bytes = looked?;
                 polls += 1;
@@ -123,7 +131,10 @@ pub(crate) async fn resize(
             });
         }
         // A hundredth of what has passed keeps the error small and the host free for the guest.
-        next = (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        next = match reported_at_once {
+            true => LONGEST_PAUSE,
+            false => (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
+        };
     };
     let device = match requests {
         Some(earlier) => backend.device_requests().await.map(|now| now - earlier),

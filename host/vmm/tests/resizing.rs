@@ -28,7 +28,7 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let slot = method.slots().take().unwrap();
     let resize = method.plug(&vm, slot).await.unwrap().unwrap();
     assert_eq!(resize.plugged_bytes - resize.before_bytes, SIZING.instance_bytes);
-    assert!(resize.latency > Duration::ZERO && resize.polls > 0);
+    assert!(resize.latency > Duration::ZERO);
     let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "1"]);
     hog.wait_ms = 5000;
     method.place(slot, &mut hog);
@@ -56,7 +56,14 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     assert!(kept < 100 * MIB, "{name} on {backend}: {kept} of {grown} bytes are still resident");
     match name {
         MethodName::Balloon => assert_eq!(reclaimed.device, None),
-        MethodName::Squeezy => assert_eq!(reclaimed.device.unwrap().unplug, 1),
+        MethodName::Squeezy => {
+            assert_eq!(reclaimed.device.unwrap().unplug, 1);
+            // The plug was long ago, so QEMU reports the change at once: looks would be in its way.
+            assert!(
+                u128::from(reclaimed.polls) <= reclaimed.latency.as_millis() / 5,
+                "{reclaimed:?}"
+            );
+        }
         _ => assert!(reclaimed.device.unwrap().unplug > 0),
     }
     vm.stop().await.unwrap();

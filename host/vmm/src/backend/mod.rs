@@ -1,5 +1,5 @@
-//! What a VMM has to be able to do. QEMU is the only one: `vm/boot.rs` starts it by name, and no
-//! setting chooses another.
+//! What a VMM has to be able to do. QEMU is the only one, which `start` names: no setting chooses
+//! another.
 //!
 //! The trait asks for nothing that Cloud Hypervisor (`/api/v1/vm.resize-zone`) and Firecracker
 //! (`PATCH /hotplug/memory`) could not do as well.
@@ -36,6 +36,8 @@ pub(crate) trait Backend: Send + Sync {
     fn plugged(&self, device: Device) -> BoxFuture<'_, Result<u64>>;
     /// What the VMM reports by itself of devices' sizes, from now on. It need not report all.
     fn size_changes(&self) -> broadcast::Receiver<SizeChange>;
+    /// Whether it would report a change of this device at once, if it came now.
+    fn reports_at_once(&self, device: Device) -> bool;
     /// Where in the VMM's address space the guest's memory is.
     fn memory(&self) -> BoxFuture<'_, Result<HostMemory>>;
     /// What a thread of that name does.
@@ -65,7 +67,7 @@ pub(crate) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
 }
 
 /// A device whose size can be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Device {
     /// The virtio-mem device of this index.
     VirtioMem(u16),

@@ -196,6 +196,10 @@ impl Backend for Qemu {
         self.monitor.size_changes()
     }
 
+    fn reports_at_once(&self, device: Device) -> bool {
+        self.monitor.reports_at_once(device)
+    }
+
     fn memory(&self) -> BoxFuture<'_, Result<HostMemory>> {
         Box::pin(async move {
             let mut devices = vec![0..0; self.regions.len()];

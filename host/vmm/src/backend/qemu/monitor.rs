@@ -9,7 +9,11 @@ use qapi::{
     futures::{QapiService, QmpStreamTokio},
     qmp,
 };
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 use tokio::{
     io::WriteHalf,
     net::UnixStream,
@@ -25,6 +29,10 @@ use super::command::{CHANNEL_ID, device_id, device_index};
 /// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// QEMU reports a device's size once a second at most: what comes sooner after a report is held back
+/// until then. A little more, for a report takes its time to get here.
+const REPORT_INTERVAL: Duration = Duration::from_millis(1050);
+
 /// Reports of sizes that are kept for one who is slow to take them.
 const SIZE_CHANGES: usize = 64;
 
@@ -34,6 +42,8 @@ type Service = QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>;
 pub(super) struct Monitor {
     service: Service,
     sizes: broadcast::Sender<SizeChange>,
+    /// When each device's size was last reported.
+    reported: Arc<Mutex<HashMap<Device, Instant>>>,
 }
 
 impl Monitor {
@@ -47,14 +57,16 @@ impl Monitor {
         let (service, mut events) = negotiation.negotiate().await?.into_parts();
         let (sender, receiver) = channel(64);
         let sizes = broadcast::Sender::new(SIZE_CHANGES);
-        let reported = sizes.clone();
+        let reported = Arc::default();
+        let (changes, times) = (sizes.clone(), Arc::clone(&reported));
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => {
                         if let Some(change) = size_change(&event) {
+                            lock(&times).insert(change.device, Instant::now());
                             // Without a resize under way nobody listens.
-                            let _ = reported.send(change);
+                            let _ = changes.send(change);
                         } else if let Some(event) = translate(&event)
                             && sender.send(event).await.is_err()
                         {
@@ -70,12 +82,17 @@ impl Monitor {
                 }
             }
         });
-        Ok((Self { service, sizes }, receiver, version))
+        Ok((Self { service, sizes, reported }, receiver, version))
     }
 
     /// Sizes of devices, as QEMU reports them from now on: of each device at most one a second.
     pub(super) fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
         self.sizes.subscribe()
+    }
+
+    /// Whether QEMU would report a change of this device at once.
+    pub(super) fn reports_at_once(&self, device: Device) -> bool {
+        lock(&self.reported).get(&device).is_none_or(|at| at.elapsed() >= REPORT_INTERVAL)
     }
 
     /// Runs a command.
@@ -114,6 +131,12 @@ impl Monitor {
     pub(super) async fn human(&self, line: String) -> Result<String> {
         self.run(qmp::human_monitor_command { command_line: line, cpu_index: None }).await
     }
+}
+
+fn lock(
+    times: &Mutex<HashMap<Device, Instant>>,
+) -> std::sync::MutexGuard<'_, HashMap<Device, Instant>> {
+    times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The size of a device, if that is what the event is about.
