@@ -15,7 +15,7 @@ pub(crate) const CONFIDENCE_PERCENT: u32 = 90;
 /// probability of 87.5%, that five do one of 93.75%.
 const LEAST_RUNS: usize = 5;
 
-/// How often the measurements are drawn anew. More move the ends by less than the digits printed.
+/// How often the measurements are drawn anew. Another seed then moves the ends by about a percent.
 const RESAMPLES: usize = 4000;
 
 /// The same lines always have the same interval.
