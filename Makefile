@@ -54,6 +54,7 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-node image se
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
+	cargo test -p squeezy --test hostile -- --ignored --nocapture
 
 lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
 	@scripts/install-dependencies.sh lint

@@ -70,6 +70,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(a_log_is_read_on_from_where_it_ended);
     case!(ends_have_reasons);
     case!(memory_has_a_limit);
+    case!(files_have_one_limit);
     case!(processors_are_shared_as_told);
     case!(stopping_reaps_everything);
     case!(bad_requests_get_one_clear_line);
@@ -296,6 +297,27 @@ async fn memory_has_a_limit(client: &Client) {
     spec["memory_limit_bytes"] = (32 << 20).into();
     let (reason, log) = run(client, spec).await;
     assert!(reason == ExitReason::ExceededMemory || log.contains("status 1"), "{reason:?} {log}");
+}
+
+/// The writable root, /tmp and /dev/shm are one file system, which is full before memory is.
+async fn files_have_one_limit(client: &Client) {
+    let write =
+        |file: &str| format!("dd if=/dev/zero of={file} bs=1M count=6 2>&1; echo status $?;");
+    let script = ["/tmp/a", "/dev/shm/b", "/c"].map(write).concat();
+    let mut spec = shell("one-limit", &script);
+    spec["files_limit_bytes"] = (16 << 20).into();
+    let (reason, log) = run(client, spec).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    let ends: Vec<_> = log.lines().filter(|line| line.starts_with("status")).collect();
+    assert_eq!(ends, ["status 0", "status 0", "status 1"], "{log}");
+    assert!(log.contains("No space left"), "{log}");
+    // Their inodes are outside of a partition, and have a part of what may be there.
+    let mut spec = shell("inodes", "i=0; while true > /tmp/$i; do i=$((i+1)); done; echo made $i");
+    spec["memory_limit_bytes"] = (8 << 20).into();
+    let (reason, log) = run(client, spec).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    let made = log.lines().find_map(|line| line.strip_prefix("made ")?.parse::<u64>().ok());
+    assert!(made.is_some_and(|made| (1000..2048).contains(&made)), "{log}");
 }
 
 /// Both want all processors for the same time; one may have ten times as much of them.

@@ -11,7 +11,10 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
@@ -91,7 +94,7 @@ pub fn serve(directory: &Path, build: &Path, configuration: &str, functions: &[&
 /// A running daemon.
 pub struct Daemon {
     pub child: Child,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
     /// Where it listens.
     pub url: String,
     /// The header with its key.
@@ -135,7 +138,7 @@ impl Daemon {
     pub fn attach(child: Child, lines: Receiver<String>, directory: &Path) -> Self {
         let mut daemon = Self {
             child,
-            lines,
+            lines: Mutex::new(lines),
             url: String::new(),
             authorization: String::new(),
             directory: directory.to_owned(),
@@ -216,7 +219,8 @@ impl Daemon {
         let until = Instant::now() + Duration::from_secs(120);
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never: {part}"));
+            let line = self.lines.lock().unwrap().recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("never: {part}"));
             if line.contains(part) {
                 return line;
             }

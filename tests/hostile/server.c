@@ -1,0 +1,233 @@
+/*
+ * The server of a function that attacks what it runs on: POST /run with {"attack": NAME,
+ * "seconds": N} lets that attack run for so long, "all" all of them at once, "none" none. The
+ * answer says how far each came and what is left of memory. That an attack ends the whole instance is one of its right ends.
+ */
+#define _GNU_SOURCE
+#include "hostile.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PORT 8080
+#define MAX_REQUEST (64 << 10)
+
+struct attack *attacks;
+
+void in_many_processes(void (*run)(void))
+{
+	for (;;) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			return;
+		if (!pid) {
+			run();
+			for (;;)
+				pause();
+		}
+		/* One after the other: each has taken its part before the next comes. */
+		usleep(20000);
+	}
+}
+
+static void start(struct attack *attack, int report)
+{
+	char line[128];
+	int length;
+
+	if (fork())
+		return;
+	errno = 0;
+	attack->run();
+	length = snprintf(line, sizeof(line), "%s: %s;", attack->name, strerror(errno));
+	/* Whether anybody listens makes no difference. */
+	if (write(report, line, length) < 0)
+		pause();
+	for (;;)
+		pause();
+}
+
+/* Ends whatever an attack has left: all processes but this one, which is process 1, and all files. */
+static void clean_up(void)
+{
+	static const char * const directories[] = { "/tmp", "/dev/shm", "/dev", "/" };
+	struct dirent *entry;
+	unsigned int i;
+	DIR *directory;
+
+	/* New ones may come meanwhile. */
+	do {
+		kill(-1, SIGKILL);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	} while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+	for (i = 0; i < sizeof(directories) / sizeof(*directories); i++) {
+		directory = opendir(directories[i]);
+		while (directory && (entry = readdir(directory)))
+			if (!strncmp(entry->d_name, "hostile-", 8))
+				unlinkat(dirfd(directory), entry->d_name, 0);
+		if (directory)
+			closedir(directory);
+	}
+}
+
+/*
+ * Runs the attack, or all of them, until each has come to its end or the time is over; how far
+ * they came.
+ */
+static void run(const char *name, unsigned int seconds, char *text, size_t size)
+{
+	struct attack *attack;
+	int report[2], started = 0, ended = 0;
+	time_t until = time(NULL) + seconds;
+	size_t length = 0;
+
+	if (pipe2(report, O_NONBLOCK | O_CLOEXEC)) {
+		snprintf(text, size, "pipe: %s", strerror(errno));
+		return;
+	}
+	for (attack = attacks; attack; attack = attack->next) {
+		if (strcmp(name, "all") && strcmp(name, attack->name))
+			continue;
+		start(attack, report[1]);
+		started++;
+	}
+	while (ended < started && time(NULL) < until) {
+		ssize_t got = read(report[0], text + length, size - 1 - length);
+		ssize_t i;
+
+		for (i = 0; i < got; i++)
+			ended += text[length + i] == ';';
+		if (got > 0)
+			length += got;
+		else
+			usleep(20000);
+	}
+	text[length] = 0;
+	if (!started)
+		snprintf(text, size, "unknown attack");
+	clean_up();
+	close(report[0]);
+	close(report[1]);
+}
+
+/* Reads a request; its length, or 0 when there was none. */
+static size_t receive(int client, char *request)
+{
+	size_t length = 0, want = 0;
+
+	while (length < MAX_REQUEST - 1) {
+		ssize_t got = read(client, request + length, MAX_REQUEST - 1 - length);
+		char *end, *field;
+
+		if (got <= 0)
+			return 0;
+		length += got;
+		request[length] = 0;
+		end = strstr(request, "\r\n\r\n");
+		if (!end)
+			continue;
+		field = strcasestr(request, "content-length:");
+		want = end + 4 - request + (field ? strtoul(field + 15, NULL, 10) : 0);
+		if (length >= want)
+			return length;
+	}
+	return 0;
+}
+
+/* What the guest has left outside of partitions. */
+static unsigned long available_kib(void)
+{
+	unsigned long kib = 0;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib;
+}
+
+static void serve(int client)
+{
+	static char request[MAX_REQUEST], text[8192], body[9000], answer[10000];
+	char name[64] = "";
+	const char *field;
+	int length;
+
+	if (!receive(client, request))
+		return;
+	if (!strncmp(request, "POST /run", 9)) {
+		field = strstr(request, "\"attack\":\"");
+		if (field)
+			sscanf(field + 10, "%63[a-z_]", name);
+		field = strstr(request, "\"seconds\":");
+		text[0] = 0;
+		if (strcmp(name, "none"))
+			run(name, field ? atoi(field + 10) : 1, text, sizeof(text));
+		snprintf(body, sizeof(body), "{\"came\":\"%s\",\"available_kib\":%lu}", text,
+			 available_kib());
+	} else {
+		strcpy(body, "{}");
+	}
+	length = snprintf(answer, sizeof(answer),
+			  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+			  "Content-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body), body);
+	if (write(client, answer, length) != length)
+		perror("answering");
+}
+
+/* The names of all attacks, for whoever starts them. */
+static int list(void)
+{
+	struct attack *attack;
+
+	for (attack = attacks; attack; attack = attack->next)
+		puts(attack->name);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(PORT),
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct rlimit files = { 65536, 65536 };
+	int listener, client, one = 1;
+
+	if (argc > 1 && !strcmp(argv[1], "list"))
+		return list();
+	/* Executed by an attack, for the arguments. */
+	if (argc > 1 && !strcmp(argv[1], "wait"))
+		for (;;)
+			pause();
+	setrlimit(RLIMIT_NOFILE, &files);
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 16)) {
+		perror("listening");
+		return 1;
+	}
+	for (;;) {
+		client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (client < 0)
+			continue;
+		serve(client);
+		close(client);
+	}
+}
