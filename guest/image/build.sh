@@ -82,6 +82,7 @@ reference() {
 	mv -T "$aside" "$place/$digest" 2>/dev/null || [ -d "$place/$digest" ] || die "cannot make $place/$digest"
 	touch "$place/$digest"
 	keep_newest "$place" 12
+	# shellcheck disable=SC2031 # tree_hash has one of its own
 	say "$name@sha256:$digest"
 }
 
