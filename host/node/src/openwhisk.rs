@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
+use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_protocol::INSTANCE_HEADER;
 use squeezy_runtime::function::Function;
@@ -24,13 +25,22 @@ pub fn init(function: &str) -> Request<Bytes> {
 /// `POST /run` of a function with this value, to be answered within `limit`.
 pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> Request<Bytes> {
     let deadline_ms = u128::from(now_ms()) + limit.as_millis();
-    let body = json!({
-        "value": value,
-        "activation_id": activation,
-        "action_name": format!("/_/{function}"),
-        "namespace": "_",
-        "deadline": deadline_ms.to_string(),
-    });
+    /// The value is not copied: it may be large.
+    #[derive(Serialize)]
+    struct Run<'a> {
+        value: &'a Value,
+        activation_id: &'a str,
+        action_name: String,
+        namespace: &'static str,
+        deadline: String,
+    }
+    let body = Run {
+        value,
+        activation_id: activation,
+        action_name: format!("/_/{function}"),
+        namespace: "_",
+        deadline: deadline_ms.to_string(),
+    };
     post("/run", &body)
 }
 
@@ -40,8 +50,9 @@ pub fn now_ms() -> u64 {
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-fn post(path: &'static str, body: &Value) -> Request<Bytes> {
-    let mut request = Request::new(Bytes::from(body.to_string()));
+fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
+    // Only a map whose keys are no strings could fail.
+    let mut request = Request::new(Bytes::from(serde_json::to_vec(body).unwrap_or_default()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(path);
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -391,7 +391,11 @@ impl VmConfig {
             ));
         }
         for image in &self.images {
-            file(image, "the function's image", "build it with `make image`, or name the file")?;
+            file(
+                image,
+                "the function's image",
+                "build it with `guest/image/build.sh` and the function's directory, or name the file",
+            )?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Kvm, VcpuExit};
 use std::{
     fs::File,
-    io::Read,
+    io::{ErrorKind, Read},
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     time::{Duration, Instant},
 };
@@ -85,7 +85,13 @@ fn run_guest() -> Result<f64, String> {
     // SAFETY: a constant, NUL-terminated path.
     let fd = unsafe { libc::open(c"/dev/kvm".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if fd < 0 {
-        return Err(format!("/dev/kvm: {}", std::io::Error::last_os_error()));
+        let error = std::io::Error::last_os_error();
+        return Err(match error.kind() {
+            ErrorKind::PermissionDenied => {
+                "/dev/kvm may not be opened by this user: join its group with `sudo usermod -aG kvm $USER`, and log in again".to_owned()
+            }
+            _ => format!("/dev/kvm: {error}"),
+        });
     }
     // SAFETY: the descriptor was just opened and belongs to nobody else.
     let kvm = unsafe { Kvm::from_raw_fd(fd) };
