@@ -6,18 +6,21 @@ import { ago } from "./format.js";
 const HEIGHT = 168;
 const LEFT = 58;
 const RIGHT = 8;
+/** With an axis there. */
+const WIDE_RIGHT = 44;
 const TOP = 8;
 const BOTTOM = 22;
 
 export class Chart {
   /**
    * `series`: [{ field, label, kind: "area" | "line" | "stack", always, sparse }]. One that is not
-   * `always` there has no legend while it is nothing, and a `sparse` one no line then. Colours are
+   * `always` there has no legend while it is nothing, and a `sparse` one no line then. One that is
+   * `apart` does not flatten the others: where it is larger it has an axis of its own, at the right. Colours are
    * classes `c-FIELD` of the style sheet. `format` shows a value, `ticks` makes values for the axis
    * of a largest one.
    */
   constructor(title, series, format, ticks) {
-    Object.assign(this, { title, series, format, ticks, points: [], cursor: null });
+    Object.assign(this, { title, series, format, ticks, points: [], cursor: null, right: RIGHT });
     this.plot = svg("svg", { class: "plot", role: "img", tabindex: "0" });
     this.when = html("span", { class: "when" });
     this.values = new Map();
@@ -47,7 +50,7 @@ export class Chart {
   listen() {
     const point = (event) => {
       const box = this.plot.getBoundingClientRect();
-      this.move(this.from + ((event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT)) * (this.to - this.from));
+      this.move(this.from + ((event.clientX - box.left - LEFT) / (box.width - LEFT - this.right)) * (this.to - this.from));
     };
     this.plot.addEventListener("pointermove", point);
     this.plot.addEventListener("pointerdown", point);
@@ -71,10 +74,18 @@ export class Chart {
     const width = this.plot.clientWidth;
     if (!width || this.from === undefined) return;
     this.plot.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    const { ticks, most } = this.scale();
-    const x = (at) => LEFT + ((Math.min(this.to, Math.max(this.from, at)) - this.from) / (this.to - this.from)) * (width - LEFT - RIGHT);
-    const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
-    const parts = [...this.axes(width, ticks, x, y), ...this.curves(x, y)];
+    const { ticks, most } = this.scale((series) => !series.apart);
+    const apart = this.scale((series) => series.apart);
+    const own = apart.largest > most;
+    this.right = own ? WIDE_RIGHT : RIGHT;
+    const x = (at) => LEFT + ((Math.min(this.to, Math.max(this.from, at)) - this.from) / (this.to - this.from)) * (width - LEFT - this.right);
+    const height = (most) => (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+    const [y, right] = [height(most), height(own ? apart.most : most)];
+    const parts = [...this.axes(width, ticks, x, y), ...this.curves(x, y, right)];
+    if (own) {
+      const label = (value) => svg("text", { class: "tick apart", x: width - this.right + 6, y: right(value) + 4 }, this.format(value));
+      parts.push(...apart.ticks.map(label));
+    }
     if (this.cursor !== null) {
       parts.push(svg("line", { class: "cursor", x1: x(this.cursor), x2: x(this.cursor), y1: TOP, y2: HEIGHT - BOTTOM }));
     }
@@ -82,18 +93,20 @@ export class Chart {
     this.readOut();
   }
 
-  scale() {
-    const stacked = this.series.filter(({ kind }) => kind === "stack");
+  /** The axis of the series that are meant. */
+  scale(isMeant) {
+    const meant = this.series.filter(isMeant);
+    const stacked = meant.filter(({ kind }) => kind === "stack");
     const sum = (point) => stacked.reduce((total, { field }) => total + (point[field] ?? 0), 0);
-    const each = (point) => this.series.filter(({ kind }) => kind !== "stack").map(({ field }) => point[field] ?? 0);
-    const most = Math.max(0, ...this.points.flatMap((point) => [sum(point), ...each(point)]));
-    const ticks = this.ticks(most);
-    return { ticks, most: ticks.at(-1) };
+    const each = (point) => meant.filter(({ kind }) => kind !== "stack").map(({ field }) => point[field] ?? 0);
+    const largest = Math.max(0, ...this.points.flatMap((point) => [sum(point), ...each(point)]));
+    const ticks = this.ticks(largest);
+    return { ticks, largest, most: ticks.at(-1) };
   }
 
   axes(width, ticks, x, y) {
     const parts = ticks.flatMap((value) => [
-      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+      svg("line", { class: "grid", x1: LEFT, x2: width - this.right, y1: y(value), y2: y(value) }),
       svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value)),
     ]);
     const seconds = (this.to - this.from) / 1000;
@@ -107,9 +120,10 @@ export class Chart {
     return parts;
   }
 
-  curves(x, y) {
+  curves(x, left, right) {
     const below = new Array(this.points.length).fill(0);
-    return this.series.map(({ field, kind, sparse }) => {
+    return this.series.map(({ field, kind, sparse, apart }) => {
+      const y = apart ? right : left;
       const runs = [];
       let run = null;
       this.points.forEach((point, index) => {

@@ -17,7 +17,7 @@ const INSTANCES = [
   { field: "starting", label: "starting", kind: "stack" },
   { field: "ending", label: "ending", kind: "stack" },
   { field: "stranded", label: "stranded", kind: "stack" },
-  { field: "queued", label: "calls waiting", kind: "line", sparse: true },
+  { field: "queued", label: "calls waiting", kind: "line", sparse: true, apart: true },
 ];
 
 const TIMES = [
