@@ -6,11 +6,14 @@ use super::{
 };
 use clap::Args;
 use serde_json::Value;
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{Duration, UNIX_EPOCH},
+};
 
 /// Shows what came of calls, the latest first.
 ///
-/// The status is `success`, or `application error` when the function answered with an error of its own,
+/// TIME is when a call came, in UTC. The status is `success`, or `application error` when the function answered with an error of its own,
 /// `action developer error` when it failed, exceeded a limit or took too long, `whisk internal error`
 /// when it could not be called. WAIT is how long the call waited for an instance, INIT how long that took
 /// to start, if it was started for it.
@@ -51,6 +54,7 @@ impl Activations {
             print_list(
                 &list,
                 &[
+                    ("TIME", |a| time(&a["start"])),
                     ("ACTIVATION", |a| text(&a["activationId"])),
                     ("FUNCTION", |a| text(&a["name"])),
                     ("STATUS", |a| status(&a["statusCode"]).to_owned()),
@@ -74,6 +78,13 @@ fn status(code: &Value) -> &'static str {
     }
 }
 
+/// A moment that is given in milliseconds since 1970.
+fn time(milliseconds: &Value) -> String {
+    let since = milliseconds.as_u64().map(Duration::from_millis);
+    let moment = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+    moment.map_or("-".to_owned(), |moment| humantime::format_rfc3339_seconds(moment).to_string())
+}
+
 fn annotation(activation: &Value, key: &str) -> String {
     let annotations = activation["annotations"].as_array();
     let found = annotations.and_then(|all| all.iter().find(|pair| pair["key"] == key));
@@ -84,6 +95,12 @@ fn annotation(activation: &Value, key: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn moments_are_told_as_dates() {
+        assert_eq!(time(&json!(1_000_000_000_999_u64)), "2001-09-09T01:46:40Z");
+        assert_eq!(time(&json!(null)), "-");
+    }
 
     #[test]
     fn annotations_are_found_by_their_key() {

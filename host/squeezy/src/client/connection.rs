@@ -43,6 +43,14 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
+    /// The key cannot be read.
+    #[error("the daemon's key cannot be read from {}: {error}; name its file, `key` in the daemon's state directory, with --key-file or $SQUEEZY_KEY_FILE", path.display())]
+    Key {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// A function's definition cannot be used.
     #[error("{0}")]
     Function(#[from] ImageError),
@@ -133,7 +141,7 @@ impl Connection {
         body: Option<&Value>,
     ) -> Result<(u16, Value), ClientError> {
         let key = std::fs::read_to_string(&self.key_file)
-            .map_err(|error| ClientError::file(&self.key_file, &error))?;
+            .map_err(|error| ClientError::Key { path: self.key_file.clone(), error })?;
         let request = http::Request::builder()
             .method(method)
             .header("Authorization", authorization(&key))

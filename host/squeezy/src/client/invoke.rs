@@ -4,13 +4,22 @@ use super::{ClientError, Connection, segment, show};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::{
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
+/// From how many bytes on an answer is abbreviated on a terminal.
+const MOST_ON_TERMINAL: usize = 4096;
+
+/// Characters of a text, and values of a list, that are left then.
+const MOST_CHARACTERS: usize = 300;
+const MOST_VALUES: usize = 20;
+
 /// Calls a function of a running daemon.
 ///
-/// What it answers is printed as JSON. The exit status is 0 when the function answered without an error.
+/// What it answers is printed as JSON; on a terminal, long texts and lists of a large answer are cut short.
+/// The exit status is 0 when the function answered without an error.
 #[derive(Clone, Debug, Args)]
 pub struct Invoke {
     #[command(flatten)]
@@ -56,9 +65,36 @@ impl Invoke {
             _ if answer["activationId"].is_string() => answer,
             _ => return Err(ClientError::refused(status, &answer)),
         };
-        show(if self.full { &activation } else { &activation["response"]["result"] });
+        let mut answer =
+            if self.full { activation.clone() } else { activation["response"]["result"].clone() };
+        if io::stdout().is_terminal() && answer.to_string().len() > MOST_ON_TERMINAL {
+            abbreviate(&mut answer);
+        }
+        show(&answer);
         let right = activation["response"]["success"] == json!(true);
         Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Cuts long texts and lists short, and says how long they are.
+fn abbreviate(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let Some((end, _)) = text.char_indices().nth(MOST_CHARACTERS) else { return };
+            let bytes = text.len();
+            text.truncate(end);
+            text.push_str(&format!("… ({bytes} bytes; all of them in a pipe or a file)"));
+        }
+        Value::Array(values) => {
+            let count = values.len();
+            values.truncate(MOST_VALUES);
+            values.iter_mut().for_each(abbreviate);
+            if count > MOST_VALUES {
+                values.push(format!("… ({count} values; all of them in a pipe or a file)").into());
+            }
+        }
+        Value::Object(entries) => entries.values_mut().for_each(abbreviate),
+        _ => {}
     }
 }
 
@@ -68,5 +104,20 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, ClientError> {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(ClientError::file(path, &"it is no JSON object")),
         Err(error) => Err(ClientError::file(path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_answer_is_cut_short_where_it_is_long() {
+        let mut value = json!({ "html": "ä".repeat(1000), "list": vec![1; 50], "short": ["x"] });
+        abbreviate(&mut value);
+        let html = value["html"].as_str().unwrap();
+        assert!(html.starts_with("ää") && html.contains("(2000 bytes"), "{html}");
+        assert_eq!(value["list"].as_array().unwrap().len(), MOST_VALUES + 1);
+        assert_eq!(value["short"], json!(["x"]));
     }
 }
