@@ -52,6 +52,7 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-node image se
 	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
+	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
 	cargo test -p squeezy --test hostile -- --ignored --nocapture

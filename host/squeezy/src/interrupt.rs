@@ -15,8 +15,17 @@ pub struct Interrupt {
 impl Interrupt {
     /// Listens to SIGINT, SIGTERM and SIGHUP from now on.
     pub fn listen() -> io::Result<Self> {
+        Self::listen_to(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
+    }
+
+    /// Listens to SIGINT and SIGTERM from now on: SIGHUP means something else to a daemon.
+    pub fn listen_as_daemon() -> io::Result<Self> {
+        Self::listen_to(&[SignalKind::interrupt(), SignalKind::terminate()])
+    }
+
+    fn listen_to(kinds: &[SignalKind]) -> io::Result<Self> {
         let interrupt = Self { count: Arc::new(watch::Sender::new(0)) };
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        for &kind in kinds {
             let mut signals = signal(kind)?;
             let raised = interrupt.clone();
             tokio::spawn(async move {

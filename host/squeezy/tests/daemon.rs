@@ -2,14 +2,15 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, serve, squeezy};
+use common::{Daemon, NO_VM, empty_build, python_packages, serve, squeezy};
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
     path::Path,
-    process::{Child, Command, Output},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -35,7 +36,7 @@ fn a_daemon_whose_log_nobody_reads_goes_on() {
         let mut reader = BufReader::new(reader);
         let mut first = String::new();
         reader.read_line(&mut first).unwrap();
-        let url = first.split_whitespace().nth(2).unwrap().trim_end_matches(',');
+        let url = first.split_whitespace().nth(3).unwrap().trim_end_matches(',');
         let _reader = is_open.then_some(reader);
 
         // Each call fails, and leaves more than 100 bytes in the log.
@@ -217,7 +218,7 @@ fn how_a_daemon_stands_is_a_table_or_json() {
         assert!(Instant::now() < until, "{table}");
         std::thread::sleep(Duration::from_millis(100));
     };
-    assert!(rows[0].contains(": memory promised 0 of 67108864 MiB"), "{rows:?}");
+    assert!(rows[0].contains(": memory promised 0 of 67108800 MiB"), "{rows:?}");
     assert!(rows[2].starts_with("FUNCTION") && rows[3].starts_with("f "), "{rows:?}");
     let (text, _) = said(&daemon.client(&["status", "--json"]));
     let state: Value = serde_json::from_str(&text).unwrap();
@@ -299,6 +300,130 @@ fn the_service_manager_is_told() {
     assert!(Command::new("kill").arg(id).status().unwrap().success());
     assert_eq!(hears(), "STOPPING=1");
     assert!(daemon.0.wait().unwrap().success());
+}
+
+/// A raw request; the answer, of which only the first part is read.
+fn exchange(daemon: &Daemon, request: &str) -> String {
+    let address = daemon.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(request.replace('\n', "\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_daemon_on_loopback_answers_to_its_own_names_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    let get = |path: &str, host: &str| {
+        exchange(&daemon, &format!("GET {path} HTTP/1.1\n{host}Connection: close\n\n"))
+    };
+    for path in ["/", "/metrics", "/ui/state.json", "/api/v1"] {
+        for host in ["Host: localhost:1\n", "Host: 127.0.0.1\n", "Host: [::1]:3233\n"] {
+            assert!(get(path, host).starts_with("HTTP/1.1 200 "), "{path} {host}");
+        }
+        let refused = get(path, "Host: rebound.example:3233\n");
+        assert!(refused.starts_with("HTTP/1.1 421 "), "{path} {refused}");
+        assert!(refused.contains("localhost") && !refused.contains("squeezy_"), "{refused}");
+    }
+}
+
+#[test]
+fn a_hangup_is_not_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut daemon = daemon(directory);
+    daemon.signal("HUP");
+    daemon.says("SIGHUP: ");
+    assert_eq!(daemon.ask("GET", "/namespaces", None).0, 200);
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_can_listen_at_a_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut serve = serve(directory, directory, NO_VM, &[]);
+    let file = directory.join("squeezy.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("127.0.0.1:0", "localhost:0")).unwrap();
+    let mut daemon = Ended(serve.stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("serving on http://127.0.0.1:") || first.contains("[::1]:"), "{first}");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    drop(daemon(directory));
+    let key = directory.join("state/key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = refusal(directory, &[]);
+    assert!(error.contains(&format!("chmod 600 {}", key.display())), "{error}");
+}
+
+#[test]
+fn what_there_is_not_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    for (method, path, status, part) in [
+        ("GET", "/triggers", 200, ""),
+        ("GET", "/triggers/t", 404, "trigger"),
+        ("PUT", "/triggers/t", 501, "no triggers"),
+        ("POST", "/rules/r", 501, "no rules"),
+        ("DELETE", "/packages/p", 404, "package"),
+        ("GET", "/actions/p/a", 404, "no package \"p\""),
+    ] {
+        let body = (method != "GET").then(|| json!({}));
+        let (is, answer) = daemon.ask(method, &format!("/namespaces/_{path}"), body);
+        assert_eq!(is, status, "{method} {path}: {answer}");
+        if status != 200 {
+            let error = answer["error"].as_str().unwrap();
+            assert!(error.contains(part) && error.contains("action"), "{error}");
+            assert!(answer["code"].is_string());
+        }
+    }
+    let missing = directory.join("missing");
+    let mut list = daemon.client_command(&["function", "list"]);
+    let output = list.env("SQUEEZY_KEY_FILE", &missing).output().unwrap();
+    let (_, error) = said(&output);
+    assert!(error.contains("--key-file") && error.lines().count() == 1, "{error}");
+    let error = refusal_of(directory, &missing);
+    assert_eq!(error.matches("missing").count(), 1, "{error}");
+}
+
+/// What a second daemon says that is to serve this.
+fn refusal_of(directory: &Path, function: &Path) -> String {
+    let elsewhere = directory.join("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    let output = serve(&elsewhere, directory, NO_VM, &[function]).output().unwrap();
+    said(&output).1
+}
+
+/// Python's own client of Prometheus reads both formats.
+#[test]
+fn metrics_are_in_the_format_that_is_asked_for() {
+    let packages = python_packages("prometheus", "tests/prometheus/requirements.txt");
+    let Some(packages) = packages else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    let mut python = Command::new("python3");
+    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/prometheus/check.py"));
+    let output = python.arg(&daemon.url).env("PYTHONPATH", packages).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// A process that is ended with the test.

@@ -3,41 +3,16 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, skip};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use common::{Daemon, NO_VM, empty_build, python_packages};
+use std::{fs, path::Path, process::Command};
 
 /// How requests are made up, and with what.
 const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz");
 
-/// Installs schemathesis, unless it is there from an earlier run.
-fn schemathesis() -> Option<PathBuf> {
-    let requirements = Path::new(OWN).join("requirements.txt");
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemathesis");
-    let text = fs::read_to_string(&requirements).unwrap();
-    let installed = directory.join("installed.txt");
-    if fs::read_to_string(&installed).is_ok_and(|earlier| earlier == text) {
-        return Some(directory);
-    }
-    let _ = fs::remove_dir_all(&directory);
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    pip.args(["--root-user-action", "ignore", "--target"]).arg(&directory);
-    let Ok(output) = pip.arg("-r").arg(&requirements).output() else {
-        skip("there is no python3: apt-get install python3-pip");
-        return None;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::write(installed, text).unwrap();
-    Some(directory)
-}
-
 #[test]
 fn the_api_is_as_it_is_described() {
-    let Some(schemathesis) = schemathesis() else { return };
+    let packages = python_packages("schemathesis", "tests/fuzz/requirements.txt");
+    let Some(schemathesis) = packages else { return };
     let directory = tempfile::tempdir().unwrap();
     let build = directory.path().join("build");
     empty_build(&build);

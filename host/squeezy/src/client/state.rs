@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub struct State {
     pub now_ms: u64,
     pub version: String,
+    /// How instances get their memory.
+    pub method: String,
     pub memory_limit_bytes: u64,
     pub memory_committed_bytes: u64,
     pub functions: Vec<Function>,
@@ -24,6 +26,8 @@ pub struct Function {
     pub name: String,
     pub vm: Option<String>,
     pub point: Point,
+    /// What an instance is promised.
+    pub instance_bytes: u64,
     /// How many instances were started how.
     pub starts: BTreeMap<String, u64>,
     pub reclaimed_bytes: u64,
@@ -125,7 +129,7 @@ impl State {
 }
 
 /// What of each function stands in a table.
-pub const COLUMNS: [super::table::Column<Function>; 15] = [
+pub const COLUMNS: [super::table::Column<Function>; 16] = [
     ("FUNCTION", |f| f.name.clone()),
     ("VM", |f| f.vm.clone().unwrap_or("-".to_owned())),
     ("BUSY", |f| f.point.busy.to_string()),
@@ -134,6 +138,7 @@ pub const COLUMNS: [super::table::Column<Function>; 15] = [
     ("STARTING", |f| f.point.starting.to_string()),
     ("ENDING", |f| (f.point.ending + f.point.stranded).to_string()),
     ("WAITING", |f| f.point.queued.to_string()),
+    ("INSTANCE MIB", |f| mib(Some(f.instance_bytes))),
     ("PLUGGED MIB", |f| mib(f.point.plugged_bytes)),
     ("RESIDENT MIB", |f| mib(f.point.resident_bytes)),
     ("BACK MIB", |f| mib(Some(f.reclaimed_bytes))),
@@ -156,11 +161,11 @@ pub mod tests {
     pub fn example() -> State {
         serde_json::from_str(
             r#"{
-                "now_ms": 9000, "version": "0.1.0", "more": [],
+                "now_ms": 9000, "version": "0.1.0", "method": "squeezy", "more": [],
                 "memory_limit_bytes": 4294967296, "memory_committed_bytes": 1073741824,
                 "functions": [{
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
-                    "instance_bytes": 1, "starts": { "cold": 4, "warm": 5 }, "reclaimed_bytes": 1048576,
+                    "instance_bytes": 805306368, "starts": { "cold": 4, "warm": 5 }, "reclaimed_bytes": 1048576,
                     "failed": 1,
                     "problem": { "at_ms": 7000, "what": "no VM", "why": null },
                     "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
@@ -183,8 +188,10 @@ pub mod tests {
         let state = example();
         let lines = super::super::table::lines(&state.functions, &COLUMNS);
         let cells: Vec<_> = lines[1].split_whitespace().collect();
-        let right =
-            ["html", "up", "2", "1", "1", "0", "0", "3", "4", "3", "1", "4", "1", "1.5", "3.2"];
+        let right = [
+            "html", "up", "2", "1", "1", "0", "0", "3", "768", "4", "3", "1", "4", "1", "1.5",
+            "3.2",
+        ];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);
         let problems: Vec<_> = state.problems().collect();

@@ -14,11 +14,12 @@ use std::process::ExitCode;
 /// That is its memory, and for each function its instances, its VM's memory and its latency.
 ///
 /// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
-/// the calls that wait for one. PLUGGED is what the VM has, RESIDENT what the host really spends on
-/// it, BACK what instances have given back so far, COLD the calls that waited for an instance to
-/// start, FAILED those that no instance answered: it ended under them or could not be started, or its
-/// VM. P50 and P99 are the latency of calls in the last minutes. Below the table stands which
-/// functions' calls are turned away, and why, if the key can be read; nothing else takes it.
+/// the calls that wait for one. INSTANCE is the memory that each instance is promised. PLUGGED is what
+/// the VM has, RESIDENT what the host really spends on it, BACK what instances have given back so far,
+/// COLD the calls that waited for an instance to start, FAILED those that no instance answered: it
+/// ended under them or could not be started, or its VM. P50 and P99 are the latency of calls in the last
+/// minutes. Below the table stands which functions' calls are turned away, and why, if the key can be
+/// read; nothing else takes it.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -53,11 +54,12 @@ impl Status {
 /// The daemon on one line.
 pub fn heading(connection: &Connection, state: &State) -> String {
     format!(
-        "squeezy {} at {}: memory promised {} of {} MiB, resident {} MiB",
+        "squeezy {} at {}: memory promised {} of {} MiB, resident {} MiB, by method {}",
         state.version,
         connection.url(),
         state.memory_committed_bytes >> 20,
         state.memory_limit_bytes >> 20,
         state.resident_bytes() >> 20,
+        state.method,
     )
 }

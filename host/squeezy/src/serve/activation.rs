@@ -1,20 +1,20 @@
 //! What came of each call, for clients that ask later.
 
-use super::action::{Action, NAMESPACE};
+use super::{
+    action::{Action, NAMESPACE},
+    bodies::cost,
+};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_node::{Answer, CallError};
+use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
     time::{Duration, SystemTime},
 };
-
-/// Most memory for the results and logs of activations that have ended, in bytes. One alone may be of 8 MiB as
-/// text, so that their number alone says little.
-const MOST_RESULT_BYTES: usize = 64 << 20;
 
 /// Largest result, in bytes.
 const MAX_RESULT_BYTES: usize = 5 << 20;
@@ -62,24 +62,33 @@ pub struct Activation {
 }
 
 impl Activation {
-    /// What came of a call, in OpenWhisk's terms; `explain` says why nobody has taken it.
+    /// What came of a call, in OpenWhisk's terms; `explain` says why nobody has taken it. The value of
+    /// an answer may take so much memory.
     pub fn of(
         action: &Action,
         id: String,
         start_ms: u64,
         answer: Result<Answer, CallError>,
+        most_value_bytes: usize,
         explain: impl Fn(&CallError) -> String,
     ) -> Self {
         let error = |text: &str| json!({ "error": text });
         let none = Duration::ZERO;
         let (status, result, waited, took, init, lines) = match answer {
             Ok(Answer { response, waited, took, cold, logs }) => {
-                let (status, result) = judge(&response);
+                let (status, result) = judge(&response, most_value_bytes);
                 (status, result, waited, took, cold, logs)
             }
             Err(CallError::Failed { reason, waited, took, logs, vm_ended, .. }) => {
                 // Only what the function does is its developer's.
                 let status = if vm_ended { Status::InternalError } else { Status::DeveloperError };
+                // The agent passes on more than a result may be, and does not know how much more.
+                let most = format!("answer is longer than {MAX_PAYLOAD_BYTES} bytes");
+                let reason = if reason.ends_with(&most) {
+                    too_long(format_args!("more than {MAX_PAYLOAD_BYTES}"))
+                } else {
+                    reason
+                };
                 (status, error(&reason), waited, took, None, logs)
             }
             Err(other) => {
@@ -100,18 +109,24 @@ impl Activation {
         size(&self.result) + self.logs.iter().map(line).sum::<usize>()
     }
 
-    /// The activation as clients get it.
-    pub fn describe(&self) -> Value {
-        let mut activation = self.summary();
-        activation["subject"] = NAMESPACE.into();
-        activation["response"] = json!({
-            "status": self.status,
-            "statusCode": self.status as u8,
-            "success": self.status == Status::Success,
-            "result": self.result,
-        });
-        activation["logs"] = json!(self.logs);
-        activation
+    /// The activation as clients get it; nothing of it is copied.
+    pub fn describe(&self) -> Described<'_> {
+        Described {
+            summary: self.summary(),
+            subject: NAMESPACE,
+            response: self.response(),
+            logs: &self.logs,
+        }
+    }
+
+    /// The answer as clients get it.
+    pub fn response(&self) -> Reply<'_> {
+        Reply {
+            status: self.status,
+            status_code: self.status as u8,
+            success: self.status == Status::Success,
+            result: &self.result,
+        }
     }
 
     /// The activation as it stands in a list.
@@ -140,12 +155,42 @@ impl Activation {
     }
 }
 
+fn too_long(length: impl std::fmt::Display) -> String {
+    format!(
+        "The action produced a response that exceeded the allowed length: {length} > {MAX_RESULT_BYTES} bytes."
+    )
+}
+
+/// An activation as clients get it.
+#[derive(Serialize)]
+pub struct Described<'a> {
+    #[serde(flatten)]
+    summary: Value,
+    subject: &'static str,
+    response: Reply<'a>,
+    logs: &'a [String],
+}
+
+/// An answer as clients get it.
+#[derive(Serialize)]
+pub struct Reply<'a> {
+    status: Status,
+    #[serde(rename = "statusCode")]
+    status_code: u8,
+    success: bool,
+    result: &'a Value,
+}
+
 /// An instance's answer: an object, with the field `error` if the function says so.
-fn judge(response: &Response<Bytes>) -> (Status, Value) {
+fn judge(response: &Response<Bytes>, most_value_bytes: usize) -> (Status, Value) {
     let length = response.body().len();
     if length > MAX_RESULT_BYTES {
+        return (Status::DeveloperError, json!({ "error": too_long(length) }));
+    }
+    let value_bytes = cost(response.body()).unwrap_or(0);
+    if value_bytes > most_value_bytes {
         let problem = format!(
-            "The action produced a response that exceeded the allowed length: {length} > {MAX_RESULT_BYTES} bytes."
+            "The action produced a response that takes too much memory: its values take {value_bytes} > {most_value_bytes} bytes."
         );
         return (Status::DeveloperError, json!({ "error": problem }));
     }
@@ -193,6 +238,7 @@ impl Selection {
 /// The latest activations.
 pub struct Activations {
     most: usize,
+    most_bytes: usize,
     /// What all of them take, see [`Activation::size`].
     bytes: usize,
     order: VecDeque<Arc<Activation>>,
@@ -200,15 +246,15 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Remembers so many, as far as they are not too large together.
-    pub fn new(most: usize) -> Self {
-        Self { most, bytes: 0, order: VecDeque::new(), by_id: HashMap::new() }
+    /// Remembers so many, as far as their results and logs take so much memory together.
+    pub fn new(most: usize, most_bytes: usize) -> Self {
+        Self { most, most_bytes, bytes: 0, order: VecDeque::new(), by_id: HashMap::new() }
     }
 
     /// Takes in one, and forgets the oldest if there are too many.
     pub fn push(&mut self, activation: Arc<Activation>) {
         self.bytes += activation.size();
-        while self.order.len() >= self.most || self.bytes > MOST_RESULT_BYTES {
+        while self.order.len() >= self.most || self.bytes > self.most_bytes {
             let Some(oldest) = self.order.pop_front() else { break };
             self.bytes -= oldest.size();
             self.by_id.remove(&oldest.id);
@@ -244,6 +290,8 @@ fn size(value: &Value) -> usize {
 mod tests {
     use super::*;
 
+    const MOST_BYTES: usize = 64 << 20;
+
     fn activation(id: &str, action: &str) -> Arc<Activation> {
         Arc::new(Activation {
             id: id.to_owned(),
@@ -261,7 +309,7 @@ mod tests {
 
     #[test]
     fn only_the_latest_are_remembered() {
-        let mut activations = Activations::new(2);
+        let mut activations = Activations::new(2, MOST_BYTES);
         for id in ["1", "2", "3"] {
             activations.push(activation(id, "f"));
         }
@@ -273,7 +321,7 @@ mod tests {
 
     #[test]
     fn activations_are_selected_by_action_and_time() {
-        let mut activations = Activations::new(2);
+        let mut activations = Activations::new(2, MOST_BYTES);
         activations.push(activation("1", "f"));
         let count = |action: Option<&str>, since_ms, upto_ms| {
             let action = action.map(str::to_owned);
@@ -289,7 +337,7 @@ mod tests {
     fn answers_are_judged_as_openwhisk_does() {
         let judged = |status: u16, body: &str| {
             let body = Bytes::from(body.to_owned());
-            judge(&Response::builder().status(status).body(body).unwrap())
+            judge(&Response::builder().status(status).body(body).unwrap(), 1 << 20)
         };
         let error = json!({ "error": "e", "more": 1 });
         assert_eq!(judged(200, "{\"a\": 1}"), (Status::Success, json!({ "a": 1 })));
@@ -302,20 +350,23 @@ mod tests {
         let (status, result) = judged(200, &"x".repeat(MAX_RESULT_BYTES + 1));
         assert_eq!(status, Status::DeveloperError);
         assert!(result.to_string().contains("5242881 > 5242880 bytes"), "{result}");
+        let (status, result) = judged(200, &format!("{{\"a\": [{}]}}", ["[0]"; 10_000].join(",")));
+        assert_eq!(status, Status::DeveloperError);
+        assert!(result.to_string().contains("takes too much memory"), "{result}");
     }
 
     #[test]
     fn large_results_are_forgotten_sooner_but_not_the_latest() {
-        let mut activations = Activations::new(100);
+        let mut activations = Activations::new(100, MOST_BYTES);
         let large = |id: &str, bytes| {
             let result = json!({ "text": "x".repeat(bytes), "list": [1, { "a": null }] });
             Arc::new(Activation { result, ..(*activation(id, "f")).clone() })
         };
         for id in ["1", "2", "3", "4"] {
-            activations.push(large(id, MOST_RESULT_BYTES / 3));
+            activations.push(large(id, MOST_BYTES / 3));
         }
         assert_eq!(activations.list(&Selection::default()).count(), 2);
-        activations.push(large("5", MOST_RESULT_BYTES));
+        activations.push(large("5", MOST_BYTES));
         assert_eq!(activations.list(&Selection::default()).count(), 1);
         assert!(activations.get("5").is_some() && activations.get("4").is_none());
         activations.push(activation("6", "f"));
@@ -324,7 +375,7 @@ mod tests {
 
     #[test]
     fn an_activation_is_what_openwhisk_says_it_is() {
-        let described = activation("1", "f").describe();
+        let described = json!(activation("1", "f").describe());
         assert_eq!(described["response"]["status"], "success");
         assert_eq!((&described["duration"], &described["end"]), (&json!(7), &json!(1012)));
         assert_eq!(described["annotations"][3], json!({ "key": "initTime", "value": 3 }));

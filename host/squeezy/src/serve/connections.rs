@@ -1,23 +1,34 @@
 //! Connections of clients: how many there may be, and how slow.
 
-use super::patience::Patience;
+use super::{
+    crowd::{Crowd, Place},
+    patience::Patience,
+};
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
 use std::{pin::pin, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
+use tokio::{net::TcpListener, time::sleep};
 
 /// How long after an error the next connection is taken: most likely there are too many open files.
-const ERROR_PAUSE: Duration = Duration::from_millis(200);
+const ERROR_PAUSE: Duration = Duration::from_millis(50);
+
+/// Most of a request that is read before somebody wants it, its head included, in bytes.
+const READ_AHEAD: usize = 16 << 10;
 
 /// What connections are limited to.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
-    /// How many there are at once; further ones wait until they are accepted.
+    /// How many there are at once. Who then comes takes the place of one that only holds it ([`Crowd`]).
     pub count: usize,
     /// How long a client may take to send the head of a request, and how long it may keep a
     /// connection without one.
@@ -41,34 +52,63 @@ pub async fn serve(
     end: impl Future<Output = ()>,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head);
-    let places = Arc::new(Semaphore::new(limits.count));
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(READ_AHEAD);
+    let crowd = Crowd::new(limits.count);
     let graceful = GracefulShutdown::new();
     let mut end = pin!(end);
     loop {
         let accept = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
+            match listener.accept().await {
+                Ok((stream, _)) => Some((stream, crowd.enter().await)),
+                Err(_) => None,
+            }
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             accepted = accept => accepted,
             () = &mut end => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Some((stream, place)) = accepted else {
+            crowd.make_room();
             sleep(ERROR_PAUSE).await;
             continue;
         };
-        let service = TowerToHyperService::new(router.clone());
+        let place = Arc::new(place);
         let stream = TokioIo::new(Patience::new(stream, limits.answer));
+        let service = service(router.clone(), place.clone());
         let connection = graceful.watch(http.serve_connection(stream, service));
         tokio::spawn(async move {
-            // The client has gone, or was too slow.
-            let _ = connection.await;
-            drop(place);
+            tokio::select! {
+                // The client has gone, or was too slow.
+                _ = connection => {}
+                () = place.left() => {}
+            }
         });
     }
     drop(listener);
     graceful.shutdown().await;
+}
+
+/// What answers the requests of one connection, and knows its place: as an extension of each of them.
+fn service(
+    router: Router,
+    place: Arc<Place>,
+) -> impl Service<
+    Request<Incoming>,
+    Response = axum::response::Response,
+    Error = std::convert::Infallible,
+    Future: Send,
+> {
+    service_fn(move |mut request: Request<Incoming>| {
+        place.works();
+        request.extensions_mut().insert(place.clone());
+        let answer = TowerToHyperService::new(router.clone()).call(request);
+        let place = place.clone();
+        async move {
+            let answer = answer.await;
+            place.waits();
+            answer
+        }
+    })
 }
 
 #[cfg(test)]
@@ -135,5 +175,34 @@ mod tests {
         next.write_all(REQUEST).await.unwrap();
         assert!(read(next).await.ends_with("here"));
         assert!(read(deaf).await.len() < 64 << 20);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn those_who_only_hold_a_connection_keep_nobody_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let limits = ConnectionLimits { count: 50, ..ConnectionLimits::default() };
+        tokio::spawn(serve(listener, router, limits, std::future::pending()));
+        let mut holders = Vec::new();
+        for number in 0..400 {
+            let mut holder = TcpStream::connect(address).await.unwrap();
+            // Half of them say something, and then nothing more.
+            if number % 2 == 0 {
+                holder.write_all(&REQUEST[..20]).await.unwrap();
+            }
+            holders.push(holder);
+        }
+        for _ in 0..5 {
+            let begin = std::time::Instant::now();
+            let mut good = TcpStream::connect(address).await.unwrap();
+            good.write_all(REQUEST).await.unwrap();
+            good.readable().await.unwrap();
+            let mut answer = [0; 15];
+            good.read_exact(&mut answer).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK"));
+            let took = begin.elapsed();
+            assert!(took < Duration::from_secs(4), "{took:?}");
+        }
     }
 }

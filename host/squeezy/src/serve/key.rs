@@ -3,7 +3,7 @@
 use super::state::write_whole;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::{fs, io, path::Path};
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
 /// Bytes of the name and of the secret.
 const NAME_BYTES: usize = 16;
@@ -17,7 +17,16 @@ impl Key {
     /// The key in the file, which is made if it is not there, for its owner only.
     pub fn read_or_make(path: &Path) -> io::Result<Self> {
         match fs::read_to_string(path) {
-            Ok(text) => Self::parse(text.trim()),
+            Ok(text) => {
+                if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+                    let problem = format!(
+                        "others than its owner can read or change the key: run `chmod 600 {}`, and remove it for a new one if they may have",
+                        path.display()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+                }
+                Self::parse(text.trim())
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = format!("{}:{}", random(NAME_BYTES)?, random(SECRET_BYTES)?);
                 write_whole(path, format!("{key}\n").as_bytes())?;
@@ -68,7 +77,6 @@ pub fn random(bytes: usize) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn basic(text: &str) -> String {
         format!("Basic {}", BASE64_STANDARD.encode(text))
@@ -81,6 +89,12 @@ mod tests {
         let made = Key::read_or_make(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(Key::read_or_make(&path).unwrap().0, made.0);
+        for mode in [0o640, 0o604, 0o620] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let refused = Key::read_or_make(&path).err().unwrap().to_string();
+            assert!(refused.contains(&format!("`chmod 600 {}`", path.display())), "{refused}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "short").unwrap();
         assert!(Key::read_or_make(&path).is_err());
     }

@@ -1,5 +1,7 @@
-//! What goes on in the node, as lines for a log.
+//! What goes on in the node, as lines for a log: with the time of day, unless they go to systemd's journal,
+//! which has its own.
 
+use humantime::format_rfc3339_millis;
 use squeezy_node::{Happening, Observer, SqueezeReport, Tried};
 use squeezy_runtime::Moment;
 use squeezy_vmm::BootStep;
@@ -9,7 +11,7 @@ use std::{
     mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// Lines that wait to be written; further ones are lost.
@@ -22,9 +24,9 @@ const LAST_LIMIT: Duration = Duration::from_secs(1);
 pub struct Log;
 
 impl Observer for Log {
-    fn observe(&self, at: Moment, happening: Happening<'_>) {
+    fn observe(&self, _: Moment, happening: Happening<'_>) {
         if let Some(line) = describe(&happening) {
-            say(&format!("{:10.3} {line}", at.0.as_secs_f64()));
+            say(&line);
         }
     }
 }
@@ -36,8 +38,13 @@ pub fn say(line: &str) {
     if !lines.has_writer {
         lines.has_writer = thread::Builder::new().name("log".to_owned()).spawn(write).is_ok();
     }
+    let has_own_time = *lines.has_own_time.get_or_insert_with(is_journal);
     if lines.waiting.len() < MOST_WAITING {
-        lines.waiting.push_back(line.to_owned());
+        lines.waiting.push_back(if has_own_time {
+            line.to_owned()
+        } else {
+            format!("{} {line}", format_rfc3339_millis(SystemTime::now()))
+        });
     } else {
         lines.lost += 1;
     }
@@ -57,10 +64,24 @@ struct Lines {
     lost: u64,
     has_writer: bool,
     is_writing: bool,
+    /// Whether who gets them notes when; not known before the first.
+    has_own_time: Option<bool>,
 }
 
-static LINES: Mutex<Lines> =
-    Mutex::new(Lines { waiting: VecDeque::new(), lost: 0, has_writer: false, is_writing: false });
+/// Whether standard output is systemd's journal: systemd.exec(5), $JOURNAL_STREAM.
+fn is_journal() -> bool {
+    let Some(stream) = std::env::var_os("JOURNAL_STREAM") else { return false };
+    let output = rustix::fs::fstat(io::stdout());
+    output.is_ok_and(|output| stream == *format!("{}:{}", output.st_dev, output.st_ino))
+}
+
+static LINES: Mutex<Lines> = Mutex::new(Lines {
+    waiting: VecDeque::new(),
+    lost: 0,
+    has_writer: false,
+    is_writing: false,
+    has_own_time: None,
+});
 static CHANGED: Condvar = Condvar::new();
 
 fn lock() -> MutexGuard<'static, Lines> {

@@ -3,12 +3,16 @@
 mod action;
 mod activation;
 mod api;
+mod bodies;
 mod config;
 mod connections;
+mod crowd;
+mod host;
 mod images;
 mod key;
 mod limits;
 mod log;
+mod memory;
 mod metrics;
 mod notify;
 mod patience;
@@ -18,6 +22,8 @@ mod state;
 mod web;
 
 use crate::interrupt::Interrupt;
+use axum::middleware;
+use bodies::Bodies;
 use clap::Args as ClapArgs;
 use config::{Config, FunctionEntry};
 use connections::ConnectionLimits;
@@ -25,6 +31,7 @@ use images::Images;
 use key::Key;
 use log::{Log, say};
 use metrics::{Seen, Watch};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
 use squeezy_node::Node;
 use squeezy_runtime::{Budget, TomlError};
@@ -37,10 +44,16 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 /// How long instances and VMs may take to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// Files that may be open at once, if whoever has started the daemon allows it.
+const MOST_FILES: u64 = 65536;
 
 /// How long clients may take to read the last answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -70,6 +83,8 @@ pub struct Args {
     build: Option<PathBuf>,
 }
 
+pub use memory::prepare;
+
 /// Why the daemon cannot start. One sentence for a person, with the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -93,7 +108,7 @@ pub enum ServeError {
         error: TomlError,
     },
     /// A function cannot be served.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", about(path, error))]
     Function {
         /// Which one.
         path: PathBuf,
@@ -107,13 +122,19 @@ pub enum ServeError {
     #[error("cannot listen on {address}: {error}; choose another `listen`")]
     Listen {
         /// Where.
-        address: std::net::SocketAddr,
+        address: String,
         /// What the system says.
         error: io::Error,
     },
     /// Ctrl-C cannot be listened to.
     #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
+}
+
+/// An error that says which function it is about, once.
+fn about(path: &Path, error: &ServiceError) -> String {
+    let (path, error) = (path.display().to_string(), error.to_string());
+    if error.starts_with(&path) { error } else { format!("{path}: {error}") }
 }
 
 /// The functions that share a VM, together; each of the others alone.
@@ -147,28 +168,53 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let key_file = state.join("key");
     let key = Key::read_or_make(&key_file)
         .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
-    let address = config.listen;
-    let listener =
-        TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
-    let interrupt = Interrupt::listen().map_err(ServeError::Signals)?;
+    let listen = config.listen.clone();
+    let cannot_listen = |error| ServeError::Listen { address: listen.to_string(), error };
+    let listener = TcpListener::bind((listen.name.as_str(), listen.port)).await;
+    let listener = listener.map_err(cannot_listen)?;
+    let address = listener.local_addr().map_err(cannot_listen)?;
+    let interrupt = Interrupt::listen_as_daemon().map_err(ServeError::Signals)?;
+    let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            say(
+                "SIGHUP: the configuration is read at the start only; restart the daemon to change it",
+            );
+        }
+    });
+    allow_files();
+    tokio::spawn(memory::give_back());
 
-    let memory_bytes = config.memory_bytes;
+    let bodies_bytes = bodies::share(config.memory_bytes);
+    let bodies = Bodies::new(bodies_bytes);
+    // The rest is for VMs and instances.
+    let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes);
     let budget = Budget::new(memory_bytes).with_reserve(config.method.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
+    let method = config.method.name();
     let squeezing = config.method.squeezing(memory_bytes);
     let node = Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log)));
     let functions = config.functions.clone();
-    let service =
-        Arc::new(Service::new(config, files, node.clone(), kept, images, watch.problems.clone()));
+    let service = Arc::new(Service::new(
+        config,
+        files,
+        node.clone(),
+        kept,
+        images,
+        bodies.clone(),
+        watch.problems.clone(),
+    ));
     for together in sharing_a_vm(functions) {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
     service.restore().await;
-    let address = listener.local_addr().unwrap_or(address);
     say(&format!("serving on http://{address}, the key is in {}", key_file.display()));
-    let page = web::Page::new(node, service.clone(), watch, key.clone(), begin, memory_bytes);
-    let router = api::router(service.clone(), key).merge(web::router(page.clone()));
+    let page =
+        web::Page::new(node, service.clone(), watch, key.clone(), begin, method, memory_bytes);
+    let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
+    let names = host::Names::new(&listen.name, address);
+    let router = router.layer(middleware::from_fn_with_state(names, host::check));
     tokio::spawn(page.sample());
     let told = interrupt.clone();
     let limits = ConnectionLimits::default();
@@ -186,6 +232,16 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     // The last answers are on their way to their clients.
     let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Raises how many files may be open as far as that is allowed: connections, and those of VMs.
+fn allow_files() {
+    let limits = getrlimit(Resource::Nofile);
+    let current = limits.maximum.map(|most| most.min(MOST_FILES)).or(Some(MOST_FILES));
+    if limits.current < current {
+        // With fewer there are fewer connections.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limits });
+    }
 }
 
 fn read(path: Option<&Path>) -> Result<Config, ServeError> {

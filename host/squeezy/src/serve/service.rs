@@ -5,6 +5,7 @@ mod kept;
 use super::{
     action::{Action, ActionBody, Exec, check_name},
     activation::{Activation, Activations, Selection},
+    bodies::{Bodies, Held, cost},
     config::{Config, FunctionEntry},
     images::{Images, PinError, Pinned},
     key::random,
@@ -68,6 +69,8 @@ pub struct Service {
     activations: Mutex<Activations>,
     problems: Arc<Problems>,
     images: Arc<Images>,
+    /// Memory for what is sent to functions and comes from them.
+    pub bodies: Arc<Bodies>,
     /// Actions that are kept and cannot be served.
     unavailable: Mutex<BTreeMap<String, Unavailable>>,
     /// Held while actions are changed, which takes the node and the disk a moment.
@@ -91,9 +94,10 @@ impl Service {
         node: Node,
         state: State,
         images: Images,
+        bodies: Arc<Bodies>,
         problems: Arc<Problems>,
     ) -> Self {
-        let activations = Activations::new(config.activations);
+        let activations = Activations::new(config.activations, bodies.kept_bytes);
         Self {
             config,
             files,
@@ -102,6 +106,7 @@ impl Service {
             activations: Mutex::new(activations),
             problems,
             images: Arc::new(images),
+            bodies,
             unavailable: Mutex::default(),
             changing: tokio::sync::Mutex::new(state),
         }
@@ -311,16 +316,24 @@ impl Service {
         random(ID_BYTES).map_err(|error| ServiceError::Internal(error.to_string()))
     }
 
-    /// Calls an action and remembers what came of it. Runs to its end even when nobody waits; the
-    /// first of what this returns fails when the call is turned away at once.
+    /// Calls an action and remembers what came of it. Runs to its end even when nobody waits, and has
+    /// the memory for its arguments until then; the first of what this returns fails when the call is
+    /// turned away at once.
     pub fn call(
         self: &Arc<Self>,
         action: Arc<Action>,
         id: String,
         arguments: Map<String, Value>,
+        held: Arc<[Held]>,
     ) -> (oneshot::Receiver<()>, JoinHandle<Result<Arc<Activation>, ServiceError>>) {
         let (accept, accepted) = oneshot::channel();
-        (accepted, tokio::spawn(self.clone().answer(action, id, arguments, accept)))
+        let answer = self.clone().answer(action, id, arguments, accept);
+        let call = tokio::spawn(async move {
+            let activation = answer.await;
+            drop(held);
+            activation
+        });
+        (accepted, call)
     }
 
     async fn answer(
@@ -361,8 +374,21 @@ impl Service {
             Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
             _ => None,
         };
+        let most = self.bodies.at_most(usize::MAX);
+        // Before its text becomes a value, which may take many times as much.
+        let (answer, _held) = match answer {
+            Ok(answer) => {
+                let bytes = cost(answer.response.body()).unwrap_or(0);
+                match self.bodies.take(bytes.min(most)).await {
+                    Ok(held) => (Ok(answer), Some(held)),
+                    Err(_) => (Err(no_memory(answer)), None),
+                }
+            }
+            failed => (failed, None),
+        };
         let explain = |error: &CallError| self.problems.explain(action.index, error);
-        let activation = Arc::new(Activation::of(&action, id, start_ms, answer, explain));
+        let activation = Activation::of(&action, id, start_ms, answer, most, explain);
+        let activation = Arc::new(activation);
         // Whoever was told the id may ask for it.
         if refused.is_none() || accept.is_none() {
             lock(&self.activations).push(activation.clone());
@@ -393,6 +419,21 @@ impl Service {
     /// Ends everything.
     pub async fn drain(&self) {
         self.node.drain().await;
+    }
+}
+
+/// What comes of an answer that there is no memory for.
+fn no_memory(answer: squeezy_node::Answer) -> CallError {
+    CallError::Failed {
+        reason:
+            "there is no memory for its answer at the moment, because of what others send and get"
+                .to_owned(),
+        waited: answer.waited,
+        took: answer.took,
+        cold: answer.cold.is_some(),
+        // Neither is this the function's doing.
+        vm_ended: true,
+        logs: answer.logs,
     }
 }
 

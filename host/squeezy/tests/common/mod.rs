@@ -190,7 +190,9 @@ impl Daemon {
 
     /// What Prometheus would read.
     pub fn metrics(&self) -> String {
-        let mut answer = ureq::get(format!("{}/metrics", self.url)).call().unwrap();
+        let scrape = ureq::get(format!("{}/metrics", self.url));
+        let accept = "application/openmetrics-text;version=1.0.0";
+        let mut answer = scrape.header("Accept", accept).call().unwrap();
         let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
         assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
         answer.body_mut().read_to_string().unwrap()
@@ -252,6 +254,29 @@ impl Daemon {
         self.signal("TERM");
         assert!(self.child.wait().unwrap().success());
     }
+}
+
+/// Installs the Python packages of a requirements file of this checkout, unless they are there from an
+/// earlier run; where.
+pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
+    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(requirements);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let text = fs::read_to_string(&requirements).unwrap();
+    let installed = directory.join("installed.txt");
+    if fs::read_to_string(&installed).is_ok_and(|earlier| earlier == text) {
+        return Some(directory);
+    }
+    let _ = fs::remove_dir_all(&directory);
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    pip.args(["--root-user-action", "ignore", "--target"]).arg(&directory);
+    let Ok(output) = pip.arg("-r").arg(&requirements).output() else {
+        skip("there is no python3: apt-get install python3-pip");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(installed, text).unwrap();
+    Some(directory)
 }
 
 /// The value of a series, if it is there.

@@ -4,12 +4,13 @@ use super::{Api, MAX_BODY_BYTES, error::ApiError};
 use crate::serve::{
     action::ActionBody,
     activation::{Activation, Status},
+    bodies::Held,
 };
 use axum::{
     Json,
     body::Bytes,
     extract::{
-        Path, Query, State,
+        Extension, Path, Query, State,
         rejection::{JsonRejection, QueryRejection},
     },
     http::StatusCode,
@@ -122,10 +123,12 @@ pub async fn invoke(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
     options: Result<Query<InvokeOptions>, QueryRejection>,
+    Extension(held): Extension<Arc<[Held]>>,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let Query(options) = options?;
     let (arguments, length) = (arguments(&body)?, body.len());
+    drop(body);
     let wait = match options.timeout.map(Duration::from_millis) {
         Some(wait) if !wait.is_zero() && wait <= LONGEST_WAIT => wait,
         Some(_) => return Err(ApiError::bad_request("timeout must be from 1 to 60000 ms")),
@@ -140,12 +143,15 @@ pub async fn invoke(
     let id = api.service.new_id()?;
     let later =
         (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
-    let (accepted, call) = api.service.call(action, id, arguments);
+    let (accepted, call) = api.service.call(action, id, arguments, held);
     if !options.blocking && accepted.await.is_ok() {
         return Ok(later.into_response());
     }
     match tokio::time::timeout(wait, call).await {
-        Ok(Ok(Ok(activation))) => Ok(answer(&activation, options.result)),
+        // An answer that there is no memory for can be asked for later.
+        Ok(Ok(Ok(activation))) => {
+            Ok(answer(&api, &activation, options.result).await.unwrap_or(later.into_response()))
+        }
         Ok(Ok(Err(error))) => Err(error.into()),
         Ok(Err(_)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")),
         Err(_) => Ok(later.into_response()),
@@ -168,14 +174,22 @@ fn malformed(error: impl std::fmt::Display) -> ApiError {
     ApiError::bad_request(format!("The request content was malformed:\n{error}"))
 }
 
-fn answer(activation: &Arc<Activation>, result_only: bool) -> Response {
+async fn answer(
+    api: &Api,
+    activation: &Activation,
+    result_only: bool,
+) -> Result<Response, ApiError> {
     let status = match activation.status {
         Status::Success => StatusCode::OK,
         Status::ApplicationError | Status::DeveloperError => StatusCode::BAD_GATEWAY,
         Status::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let body = if result_only { activation.result.clone() } else { activation.describe() };
-    (status, [(ID_HEADER, activation.id.clone())], Json(body)).into_response()
+    let answer = if result_only {
+        api.answer(status, &activation.result).await?
+    } else {
+        api.answer(status, &activation.describe()).await?
+    };
+    Ok(([(ID_HEADER, activation.id.clone())], answer).into_response())
 }
 
 #[cfg(test)]
@@ -187,11 +201,13 @@ mod tests {
     async fn who_does_not_wait_hears_whether_the_call_was_taken() {
         let (service, _hold, directory) = service().await;
         let key = Key::read_or_make(&directory.path().join("key")).unwrap();
-        let api = Api { service, key: Arc::new(key) };
+        let bodies = service.bodies.clone();
+        let api = Api { service, key: Arc::new(key), bodies };
         let call = |blocking, timeout| {
             let path = Path(("_".to_owned(), "f".to_owned()));
             let options = Query(InvokeOptions { blocking, result: false, timeout });
-            invoke(State(api.clone()), path, Ok(options), Bytes::new())
+            let held = Extension(Arc::from([]));
+            invoke(State(api.clone()), path, Ok(options), held, Bytes::new())
         };
         let error = call(true, Some(0)).await.unwrap_err().into_response();
         assert_eq!(error.status(), StatusCode::BAD_REQUEST);

@@ -3,11 +3,13 @@
 use super::{Api, actions::Part, error::ApiError};
 use crate::serve::activation::{Activation, Selection};
 use axum::{
-    Json,
     extract::{Path, Query, State, rejection::QueryRejection},
+    http::StatusCode,
+    response::Response,
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
 
 /// Which activations, and how much of each.
 #[derive(Deserialize)]
@@ -30,7 +32,7 @@ pub async fn list(
     State(api): State<Api>,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
     let limit = part.limit()?;
     let ListOptions { name, since, upto, count, docs } = options;
@@ -41,32 +43,43 @@ pub async fn list(
     }
     if count {
         let count = api.service.count_activations(&selection).saturating_sub(part.skip());
-        return Ok(Json(json!({ "activations": count })));
+        return api.answer(StatusCode::OK, &json!({ "activations": count })).await;
     }
     let activations = api.service.activations(&selection, part.skip(), limit);
-    let describe = if docs { Activation::describe } else { Activation::summary };
-    Ok(Json(activations.iter().map(|activation| describe(activation)).collect()))
+    let all = activations.iter();
+    if docs {
+        let all: Vec<_> = all.map(|activation| activation.describe()).collect();
+        return api.answer(StatusCode::OK, &all).await;
+    }
+    let all: Vec<_> = all.map(|activation| activation.summary()).collect();
+    api.answer(StatusCode::OK, &all).await
 }
 
 pub async fn show(
     State(api): State<Api>,
     Path((_, id)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.activation(&id).ok_or_else(ApiError::not_found)?.describe()))
+) -> Result<Response, ApiError> {
+    api.answer(StatusCode::OK, &find(&api, &id)?.describe()).await
 }
 
 pub async fn result(
     State(api): State<Api>,
     Path((_, id)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    let activation = api.service.activation(&id).ok_or_else(ApiError::not_found)?;
-    Ok(Json(activation.describe()["response"].take()))
+) -> Result<Response, ApiError> {
+    api.answer(StatusCode::OK, &find(&api, &id)?.response()).await
 }
 
 pub async fn logs(
     State(api): State<Api>,
     Path((_, id)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    let activation = api.service.activation(&id).ok_or_else(ApiError::not_found)?;
-    Ok(Json(json!({ "logs": activation.logs })))
+) -> Result<Response, ApiError> {
+    #[derive(Serialize)]
+    struct Logs<'a> {
+        logs: &'a [String],
+    }
+    api.answer(StatusCode::OK, &Logs { logs: &find(&api, &id)?.logs }).await
+}
+
+fn find(api: &Api, id: &str) -> Result<Arc<Activation>, ApiError> {
+    api.service.activation(id).ok_or_else(ApiError::not_found)
 }

@@ -1,7 +1,7 @@
 //! Errors as OpenWhisk words them.
 
 use super::{MAX_BODY_BYTES, code};
-use crate::serve::service::ServiceError;
+use crate::serve::{bodies::NoRoom, service::ServiceError};
 use axum::{
     Json,
     extract::rejection::{JsonRejection, QueryRejection},
@@ -42,6 +42,23 @@ impl ApiError {
     pub fn too_large(bytes: usize) -> Self {
         let message = format!("Request larger than allowed: {bytes} > {MAX_BODY_BYTES} bytes.");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    /// There is no memory for so many bytes.
+    pub fn no_room(none: NoRoom, bytes: usize) -> Self {
+        match none {
+            NoRoom::Short => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "There is no memory for this at the moment, because of what others send and get; try again later.",
+            ),
+            NoRoom::Never => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!(
+                    "The request's content takes too much memory, {} MiB: send it in larger parts, as text for instance.",
+                    bytes >> 20
+                ),
+            ),
+        }
     }
 
     pub fn too_slow() -> Self {
@@ -85,7 +102,9 @@ impl IntoResponse for ApiError {
         let body = json!({ "error": self.message, "code": code() });
         let mut response = (self.status, Json(body)).into_response();
         let header = match self.status {
-            StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, "1")),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Some((header::RETRY_AFTER, "1"))
+            }
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Basic realm=\"squeezy\"")),
             _ => None,
         };

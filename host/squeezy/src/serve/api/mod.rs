@@ -6,25 +6,36 @@
 mod actions;
 mod activations;
 mod error;
+mod missing;
 
 use super::{
     action::NAMESPACE,
+    bodies::{self, Bodies, Held},
+    crowd::Place,
     key::{Key, random},
     service::Service,
 };
+use axum::body::Body;
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Bytes, HttpBody},
     extract::{Path, Request, State},
-    http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
+    http::{
+        StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
+    },
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::get,
 };
 use error::ApiError;
 use http_body_util::BodyExt;
+use serde::Serialize;
 use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Largest body of a request, in bytes, as in OpenWhisk.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -35,6 +46,17 @@ const MOST_READ_BYTES: usize = 16 << 20;
 /// How long a client may take to send it.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
+/// How much memory a body and what is made of it take, in times its length: the text, its value, a copy
+/// of that for the instance's request, and that request.
+const COPIES: usize = 4;
+
+/// When others wait for memory, a body has to come as fast as this, in bytes a second, after a while.
+const LEAST_RATE: f64 = 65536.0;
+const LEAST_RATE_AFTER: Duration = Duration::from_secs(2);
+
+/// How often that is looked at while nothing comes.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// All of it in OpenAPI's terms; `tests/fuzz.rs` holds it to the truth.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
@@ -43,11 +65,12 @@ const DESCRIPTION: &str = include_str!("openapi.json");
 pub struct Api {
     service: Arc<Service>,
     key: Arc<Key>,
+    bodies: Arc<Bodies>,
 }
 
 /// The whole of it.
-pub fn router(service: Arc<Service>, key: Key) -> Router {
-    let api = Api { service, key: Arc::new(key) };
+pub fn router(service: Arc<Service>, key: Key, bodies: Arc<Bodies>) -> Router {
+    let api = Api { service, key: Arc::new(key), bodies };
     let namespace = Router::new()
         .route("/actions", get(actions::list))
         .route(
@@ -58,15 +81,12 @@ pub fn router(service: Arc<Service>, key: Key) -> Router {
         .route("/activations/{id}", get(activations::show))
         .route("/activations/{id}/result", get(activations::result))
         .route("/activations/{id}/logs", get(activations::logs))
-        // Clients ask for these before they know better.
-        .route("/triggers", get(nothing))
-        .route("/rules", get(nothing))
-        .route("/packages", get(nothing))
+        .merge(missing::router())
         .layer(middleware::from_fn(known_namespace));
     let protected = Router::new()
         .route("/namespaces", get(namespaces))
         .nest("/namespaces/{namespace}", namespace)
-        .layer(middleware::from_fn(whole_body))
+        .layer(middleware::from_fn_with_state(api.clone(), whole_body))
         .layer(middleware::from_fn_with_state(api.clone(), authenticated));
     Router::new()
         .route("/ping", get(|| async { "pong" }))
@@ -84,32 +104,130 @@ async fn authenticated(
     next: Next,
 ) -> Result<Response, ApiError> {
     let header = request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-    if api.key.admits(header) { Ok(next.run(request).await) } else { Err(ApiError::unauthorized()) }
+    if !api.key.admits(header) {
+        return Err(ApiError::unauthorized());
+    }
+    if let Some(place) = request.extensions().get::<Arc<Place>>() {
+        place.is_known();
+    }
+    Ok(next.run(request).await)
 }
 
-/// Waits for the whole of a request's body, which must not be too large or too slow.
-async fn whole_body(request: Request, next: Next) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_LIMIT, collect(body)).await;
-    let body = body.map_err(|_| ApiError::too_slow())??;
-    Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
+/// Waits for the whole of a request's body, which must not be too large or too slow, and for memory for
+/// it. That is an extension of the request, for who needs it longer than the request takes.
+async fn whole_body(
+    State(api): State<Api>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let place = parts.extensions.get::<Arc<Place>>().cloned();
+    if let Some(place) = &place {
+        place.waits();
+    }
+    let body = tokio::time::timeout(BODY_LIMIT, collect(&api.bodies, body)).await;
+    let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
+    if let Some(place) = &place {
+        place.works();
+    }
+    // What is no JSON is somebody else's to say.
+    let value = bodies::cost(&body).unwrap_or(0);
+    let more = (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
+    if more > 0 {
+        let more = api.bodies.take_now(more).map_err(|none| ApiError::no_room(none, 2 * value))?;
+        held.push(more);
+    }
+    let held: Arc<[Held]> = held.into();
+    parts.extensions.insert(held.clone());
+    let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
+    drop(held);
+    Ok(answer)
 }
 
-/// Reads a body. A little more than there may be is read too, for the sake of clients that only
-/// listen once they have sent everything.
-async fn collect(mut body: Body) -> Result<Vec<u8>, ApiError> {
-    let (mut whole, mut length) = (Vec::new(), 0);
-    while let Some(frame) = body.frame().await {
+/// Reads a body, and has the memory for it before. A little more than there may be is read too, for the
+/// sake of clients that only listen once they have sent everything.
+async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), ApiError> {
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), Vec::new()));
+    }
+    let expected = body.size_hint().exact();
+    let expected =
+        expected.map_or(MAX_BODY_BYTES, |length| length.try_into().unwrap_or(usize::MAX));
+    // One that is too large is only passed over.
+    let room = if expected > MAX_BODY_BYTES { 0 } else { expected };
+    let held = bodies.take(COPIES * room).await;
+    let held = held.map_err(|none| ApiError::no_room(none, COPIES * room))?;
+    let begin = Instant::now();
+    let (mut whole, mut length) = (Vec::with_capacity(room), 0);
+    loop {
+        let frame = tokio::time::timeout(LOOK, body.frame()).await;
+        let took = begin.elapsed();
+        let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
+        if is_slow && took > LEAST_RATE_AFTER && bodies.is_short() {
+            return Err(ApiError::too_slow());
+        }
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => continue,
+        };
         let broken = |_| ApiError::bad_request("The request ends in the middle of its content.");
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         length += data.len();
-        if length <= MAX_BODY_BYTES {
+        if length <= room {
             whole.extend_from_slice(&data);
         } else if length > MOST_READ_BYTES {
             break;
         }
     }
-    if length > MAX_BODY_BYTES { Err(ApiError::too_large(length)) } else { Ok(whole) }
+    if length > MAX_BODY_BYTES {
+        Err(ApiError::too_large(length))
+    } else {
+        Ok((whole.into(), vec![held]))
+    }
+}
+
+impl Api {
+    /// An answer that says this, once there is memory for it.
+    async fn answer(
+        &self,
+        status: StatusCode,
+        value: &impl Serialize,
+    ) -> Result<Response, ApiError> {
+        let mut length = Length(0);
+        let internal = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error");
+        serde_json::to_writer(&mut length, value).map_err(internal)?;
+        // One that is larger than all that there is is made when nobody else is at theirs.
+        let held = self.bodies.take(self.bodies.at_most(length.0)).await;
+        let held = held.map_err(|none| ApiError::no_room(none, length.0))?;
+        let mut text = Vec::with_capacity(length.0);
+        serde_json::to_writer(&mut text, value).map_err(internal)?;
+        let kind = [(CONTENT_TYPE, "application/json")];
+        Ok((status, kind, bodies::held(text, held)).into_response())
+    }
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The answer to who has asked for somebody else.
+pub fn misdirected(host: &str) -> Response {
+    let host: String = host.chars().take(100).collect();
+    let message = format!(
+        "This daemon is not {host:?}: ask for it as localhost or by its address; a proxy in front of it has to send that in Host."
+    );
+    ApiError::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
 async fn known_namespace(
@@ -147,10 +265,6 @@ async fn namespaces() -> Json<Value> {
     Json(json!([NAMESPACE]))
 }
 
-async fn nothing() -> Json<Value> {
-    Json(json!([]))
-}
-
 /// A code by which an answer can be found again in a log.
 fn code() -> String {
     random(16).unwrap_or_default()
@@ -159,15 +273,53 @@ fn code() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::response::IntoResponse;
+    use std::{
+        convert::Infallible,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    /// A body that does not say how long it will be, and of which nothing comes.
+    struct Endless;
+
+    impl HttpBody for Endless {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
 
     #[tokio::test]
     async fn a_body_is_read_wholly_or_refused() {
+        let bodies = Bodies::new(64 << 20);
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        assert_eq!(collect(body(MAX_BODY_BYTES)).await.unwrap().len(), MAX_BODY_BYTES);
+        let (whole, held) = collect(&bodies, body(MAX_BODY_BYTES)).await.unwrap();
+        assert_eq!((whole.len(), held.len()), (MAX_BODY_BYTES, 1));
         for bytes in [MAX_BODY_BYTES + 1, MOST_READ_BYTES + 1] {
-            let refused = collect(body(bytes)).await.unwrap_err().into_response();
+            let refused = collect(&bodies, body(bytes)).await.unwrap_err().into_response();
             assert_eq!(refused.status(), 413);
         }
+    }
+
+    #[tokio::test]
+    async fn who_is_slow_goes_when_others_wait_for_memory() {
+        let bodies = Bodies::new(16 << 20);
+        let begin = Instant::now();
+        let (first, second) = tokio::join!(collect(&bodies, Body::new(Endless)), async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let taken = bodies.take(3 << 20).await;
+            drop(taken.unwrap());
+            let second = collect(&bodies, Body::new(Endless));
+            tokio::time::timeout(Duration::from_secs(3), second).await
+        });
+        assert_eq!(first.unwrap_err().into_response().status(), 408);
+        assert!(begin.elapsed() < Duration::from_secs(8));
+        // Nobody waits for memory any more.
+        assert!(second.is_err());
     }
 }

@@ -30,11 +30,35 @@ impl From<PathBuf> for FunctionEntry {
 struct Table {
     path: PathBuf,
     vm: Option<String>,
+    #[serde(default, deserialize_with = "command")]
     command: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "memory_limit")]
     memory_limit: Option<String>,
+    #[serde(default, deserialize_with = "vcpus")]
     vcpus: Option<f64>,
+    #[serde(default, deserialize_with = "concurrency")]
     concurrency: Option<u16>,
+    #[serde(default, deserialize_with = "keep_alive_seconds")]
     keep_alive_seconds: Option<f64>,
+}
+
+/// Checks each setting where it stands, so that what is wrong with it is said of its line.
+macro_rules! checked {
+    ($($setting:ident: $kind:ty;)+) => {
+        $(fn $setting<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$kind>, D::Error> {
+            let $setting = Option::<$kind>::deserialize(from)?;
+            let alone = FunctionSettings { $setting: $setting.clone(), ..Default::default() };
+            alone.check().map(|_| $setting).map_err(D::Error::custom)
+        })+
+    };
+}
+
+checked! {
+    command: Vec<String>;
+    memory_limit: String;
+    vcpus: f64;
+    concurrency: u16;
+    keep_alive_seconds: f64;
 }
 
 /// A path, or a table with more than that.

@@ -1,18 +1,19 @@
 //! The configuration file of the daemon.
 
 mod function;
+mod listen;
 
 use serde::Deserialize;
 use squeezy_node::PolicyName;
 use squeezy_runtime::{TomlError, function::parse_size, parse_toml};
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 pub use function::FunctionEntry;
+pub use listen::Listen;
 
 /// Every key with its default.
 pub const HELP: &str = include_str!("help.toml");
@@ -21,7 +22,7 @@ pub const HELP: &str = include_str!("help.toml");
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where the API listens.
-    pub listen: SocketAddr,
+    pub listen: Listen,
     /// Where the key and the actions are kept.
     pub state_directory: PathBuf,
     /// Memory that VMs and instances may have together, in bytes.
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn everything_has_a_default() {
         let config = Config::parse("", Path::new("/etc/squeezy")).unwrap();
-        assert!(config.listen.ip().is_loopback());
+        assert_eq!(config.listen.to_string(), "127.0.0.1:3233");
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
         assert_eq!(config.method.name(), "squeezy");
         assert_eq!(Config::parse(HELP, Path::new("/etc/squeezy")).unwrap(), config);
@@ -226,7 +227,7 @@ mod tests {
             ("memory = 4", "line 1: invalid type"),
             ("method = \"floor\"", "line 1: method: \"floor\": it is none of squeezy, "),
             ("method = \"magic\"", "line 1: method: \"magic\""),
-            ("listen = \"localhost\"", "line 1: listen: \"localhost\""),
+            ("listen = \"localhost\"", "line 1: listen: \"localhost\": must be "),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
             ("queue = 0", "line 1: queue: must be from 1"),
             ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
@@ -235,7 +236,11 @@ mod tests {
             ("\n[[functions]]\npath = \"f\"\nmemroy = 1", "line 4: unknown field `memroy`"),
             ("\n[[functions]]\nvm = \"v\"", "missing field `path`"),
             ("\n[[functions]]\npath = \"f\"\nvm = \"a b\"", "vm: name: must be"),
-            ("\n[[functions]]\npath = \"f\"\nmemory_limit = \"1\"", "memory_limit: must be"),
+            (
+                "\n[[functions]]\npath = \"f\"\nmemory_limit = \"1\"",
+                "line 4: memory_limit: must be",
+            ),
+            ("\n[[functions]]\npath = \"f\"\n\nvcpus = 0.0", "line 5: vcpus: must be"),
             ("functions = [1]", "line 1: "),
         ] {
             let error = Config::parse(text, Path::new("/")).unwrap_err().to_string();

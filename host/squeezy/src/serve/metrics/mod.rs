@@ -2,6 +2,7 @@
 //!
 //! `families` declares each of them, [`Watch`] counts what happens, `scrape` looks at what there is.
 
+mod classic;
 mod families;
 mod labels;
 mod names;
@@ -37,7 +38,12 @@ impl Metrics {
         Self { families, registry }
     }
 
-    /// All of them, as Prometheus reads them.
+    /// All of them in Prometheus's own text format, which every scraper reads.
+    pub fn classic(&self) -> String {
+        classic::classic(&self.text())
+    }
+
+    /// All of them in OpenMetrics' format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Only a string that cannot grow could fail.

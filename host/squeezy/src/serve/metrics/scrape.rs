@@ -2,10 +2,11 @@
 
 use super::{
     Watch,
+    classic::wants_open_metrics,
     labels::{Name, Of, OfState, State},
 };
 use axum::{
-    http::header::CONTENT_TYPE,
+    http::header::{ACCEPT, CONTENT_TYPE, VARY},
     response::{IntoResponse, Response},
 };
 use squeezy_node::{Node, NodeStatus};
@@ -19,6 +20,7 @@ use std::{
 use tokio::{sync::Mutex, time::timeout};
 
 /// What Prometheus takes the answer for.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long a scrape may take. The node gives each VM less.
@@ -44,8 +46,8 @@ impl Scraper {
         Self { node, watch, looked: Mutex::default() }
     }
 
-    /// Looks at everything and answers in Prometheus's format.
-    pub async fn scrape(&self) -> Response {
+    /// Looks at everything and answers in the format that is asked for.
+    pub async fn scrape(&self, accept: &str) -> Response {
         let mut looked = self.looked.lock().await;
         if looked.is_none_or(|looked| looked.elapsed() >= SHORTEST_PAUSE) {
             let look = async { tokio::join!(self.node.status(), self.node.partitions()) };
@@ -55,7 +57,13 @@ impl Scraper {
             set(&self.watch, &status, &partitions);
             *looked = Some(Instant::now());
         }
-        ([(CONTENT_TYPE, OPEN_METRICS)], self.watch.metrics.text()).into_response()
+        let metrics = &self.watch.metrics;
+        let (kind, text) = if wants_open_metrics(accept) {
+            (OPEN_METRICS, metrics.text())
+        } else {
+            (CLASSIC, metrics.classic())
+        };
+        ([(CONTENT_TYPE, kind), (VARY, ACCEPT.as_str())], text).into_response()
     }
 }
 

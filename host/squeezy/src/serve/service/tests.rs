@@ -45,7 +45,15 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let node = Node::start(Budget::new(config.memory_bytes), None, Instant::now(), gate);
     let state = State::open(directory.path()).unwrap();
     let images = Images::open(directory.path()).unwrap();
-    let service = Arc::new(Service::new(config, files, node, state, images, Arc::default()));
+    let service = Arc::new(Service::new(
+        config,
+        files,
+        node,
+        state,
+        images,
+        Bodies::new(64 << 20),
+        Arc::default(),
+    ));
     service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }
@@ -60,7 +68,7 @@ type Call = JoinHandle<Result<Arc<Activation>, ServiceError>>;
 /// A call of `f` that waits for its VM.
 async fn waiting(service: &Arc<Service>, id: &str) -> Call {
     let action = service.action("f").unwrap();
-    let (accepted, call) = service.call(action, id.to_owned(), Map::new());
+    let (accepted, call) = service.call(action, id.to_owned(), Map::new(), Arc::from([]));
     accepted.await.unwrap();
     call
 }
@@ -113,7 +121,7 @@ async fn who_was_accepted_can_ask_what_came_of_it() {
     let (service, _hold, _directory) = service().await;
     let call = waiting(&service, "1").await;
     let (accepted, refused) =
-        service.call(service.action("f").unwrap(), "2".to_owned(), Map::new());
+        service.call(service.action("f").unwrap(), "2".to_owned(), Map::new(), Arc::from([]));
     assert!(accepted.await.is_err());
     assert!(matches!(refused.await.unwrap(), Err(ServiceError::Busy)));
     assert!(service.activation("2").is_none());

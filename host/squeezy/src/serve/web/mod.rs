@@ -44,6 +44,8 @@ pub struct Page {
     key: Key,
     /// What moments count from.
     begin: Instant,
+    /// How instances get their memory.
+    method: &'static str,
     memory_limit_bytes: u64,
     history: Mutex<History>,
     latest: Mutex<Latest>,
@@ -57,6 +59,7 @@ impl Page {
         watch: Arc<Watch>,
         key: Key,
         begin: Instant,
+        method: &'static str,
         memory_limit_bytes: u64,
     ) -> Arc<Self> {
         let weak = Arc::downgrade(&service);
@@ -71,6 +74,7 @@ impl Page {
             watch,
             key,
             begin,
+            method,
             memory_limit_bytes,
             history: Mutex::default(),
             latest: Mutex::default(),
@@ -115,8 +119,9 @@ async fn start(headers: HeaderMap) -> Response {
     response
 }
 
-async fn metrics(State(page): State<Arc<Page>>) -> Response {
-    page.scraper.scrape().await
+async fn metrics(State(page): State<Arc<Page>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    page.scraper.scrape(accepted.unwrap_or_default()).await
 }
 
 #[derive(Deserialize)]

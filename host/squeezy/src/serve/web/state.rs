@@ -28,6 +28,7 @@ pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
             "now_ms": latest.at_ms,
             "age_ms": page.begin.elapsed().as_millis() as u64,
             "version": env!("CARGO_PKG_VERSION"),
+            "method": page.method,
             "history_seconds": LENGTH.as_secs(),
             "memory_limit_bytes": page.memory_limit_bytes,
             "memory_committed_bytes": latest.committed_bytes,

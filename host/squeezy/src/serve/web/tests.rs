@@ -55,7 +55,7 @@ async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
     let index = service.action("f").unwrap().index;
     let node = Node::start(Budget::new(1), None, Instant::now(), Arc::new(Log));
     let watch = Arc::new(Watch::new(1 << 30));
-    let page = Page::new(node, service, watch, key, Instant::now(), 1 << 30);
+    let page = Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30);
     let status = NodeStatus {
         functions: vec![(index, Counts { busy: 1, ..Counts::default() })],
         ..NodeStatus::default()

@@ -1,0 +1,49 @@
+//! What OpenWhisk has and this daemon has not: triggers, rules and packages.
+
+use super::{Api, error::ApiError};
+use axum::{
+    Json, Router,
+    extract::Path,
+    http::StatusCode,
+    routing::{any, get},
+};
+use serde_json::{Value, json};
+
+/// Below a namespace.
+pub fn router() -> Router<Api> {
+    let mut router = Router::new();
+    for (kind, one) in [("triggers", "trigger"), ("rules", "rule"), ("packages", "package")] {
+        let named = get(move || async move { not_found(one) })
+            .delete(move || async move { not_found(one) })
+            .put(move || async move { not_implemented(kind) })
+            .post(move || async move { not_implemented(kind) });
+        // Clients ask for all of them before they know better.
+        router = router
+            .route(&format!("/{kind}"), get(nothing))
+            .route(&format!("/{kind}/{{name}}"), named);
+    }
+    router.route("/actions/{package}/{name}", any(in_package))
+}
+
+async fn nothing() -> Json<Value> {
+    Json(json!([]))
+}
+
+fn not_found(one: &str) -> ApiError {
+    let message = format!(
+        "There is no such {one}, and none at all: this daemon has actions and activations."
+    );
+    ApiError::new(StatusCode::NOT_FOUND, message)
+}
+
+fn not_implemented(kind: &str) -> ApiError {
+    let message = format!("This daemon has no {kind}: it has actions and activations.");
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
+}
+
+async fn in_package(Path((_, package, name)): Path<(String, String, String)>) -> ApiError {
+    let message = format!(
+        "There is no package {package:?}, and none at all: the action {name:?} can only be outside of one."
+    );
+    ApiError::new(StatusCode::NOT_FOUND, message)
+}

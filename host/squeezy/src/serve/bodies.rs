@@ -1,0 +1,276 @@
+//! Memory for what clients send and are sent: one budget for all, taken before any of it is read or made.
+//!
+//! Half of it is for results and logs that are kept (`activation`), half for requests from their first
+//! byte until their call has ended, and for answers until they have been sent. A quarter of that is for
+//! small ones alone, so that large ones do not keep those out.
+
+use axum::body::Bytes;
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Least and most of the node's memory that they get; otherwise its thirty-second part. Bytes.
+const LEAST: u64 = 16 << 20;
+const MOST: u64 = 64 << 20;
+
+/// What is counted in.
+const UNIT: usize = 1 << 10;
+
+/// What counts as small, in bytes.
+const SMALL: usize = 16 << 10;
+
+/// How long one waits for others to be done with theirs.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How much of a node's memory is for bodies, in bytes.
+pub fn share(memory_bytes: u64) -> u64 {
+    (memory_bytes / 32).clamp(LEAST, MOST)
+}
+
+/// The memory for them.
+pub struct Bodies {
+    small: Room,
+    large: Room,
+    /// What may be kept of results and logs, in bytes.
+    pub kept_bytes: usize,
+}
+
+struct Room {
+    units: u32,
+    free: Arc<Semaphore>,
+    /// How many wait for some of it.
+    waiting: AtomicUsize,
+}
+
+/// Memory that one has, as long as it has this.
+#[derive(Debug)]
+pub struct Held {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Others have it; it may be there soon.
+    Short,
+    /// It is more than there is in all.
+    Never,
+}
+
+impl Bodies {
+    /// So many bytes of them.
+    pub fn new(bytes: u64) -> Arc<Self> {
+        let half = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
+        let room = |bytes: usize| {
+            let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
+            let free = Arc::new(Semaphore::new(units));
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            Room { units, free, waiting: AtomicUsize::new(0) }
+        };
+        Arc::new(Self { small: room(half / 4), large: room(half - half / 4), kept_bytes: half })
+    }
+
+    /// So many bytes, as soon as others are done with theirs, but not for ever.
+    pub async fn take(&self, bytes: usize) -> Result<Held, NoRoom> {
+        let (room, units) = self.room(bytes)?;
+        if let Ok(held) = self.take_now(bytes) {
+            return Ok(held);
+        }
+        let _waiting = Waiting::new(&room.waiting);
+        let acquire = room.free.clone().acquire_many_owned(units);
+        match tokio::time::timeout(WAIT, acquire).await {
+            Ok(Ok(permit)) => Ok(Held { _permit: permit }),
+            _ => Err(NoRoom::Short),
+        }
+    }
+
+    /// So many bytes, if they are there.
+    pub fn take_now(&self, bytes: usize) -> Result<Held, NoRoom> {
+        let (room, units) = self.room(bytes)?;
+        let permit = room.free.clone().try_acquire_many_owned(units);
+        permit.map(|permit| Held { _permit: permit }).map_err(|_| NoRoom::Short)
+    }
+
+    fn room(&self, bytes: usize) -> Result<(&Room, u32), NoRoom> {
+        let room = if bytes <= SMALL { &self.small } else { &self.large };
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        if units > room.units { Err(NoRoom::Never) } else { Ok((room, units)) }
+    }
+
+    /// The most that one alone can have, or less if it does not need so much.
+    pub fn at_most(&self, bytes: usize) -> usize {
+        bytes.min(self.large.units as usize * UNIT)
+    }
+
+    /// Whether somebody waits because others have all of it.
+    pub fn is_short(&self) -> bool {
+        [&self.small, &self.large].iter().any(|room| room.waiting.load(Ordering::Relaxed) > 0)
+    }
+}
+
+/// One who waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes whose memory is given back when the last of them has been sent.
+pub fn held(bytes: Vec<u8>, held: Held) -> Bytes {
+    struct Owner(Vec<u8>, #[expect(dead_code, reason = "held")] Held);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Owner(bytes, held))
+}
+
+/// How much memory the value takes that a JSON text says, in bytes; nothing is made of it. An array of
+/// small arrays takes forty times what it takes as text.
+pub fn cost(text: &[u8]) -> serde_json::Result<usize> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let cost = Cost.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(cost)
+}
+
+/// What the allocator takes for itself, in bytes.
+const ALLOCATION: usize = 16;
+
+/// Counts instead of building.
+struct Cost;
+
+impl<'de> DeserializeSeed<'de> for Cost {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Cost {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<usize, E> {
+        Ok(size_of::<Value>())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<usize, E> {
+        Ok(size_of::<Value>())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<usize, E> {
+        Ok(size_of::<Value>())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<usize, E> {
+        Ok(size_of::<Value>())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<usize, E> {
+        Ok(size_of::<Value>())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<usize, E> {
+        Ok(size_of::<Value>() + ALLOCATION + text.len())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<usize, A::Error> {
+        let (mut count, mut inside) = (0usize, 0);
+        while let Some(cost) = values.next_element_seed(Cost)? {
+            count += 1;
+            inside += cost - size_of::<Value>();
+        }
+        // It grows by doubling, from four on.
+        let room = if count == 0 { 0 } else { count.next_power_of_two().max(4) };
+        let allocation = if count == 0 { 0 } else { ALLOCATION };
+        Ok(size_of::<Value>() + allocation + room * size_of::<Value>() + inside)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
+        let (mut count, mut inside) = (0usize, 0);
+        while let Some(key) = entries.next_key_seed(Cost)? {
+            count += 1;
+            inside +=
+                key - size_of::<Value>() + entries.next_value_seed(Cost)? - size_of::<Value>();
+        }
+        // A node of the tree has room for eleven, of which five are there at least.
+        let node = 11 * (size_of::<String>() + size_of::<Value>()) + 3 * ALLOCATION;
+        Ok(size_of::<Value>() + count.div_ceil(5) * node + inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn there_is_no_more_than_there_is() {
+        let bodies = Bodies::new(64 << 20);
+        let most = bodies.at_most(usize::MAX);
+        assert_eq!(most, 24 << 20);
+        assert_eq!(bodies.take(most + UNIT).await.unwrap_err(), NoRoom::Never);
+        let all = bodies.take(most).await.unwrap();
+        assert!(!bodies.is_short());
+        let small = bodies.take(SMALL).await.unwrap();
+        let (waits, short) = tokio::join!(bodies.take(SMALL + 1), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            bodies.is_short()
+        });
+        assert!(short && waits.unwrap_err() == NoRoom::Short);
+        drop((all, small));
+        let again = bodies.take(most).await.unwrap();
+        let sent = held(vec![0; 10], again);
+        let part = sent.slice(2..4);
+        drop(sent);
+        assert_eq!(bodies.large.free.available_permits(), 0);
+        drop(part);
+        assert_eq!(bodies.large.free.available_permits(), most / UNIT);
+    }
+
+    #[test]
+    fn a_node_gives_a_small_part_of_its_memory() {
+        assert_eq!(share(1 << 30), 32 << 20);
+        assert_eq!((share(0), share(u64::MAX)), (LEAST, MOST));
+    }
+
+    #[test]
+    fn a_value_costs_what_it_takes() {
+        assert_eq!(cost(b"1").unwrap(), size_of::<Value>());
+        let text = format!("\"{}\"", "x".repeat(1000));
+        assert!((1000..1100).contains(&cost(text.as_bytes()).unwrap()));
+        let small = format!("[{}]", ["[0]"; 1000].join(","));
+        assert!(cost(small.as_bytes()).unwrap() >= 1000 * 5 * size_of::<Value>());
+        let entries: Vec<_> = (0..1000).map(|key| format!("\"{key}\":0")).collect();
+        let object = format!("{{{}}}", entries.join(","));
+        assert!(cost(object.as_bytes()).unwrap() >= 1000 * 2 * size_of::<Value>());
+        for wrong in ["", "[", "1 2", "{\"a\"}", &"[".repeat(1000)] {
+            assert!(cost(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `squeezy serve` under more clients than it has places and memory for. No VM is needed.
+//!
+//! `SQUEEZY_LOAD_CLIENTS=5000` is the long form of it, for `make stress`.
+
+mod common;
+
+use common::{Daemon, NO_VM, empty_build};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// What the daemon may have resident at most, and what it is back under a minute after all have gone.
+const MOST_RESIDENT: u64 = 128 << 20;
+const RESIDENT_AFTER: u64 = 32 << 20;
+
+/// How long a client that does nothing wrong may be kept waiting for an answer.
+const WAIT: Duration = Duration::from_secs(5);
+
+fn clients() -> usize {
+    let given = std::env::var("SQUEEZY_LOAD_CLIENTS");
+    let count = given.map_or(1500, |given| given.parse().unwrap());
+    // Both ends of a connection count, in two processes.
+    let limits = getrlimit(Resource::Nofile);
+    let current = limits.maximum.or(Some(65536));
+    setrlimit(Resource::Nofile, Rlimit { current, ..limits }).unwrap();
+    assert!(current > Some(count as u64 + 100), "more files: {current:?}");
+    count
+}
+
+fn daemon(directory: &Path) -> Daemon {
+    empty_build(directory);
+    let function = directory.join("images/f.erofs");
+    Daemon::start_in(directory, directory, NO_VM, &[&function])
+}
+
+fn address(daemon: &Daemon) -> SocketAddr {
+    daemon.url.strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+/// Memory that a daemon has resident now, in bytes.
+fn resident(daemon: &Daemon) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// A connection that has sent this, and does nothing more; nothing if it was turned away at once.
+fn hold(address: SocketAddr, sent: &[&[u8]]) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+    for part in sent {
+        match stream.write_all(part) {
+            Ok(()) => {}
+            // It does not read on, or has had enough.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => return None,
+        }
+    }
+    Some(stream)
+}
+
+/// A whole exchange on a connection of its own: status line, and how long it took.
+fn ask(address: SocketAddr, request: &str) -> (String, Duration) {
+    let begin = Instant::now();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    (String::from_utf8_lossy(&answer).into_owned(), begin.elapsed())
+}
+
+#[test]
+fn clients_that_only_hold_connections_keep_nobody_waiting() {
+    let count = clients();
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = daemon(directory.path());
+    let address = address(&daemon);
+    let head = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: ".as_slice();
+    // Nothing at all, the beginning of a request, and a head that comes byte by byte.
+    let mut held: Vec<_> = (0..count)
+        .filter_map(|number| hold(address, &[&head[..[0, 20, head.len()][number % 3]]]))
+        .collect();
+    for round in 0..5 {
+        let request = format!(
+            "GET /api/v1/namespaces/_/actions HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\n\r\n",
+            daemon.authorization
+        );
+        let (status, took) = ask(address, &request);
+        assert_eq!(status, "HTTP/1.1 200");
+        assert!(took < WAIT, "round {round}: {took:?}");
+        // They come again when they have been sent away.
+        for holder in &mut held {
+            if holder.write_all(b"x").is_err() {
+                *holder = hold(address, &[head]).unwrap();
+            }
+        }
+    }
+    let most = resident(&daemon);
+    assert!(most <= MOST_RESIDENT, "{} MiB resident", most >> 20);
+}
+
+#[test]
+fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_them() {
+    let count = clients();
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = daemon(directory.path());
+    let address = address(&daemon);
+    let before = resident(&daemon);
+    let head = format!(
+        "POST /api/v1/namespaces/_/actions/f HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\n\
+         Content-Length: 800000\r\n\r\n",
+        daemon.authorization
+    );
+    // Of arrays of arrays, which take most memory as values.
+    let body = "[[0],".repeat(140_000);
+    let (mut held, mut most, mut slowest) = (Vec::new(), 0, Duration::ZERO);
+    for number in 0..count {
+        held.extend(hold(address, &[head.as_bytes(), body.as_bytes()]));
+        if number % (count / 20) == 0 {
+            let request = format!(
+                "GET /api/v1/namespaces/_/actions/f HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\n\r\n",
+                daemon.authorization
+            );
+            let (status, took) = ask(address, &request);
+            assert_eq!(status, "HTTP/1.1 200");
+            slowest = slowest.max(took);
+        }
+        most = most.max(resident(&daemon));
+    }
+    assert!(slowest < WAIT, "{slowest:?}");
+    assert!(most <= MOST_RESIDENT, "{} MiB resident", most >> 20);
+    drop(held);
+    let until = Instant::now() + Duration::from_secs(60);
+    while resident(&daemon) > RESIDENT_AFTER {
+        assert!(Instant::now() < until, "{} MiB resident a minute later", resident(&daemon) >> 20);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    println!(
+        "{} clients: {} MiB resident before, {} at most, {} after {:.0} s; a good client waited {:.2} s at most",
+        count,
+        before >> 20,
+        most >> 20,
+        resident(&daemon) >> 20,
+        60.0 - until.saturating_duration_since(Instant::now()).as_secs_f64(),
+        slowest.as_secs_f64()
+    );
+}
