@@ -8,6 +8,7 @@
 #include "host.h"
 #include "squeezy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -96,5 +97,71 @@ TEST(resizing_touches_no_memory)
 	after = host_resident();
 	/* A guest that zeroed what is plugged would have it all resident now. */
 	ASSERT_LE(after, before + 4 * MIB);
+	host_partitions(partitions(), 20000);
+}
+
+#define TRACING	"/sys/kernel/tracing/"
+
+/* Whatever of them this processor has: Linux clears every page with it. */
+static const char * const clear_page[] = { "clear_page_orig", "clear_page_rep", "clear_page_erms" };
+
+static void count_cleared_pages(void)
+{
+	char probe[96];
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(probe, sizeof(probe), "p:cleared/%s %s", clear_page[i], clear_page[i]);
+		ASSERT(write_text(TRACING "kprobe_events", probe), "%s: %m", probe);
+	}
+	ASSERT(write_text(TRACING "events/cleared/enable", "1"), "kprobes: %m");
+}
+
+static void count_no_longer(void)
+{
+	write_text(TRACING "events/cleared/enable", "0");
+	write_text(TRACING "kprobe_events", "-:cleared/");
+}
+
+static u64 cleared_pages(void)
+{
+	FILE *profile = fopen(TRACING "kprobe_profile", "re");
+	unsigned long long hits, misses;
+	char line[128], name[64];
+	u64 sum = 0;
+
+	ASSERT(profile, "kprobe_profile: %m");
+	while (fgets(line, sizeof(line), profile))
+		if (sscanf(line, "%63s %llu %llu", name, &hits, &misses) == 3 &&
+		    !strncmp(name, "clear_page", 10))
+			sum += hits + misses;
+	fclose(profile);
+	return sum;
+}
+
+TEST(resizing_clears_no_page)
+{
+	u64 before, cleared;
+	int i;
+
+	require_partitions();
+	require_host();
+	host_partitions(1, 20000);
+	ASSERT(settle(), "in use");
+	count_cleared_pages();
+	/* It counts indeed. */
+	before = cleared_pages();
+	fill(map_anon(4 * MIB), 4 * MIB, 1);
+	ASSERT_GE(cleared_pages() - before, 4 * MIB / PAGE);
+	before = cleared_pages();
+	for (i = 0; i < 4; i++) {
+		host_partitions(0, 20000);
+		host_partitions(1, 20000);
+	}
+	cleared = cleared_pages() - before;
+	count_no_longer();
+	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged", cleared,
+	     4 * partition_bytes() / PAGE);
+	ASSERT_LE(cleared, partition_bytes() / PAGE / 100);
 	host_partitions(partitions(), 20000);
 }
