@@ -85,3 +85,13 @@ fn zeroing_on_free() {
         .parameters(&["init_on_free=1"])
         .check();
 }
+
+/// Of faults in several instances at once; more processors than the machine has show who waits for
+/// whom, not how fast they are.
+#[test]
+#[ignore = "a measurement: run by `make stress`"]
+fn contention_of_many_processors() {
+    Suite::new("contention", Kernel::Release, usual(), &[PLUGS, "contention"])
+        .processors(8)
+        .check();
+}

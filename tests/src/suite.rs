@@ -33,6 +33,7 @@ pub struct Suite {
     kernel: Kernel,
     memory: GuestMemory,
     base_bytes: u64,
+    processors: u32,
     files: Vec<(&'static str, Content)>,
     parameters: Vec<String>,
     arguments: Vec<String>,
@@ -70,6 +71,7 @@ impl Suite {
             kernel,
             memory,
             base_bytes: base_bytes(memory),
+            processors: 2,
             files: Vec::new(),
             parameters: Vec::new(),
             arguments: Vec::new(),
@@ -109,6 +111,12 @@ impl Suite {
     /// Gives the guest so much base memory instead of the usual, in bytes.
     pub fn base(mut self, bytes: u64) -> Self {
         self.base_bytes = bytes;
+        self
+    }
+
+    /// Gives the guest so many processors instead of two.
+    pub fn processors(mut self, processors: u32) -> Self {
+        self.processors = processors;
         self
     }
 
@@ -159,7 +167,7 @@ impl Suite {
         );
         config.memory = self.memory;
         config.base_bytes = self.base_bytes;
-        config.vcpus = 2;
+        config.vcpus = self.processors;
         config.agent = false;
         config.free_page_reporting = self.reporting;
         config.accelerator = AcceleratorChoice::Auto;
