@@ -149,7 +149,7 @@ impl Experiment for Arguments {
         };
         let methods = lab.available(methods, self.methods.named());
         let settings = self.settings(&methods);
-        let trials = self.options.trials_or(3, 5);
+        let trials = self.options.trials_or(5, 5);
         let breakdown = self.breakdown.unwrap_or(if self.options.quick { 0 } else { 1 });
         lab.each(&settings, async |lab, setting| match setting.method {
             MethodName::Floor => no_guest(lab, setting, trials, &self.options).await,
