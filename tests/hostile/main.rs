@@ -27,7 +27,7 @@ use tempfile::TempDir;
 const SHORT_SECONDS: u64 = 3;
 
 /// Those that once brought down their neighbours, and one of each other kind.
-const SHORT: [&str; 14] = [
+const SHORT: [&str; 15] = [
     "shm_files",
     "tmp_files",
     "tmp_inodes",
@@ -40,6 +40,7 @@ const SHORT: [&str; 14] = [
     "arguments",
     "pipes",
     "sockets",
+    "netlink",
     "messages",
     "file_cache",
 ];

@@ -85,9 +85,16 @@ static inline bool squeezy_veto_reporting(void)
 /* Allocation */
 struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order);
 int squeezy_charge_file(struct folio *folio, gfp_t gfp);
+gfp_t __squeezy_buffer_gfp(gfp_t gfp);
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp);
 struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 				       unsigned int order);
+
+/* The flags to allocate a buffer for a socket with: whether it is charged. */
+static inline gfp_t squeezy_buffer_gfp(gfp_t gfp)
+{
+	return squeezy_enabled() ? __squeezy_buffer_gfp(gfp) : gfp;
+}
 
 /* Lifetime of tasks and address spaces */
 void __squeezy_mm_init(struct mm_struct *mm, struct task_struct *task);
@@ -231,6 +238,11 @@ static inline struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
 static inline int squeezy_charge_file(struct folio *folio, gfp_t gfp)
 {
 	return 0;
+}
+
+static inline gfp_t squeezy_buffer_gfp(gfp_t gfp)
+{
+	return gfp;
 }
 
 static inline struct folio *squeezy_collapse_alloc(struct mm_struct *mm,

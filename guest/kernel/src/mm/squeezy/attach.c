@@ -63,6 +63,19 @@ void __squeezy_drop_pending(struct task_struct *task)
 	squeezy_put(p);
 }
 
+/**
+ * __squeezy_buffer_gfp - whether a buffer is charged to whom it is made for
+ * @gfp: GFP flags of its allocation
+ *
+ * Interrupts make buffers for whoever happens to run.
+ */
+gfp_t __squeezy_buffer_gfp(gfp_t gfp)
+{
+	if (in_task() && current->mm && current->mm->squeezy)
+		gfp |= __GFP_ACCOUNT;
+	return gfp;
+}
+
 static int squeezy_prctl_assign(unsigned long number, unsigned long timeout_ms)
 {
 	struct squeezy_partition *p;
