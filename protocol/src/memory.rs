@@ -64,10 +64,12 @@ pub struct Partition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartitionState {
-    /// Never plugged; it has no memory map yet.
+    /// Not plugged; it has no memory map yet, or not all of it.
     Absent,
     /// Its memory is being added.
     Populating,
+    /// Plugged, but there is no memory for its memory map: it goes back to the host.
+    Owed,
     /// Plugged and nobody's.
     Free,
     /// Some process's.
@@ -82,4 +84,21 @@ pub enum PartitionState {
     Unplugged,
     /// On its way from the host.
     Plugging,
+}
+
+impl PartitionState {
+    /// Whether the host has given it its memory, once nothing is under way.
+    pub fn is_plugged(self) -> bool {
+        !matches!(self, Self::Absent | Self::Unplugged)
+    }
+
+    /// Whether it has memory that no instance can use, and that does not go back for now.
+    pub fn is_held(self) -> bool {
+        matches!(self, Self::Quarantined | Self::Owed)
+    }
+
+    /// Whether it is about to be in another state, and the device may have it so already.
+    pub fn is_changing(self) -> bool {
+        matches!(self, Self::Populating | Self::Unplugging | Self::Plugging)
+    }
 }

@@ -55,10 +55,23 @@ fn a_hundred_and_twenty_eight_partitions() {
     Suite::new("128", Kernel::Release, partitions(128, 128, 128), &programs).check();
 }
 
-/// x86 warns by itself when there is no memory for a memory map; everything else has to go on.
 #[test]
-fn no_memory_for_the_memory_map() {
-    let suite =
-        Suite::new("memmap", Kernel::Release, partitions(768, 4, 128), &["populate", "partition"]);
-    suite.tolerate("arch/x86/mm/init_64.c").check();
+fn memory_for_every_memory_map() {
+    let programs = [
+        "populate:partitions_are_absent_until_they_are_plugged",
+        "populate:full_ordinary_memory_keeps_no_partition_from_being_plugged",
+        "partition",
+    ];
+    Suite::new("memmap", Kernel::Release, partitions(768, 4, 128), &programs).check();
+}
+
+/// Huge pages take base memory at boot. x86 warns by itself when there is no memory for a memory map;
+/// everything else has to go on.
+#[test]
+fn no_memory_for_most_memory_maps() {
+    let programs = ["populate:without_memory_for_the_memory_map_a_plug_is_undone_and_tried_again"];
+    Suite::new("owed", Kernel::Release, partitions(768, 12, 128), &programs)
+        .parameters(&["hugepages=230"])
+        .tolerate("arch/x86/mm/init_64.c")
+        .check();
 }

@@ -16,6 +16,7 @@
 struct folio;
 struct mm_struct;
 struct oom_control;
+struct page;
 struct page_reporting_dev_info;
 struct squeezy_partition;
 struct task_struct;
@@ -46,6 +47,7 @@ bool __squeezy_online_page(struct page *page, unsigned int order);
 bool __squeezy_veto_offline(unsigned long start_pfn, unsigned long nr_pages);
 void __squeezy_page_freed(void);
 unsigned long __squeezy_free_pages(void);
+struct page *__squeezy_memmap_page(unsigned int order);
 bool __squeezy_veto_reporting(void);
 
 static inline struct zone *squeezy_next_zone(unsigned int id)
@@ -74,6 +76,12 @@ static inline bool squeezy_veto_offline(unsigned long start_pfn,
 static inline unsigned long squeezy_free_pages(void)
 {
 	return squeezy_enabled() ? __squeezy_free_pages() : 0;
+}
+
+/* A page for the memory map of a partition; NULL if it is none's, or for want. */
+static inline struct page *squeezy_memmap_page(unsigned int order)
+{
+	return squeezy_enabled() ? __squeezy_memmap_page(order) : NULL;
 }
 
 /* True if Linux is not to report free pages by itself. */
@@ -181,6 +189,7 @@ void squeezy_unregister_device(void *owner);
 u64 squeezy_device_usable(void *owner, u64 usable);
 void squeezy_device_requested(void *owner, u64 requested);
 u64 squeezy_shared_missing(void *owner, u64 plugged);
+int squeezy_settle(void *owner);
 int squeezy_plug(void *owner, u64 size);
 int squeezy_unplug(void *owner, u64 size);
 
@@ -223,6 +232,11 @@ static inline bool squeezy_veto_offline(unsigned long start_pfn,
 static inline unsigned long squeezy_free_pages(void)
 {
 	return 0;
+}
+
+static inline struct page *squeezy_memmap_page(unsigned int order)
+{
+	return NULL;
 }
 
 static inline bool squeezy_veto_reporting(void)

@@ -40,6 +40,8 @@ static void squeezy_drain_fn(struct work_struct *work)
 			break;
 		}
 	}
+	/* With an address space go page tables, and soon files. */
+	squeezy_memory_freed();
 	mutex_unlock(&squeezy_mutex);
 }
 

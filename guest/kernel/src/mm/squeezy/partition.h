@@ -20,13 +20,14 @@
  *  ABSENT -> POPULATING -> FREE -> ASSIGNED -> DRAINING -> FREE
  *  FREE -> UNPLUGGING -> UNPLUGGED -> PLUGGING -> FREE
  *  DRAINING <-> QUARANTINED
+ *  POPULATING -> OWED -> ABSENT, OWED -> POPULATING
  *
  * Files outlive the last mm: exit takes the mount namespace down after the
  * memory, and truncates them. Until then the partition is DRAINING.
  *
  * LOCKS, outer to inner
  *
- *  squeezy_mutex		plug, unplug, populate and drain
+ *  squeezy_mutex		plug, unplug, populate and drain; online_pages
  *  page_offline_rwsem		by page_offline_begin()
  *  partition->lock		state and users; wake-ups
  *  zone->lock			is the zone empty? batches
@@ -54,6 +55,11 @@
  *     child's before the parent's can go: users does not touch 0 in between.
  *  I5 Every entry to FREE and every change of the requested size makes the
  *     driver compare what is plugged with what is requested: no event is lost.
+ *  I6 The device has plugged what is in any state but ABSENT and UNPLUGGED: a
+ *     state is left for one of these only after the device has agreed. While a
+ *     partition is OWED, the driver looks at it before it does anything else.
+ *  I7 A block of memory that was added once is never removed: populating goes on
+ *     where it has failed, and adds nothing twice.
  */
 #ifndef _MM_SQUEEZY_PARTITION_H
 #define _MM_SQUEEZY_PARTITION_H
@@ -72,8 +78,10 @@
 
 /**
  * enum squeezy_state - where a partition stands in its life
- * @SQUEEZY_ABSENT: never plugged, no memory map
+ * @SQUEEZY_ABSENT: not plugged, and its memory map is not complete
  * @SQUEEZY_POPULATING: its memory is being added and onlined
+ * @SQUEEZY_OWED: plugged, but there was no memory for its memory map: it has to
+ *	go back to the device, or to be populated after all
  * @SQUEEZY_FREE: plugged, every page free, no users
  * @SQUEEZY_ASSIGNED: has users
  * @SQUEEZY_DRAINING: the last user is gone, perhaps not all pages are free
@@ -85,6 +93,7 @@
 enum squeezy_state {
 	SQUEEZY_ABSENT,
 	SQUEEZY_POPULATING,
+	SQUEEZY_OWED,
 	SQUEEZY_FREE,
 	SQUEEZY_ASSIGNED,
 	SQUEEZY_DRAINING,
@@ -99,6 +108,8 @@ enum squeezy_state {
  * struct squeezy_partition - one private partition
  * @number: its number, from 0; its id in page->flags is one more
  * @start_pfn: first page of its slot
+ * @online_pages: pages from there on that have been added and onlined: whole
+ *	memory blocks, the slot when it is populated
  * @kobj: its directory in sysfs
  * @lock: protects @state and @users
  * @state: see enum squeezy_state
@@ -123,6 +134,7 @@ enum squeezy_state {
 struct squeezy_partition {
 	unsigned int number;
 	unsigned long start_pfn;
+	unsigned long online_pages;
 	struct kobject kobj;
 
 	spinlock_t lock; /* state, users */
@@ -295,7 +307,13 @@ struct squeezy_partition *squeezy_folio_partition(struct folio *folio);
 
 /* resize.c: plug, unplug, populate */
 void squeezy_kick(void);
-unsigned int squeezy_owed(unsigned int *counts);
+void squeezy_memory_freed(void);
+unsigned int squeezy_surplus(unsigned int *counts);
+
+/* memmap.c: memory for memory maps */
+void squeezy_memmap_reserve(void);
+bool squeezy_memmap_available(void);
+void squeezy_memmap_use(bool use);
 
 /* drain.c: get every page of an unused partition back */
 bool squeezy_is_empty(struct squeezy_partition *p);

@@ -218,29 +218,21 @@ unsigned long __squeezy_free_pages(void)
  * @order: how many
  *
  * What lies between the end of a partition and the end of its slot was not
- * plugged: it stays PageOffline, without the reference that would keep the
- * core from offlining the block again.
+ * plugged: it stays PageOffline.
  *
  * Return: true if the pages are in a partition's slot.
  */
 bool __squeezy_online_page(struct page *page, unsigned int order)
 {
 	const unsigned long start = page_to_pfn(page);
-	const unsigned long end = start + (1UL << order);
 	struct squeezy_partition *p = squeezy_pfn_partition(start);
-	unsigned long limit, pfn;
 
 	if (!p)
 		return false;
 
 	/* Sizes are multiples of MAX_ORDER_NR_PAGES: no page straddles one. */
-	limit = p->start_pfn + squeezy_layout.partition_pages;
-	if (start < limit) {
+	if (start < p->start_pfn + squeezy_layout.partition_pages)
 		free_partition_core(page, order);
-		return true;
-	}
-	for (pfn = start; pfn < end; pfn++)
-		set_page_count(pfn_to_page(pfn), 0);
 	return true;
 }
 
@@ -292,24 +284,6 @@ out_free:
 	return -ENOMEM;
 }
 
-/* Bytes of base memory that a few instances get along with, beside the memory map. */
-#define SQUEEZY_MIN_BASE	SZ_64M
-
-/*
- * Each unplugged page of a partition still has its struct page. Say so early
- * if all of them together would not leave room for anything else.
- */
-static void squeezy_check_memmap(void)
-{
-	u64 pages = (u64)squeezy_layout.nr * squeezy_layout.slot_pages;
-	u64 memmap = PFN_UP(pages * sizeof(struct page));
-
-	if (memmap + PFN_DOWN(SQUEEZY_MIN_BASE) > totalram_pages())
-		pr_warn("squeezy: the memory map of all partitions needs %llu MiB of the %lu MiB of base memory; give the VM more\n",
-			memmap >> (20 - PAGE_SHIFT),
-			totalram_pages() >> (20 - PAGE_SHIFT));
-}
-
 /**
  * squeezy_setup - set up the partitions the command line asks for
  * @addr: physical start of the memory device's region
@@ -352,7 +326,7 @@ bool squeezy_setup(u64 addr, u64 size, u64 block_size)
 
 	squeezy_init_shared();
 	static_branch_enable(&squeezy_key);
-	squeezy_check_memmap();
+	squeezy_memmap_reserve();
 	if (squeezy_sysfs_init())
 		pr_warn("squeezy: no files in sysfs: out of memory\n");
 	pr_info("squeezy: %u partitions of %lu KiB from %#llx, %lu KiB shared\n",

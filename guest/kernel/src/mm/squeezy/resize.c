@@ -44,9 +44,26 @@ static struct squeezy_device squeezy_device;
 
 /*
  * The host was busy, or there was no memory for a memory map. Nothing tells us
- * when that is over, and the driver's own timer waits for 50 seconds.
+ * for sure when that is over, and the driver's own timer waits for 50 seconds.
+ * Each try may have Linux reclaim memory or kill for it, so they get rarer.
  */
-#define SQUEEZY_RETRY_JIFFIES	(HZ / 5)
+#define SQUEEZY_RETRY_MIN	(HZ / 10)
+#define SQUEEZY_RETRY_MAX	(3 * HZ)
+
+/**
+ * struct squeezy_backoff - when to try again
+ * @delay: how long to wait after the next failure, in jiffies; 0 while nothing
+ *	has failed
+ * @populate_after: no memory is added before, in jiffies
+ *
+ * Protected by squeezy_mutex.
+ */
+struct squeezy_backoff {
+	unsigned long delay;
+	unsigned long populate_after;
+};
+
+static struct squeezy_backoff squeezy_backoff;
 
 static void squeezy_retry_fn(struct work_struct *work)
 {
@@ -57,6 +74,43 @@ static void squeezy_retry_fn(struct work_struct *work)
 }
 
 static DECLARE_DELAYED_WORK(squeezy_retry, squeezy_retry_fn);
+
+/* The device or the memory has failed us: try again, later than the last time. */
+static void squeezy_back_off(int rc)
+{
+	struct squeezy_backoff *b = &squeezy_backoff;
+
+	if (rc != -ETXTBSY && rc != -ENOMEM)
+		return;
+	b->delay = clamp(2 * b->delay, SQUEEZY_RETRY_MIN, SQUEEZY_RETRY_MAX);
+	if (rc == -ENOMEM)
+		b->populate_after = jiffies + b->delay;
+	mod_delayed_work(system_wq, &squeezy_retry, b->delay);
+}
+
+static bool squeezy_may_populate(void)
+{
+	return !squeezy_backoff.delay ||
+	       time_after_eq(jiffies, squeezy_backoff.populate_after);
+}
+
+/**
+ * squeezy_memory_freed - ordinary memory may have become free
+ *
+ * Who waits for it need not do so until the next try is due.
+ */
+void squeezy_memory_freed(void)
+{
+	struct squeezy_backoff *b = &squeezy_backoff;
+
+	lockdep_assert_held(&squeezy_mutex);
+	if (!b->delay)
+		return;
+	b->delay = SQUEEZY_RETRY_MIN;
+	b->populate_after = jiffies;
+	/* What is left of a process goes after its address space. */
+	mod_delayed_work(system_wq, &squeezy_retry, SQUEEZY_RETRY_MIN / 2);
+}
 
 static u64 squeezy_partition_size(void)
 {
@@ -69,10 +123,10 @@ static u64 squeezy_shared_size(void)
 }
 
 /**
- * squeezy_owed - how many partitions should go back to the host but have not
+ * squeezy_surplus - how many partitions should go back to the host but have not
  * @counts: SQUEEZY_NR_STATES numbers to fill in with the states of all
  */
-unsigned int squeezy_owed(unsigned int *counts)
+unsigned int squeezy_surplus(unsigned int *counts)
 {
 	const u64 requested = READ_ONCE(squeezy_device.requested);
 	unsigned int plugged = squeezy_count_states(counts);
@@ -92,7 +146,7 @@ void squeezy_kick(void)
 	unsigned int counts[SQUEEZY_NR_STATES];
 
 	lockdep_assert_held(&squeezy_mutex);
-	if (squeezy_device.ops && squeezy_owed(counts))
+	if (squeezy_device.ops && squeezy_surplus(counts))
 		squeezy_device.ops->kick(squeezy_device.owner);
 }
 
@@ -128,16 +182,19 @@ static int squeezy_request_device(struct squeezy_run *run, bool plug)
 }
 
 /*
- * Make the memory of a partition visible or invisible, in counters and to those
- * who walk page frames. Every page of it is free. The sections' online bits are
- * otherwise only written while memory is hotplugged, which
- * __squeezy_veto_offline() keeps away from them.
+ * Make the memory of a partition, as far as it is online, visible or invisible,
+ * in counters and to those who walk page frames. Every page of it is free. The
+ * sections' online bits are otherwise only written while memory is hotplugged,
+ * which __squeezy_veto_offline() keeps away from them.
  */
 static void squeezy_set_visible(struct squeezy_partition *p, bool visible)
 {
 	const unsigned long start = p->start_pfn;
-	const unsigned long end = start + squeezy_layout.slot_pages;
+	const unsigned long end = start + p->online_pages;
 	const long pages = zone_managed_pages(&p->zone);
+
+	if (!p->online_pages)
+		return;
 
 	page_offline_begin();
 	if (visible)
@@ -171,87 +228,164 @@ static void squeezy_account(const struct squeezy_run *run, bool plug,
 	}
 }
 
+static int squeezy_online_block(struct memory_block *block, void *found)
+{
+	/* 1 if it was online before. */
+	int rc = device_online(&block->dev);
+
+	*(bool *)found = true;
+	return min(rc, 0);
+}
+
+/* Online a range that has been added. @found says whether it has. */
+static int squeezy_online(u64 addr, u64 size, bool *found)
+{
+	int rc;
+
+	*found = false;
+	lock_device_hotplug();
+	rc = walk_memory_blocks(addr, size, found, squeezy_online_block);
+	unlock_device_hotplug();
+	return rc;
+}
+
 /*
- * Add and online the memory of a partition that has been plugged just now. Block
- * by block: if there is no memory for the memory map of a range, the core leaves
- * the sections it has added before behind.
+ * Add and online a memory block. The core onlines what it adds, but keeps to
+ * itself when there was no memory for that.
+ */
+static int squeezy_add_block(u64 addr, u64 size)
+{
+	bool found;
+	int rc;
+
+	rc = squeezy_online(addr, size, &found);
+	if (found)
+		return rc;
+	rc = add_memory_driver_managed(squeezy_device.mgid, addr, size,
+				       "System RAM (virtio_mem)",
+				       MHP_MERGE_RESOURCE | MHP_NID_IS_MGID);
+	return rc ?: squeezy_online(addr, size, &found);
+}
+
+/*
+ * Add and online what is missing of a plugged partition. Block by block: if there
+ * is no memory for the memory map of a range, the core leaves the sections it has
+ * added before behind. What has been added stays, for the next time.
+ *
+ * Return: 0 or -ENOMEM, which is all that can be wrong with a range that is ours.
  */
 static int squeezy_add_memory(struct squeezy_partition *p)
 {
-	const u64 start = PFN_PHYS(p->start_pfn);
-	const u64 end = start + PFN_PHYS(squeezy_layout.slot_pages);
 	const u64 block = memory_block_size_bytes();
-	u64 addr;
-	int rc = 0;
+	int rc;
 
-	for (addr = start; addr < end; addr += block) {
-		rc = add_memory_driver_managed(squeezy_device.mgid, addr, block,
-					       "System RAM (virtio_mem)",
-					       MHP_MERGE_RESOURCE |
-					       MHP_NID_IS_MGID);
-		if (rc)
-			break;
+	while (p->online_pages < squeezy_layout.slot_pages) {
+		rc = -ENOMEM;
+		if (squeezy_memmap_available()) {
+			squeezy_memmap_use(true);
+			rc = squeezy_add_block(PFN_PHYS(p->start_pfn +
+							p->online_pages), block);
+			squeezy_memmap_use(false);
+		}
+		if (rc) {
+			pr_warn_ratelimited("squeezy: partition %u has no memory map yet (%d): it goes back to the host until there is memory for it\n",
+					    p->number, rc);
+			return -ENOMEM;
+		}
+		p->online_pages += PHYS_PFN(block);
 	}
-	if (!rc && zone_managed_pages(&p->zone) ==
-		   squeezy_layout.partition_pages)
-		return 0;
+	WARN_ON_ONCE(zone_managed_pages(&p->zone) !=
+		     squeezy_layout.partition_pages);
+	return 0;
+}
 
-	/* Without an error, some block did not come online for want of memory. */
-	while (addr > start) {
-		addr -= block;
-		WARN_ON_ONCE(offline_and_remove_memory(addr, block));
-	}
-	return rc ?: -ENOMEM;
+static void squeezy_change_run(const struct squeezy_run *run,
+			       enum squeezy_state from, enum squeezy_state to)
+{
+	unsigned int i;
+
+	for (i = run->first; i < run->first + run->nr; i++)
+		squeezy_change_state(squeezy_partitions[i], from, to);
+}
+
+/*
+ * Give partitions that are owed back to the device. If it does not take them
+ * now they stay owed, and the driver comes to squeezy_settle() first.
+ */
+static int squeezy_give_back(struct squeezy_run *run)
+{
+	unsigned int i;
+	int rc;
+
+	for (i = run->first; i < run->first + run->nr; i++)
+		squeezy_set_visible(squeezy_partitions[i], false);
+	rc = squeezy_request_device(run, false);
+	for (i = run->first; rc && i < run->first + run->nr; i++)
+		squeezy_set_visible(squeezy_partitions[i], true);
+	if (!rc)
+		squeezy_change_run(run, SQUEEZY_OWED, SQUEEZY_ABSENT);
+	return rc;
 }
 
 /*
  * One by one: those that have their memory can be used while the others' is
  * being added. If it cannot be, what is left of the run goes back.
+ *
+ * Return: 0, -ENOMEM, or what keeps the device from taking it back.
  */
-static unsigned int squeezy_populate(struct squeezy_run *run, int *rc)
+static int squeezy_populate(struct squeezy_run *run, unsigned int *done)
 {
 	struct squeezy_run left = *run;
+	int rc = 0, refused;
 
-	while (left.nr) {
+	for (*done = 0; left.nr; left.nr--, left.first++, ++*done) {
 		struct squeezy_partition *p = squeezy_partitions[left.first];
 
-		*rc = squeezy_add_memory(p);
-		if (*rc) {
-			squeezy_request_device(&left, false);
+		rc = squeezy_add_memory(p);
+		if (rc)
 			break;
-		}
 		squeezy_enter_free(p);
-		left.first++;
-		left.nr--;
 	}
-	return run->nr - left.nr;
+	if (!rc)
+		return 0;
+	squeezy_change_run(&left, SQUEEZY_POPULATING, SQUEEZY_OWED);
+	refused = squeezy_give_back(&left);
+	run->device_ns = left.device_ns;
+	squeezy_back_off(rc);
+	return refused ?: rc;
 }
 
-static unsigned int squeezy_replug(struct squeezy_run *run)
+static void squeezy_show_run(const struct squeezy_run *run)
 {
 	unsigned int i;
 
-	for (i = run->first; i < run->first + run->nr; i++) {
+	for (i = run->first; i < run->first + run->nr; i++)
 		squeezy_set_visible(squeezy_partitions[i], true);
-		squeezy_enter_free(squeezy_partitions[i]);
-	}
-	return run->nr;
 }
 
 static int squeezy_plug_run(struct squeezy_run *run)
 {
-	const enum squeezy_state from = run->state == SQUEEZY_ABSENT ?
-					SQUEEZY_POPULATING : SQUEEZY_PLUGGING;
+	const bool populates = run->state == SQUEEZY_ABSENT;
+	const enum squeezy_state plugging = populates ? SQUEEZY_POPULATING :
+							SQUEEZY_PLUGGING;
 	unsigned int i, done = 0;
 	int rc;
 
+	squeezy_change_run(run, run->state, plugging);
 	rc = squeezy_request_device(run, true);
-	if (!rc && run->state == SQUEEZY_ABSENT)
-		done = squeezy_populate(run, &rc);
-	else if (!rc)
-		done = squeezy_replug(run);
-	for (i = run->first + done; i < run->first + run->nr; i++)
-		squeezy_change_state(squeezy_partitions[i], from, run->state);
+	if (rc) {
+		squeezy_change_run(run, plugging, run->state);
+		squeezy_back_off(rc);
+	} else {
+		squeezy_show_run(run);
+		if (populates) {
+			rc = squeezy_populate(run, &done);
+		} else {
+			for (i = run->first; i < run->first + run->nr; i++)
+				squeezy_enter_free(squeezy_partitions[i]);
+			done = run->nr;
+		}
+	}
 	squeezy_account(run, true, done, rc);
 	return rc;
 }
@@ -268,31 +402,52 @@ static bool squeezy_is_usable(struct squeezy_partition *p)
 	return false;
 }
 
-/* Claims at most @most partitions from number *@next on, which is moved on. */
-static struct squeezy_run squeezy_claim_missing(unsigned int *next,
-						unsigned int most)
+/*
+ * Finds at most @most adjacent partitions in @state from number *@next on, which
+ * is moved on.
+ */
+static struct squeezy_run squeezy_find_run(enum squeezy_state state,
+					   unsigned int *next,
+					   unsigned int most)
 {
-	struct squeezy_run run = { .start = ktime_get_ns() };
+	struct squeezy_run run = { .state = state, .start = ktime_get_ns() };
 
 	for (; *next < squeezy_layout.nr && run.nr < most; ++*next) {
 		struct squeezy_partition *p = squeezy_partitions[*next];
-		const enum squeezy_state state = READ_ONCE(p->state);
 
-		if (run.nr && state != run.state)
-			break;
-		if (state != SQUEEZY_ABSENT && state != SQUEEZY_UNPLUGGED)
+		if (READ_ONCE(p->state) != state) {
+			if (run.nr)
+				break;
 			continue;
+		}
 		if (!squeezy_is_usable(p))
 			break;
-		squeezy_change_state(p, state, state == SQUEEZY_ABSENT ?
-					       SQUEEZY_POPULATING :
-					       SQUEEZY_PLUGGING);
-		if (!run.nr++) {
+		if (!run.nr++)
 			run.first = p->number;
-			run.state = state;
-		}
 	}
 	return run;
+}
+
+/* Plugs at most *@wanted partitions in @state, and counts them off. */
+static int squeezy_plug_those(enum squeezy_state state, unsigned int *wanted)
+{
+	unsigned int next = 0;
+	int rc = 0;
+
+	while (*wanted && !rc) {
+		struct squeezy_run run =
+			squeezy_find_run(state, &next,
+					 min(*wanted, squeezy_layout.run));
+
+		/* All there are, or all the device lets us have. */
+		if (!run.nr)
+			return next < squeezy_layout.nr ? -ENOSPC : 0;
+		if (state == SQUEEZY_ABSENT && !squeezy_may_populate())
+			return -ENOMEM;
+		rc = squeezy_plug_run(&run);
+		*wanted -= run.nr;
+	}
+	return rc;
 }
 
 /**
@@ -300,33 +455,73 @@ static struct squeezy_run squeezy_claim_missing(unsigned int *next,
  * @owner: the driver's data, as registered
  * @size: bytes that the host wants plugged and that are not
  *
+ * Those that have their memory map come before those that need memory for it.
+ *
  * Return: 0, or what the driver's work does with its other errors: -EAGAIN,
  * -ENOMEM, -ENOSPC, -ETXTBSY, -EINVAL.
  */
 int squeezy_plug(void *owner, u64 size)
 {
-	unsigned int next = 0, wanted;
+	unsigned int wanted;
 	int rc = 0;
 
 	mutex_lock(&squeezy_mutex);
 	if (squeezy_device.owner != owner)
 		goto out_unlock;
 	wanted = div64_u64(size, squeezy_partition_size());
-	while (wanted && !rc) {
-		struct squeezy_run run =
-			squeezy_claim_missing(&next, min(wanted, squeezy_layout.run));
-
-		if (!run.nr) {
-			/* All there are, or all the device lets us have. */
-			rc = next < squeezy_layout.nr ? -ENOSPC : 0;
-			break;
-		}
-		rc = squeezy_plug_run(&run);
-		wanted -= run.nr;
-	}
-	if (rc == -ETXTBSY || rc == -ENOMEM)
-		schedule_delayed_work(&squeezy_retry, SQUEEZY_RETRY_JIFFIES);
+	rc = squeezy_plug_those(SQUEEZY_UNPLUGGED, &wanted);
+	if (!rc || rc == -ENOSPC)
+		rc = squeezy_plug_those(SQUEEZY_ABSENT, &wanted);
+	if (!rc)
+		squeezy_backoff.delay = 0;
 out_unlock:
+	mutex_unlock(&squeezy_mutex);
+	return rc;
+}
+
+/* To be given back, which a busy host refuses, perhaps for long: use them, then. */
+static int squeezy_populate_owed(struct squeezy_run *run)
+{
+	unsigned int counts[SQUEEZY_NR_STATES], done;
+	int rc;
+
+	if (squeezy_surplus(counts) || !squeezy_may_populate())
+		return -ETXTBSY;
+	squeezy_change_run(run, SQUEEZY_OWED, SQUEEZY_POPULATING);
+	rc = squeezy_populate(run, &done);
+	squeezy_account(run, true, done, rc);
+	/* Given back after all. */
+	return rc == -ENOMEM ? 0 : rc;
+}
+
+/**
+ * squeezy_settle - give partitions that are owed to the device back to it
+ * @owner: the driver's data, as registered
+ *
+ * The driver calls it before it compares what is plugged with what is requested:
+ * what is owed counts as plugged, and is of no use to anybody.
+ *
+ * Return: 0 when nothing is owed any more; -EAGAIN, -ETXTBSY, -EINVAL.
+ */
+int squeezy_settle(void *owner)
+{
+	struct squeezy_run run;
+	unsigned int next = 0;
+	int rc = 0;
+
+	if (!squeezy_enabled() || squeezy_device.owner != owner)
+		return 0;
+
+	mutex_lock(&squeezy_mutex);
+	while (!rc) {
+		run = squeezy_find_run(SQUEEZY_OWED, &next, squeezy_layout.run);
+		if (!run.nr)
+			break;
+		rc = squeezy_give_back(&run);
+		if (rc == -ETXTBSY)
+			rc = squeezy_populate_owed(&run);
+	}
+	squeezy_back_off(rc);
 	mutex_unlock(&squeezy_mutex);
 	return rc;
 }
@@ -414,27 +609,25 @@ int squeezy_unplug(void *owner, u64 size)
 		rc = squeezy_unplug_run(&run);
 		owed -= run.nr;
 	}
-	if (rc == -ETXTBSY)
-		schedule_delayed_work(&squeezy_retry, SQUEEZY_RETRY_JIFFIES);
+	squeezy_back_off(rc);
+	if (!rc)
+		squeezy_backoff.delay = 0;
 out_unlock:
 	mutex_unlock(&squeezy_mutex);
 	return rc;
 }
 
 /**
- * __squeezy_veto_offline - may somebody offline this memory?
+ * __squeezy_veto_offline - must nobody offline this memory?
  * @start_pfn: its first page
  * @nr_pages: how many
  *
  * The sections of an unplugged partition are offline already, and its free pages
- * must not be isolated. Only a partition whose populating fails is offlined, by
- * squeezy_add_memory().
+ * must not be isolated.
  */
 bool __squeezy_veto_offline(unsigned long start_pfn, unsigned long nr_pages)
 {
-	struct squeezy_partition *p = squeezy_pfn_partition(start_pfn);
-
-	return p && READ_ONCE(p->state) != SQUEEZY_POPULATING;
+	return squeezy_pfn_partition(start_pfn);
 }
 
 /**

@@ -46,7 +46,7 @@ static ssize_t shrink_blocked_show(struct kobject *kobj,
 	ssize_t length = 0;
 	unsigned int state;
 
-	if (squeezy_owed(counts)) {
+	if (squeezy_surplus(counts)) {
 		for (state = 0; state < SQUEEZY_NR_STATES; state++) {
 			if (!counts[state] || state == SQUEEZY_ABSENT ||
 			    state == SQUEEZY_UNPLUGGED)

@@ -160,6 +160,7 @@ fn partition_state(state: PartitionState) -> &'static str {
     match state {
         PartitionState::Absent => "absent",
         PartitionState::Populating => "populating",
+        PartitionState::Owed => "owed",
         PartitionState::Free => "free",
         PartitionState::Assigned => "assigned",
         PartitionState::Draining => "draining",

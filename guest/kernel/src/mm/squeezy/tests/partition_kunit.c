@@ -125,6 +125,23 @@ static void assigned_is_left_by_draining_only(struct kunit *test)
 				squeezy_may_change(SQUEEZY_ASSIGNED, to));
 }
 
+static void only_states_that_ask_the_device_end_in_not_plugged(struct kunit *test)
+{
+	unsigned int from;
+
+	for (from = 0; from < SQUEEZY_NR_STATES; from++) {
+		KUNIT_EXPECT_EQ(test, from == SQUEEZY_POPULATING ||
+				from == SQUEEZY_OWED,
+				squeezy_may_change(from, SQUEEZY_ABSENT));
+		KUNIT_EXPECT_EQ(test, from == SQUEEZY_PLUGGING ||
+				from == SQUEEZY_UNPLUGGING,
+				squeezy_may_change(from, SQUEEZY_UNPLUGGED));
+	}
+	KUNIT_EXPECT_FALSE(test, squeezy_may_change(SQUEEZY_OWED, SQUEEZY_FREE));
+	KUNIT_EXPECT_TRUE(test, squeezy_may_change(SQUEEZY_OWED,
+						   SQUEEZY_POPULATING));
+}
+
 static void every_state_is_reached_and_can_become_free(struct kunit *test)
 {
 	bool reached[SQUEEZY_NR_STATES] = { [SQUEEZY_ABSENT] = true };
@@ -260,6 +277,7 @@ static struct kunit_case squeezy_cases[] = {
 	KUNIT_CASE(layout_rejects_nonsense),
 	KUNIT_CASE(only_free_is_assigned_or_unplugged),
 	KUNIT_CASE(assigned_is_left_by_draining_only),
+	KUNIT_CASE(only_states_that_ask_the_device_end_in_not_plugged),
 	KUNIT_CASE(every_state_is_reached_and_can_become_free),
 	KUNIT_CASE(random_walks_keep_users_and_state_in_step),
 	KUNIT_CASE(batch_joins_adjacent_blocks),
