@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SO_ZEROCOPY
@@ -382,4 +383,105 @@ TEST(stragglers_do_not_hold_back_a_waiter)
 		actor_kill(&next);
 	}
 	close(pipe_end);
+}
+
+/*
+ * Puts both ends of a socket pair and a pipe in flight on the socket pair, and exits. Not an actor:
+ * closing an actor's own socket collects garbage.
+ */
+PLAIN(leaves_a_pipe_in_flight_on_itself)
+{
+	char *memory = map_anon(HELD_PAGES * PAGE), text = 0;
+	struct iovec spliced = { memory, HELD_PAGES * PAGE }, byte = { &text, 1 };
+	union {
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr message = {
+		.msg_iov = &byte, .msg_iovlen = 1,
+		.msg_control = control.bytes, .msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	int fds[4];
+
+	fill(memory, HELD_PAGES * PAGE, 1);
+	OK(pipe(fds));
+	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds + 2));
+	ASSERT(vmsplice(fds[1], &spliced, 1, 0) > 0, "vmsplice: %m");
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(header), fds, sizeof(fds));
+	ASSERT_EQ(sendmsg(fds[2], &message, 0), 1);
+}
+
+TEST(a_pipe_that_is_in_flight_on_itself)
+{
+	int i, status, unused;
+	pid_t pid;
+
+	require_partitions();
+	unused = partitions_in_state("free");
+	for (i = 0; i < 2; i++) {
+		pid = OK(fork());
+		if (!pid) {
+			OK(squeezy_assign(ANY, 1000));
+			exec_body("leaves_a_pipe_in_flight_on_itself", NULL);
+		}
+		OK(waitpid(pid, &status, 0));
+		ASSERT_EQ(status, 0);
+	}
+	ASSERT(WAIT_FOR(partitions_in_state("free") == unused, PROMPT_MS), "%d quarantined",
+	       partitions_in_state("quarantined"));
+}
+
+/* Sets per-CPU lists of all zones up again, as whoever tunes them does. */
+static void tune_lists(void)
+{
+	ASSERT(write_text("/proc/sys/vm/percpu_pagelist_high_fraction", "8"), "%m");
+	ASSERT(write_text("/proc/sys/vm/percpu_pagelist_high_fraction", "0"), "%m");
+}
+
+/* The same, as a processor does that comes. */
+static void turn_processor_off_and_on(void)
+{
+	if (access("/sys/devices/system/cpu/cpu1/online", W_OK))
+		skip("there is no processor to turn off");
+	ASSERT(write_text("/sys/devices/system/cpu/cpu1/online", "0"), "%m");
+	ASSERT(write_text("/sys/devices/system/cpu/cpu1/online", "1"), "%m");
+}
+
+/* A free after that is seen nevertheless, at once. */
+static void assert_watched_after(void (*change)(void))
+{
+	static char text[HELD_PAGES * PAGE];
+	struct actor actor;
+	int pipe_end;
+	size_t got = 0;
+
+	require_partitions();
+	actor = actor_start(ANY, "leaves_pages_in_a_pipe", NULL);
+	pipe_end = actor_receive_fd(&actor);
+	actor_kill(&actor);
+	ASSERT(WAIT_FOR(partition_is(actor.partition, "quarantined"), PROMPT_MS), "%s",
+	       partition_state(actor.partition));
+	/* Until nobody looks without being told to for some seconds. */
+	sleep_ms(4000);
+	change();
+	while (got < sizeof(text))
+		got += OK(read(pipe_end, text + got, sizeof(text) - got));
+	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), 500), "%s, %llu pages are held",
+	       partition_state(actor.partition),
+	       (partition_managed(actor.partition) - partition_free(actor.partition)) / PAGE);
+	close(pipe_end);
+}
+
+TEST(a_free_is_seen_after_per_cpu_lists_were_tuned)
+{
+	assert_watched_after(tune_lists);
+}
+
+TEST(a_free_is_seen_after_a_processor_came)
+{
+	assert_watched_after(turn_processor_off_and_on);
 }

@@ -8,7 +8,8 @@
  * watched, so that the free of such a page runs the drain again, and what can be
  * moved to ordinary memory is moved. Files are not: they may be as large as the
  * partition, and nobody would be charged for them. Their mounts go down after
- * the memory of the last process, and they with these.
+ * the memory of the last process, and they with these. What is left then may be
+ * garbage that waits for its collector, which is run.
  */
 #include <linux/irq_work.h>
 #include <linux/memory_hotplug.h>
@@ -19,14 +20,69 @@
 #include <linux/sched/mm.h>
 #include <linux/swap.h>
 #include <linux/workqueue.h>
+#include <net/af_unix.h>
 
 #include "../internal.h"
 #include "partition.h"
 #include <trace/events/squeezy.h>
 
+static void squeezy_drain_fn(struct work_struct *work);
+static DECLARE_WORK(squeezy_drain_work, squeezy_drain_fn);
+
+/* For files that are left: when none of them goes for this long, they stay. */
+#define SQUEEZY_FILES_PAUSE	HZ
+
+static DECLARE_DELAYED_WORK(squeezy_look_work, squeezy_drain_fn);
+
+/*
+ * How long after a partition was quarantined garbage is collected, at first, and
+ * how long between two times, at most. The processes that were in it may close
+ * their files only after that.
+ */
+#define SQUEEZY_COLLECT_MIN	(HZ / 10)
+#define SQUEEZY_COLLECT_MAX	(10 * HZ)
+
+/* Protected by squeezy_mutex. */
+static unsigned long squeezy_collect_delay;
+
+/*
+ * Sockets that are in flight on each other, and pipes with them, keep pages that
+ * nobody can get at any more. They are garbage, but collected only when somebody
+ * closes another unix socket. The collector is a work item: the watch sees what
+ * it frees.
+ */
+static void squeezy_collect_fn(struct work_struct *work)
+{
+	if (IS_ENABLED(CONFIG_UNIX))
+		unix_gc();
+	squeezy_queue_drain();
+}
+
+static DECLARE_DELAYED_WORK(squeezy_collect_work, squeezy_collect_fn);
+
+/* A partition has been quarantined. */
+static void squeezy_collect_soon(void)
+{
+	squeezy_collect_delay = SQUEEZY_COLLECT_MIN;
+	mod_delayed_work(system_wq, &squeezy_collect_work,
+			 squeezy_collect_delay);
+}
+
+/* A partition is quarantined still. */
+static void squeezy_collect_later(void)
+{
+	if (delayed_work_pending(&squeezy_collect_work))
+		return;
+	squeezy_collect_delay = min(2 * squeezy_collect_delay,
+				    SQUEEZY_COLLECT_MAX);
+	queue_delayed_work(system_wq, &squeezy_collect_work,
+			   squeezy_collect_delay);
+}
+
 static void squeezy_drain_fn(struct work_struct *work)
 {
 	struct squeezy_partition *p;
+	bool quarantined = false;
 
 	mutex_lock(&squeezy_mutex);
 	squeezy_for_each_partition(p) {
@@ -35,6 +91,8 @@ static void squeezy_drain_fn(struct work_struct *work)
 		case SQUEEZY_QUARANTINED:
 			if (squeezy_drain(p))
 				squeezy_kick();
+			else if (p->state == SQUEEZY_QUARANTINED)
+				quarantined = true;
 			break;
 		default:
 			break;
@@ -42,15 +100,10 @@ static void squeezy_drain_fn(struct work_struct *work)
 	}
 	/* With an address space go page tables, and soon files. */
 	squeezy_memory_freed();
+	if (quarantined)
+		squeezy_collect_later();
 	mutex_unlock(&squeezy_mutex);
 }
-
-static DECLARE_WORK(squeezy_drain_work, squeezy_drain_fn);
-
-/* For files that are left: when none of them goes for this long, they stay. */
-#define SQUEEZY_FILES_PAUSE	HZ
-
-static DECLARE_DELAYED_WORK(squeezy_look_work, squeezy_drain_fn);
 
 /* Have unused partitions drained, from any context but under zone->lock. */
 void squeezy_queue_drain(void)
@@ -113,16 +166,14 @@ bool squeezy_is_empty(struct squeezy_partition *p)
 
 /*
  * Have each free of a page run squeezy_drain_fn(), and none end on a per-CPU
- * list. Both before the caller counts again, or the last free could be missed.
+ * list. Both before the caller counts again, or the last free could be missed:
+ * one that takes zone->lock before the count is counted, one that takes it after
+ * the count sees the bit.
  */
 static void squeezy_watch(struct squeezy_partition *p, bool watch)
 {
-	if (watch == test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
-		return;
-	zone_pcp_set_bypass(&p->zone, watch);
-	assign_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags, watch);
-	/* Pairs with zone->lock in __free_one_page() and squeezy_pages_used(). */
-	smp_mb__after_atomic();
+	if (watch != test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		zone_pcp_set_bypass(&p->zone, watch);
 }
 
 /*
@@ -227,6 +278,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 		/* Woken by a free; what is left could not be moved before. */
 		if (!squeezy_is_empty(p)) {
 			lru_add_drain_all();
+			drain_all_pages(&p->zone);
 			if (!squeezy_is_empty(p))
 				return false;
 		}
@@ -256,6 +308,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 		squeezy_count(SQUEEZY_QUARANTINES, 1);
 		squeezy_count(SQUEEZY_STRAGGLERS_DRAINED, left);
 		squeezy_change_state(p, SQUEEZY_DRAINING, SQUEEZY_QUARANTINED);
+		squeezy_collect_soon();
 		/* The last page may have gone between the count and here. */
 		squeezy_queue_drain();
 		return false;
