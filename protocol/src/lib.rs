@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `GET /v1/info` | | [`Info`] |
 //! | `GET /v1/memory` | | [`Memory`] |
+//! | `GET /v1/partitions` | | `Vec<`[`PartitionState`]`>`, by number; empty without partitions |
 //! | `POST /v1/instances` | [`InstanceSpec`] | [`Instance`], when the command has been executed in its partition |
 //! | `GET /v1/instances` | | `Vec<`[`Instance`]`>` |
 //! | `GET /v1/instances/ID` | | [`Instance`] |

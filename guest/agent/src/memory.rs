@@ -1,7 +1,7 @@
 //! `/v1/memory` and the agent's own size.
 
 use crate::{error::ApiError, sysfs};
-use squeezy_protocol::{Info, Memory};
+use squeezy_protocol::{Info, Memory, PartitionState};
 use std::{collections::BTreeMap, fs, io};
 
 /// Everything the host may want to know about the guest's memory now.
@@ -17,6 +17,12 @@ pub fn memory() -> Result<Memory, ApiError> {
         squeezy: sysfs::read()
             .map_err(|e| ApiError::internal("reading the kernel's partitions", e))?,
     })
+}
+
+/// Where each partition stands, and nothing else: the host asks after every resize.
+pub fn partitions() -> Result<Vec<PartitionState>, ApiError> {
+    sysfs::states()
+        .map_err(|e| ApiError::internal("reading the states of the kernel's partitions", e))
 }
 
 /// Who answers, and on what.

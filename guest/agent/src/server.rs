@@ -90,6 +90,7 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
     match (&method, words.as_slice()) {
         (&Method::GET, ["info"]) => Ok(ok(&memory::info()?)),
         (&Method::GET, ["memory"]) => Ok(ok(&memory::memory()?)),
+        (&Method::GET, ["partitions"]) => Ok(ok(&memory::partitions()?)),
         (&Method::PUT, ["clock"]) => {
             clock::set(body(request).await?)?;
             Ok(empty(StatusCode::NO_CONTENT))

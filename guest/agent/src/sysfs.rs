@@ -24,6 +24,11 @@ pub fn read() -> io::Result<Option<Squeezy>> {
     if present() { read_from(Path::new(DIRECTORY)).map(Some) } else { Ok(None) }
 }
 
+/// The state of every partition, by number; none when this kernel has none.
+pub fn states() -> io::Result<Vec<PartitionState>> {
+    if present() { states_in(Path::new(DIRECTORY)) } else { Ok(Vec::new()) }
+}
+
 /// Processes that were killed because partition `number` was full, since boot. `None` on a kernel
 /// that does not count them by partition.
 pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
@@ -46,11 +51,23 @@ fn partition_directory(directory: &Path, number: PartitionNumber) -> PathBuf {
     directory.join(format!("partition{number}"))
 }
 
-fn read_from(directory: &Path) -> io::Result<Squeezy> {
-    let partitions: u16 = value(&directory.join("partitions"))?;
+fn states_in(directory: &Path) -> io::Result<Vec<PartitionState>> {
+    let of = |number| partition_directory(directory, PartitionNumber(number)).join("state");
+    (0..count(directory)?).map(|number| state(&of(number))).collect()
+}
+
+/// How many partitions there are.
+fn count(directory: &Path) -> io::Result<u16> {
+    let path = directory.join("partitions");
+    let partitions = value(&path)?;
     if partitions > MAX_PARTITIONS {
-        return Err(malformed(&directory.join("partitions"), "more than 255 partitions"));
+        return Err(malformed(&path, "more than 255 partitions"));
     }
+    Ok(partitions)
+}
+
+fn read_from(directory: &Path) -> io::Result<Squeezy> {
+    let partitions = count(directory)?;
     Ok(Squeezy {
         partition_size_bytes: value(&directory.join("partition_size"))?,
         shared_size_bytes: value(&directory.join("shared_size"))?,
@@ -156,6 +173,19 @@ mod tests {
         assert_eq!(squeezy.partitions[0].free_bytes, 1024);
         assert_eq!(squeezy.partitions[0].oom_kills, 7);
         assert_eq!(squeezy.partitions[1].users, 0);
+        let states = [PartitionState::Assigned, PartitionState::Unplugged];
+        assert_eq!(states_in(directory.path()).unwrap(), states);
+    }
+
+    #[test]
+    fn every_state_of_the_kernel_has_its_name() {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/src/mm/squeezy/partition.c");
+        let source = fs::read_to_string(source).unwrap();
+        let names = source.split("squeezy_state_names[SQUEEZY_NR_STATES] = {").nth(1).unwrap();
+        let names = names.split('}').next().unwrap();
+        let names: Vec<_> = names.split('"').skip(1).step_by(2).collect();
+        assert_eq!(names.len(), 10);
+        assert_eq!(states_in(tree(&names).path()).unwrap().len(), 10);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub enum Event {
     /// The VM has ended, as it was told to or by itself, and the host has all its memory back. The
     /// requests that its instances had are answered by whoever tells this.
     VmEnded(VmIndex),
+    /// No more instances can be given memory in the VM, which is to be replaced: those without a request
+    /// are ended, and it is with the last of the others. Changes nothing when it is known already.
+    VmUnfit(VmIndex),
     /// The VM does not run and holds so much of the host's memory, which is all it can hold until it
     /// does. Changes nothing when it is to run again already.
     VmPaused {

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
-    MAX_PAYLOAD_BYTES, Memory, Profile, ProfileRequest, SQUEEZE_LIMIT, Squeezed,
+    MAX_PAYLOAD_BYTES, Memory, PartitionState, Profile, ProfileRequest, SQUEEZE_LIMIT, Squeezed,
 };
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
@@ -64,6 +64,11 @@ impl AgentClient {
     /// The guest's view of its memory.
     pub async fn memory(&self) -> Result<Memory> {
         self.get("/v1/memory").await
+    }
+
+    /// Where each partition stands, by number.
+    pub async fn partition_states(&self) -> Result<Vec<PartitionState>> {
+        self.get("/v1/partitions").await
     }
 
     /// Starts an instance; returns when its command has been executed in its partition.

@@ -151,6 +151,39 @@ pub enum VmError {
         reason: String,
     },
 
+    /// An instance has ended, and its partition still has pages of it.
+    #[error(
+        "the guest holds {partitions} partitions of instances that have ended: something outside of them, such as a pipe, a socket or a pin, still has pages of their memory"
+    )]
+    Held {
+        /// Partitions that are held.
+        partitions: u16,
+        /// How long the guest has had.
+        after: Duration,
+    },
+
+    /// Too many partitions are held for another instance.
+    #[error(
+        "no partition is left for the instance: {held} of {partitions} are held by pages of instances that have ended"
+    )]
+    NoPartition {
+        /// Partitions that are held.
+        held: u16,
+        /// Partitions there are.
+        partitions: u16,
+    },
+
+    /// The guest's kernel has lost count of its partitions.
+    #[error(
+        "the guest and its memory device do not agree: {} MiB are plugged, and the guest uses {} of them", device_bytes >> 20, guest_bytes >> 20
+    )]
+    Disagreement {
+        /// Bytes that are plugged at the device.
+        device_bytes: u64,
+        /// Bytes of the partitions that the guest takes for plugged.
+        guest_bytes: u64,
+    },
+
     /// The operation does not fit the VM's kind of memory.
     #[error("this VM's memory cannot be resized so: {0}")]
     NotResizable(&'static str),
@@ -188,6 +221,17 @@ pub enum VmError {
 }
 
 impl VmError {
+    /// Whether no instance can be given memory in the VM any more, as far as its guest is to blame: it
+    /// is to be replaced.
+    pub fn is_unfit(&self) -> bool {
+        match self {
+            Self::NoPartition { .. } | Self::Disagreement { .. } => true,
+            // It had all the time there is to plug something.
+            Self::Resize { requested, plugged, .. } => plugged < requested,
+            _ => false,
+        }
+    }
+
     /// Wraps an error of the operating system.
     pub(crate) fn system(what: &'static str, error: impl std::fmt::Display) -> Self {
         Self::System { what, reason: error.to_string() }

@@ -97,8 +97,9 @@ impl Tried {
     pub(crate) fn new(result: Result<Option<Resize>, VmError>) -> Self {
         let (latency, error) = match result {
             Ok(resize) => (resize.map(|resize| resize.latency), None),
-            Err(VmError::Resize { after, .. }) if after.is_zero() => (None, result.err()),
-            Err(VmError::Resize { after, .. }) => (Some(after), result.err()),
+            Err(VmError::Resize { after, .. } | VmError::Held { after, .. }) => {
+                ((!after.is_zero()).then_some(after), result.err())
+            }
             Err(error) => (None, Some(error)),
         };
         Self { latency, resident_drop_bytes: 0, error }

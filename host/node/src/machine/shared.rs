@@ -6,7 +6,7 @@ use squeezy_vmm::{
     BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
     method::{Method, Slot, Slots},
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 pub(crate) struct SharedVm {
     vm: Arc<Vm>,
@@ -58,20 +58,7 @@ impl Machine for SharedVm {
     }
 
     fn has_settled(&self) -> BoxFuture<'_, Tried> {
-        Box::pin(async {
-            Tried::new(match self.vm.memory().await {
-                Ok(MemoryUse { asked_bytes, plugged_bytes, .. }) if plugged_bytes > asked_bytes => {
-                    Err(VmError::Resize {
-                        requested: asked_bytes,
-                        plugged: plugged_bytes,
-                        after: Duration::ZERO,
-                        reason: "it has still not given it back".to_owned(),
-                    })
-                }
-                Ok(_) => Ok(None),
-                Err(error) => Err(error),
-            })
-        })
+        Box::pin(async { Tried::new(self.method.settle(&self.vm).await.map(|()| None)) })
     }
 
     fn vm(&self, _: Slot) -> Option<Arc<Vm>> {

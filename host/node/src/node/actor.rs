@@ -12,7 +12,10 @@ use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
     RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, function::Function,
 };
-use squeezy_vmm::{BoxFuture, VmError, method::Slot};
+use squeezy_vmm::{
+    BoxFuture, VmError,
+    method::{MethodName, Slot},
+};
 use std::{
     collections::BTreeMap,
     mem,
@@ -571,7 +574,7 @@ impl Actor {
                 return self.begin(async move { Done::Started { instance, result } });
             }
         };
-        // Nothing comes when the plug fails.
+        // Nothing comes when the plug fails, which is told with the plug.
         let (has_memory, memory) = oneshot::channel();
         let plugged = machine.clone();
         self.begin_in(machine.clone(), async move {
@@ -582,11 +585,10 @@ impl Actor {
             Done::Plugged { instance, at: now, tried }
         });
         self.begin_in(machine.clone(), async move {
-            let memory =
-                async { memory.await.map_err(|_| "its memory could not be plugged".to_owned()) };
+            let memory = async { memory.await.map_err(|_| None) };
             let start = async {
-                let vm = machine.vm(slot).ok_or("its VM has ended")?;
-                Instance { vm, id }.start(&*machine, slot, &function, image).await
+                let vm = machine.vm(slot).ok_or_else(|| Some("its VM has ended".to_owned()))?;
+                Instance { vm, id }.start(&*machine, slot, &function, image).await.map_err(Some)
             };
             let result = if machine.starts_beside_plug() {
                 tokio::try_join!(memory, start).map(|((), times)| times)
@@ -596,7 +598,11 @@ impl Actor {
                     Err(error) => Err(error),
                 }
             };
-            Done::Started { instance, result }
+            match result {
+                Ok(times) => Done::Started { instance, result: Ok(times) },
+                Err(Some(error)) => Done::Started { instance, result: Err(error) },
+                Err(None) => Done::Nothing,
+            }
         });
     }
 
@@ -653,8 +659,15 @@ impl Actor {
             Ok(Done::Booted { vm, result, took }) => self.booted(vm, result, took),
             Ok(Done::Plugged { instance, at, tried }) => {
                 self.tell(Happening::Plugged(instance, self.now().since(at), &tried));
-                if let Some(body) = self.bodies.get_mut(&instance) {
-                    body.has_slot = tried.error.is_none();
+                let Some(body) = self.bodies.get_mut(&instance) else { return };
+                body.has_slot = tried.error.is_none();
+                // Its start may have failed by itself before.
+                let fails = tried.error.is_some() && !body.stopping;
+                let vm = body.vm;
+                self.replace_if_unfit(vm, tried.error.as_ref());
+                if fails {
+                    let error = "its memory could not be plugged".to_owned();
+                    self.started(instance, Err(error));
                 }
             }
             Ok(Done::Started { instance, result }) => self.started(instance, result),
@@ -745,6 +758,7 @@ impl Actor {
                 if again && tried.error.is_none() {
                     self.tell(Happening::Settled(instance));
                 }
+                self.replace_if_unfit(vm, tried.error.as_ref());
                 if self.vms.get(&vm).is_some_and(|entry| entry.machine.is_some())
                     && self.scaler.state(instance).is_some()
                 {
@@ -799,6 +813,20 @@ impl Actor {
         entry.machine = None;
         self.vm_ended(vm, &reason.to_string());
         true
+    }
+
+    /// A resize has failed, perhaps so that the VM is of no use to further instances.
+    fn replace_if_unfit(&mut self, vm: VmIndex, error: Option<&VmError>) {
+        let Some(VmEntry { plan, machine: Some(_), .. }) = self.vms.get(&vm) else { return };
+        // Others share what memory there is: what one cannot have now another one may give back.
+        let has_partitions = plan.policy.method() == MethodName::Squeezy;
+        if let Some(error) = error.filter(|error| error.is_unfit() && has_partitions) {
+            let note = format!(
+                "vm {vm}: takes no more instances, and is replaced after its last call: {error}"
+            );
+            self.tell(Happening::Note(&note));
+            self.event(Event::VmUnfit(vm));
+        }
     }
 
     /// The instances of a VM.

@@ -89,6 +89,10 @@ struct Vm {
     charged_bytes: u64,
     /// Whether the last of its functions is retired.
     retired: bool,
+    /// Whether it is to be replaced, having given memory to instances or not.
+    unfit: bool,
+    /// Whether an instance has started in it since its boot.
+    proven: bool,
 }
 
 /// Events in, commands out. See the crate's documentation.
@@ -147,8 +151,17 @@ impl Scaler {
         policy.check(self.budget.limit_bytes())?;
         let index = VmIndex(self.next_vm);
         self.next_vm += 1;
-        self.vms
-            .insert(index, Vm { policy, state: VmState::Absent, charged_bytes: 0, retired: false });
+        self.vms.insert(
+            index,
+            Vm {
+                policy,
+                state: VmState::Absent,
+                charged_bytes: 0,
+                retired: false,
+                unfit: false,
+                proven: false,
+            },
+        );
         Ok(index)
     }
 
@@ -245,10 +258,15 @@ impl Scaler {
             Event::VmBooted(vm) => self.booted(now, vm, event)?,
             Event::VmFailed(vm) => self.boot_failed(vm, event, &mut commands)?,
             Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
+            Event::VmUnfit(vm) => self.unfit(vm),
             Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
             Event::Started(number) => {
                 let idle = InstanceState::Idle { since: now, frozen: false };
-                self.change(number, event, idle, |s| matches!(s, InstanceState::Starting))?;
+                let instance =
+                    self.change(number, event, idle, |s| matches!(s, InstanceState::Starting))?;
+                if let Some(vm) = self.vms.get_mut(&instance.vm) {
+                    vm.proven = true;
+                }
                 if self.is_retired(number) {
                     self.stop(number, StopReason::Retired, &mut commands);
                 }
@@ -257,7 +275,10 @@ impl Scaler {
                 let starting = |s| matches!(s, InstanceState::Starting);
                 let instance = self.change(number, event, InstanceState::Stopping, starting)?;
                 commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
-                self.give_up_one(instance.function, RejectReason::StartFailed, &mut commands);
+                // In the VM that comes it may start, but not if this one never had any.
+                if !self.vms.get(&instance.vm).is_some_and(|vm| vm.unfit && vm.proven) {
+                    self.give_up_one(instance.function, RejectReason::StartFailed, &mut commands);
+                }
             }
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
             Event::Broken(number) => self.answered(now, number, event, true, &mut commands)?,
@@ -284,6 +305,7 @@ impl Scaler {
         if self.draining {
             self.stop_idle(StopReason::Draining, &mut commands);
         } else {
+            self.leave_unfit(&mut commands);
             let mut short = Short::default();
             self.dispatch(&mut short, &mut commands);
             self.scale_up(short, &mut commands);
@@ -320,6 +342,25 @@ impl Scaler {
     fn booted(&mut self, now: Moment, vm: VmIndex, event: Event) -> Result<(), Unexpected> {
         let up = VmState::Up { empty_since: Some(now) };
         self.change_vm(vm, event, up, |state| state == VmState::Booting)
+    }
+
+    fn unfit(&mut self, index: VmIndex) {
+        if let Some(vm) = self.vms.get_mut(&index)
+            && matches!(vm.state, VmState::Up { .. } | VmState::Paused { .. })
+        {
+            vm.unfit = true;
+            self.touched.insert((index, FunctionIndex(u32::MAX)));
+        }
+    }
+
+    /// Stops what is idle in VMs that are to be replaced. Whoever waits does so for the next one.
+    fn leave_unfit(&mut self, commands: &mut Vec<Command>) {
+        let unfit: Vec<_> = self.vms.iter().filter(|(_, vm)| vm.unfit).map(|(&i, _)| i).collect();
+        for index in unfit {
+            for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
+                self.take_away(number, StopReason::Broken, commands);
+            }
+        }
     }
 
     fn boot_failed(
@@ -457,10 +498,13 @@ impl Scaler {
                     self.set_vm(index, VmState::Up { empty_since: None });
                 }
                 VmState::Up { .. } | VmState::Paused { .. }
-                    if (self.draining || vm.retired) && self.pool.alive(index) == 0 =>
+                    if (self.draining || vm.retired || vm.unfit) && self.pool.alive(index) == 0 =>
                 {
-                    let reason =
-                        if vm.retired { StopReason::Retired } else { StopReason::Draining };
+                    let reason = match vm {
+                        vm if vm.retired => StopReason::Retired,
+                        vm if vm.unfit => StopReason::Broken,
+                        _ => StopReason::Draining,
+                    };
                     self.end_vm(index, reason, commands);
                 }
                 VmState::Up { empty_since } => {
@@ -596,6 +640,9 @@ impl Scaler {
         let before = std::mem::replace(&mut vm.state, state);
         if before == state {
             return;
+        }
+        if state == VmState::Absent {
+            (vm.unfit, vm.proven) = (false, false);
         }
         let idle_time = vm.policy.idle_time;
         let spare = |state| match state {

@@ -178,6 +178,7 @@ impl Scaler {
         match vm.state {
             // One that waits is enough for it to be booted.
             VmState::Absent => 1,
+            VmState::Up { .. } | VmState::Paused { .. } if vm.unfit => 0,
             VmState::Up { .. } | VmState::Paused { .. } => of_function.min(in_vm),
             // It comes when its VM has.
             VmState::Booting | VmState::Ending => 0,

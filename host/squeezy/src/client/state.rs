@@ -128,6 +128,19 @@ impl State {
     }
 }
 
+impl State {
+    /// A line for each function of whose ended instances memory is not back.
+    pub fn held(&self) -> impl Iterator<Item = String> {
+        let held = self.functions.iter().filter(|function| function.point.stranded > 0);
+        held.map(|Function { name, point: Point { stranded, .. }, instance_bytes, .. }| {
+            let bytes = instance_bytes.saturating_mul(*stranded as u64) >> 20;
+            format!(
+                "{name}: {bytes} MiB of {stranded} ended instances are held in the guest; the latest reclaims say why"
+            )
+        })
+    }
+}
+
 /// What of each function stands in a table.
 pub const COLUMNS: [super::table::Column<Function>; 16] = [
     ("FUNCTION", |f| f.name.clone()),
@@ -194,6 +207,12 @@ pub mod tests {
         ];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);
+        assert_eq!(state.held().count(), 0);
+        let mut state = state;
+        state.functions[0].point.stranded = 2;
+        state.functions[0].instance_bytes = 768 << 20;
+        let held: Vec<_> = state.held().collect();
+        assert!(held[0].starts_with("html: 1536 MiB of 2 ended instances are held"), "{held:?}");
         let problems: Vec<_> = state.problems().collect();
         assert_eq!(problems, ["html, 2 s ago: no VM: the key is needed to see why"]);
     }

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 /// the VM has, RESIDENT what the host really spends on it, BACK what instances have given back so far,
 /// COLD the calls that waited for an instance to start, FAILED those that no instance answered: it
 /// ended under them or could not be started, or its VM. P50 and P99 are the latency of calls in the last
-/// minutes. Below the table stands which functions' calls are turned away, and why, if the key can be
-/// read; nothing else takes it.
+/// minutes. Below the table stands whose ended instances' memory is not back, and which functions' calls
+/// are turned away, and why, if the key can be read; nothing else takes it.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -43,9 +43,9 @@ impl Status {
             print("");
             lines(&state.functions, &COLUMNS).iter().for_each(print);
         }
-        if state.problems().next().is_some() {
+        if state.held().chain(state.problems()).next().is_some() {
             print("");
-            state.problems().for_each(print);
+            state.held().chain(state.problems()).for_each(print);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -110,7 +110,8 @@ fn is_ended(pause: Duration) -> io::Result<bool> {
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     // Heading, functions and a frame.
-    let lines = screen.state.functions.len() + screen.state.problems().count();
+    let State { functions, .. } = &screen.state;
+    let lines = functions.len() + screen.state.held().count() + screen.state.problems().count();
     let functions = u16::try_from(lines).unwrap_or(u16::MAX);
     let [head, chart, functions, reclaims, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -160,7 +161,7 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
 fn draw_functions(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut rows = lines(&state.functions, &COLUMNS).into_iter();
     let heading = rows.next().map(|line| Line::from(line).dim());
-    let problems = state.problems().map(|problem| Line::from(problem).red());
+    let problems = state.held().chain(state.problems()).map(|problem| Line::from(problem).red());
     let text: Vec<_> = heading.into_iter().chain(rows.map(Line::from)).chain(problems).collect();
     frame.render_widget(Paragraph::new(text).block(Block::bordered().title("functions")), area);
 }

@@ -8,10 +8,10 @@ mod node;
 mod squeezy;
 mod virtio_mem;
 
-use crate::{BoxFuture, Kernel, Resize, Result, Vm, VmConfig, VmError, config::names};
+use crate::{BoxFuture, Kernel, MemoryUse, Resize, Result, Vm, VmConfig, VmError, config::names};
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
-use std::{fmt, str::FromStr, sync::Mutex};
+use std::{fmt, str::FromStr, sync::Mutex, time::Duration};
 
 pub use floor::Floor;
 
@@ -97,6 +97,22 @@ pub trait Method: Send + Sync {
     /// Takes the memory of a slot that was freed back. When the guest does not follow in time, the
     /// error says why; the request stands and the guest goes on with it.
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
+    /// Whether what could not be taken back in time has come back by now, for one slot; an error, if
+    /// not.
+    fn settle<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let MemoryUse { asked_bytes, plugged_bytes, .. } = vm.memory().await?;
+            if plugged_bytes <= asked_bytes {
+                return Ok(());
+            }
+            Err(VmError::Resize {
+                requested: asked_bytes,
+                plugged: plugged_bytes,
+                after: Duration::ZERO,
+                reason: "it has still not given it back".to_owned(),
+            })
+        })
+    }
     /// Whether an instance may be started before its memory is plugged: it waits for it in the guest.
     fn waits_in_guest(&self) -> bool {
         false

@@ -1,19 +1,109 @@
 //! Partitions: an instance's memory is one piece, plugged when it comes and given back when it goes.
+//!
+//! What the device has plugged says nothing of whom it serves: a partition may hold pages of an instance
+//! that has ended, and be of no use to another one. So the guest is asked where its partitions stand after
+//! each resize, and for each one that is held another one is asked for.
 
-use super::{Method, MethodName, Sizing, Slot, Slots, plug_by_count, reclaim_by_count};
-use crate::{BoxFuture, GuestMemory, PartitionLayout, Resize, Result, Vm, VmConfig};
-use squeezy_protocol::{InstanceSpec, PartitionChoice};
+use super::{Method, MethodName, Sizing, Slot, Slots};
+use crate::{BoxFuture, GuestMemory, PartitionLayout, Resize, Result, Vm, VmConfig, VmError};
+use squeezy_protocol::{InstanceSpec, PartitionChoice, PartitionState};
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU16, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+/// How often a resize is corrected: partitions are held, or let go, by one instance's end at a time.
+const ROUNDS: u32 = 4;
+
+/// How often, and how long apart, the guest and its device must be seen to disagree: the device is told
+/// before the guest has put its books in order.
+const LOOKS: u32 = 5;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Squeezy {
     layout: PartitionLayout,
     slots: Slots,
+    /// Partitions that are held, when it was looked last.
+    held: AtomicU16,
+    /// Of these, those that were said to be the memory of an instance that is not back.
+    reported: Mutex<u16>,
 }
 
 impl Squeezy {
     pub(super) fn new(sizing: Sizing) -> Self {
         let layout =
             PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
-        Self { layout, slots: Slots::new(sizing.instances) }
+        let slots = Slots::new(sizing.instances);
+        Self { layout, slots, held: AtomicU16::new(0), reported: Mutex::new(0) }
+    }
+
+    /// What to ask for: a partition for each slot in use, beside those that are held.
+    fn target(&self) -> u64 {
+        let count = self.slots.count().saturating_add(self.held.load(SeqCst));
+        self.layout.requested_bytes(count.min(self.layout.partitions))
+    }
+
+    /// Makes the guest have what the slots in use need.
+    async fn follow(&self, vm: &Vm) -> Result<Resize> {
+        let mut latency = Duration::ZERO;
+        let mut round = 1;
+        loop {
+            let known = self.held.load(SeqCst);
+            let resized = vm.resize_by(vm.device()?, || self.target()).await;
+            let held = self.look(vm).await?;
+            match resized {
+                Ok(resize) => latency += resize.latency,
+                Err(VmError::Resize { after, .. }) => latency += after,
+                Err(_) => return resized,
+            }
+            if held == known || round == ROUNDS {
+                return resized.map(|resize| Resize { latency, ..resize });
+            }
+            round += 1;
+        }
+    }
+
+    /// Asks the guest how many partitions are held. An error when it does not have what the device has.
+    async fn look(&self, vm: &Vm) -> Result<u16> {
+        // In a VM without one there are no instances that could hold any.
+        let Ok(agent) = vm.agent() else { return Ok(0) };
+        let mut looks = 1;
+        loop {
+            let before = vm.plugged().await?;
+            let states = agent.partition_states().await?;
+            let held = states.iter().filter(|state| state.is_held()).count();
+            self.held.store(u16::try_from(held).unwrap_or(u16::MAX), SeqCst);
+            let Some(guest_bytes) = self.disagrees(&states, before) else {
+                return Ok(self.held.load(SeqCst));
+            };
+            if before != vm.plugged().await? {
+                return Ok(self.held.load(SeqCst));
+            }
+            if looks == LOOKS {
+                return Err(VmError::Disagreement { device_bytes: before, guest_bytes });
+            }
+            looks += 1;
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// What the guest has, if that is not what its device has and nothing is under way.
+    fn disagrees(&self, states: &[PartitionState], device_bytes: u64) -> Option<u64> {
+        let plugged = states.iter().filter(|state| state.is_plugged()).count();
+        let guest_bytes = self.layout.requested_bytes(u16::try_from(plugged).unwrap_or(u16::MAX));
+        let settled = !states.iter().any(|state| state.is_changing());
+        (settled && guest_bytes != device_bytes).then_some(guest_bytes)
+    }
+
+    fn reported(&self) -> std::sync::MutexGuard<'_, u16> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held_error(&self, after: Duration) -> VmError {
+        VmError::Held { partitions: self.held.load(SeqCst), after }
     }
 }
 
@@ -32,11 +122,49 @@ impl Method for Squeezy {
     }
 
     fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(plug_by_count(&self.slots, vm, slot, |count| self.layout.requested_bytes(count)))
+        Box::pin(async move {
+            let partitions = self.layout.partitions;
+            let resized = self.follow(vm).await.and_then(|resize| {
+                let held = self.held.load(SeqCst);
+                match held.saturating_add(self.slots.count()) {
+                    wanted if wanted > partitions => Err(VmError::NoPartition { held, partitions }),
+                    _ => Ok(Some(resize)),
+                }
+            });
+            if resized.is_err() {
+                // What was not given must not stay asked for.
+                self.slots.free(slot)?;
+                vm.withdraw(vm.device()?, || self.target()).await;
+            }
+            resized
+        })
     }
 
     fn reclaim<'a>(&'a self, vm: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
-        Box::pin(reclaim_by_count(&self.slots, vm, |count| self.layout.requested_bytes(count)))
+        Box::pin(async move {
+            let resize = self.follow(vm).await?;
+            let held = self.held.load(SeqCst);
+            let mut reported = self.reported();
+            *reported = held.min(*reported);
+            if *reported < held {
+                *reported += 1;
+                return Err(self.held_error(resize.latency));
+            }
+            Ok(Some(resize))
+        })
+    }
+
+    fn settle<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.follow(vm).await?;
+            let held = self.held.load(SeqCst);
+            let mut reported = self.reported();
+            if held > 0 && held >= *reported {
+                return Err(self.held_error(Duration::ZERO));
+            }
+            *reported = reported.saturating_sub(1);
+            Ok(())
+        })
     }
 
     fn waits_in_guest(&self) -> bool {
@@ -46,5 +174,43 @@ impl Method for Squeezy {
     /// Any: which partition it is, the guest's kernel decides, and it is not the slot's number.
     fn place(&self, _: Slot, spec: &mut InstanceSpec) {
         spec.partition = PartitionChoice::Any;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PartitionState::{
+        Absent, Assigned, Draining, Free, Owed, Populating, Quarantined, Unplugged,
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    fn squeezy() -> Squeezy {
+        let sizing = Sizing { instance_bytes: 128 * MIB, instances: 4, shared_bytes: 64 * MIB };
+        Squeezy::new(sizing)
+    }
+
+    #[test]
+    fn for_each_partition_that_is_held_another_one_is_asked_for() {
+        let squeezy = squeezy();
+        for (held, count, partitions) in [(0, 1, 1), (1, 2, 3), (2, 3, 4), (9, 4, 4)] {
+            squeezy.held.store(held, SeqCst);
+            while squeezy.slots.count() < count {
+                squeezy.slots.take().unwrap();
+            }
+            assert_eq!(squeezy.target(), (64 + partitions * 128) * MIB, "{held} held");
+        }
+    }
+
+    #[test]
+    fn what_the_guest_has_is_compared_with_what_its_device_has() {
+        let squeezy = squeezy();
+        let check = |states: &[_], mib: u64| squeezy.disagrees(states, mib * MIB);
+        assert_eq!(check(&[Free, Assigned, Unplugged, Absent], 320), None);
+        assert_eq!(check(&[Owed, Quarantined, Draining, Absent], 448), None);
+        assert_eq!(check(&[Assigned, Absent, Absent, Absent], 320), Some(192 * MIB));
+        assert_eq!(check(&[Assigned, Free, Absent, Absent], 192), Some(320 * MIB));
+        assert_eq!(check(&[Assigned, Populating, Absent, Absent], 192), None, "under way");
     }
 }

@@ -186,6 +186,12 @@ impl Vm {
         }
     }
 
+    /// Bytes that the device of [`Vm::resize`] has plugged now.
+    pub(crate) async fn plugged(&self) -> Result<u64> {
+        let device = self.device()?;
+        self.shared.fate.guard(self.shared.backend.plugged(device)).await
+    }
+
     /// The device that [`Vm::resize`] means.
     pub(crate) fn device(&self) -> Result<Device> {
         match self.config().memory {

@@ -48,6 +48,8 @@ pub fn not_resized(error: &VmError) -> &'static str {
             let said = NOT_RESIZED[..GUEST_SAYS].iter().find(|word| reason.contains(**word));
             said.copied().unwrap_or("guest")
         }
+        VmError::Held { .. } | VmError::NoPartition { .. } => "quarantined",
+        VmError::Disagreement { .. } => "guest",
         VmError::Died { .. }
         | VmError::Hung(_)
         | VmError::Paused(_)
@@ -80,6 +82,8 @@ mod tests {
                 resize("it could not free enough memory to unplug (5 bytes are available in it)"),
                 "guest",
             ),
+            (VmError::NoPartition { held: 1, partitions: 2 }, "quarantined"),
+            (VmError::Disagreement { device_bytes: 1, guest_bytes: 0 }, "guest"),
             (VmError::Hung(Duration::from_secs(5)), "vm"),
             (VmError::Config("x".to_owned()), "other"),
         ] {

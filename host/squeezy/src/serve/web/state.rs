@@ -105,7 +105,7 @@ fn describe_problem(problem: &Problem, has_key: bool) -> Value {
 fn describe_reclaim(reclaim: &Reclaim) -> Value {
     // Other errors may quote a guest's console, which is for those who have the key.
     let error = reclaim.error.as_ref().map(|error| match error {
-        VmError::Resize { .. } => error.to_string(),
+        VmError::Resize { .. } | VmError::Held { .. } => error.to_string(),
         _ => "it failed; the daemon's log says why".to_owned(),
     });
     json!({
