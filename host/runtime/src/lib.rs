@@ -25,6 +25,7 @@ mod moment;
 mod scaler;
 pub mod series;
 pub mod settings;
+mod size;
 mod squeeze;
 mod toml_file;
 
@@ -36,5 +37,6 @@ pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
 pub use settings::FunctionSettings;
+pub use size::Size;
 pub use squeeze::SqueezePolicy;
 pub use toml_file::{TomlError, parse_toml};

@@ -1,6 +1,6 @@
 //! What the scaler has to keep to.
 
-use crate::{FunctionIndex, VmIndex};
+use crate::{FunctionIndex, Size, VmIndex};
 use std::time::Duration;
 
 /// What holds for one VM and every instance in it.
@@ -55,7 +55,8 @@ pub enum PolicyError {
     NoFunction(FunctionIndex),
     /// One VM with one instance is more than the whole budget.
     #[error(
-        "a VM with one instance needs {needed_bytes} bytes, the host's budget is {limit_bytes}"
+        "a VM with one instance needs {}, and there are {} for all: allow more, or give an instance less",
+        Size(*needed_bytes), Size(*limit_bytes)
     )]
     OverBudget {
         /// What they need.
