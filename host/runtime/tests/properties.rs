@@ -3,6 +3,8 @@
 //! A model of the world that knows nothing of the scaler's state carries out its commands, lets
 //! them end well or badly in any order, and checks every command against what it knows itself.
 
+mod oracle;
+
 use proptest::prelude::*;
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
@@ -44,6 +46,10 @@ enum Step {
     Pass {
         milliseconds: u64,
     },
+    /// Everything ends that is under way, but work on requests.
+    Settle {
+        seed: u64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -56,6 +62,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
         60 => prop_oneof![0..4000_u64, 0..600_u64]
             .prop_map(|milliseconds| Step::Pass { milliseconds }),
+        20 => any::<u64>().prop_map(|seed| Step::Settle { seed }),
     ];
     prop::collection::vec(step, 0..300)
 }
@@ -70,7 +77,9 @@ struct Policies {
 
 fn policies() -> impl Strategy<Value = Policies> {
     let milliseconds = |most: u64| (0..most).prop_map(Duration::from_millis);
-    let bytes = (0..=500_u64, 0..=500_u64);
+    // Some VMs have nothing beside their instances, some all their memory from their boot on.
+    let bytes = || prop_oneof![1 => Just(0), 4 => 0..=500_u64];
+    let bytes = (bytes(), bytes());
     let vm = (bytes, 1..6_u32, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(
         |((base_bytes, instance_bytes), max_instances, max_starting, idle_time)| VmPolicy {
             base_bytes,
@@ -123,6 +132,7 @@ enum Machine {
 }
 
 /// An instance as whoever carries out the commands sees it.
+#[derive(Debug)]
 struct Body {
     function: FunctionIndex,
     vm: VmIndex,
@@ -146,6 +156,8 @@ struct World {
     kept: BTreeMap<InstanceNumber, (VmIndex, u64)>,
     pending: Vec<Command>,
     asked: BTreeSet<RequestNumber>,
+    /// Those that nobody has taken yet.
+    waiting: BTreeMap<RequestNumber, FunctionIndex>,
     answered: BTreeSet<RequestNumber>,
 }
 
@@ -172,6 +184,7 @@ impl World {
             kept: BTreeMap::new(),
             pending: Vec::new(),
             asked: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             answered: BTreeSet::new(),
         }
     }
@@ -193,10 +206,14 @@ impl World {
             }
         }
         self.check_budget();
+        if self.is_at_rest() {
+            let in_vain = self.in_vain();
+            let (machines, bodies, kept) = (&self.machines, &self.bodies, &self.kept);
+            assert!(in_vain.is_none(), "{in_vain:?}: {machines:?}, {bodies:?}, {kept:?}");
+        }
     }
 
     fn check(&mut self, command: Command) {
-        self.kept.retain(|&number, _| self.scaler.state(number).is_some());
         match command {
             Command::BootVm(vm) => {
                 assert_eq!(self.machines.insert(vm, Machine::Booting), Some(Machine::Absent));
@@ -227,6 +244,7 @@ impl World {
             Command::Start { function, vm, instance } => {
                 assert_eq!(self.machines[&vm], Machine::Up, "an instance without a VM");
                 assert_eq!(self.function_policy(function).vm, vm);
+                self.use_again(vm);
                 let body = Body {
                     function,
                     vm,
@@ -253,6 +271,7 @@ impl World {
             }
             Command::Dispatch { instance, request, thaw } => {
                 let body = self.bodies.get_mut(&instance).expect("a dispatch to nobody");
+                assert_eq!(self.waiting.remove(&request), Some(body.function));
                 assert!(body.running, "a dispatch to what does not run");
                 assert!(!body.dead, "a dispatch to the dead");
                 assert_eq!(
@@ -295,7 +314,19 @@ impl World {
                 // Stranded memory, asked for again, has no body any more.
                 assert!(self.bodies.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
             }
-            Command::Reject { request, .. } => self.answer(request),
+            Command::Reject { request, .. } => {
+                self.waiting.remove(&request);
+                self.answer(request);
+            }
+        }
+    }
+
+    /// An instance that starts takes memory first that the guest has kept and nobody is asking back.
+    fn use_again(&mut self, vm: VmIndex) {
+        let asked = |instance| self.pending.contains(&Command::Reclaim { vm, instance });
+        let mut kept = self.kept.iter().filter(|&(&n, &(v, _))| v == vm && !asked(n));
+        if let Some((&number, _)) = kept.next() {
+            self.kept.remove(&number);
         }
     }
 
@@ -310,14 +341,18 @@ impl World {
         assert!(self.answered.insert(request), "a request answered twice");
     }
 
-    /// What has memory, by the world's own count, is what the budget has promised.
-    fn check_budget(&mut self) {
-        self.kept.retain(|&number, _| self.scaler.state(number).is_some());
-        let kept = self.kept.values().map(|&(_, bytes)| bytes);
-        let bytes: u64 = self.bodies.values().map(|b| b.charged_bytes).chain(kept).sum();
-        let bytes = bytes + self.charged_bytes.values().sum::<u64>();
+    /// What has memory is what the budget has promised.
+    fn check_budget(&self) {
+        let bytes = self.taken_bytes();
         assert!(bytes <= LIMIT_BYTES, "over budget");
         assert_eq!(bytes, self.scaler.budget().committed_bytes());
+    }
+
+    /// What has memory, by the world's own count.
+    fn taken_bytes(&self) -> u64 {
+        let kept = self.kept.values().map(|&(_, bytes)| bytes);
+        let bytes: u64 = self.bodies.values().map(|b| b.charged_bytes).chain(kept).sum();
+        bytes + self.charged_bytes.values().sum::<u64>()
     }
 
     fn end(&mut self, which: usize, well: bool, resident_bytes: u64) {
@@ -440,6 +475,7 @@ impl World {
             Step::Request { function } => {
                 let request = RequestNumber(self.asked.len() as u64);
                 self.asked.insert(request);
+                self.waiting.insert(request, FunctionIndex(function));
                 self.tell(Event::Request { function: FunctionIndex(function), request });
             }
             Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
@@ -456,6 +492,7 @@ impl World {
                 }
             }
             Step::Crash { which } => self.crash(which),
+            Step::Settle { seed } => self.settle(seed),
             Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
             Step::Pass { milliseconds } => {
                 self.now = self.now + Duration::from_millis(milliseconds);
@@ -484,8 +521,14 @@ impl World {
     }
 }
 
+/// At least 400 cases, and more with `PROPTEST_CASES`.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: default.cases.max(400), ..default }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn rules_hold_and_nothing_is_left(policies in policies(), steps in steps()) {

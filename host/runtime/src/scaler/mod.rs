@@ -87,6 +87,10 @@ struct Vm {
     state: VmState,
     /// Bytes of the budget it has beside its instances: all its base, or while it is paused what it holds.
     charged_bytes: u64,
+    /// When an instance in it answered last; its boot before that.
+    last_used: Moment,
+    /// Where it stands among those that can be ended as a whole, if it does.
+    spare_since: Option<Moment>,
     /// Whether the last of its functions is retired.
     retired: bool,
     /// Whether it is to be replaced, having given memory to instances or not.
@@ -110,7 +114,7 @@ pub struct Scaler {
     ending: BTreeSet<VmIndex>,
     pool: Pool,
     deadlines: Deadlines,
-    /// VMs and functions that this event may have left with nothing.
+    /// VMs and functions that this event may have left with nothing, and that were not looked at since.
     touched: BTreeSet<(VmIndex, FunctionIndex)>,
     budget: Budget,
     /// Absent where frozen instances are left as they are.
@@ -151,17 +155,17 @@ impl Scaler {
         policy.check(self.budget.limit_bytes())?;
         let index = VmIndex(self.next_vm);
         self.next_vm += 1;
-        self.vms.insert(
-            index,
-            Vm {
-                policy,
-                state: VmState::Absent,
-                charged_bytes: 0,
-                retired: false,
-                unfit: false,
-                proven: false,
-            },
-        );
+        let vm = Vm {
+            policy,
+            state: VmState::Absent,
+            charged_bytes: 0,
+            last_used: Moment::START,
+            spare_since: None,
+            retired: false,
+            unfit: false,
+            proven: false,
+        };
+        self.vms.insert(index, vm);
         Ok(index)
     }
 
@@ -302,17 +306,56 @@ impl Scaler {
             Event::Tick => self.expire(now, &mut commands),
             Event::Drain => self.drain(&mut commands),
         }
-        if self.draining {
-            self.stop_idle(StopReason::Draining, &mut commands);
-        } else {
-            self.leave_unfit(&mut commands);
-            let mut short = Short::default();
-            self.dispatch(&mut short, &mut commands);
-            self.scale_up(short, &mut commands);
-            self.squeeze(now, &mut commands);
-        }
-        self.clear_away(now, &mut commands);
+        self.settle(now, &mut commands);
         Ok(commands)
+    }
+
+    /// Does all that can be done now: what one step makes possible is done in the next, not with the next
+    /// event, for which nobody knows how long it takes to come.
+    ///
+    /// It ends because only a step that sends a command has another one after it, and what can be sent
+    /// between two events is bounded, see [`Self::most_steps`].
+    fn settle(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        let mut left = BTreeSet::new();
+        let mut steps = 1;
+        while self.step(now, &mut left, commands) && steps < self.most_steps() {
+            steps += 1;
+        }
+        debug_assert!(self.touched.is_empty(), "not at rest after {steps} steps");
+        // Last, for it makes nothing possible before it is answered.
+        for vm in left {
+            self.pause(vm, commands);
+        }
+    }
+
+    /// Looks at everything once; whether it has sent a command. VMs that something has left are added to
+    /// `left`.
+    fn step(
+        &mut self,
+        now: Moment,
+        left: &mut BTreeSet<VmIndex>,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        let sent = commands.len();
+        // First, for an empty VM is memory for those who wait.
+        self.clear_away(now, left, commands);
+        if self.draining {
+            self.stop_idle(StopReason::Draining, commands);
+        } else {
+            self.leave_unfit(commands);
+            let mut short = Short::default();
+            self.dispatch(&mut short, commands);
+            self.scale_up(short, commands);
+            self.squeeze(now, commands);
+        }
+        commands.len() > sent
+    }
+
+    /// One more than what the steps of an event may send. Until its answer comes as another event, a VM is
+    /// sent no more than that it is to run and that it is to end, or to boot; an instance no more than
+    /// that it is to freeze, to be squeezed and to stop, or to take a request, or to start.
+    fn most_steps(&self) -> usize {
+        1 + 2 * self.vms.len() + 3 * self.pool.len()
     }
 
     fn enqueue(
@@ -341,6 +384,7 @@ impl Scaler {
 
     fn booted(&mut self, now: Moment, vm: VmIndex, event: Event) -> Result<(), Unexpected> {
         let up = VmState::Up { empty_since: Some(now) };
+        self.used(now, vm);
         self.change_vm(vm, event, up, |state| state == VmState::Booting)
     }
 
@@ -411,6 +455,9 @@ impl Scaler {
         let Some(InstanceState::Busy { dying, .. }) = state else {
             return Err(Unexpected::Instance { event, state });
         };
+        if let Some(Instance { vm, .. }) = self.pool.get(number) {
+            self.used(now, vm);
+        }
         if broken || dying {
             self.stop(number, StopReason::Broken, commands);
         } else if self.is_retired(number) {
@@ -481,8 +528,14 @@ impl Scaler {
 
     /// Notes which VMs are empty, ends those that nobody needs any more, and drops what is retired
     /// and gone.
-    fn clear_away(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    fn clear_away(
+        &mut self,
+        now: Moment,
+        left: &mut BTreeSet<VmIndex>,
+        commands: &mut Vec<Command>,
+    ) {
         for (index, function) in std::mem::take(&mut self.touched) {
+            left.insert(index);
             if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
                 self.functions.remove(&function);
                 if let Some(squeezer) = &mut self.squeezer {
@@ -513,7 +566,6 @@ impl Scaler {
                 }
                 _ => {}
             }
-            self.pause(index, commands);
         }
     }
 
@@ -634,6 +686,12 @@ impl Scaler {
         self.deadlines.set(Subject::Instance(number), at);
     }
 
+    fn used(&mut self, now: Moment, index: VmIndex) {
+        if let Some(vm) = self.vms.get_mut(&index) {
+            vm.last_used = now;
+        }
+    }
+
     /// The one way a VM changes.
     fn set_vm(&mut self, index: VmIndex, state: VmState) {
         let Some(vm) = self.vms.get_mut(&index) else { return };
@@ -650,11 +708,13 @@ impl Scaler {
             VmState::Paused { since } => Some(since),
             _ => None,
         };
-        if let Some(since) = spare(before) {
+        // In the order of its last use, as instances: else it came after all of them when it is left
+        // empty, and they were ended in its place.
+        let last_used = spare(state).map(|_| vm.last_used);
+        let spare_before = std::mem::replace(&mut vm.spare_since, last_used);
+        self.spare_vms.extend(last_used.map(|since| (since, index)));
+        if let Some(since) = spare_before.filter(|_| spare_before != last_used) {
             self.spare_vms.remove(&(since, index));
-        }
-        if let Some(since) = spare(state) {
-            self.spare_vms.insert((since, index));
         }
         self.pausing.remove(&index);
         if state == VmState::Ending {

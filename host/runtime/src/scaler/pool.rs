@@ -53,6 +53,11 @@ impl Pool {
         before
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.instances.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.instances.is_empty()

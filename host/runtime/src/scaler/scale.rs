@@ -1,6 +1,6 @@
 //! Who gets a request, a VM, memory, and who has to give it up.
 
-use super::{Function, Scaler};
+use super::{Function, Scaler, Vm};
 use crate::{
     Command, FunctionIndex, InstanceNumber, InstanceState, StopReason, VmIndex, VmState,
     instance::Instance,
@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy)]
 enum Spare {
     Instance(InstanceNumber),
+    /// A VM in which nothing runs.
     Vm(VmIndex),
+    /// All that is idle in a VM that has its memory from its boot on: when they are gone, so can it.
+    AllOf(VmIndex),
 }
 
 /// What cannot be had as things stand.
@@ -147,16 +150,25 @@ impl Scaler {
             return;
         }
         if self.pool.alive(vm) >= policy.max_instances as usize {
-            *short.room.entry(vm).or_default() += 1;
+            // What is idle in it can only be ended while it runs.
+            if self.comes_next(vm, 0, short) && self.resume(vm, commands) {
+                *short.room.entry(vm).or_default() += 1;
+            } else {
+                short.first.get_or_insert(vm);
+                self.lacks(vm, 0, short);
+            }
             return;
         }
         let stranded = self.pool.stranded(vm);
-        if let Some(number) = stranded {
-            self.forget(number);
-        }
-        if (stranded.is_some() || self.comes_next(vm, policy.instance_bytes, short))
-            && self.commit_within(vm, policy.instance_bytes, commands)
+        let kept_bytes = stranded.and_then(|n| self.pool.get(n)).map_or(0, |i| i.charged_bytes);
+        let needed_bytes = policy.instance_bytes.saturating_sub(kept_bytes);
+        if self.comes_next(vm, needed_bytes, short)
+            && self.commit_within(vm, needed_bytes, commands)
         {
+            // Its memory goes on as the new one's.
+            if let Some(number) = stranded {
+                self.put(number, None);
+            }
             let instance = InstanceNumber(self.next_instance);
             self.next_instance += 1;
             let state = InstanceState::Starting;
@@ -165,7 +177,7 @@ impl Scaler {
             commands.push(Command::Start { function, vm, instance });
         } else {
             short.first.get_or_insert(vm);
-            self.lacks(vm, policy.instance_bytes, short);
+            self.lacks(vm, needed_bytes, short);
         }
     }
 
@@ -203,11 +215,10 @@ impl Scaler {
     fn make_room(&mut self, short: &Short, commands: &mut Vec<Command>) {
         for (&vm, &wanted) in &short.room {
             let coming = self.pool.going().filter(|i| i.vm == vm).count();
-            let spare = self.pool.idle_in(vm).take(wanted.saturating_sub(coming));
-            for (_, number) in spare.collect::<Vec<_>>() {
-                if self.resume(vm, commands) {
-                    self.stop(number, StopReason::Evicted, commands);
-                }
+            let idle = self.pool.idle_in(vm).map(|(_, number)| number);
+            let spare = idle.filter(|&number| Some(number) != short.thawing);
+            for number in spare.take(wanted.saturating_sub(coming)).collect::<Vec<_>>() {
+                self.stop(number, StopReason::Evicted, commands);
             }
         }
     }
@@ -215,27 +226,36 @@ impl Scaler {
     /// Ends as many idle instances and unused VMs as make room for `wanted` bytes, least recently used
     /// first, counting the memory that is on its way back already; not what is to get it.
     fn evict(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
-        // Instances that end with their VM are counted with it.
-        let going = self.pool.going().filter(|i| !self.ending.contains(&i.vm));
-        let coming = going.map(|i| i.charged_bytes).sum::<u64>()
-            + self.ending.iter().map(|&index| self.vm_bytes(index)).sum::<u64>();
-        let mut room = self.budget.free_bytes().saturating_add(coming);
+        let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(short));
         if room >= wanted || self.freeze_spares(short.thawing, commands) || !self.pausing.is_empty()
         {
             return;
         }
+        let mut going = self.going_in();
         let mut spares = Vec::new();
         for (spare, bytes) in self.spares(short) {
             if room >= wanted {
                 break;
             }
             room += bytes;
+            if let Spare::Instance(number) = spare
+                && let Some(Instance { vm, .. }) = self.pool.get(number)
+            {
+                let count = going.entry(vm).or_default();
+                *count += 1;
+                room += self.left_empty_bytes(vm, *count, short);
+            }
             spares.push(spare);
         }
         for spare in spares {
             match spare {
                 Spare::Instance(number) => self.stop(number, StopReason::Evicted, commands),
                 Spare::Vm(index) => self.end_vm(index, StopReason::Evicted, commands),
+                Spare::AllOf(index) => {
+                    for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
+                        self.stop(number, StopReason::Evicted, commands);
+                    }
+                }
             }
         }
         if room < wanted {
@@ -243,20 +263,72 @@ impl Scaler {
         }
     }
 
-    /// When what is left to be ended is in the very VM that lacks memory, which is paused: has it run,
-    /// for that to be ended in it. Without the memory for that either, and with nobody at work who
-    /// would bring some, the VM is ended as a whole.
+    /// What is on its way back, with the VMs that are left empty when the instances that are being stopped
+    /// are gone.
+    fn coming_bytes(&self, short: &Short) -> u64 {
+        let ending = self.ending.iter().map(|&index| self.vm_bytes(index));
+        // Instances that end with their VM are counted with it.
+        let going = self.pool.going().filter(|i| !self.ending.contains(&i.vm));
+        let empty = self.going_in();
+        let empty = empty.iter().map(|(&index, &count)| self.left_empty_bytes(index, count, short));
+        ending.chain(going.map(|i| i.charged_bytes)).chain(empty).sum()
+    }
+
+    /// How many instances of each VM that stays are on their way out.
+    fn going_in(&self) -> BTreeMap<VmIndex, usize> {
+        let mut going = BTreeMap::new();
+        for instance in self.pool.going().filter(|i| !self.ending.contains(&i.vm)) {
+            *going.entry(instance.vm).or_default() += 1;
+        }
+        going
+    }
+
+    /// What a VM has beside its instances if so many of them are all that live in it: empty it is ended for
+    /// whoever lacks memory, unless it is to get some.
+    fn left_empty_bytes(&self, index: VmIndex, count: usize, short: &Short) -> u64 {
+        let stays = Some(index) == short.first || self.pool.alive(index) > count;
+        self.vms.get(&index).filter(|_| !stays).map_or(0, |vm| vm.charged_bytes)
+    }
+
+    /// When what is left to be ended is in the very VM that lacks memory: if it is paused, has it run, for
+    /// that to be ended in it. If that does not do and nothing is on its way, the instance that lacks memory
+    /// is ended where a new one can have what the guest has kept of another, or the VM as a whole where
+    /// nobody works in it and it can be booted again with what that brings.
     fn evict_within(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
         let Some(index) = short.first else { return };
+        let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
+        let paused = matches!(state, VmState::Paused { .. });
         let spare = self.pool.idle_in(index).any(|(_, number)| Some(number) != short.thawing);
-        if !spare || !matches!(self.vm_state(index), Some(VmState::Paused { .. })) {
+        let missing = self.missing_base_bytes(index);
+        if paused && spare && self.resume(index, commands) {
+            return self.evict(wanted.saturating_sub(missing), short, commands);
+        }
+        if self.coming_bytes(short) > 0 {
             return;
         }
-        let missing = self.missing_base_bytes(index);
-        if self.resume(index, commands) {
-            self.evict(wanted.saturating_sub(missing), short, commands);
-        } else if self.pool.working() == 0 {
-            self.end_vm(index, StopReason::Evicted, commands);
+        let free = self.budget.free_bytes();
+        let had = |number| self.pool.get(number).map_or(0, |instance| instance.charged_bytes);
+        let kept = self.pool.stranded(index).map(had);
+        let anew = |&n: &InstanceNumber| {
+            kept.is_some_and(|kept| policy.instance_bytes <= free.saturating_add(kept + had(n)))
+        };
+        if let Some(number) = short.thawing.filter(anew) {
+            return self.stop(number, StopReason::Evicted, commands);
+        }
+        let idle: Vec<_> = self.pool.idle_in(index).map(|(_, number)| number).collect();
+        let needed = policy.base_bytes.saturating_add(policy.instance_bytes);
+        if idle.len() < self.pool.alive(index) || needed > free.saturating_add(self.vm_bytes(index))
+        {
+            return;
+        }
+        match state {
+            VmState::Up { .. } if !idle.is_empty() => {
+                idle.into_iter().for_each(|n| self.stop(n, StopReason::Evicted, commands));
+            }
+            VmState::Up { .. } | VmState::Paused { .. } => {
+                self.end_vm(index, StopReason::Evicted, commands);
+            }
+            VmState::Absent | VmState::Booting | VmState::Ending => {}
         }
     }
 
@@ -264,13 +336,19 @@ impl Scaler {
     /// to get it.
     fn spares(&self, short: &Short) -> impl Iterator<Item = (Spare, u64)> {
         let &Short { first: needed, thawing, .. } = short;
-        let bytes_of = |number| self.pool.get(number).map_or(0, |i| i.charged_bytes);
-        let stops = move |number| {
-            let vm = self.pool.get(number).and_then(|instance| self.vm_state(instance.vm));
-            Some(number) != thawing && matches!(vm, Some(VmState::Up { .. }))
-        };
-        let instances = self.pool.idle().filter(move |&(_, number)| stops(number));
-        let instances = instances.map(move |(at, n)| (at, Spare::Instance(n), bytes_of(n)));
+        let runs = move |vm| matches!(self.vm_state(vm), Some(VmState::Up { .. }));
+        let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
+        let instances = instances.filter_map(move |(at, number)| {
+            let instance = self.pool.get(number).filter(|instance| runs(instance.vm))?;
+            match instance.charged_bytes {
+                0 => {
+                    let index = instance.vm;
+                    let brings = Some(index) != needed && self.is_last_idle(number, index);
+                    brings.then(|| (at, Spare::AllOf(index), self.vms[&index].charged_bytes))
+                }
+                bytes => Some((at, Spare::Instance(number), bytes)),
+            }
+        });
         // Between this moment and the last look an instance may have come.
         let free = move |index| {
             let paused = matches!(self.vm_state(index), Some(VmState::Paused { .. }));
@@ -285,6 +363,12 @@ impl Scaler {
             _ => instances.next(),
         });
         merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, spare, bytes)| (spare, bytes))
+    }
+
+    /// Whether nobody in a VM works, and of those who are idle this one was used last.
+    fn is_last_idle(&self, number: InstanceNumber, vm: VmIndex) -> bool {
+        self.pool.idle_in(vm).next_back().is_some_and(|(_, last)| last == number)
+            && self.pool.idle_in(vm).count() == self.pool.alive(vm)
     }
 
     /// What comes back when a VM in which nothing runs is ended.

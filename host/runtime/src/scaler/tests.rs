@@ -394,16 +394,18 @@ fn policies_that_could_never_answer_are_refused() {
     assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
 }
 
+const SQUEEZE: crate::SqueezePolicy = crate::SqueezePolicy {
+    floor_bytes: 20,
+    ceiling_bytes: 20,
+    rise: Duration::from_secs(1),
+    frozen_for: Duration::from_secs(1),
+    processors: 1,
+};
+
 /// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes in a paused VM that holds
 /// all its 10 beside.
 fn with_frozen(budget: u64) -> Scaler {
-    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(crate::SqueezePolicy {
-        floor_bytes: 20,
-        ceiling_bytes: 20,
-        rise: Duration::from_secs(1),
-        frozen_for: Duration::from_secs(1),
-        processors: 1,
-    });
+    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(SQUEEZE);
     for index in [V, W] {
         scaler.add_vm(vm()).unwrap();
         let freeze_after = Some(Duration::from_secs(1));
@@ -578,7 +580,216 @@ fn what_is_frozen_in_a_vm_makes_room_for_another_instance_in_it() {
     let start = Command::Start { function: FunctionIndex(2), vm: V, instance: n(1) };
     assert_eq!(wanted_in_paused_vm(106), [RESUME, start]);
     assert_eq!(wanted_in_paused_vm(105), [RESUME, stop(0, StopReason::Evicted)]);
-    assert_eq!(wanted_in_paused_vm(5), [end(StopReason::Evicted)], "it could not run");
+    assert_eq!(wanted_in_paused_vm(5), [], "neither could it run, nor would its end do");
+}
+
+/// A host with memory for the VM of `F` with an instance or that of `G` with one, but not for both; the VM
+/// of `F` is up, and its instance 0, idle since second 1, has just been told to end.
+fn with_one_ending() -> Scaler {
+    let mut scaler = with_idle(115, 1);
+    let evicted = stop(0, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(2, Event::EvictIdle)]), [evicted]);
+    let reclaim = Command::Reclaim { vm: V, instance: n(0) };
+    assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(0)))]), [reclaim]);
+    scaler
+}
+
+#[test]
+fn a_vm_that_an_event_has_left_empty_makes_room_with_that_event() {
+    let mut scaler = with_one_ending();
+    assert_eq!(play(&mut scaler, &[(3, request_to(G, 1))]), [], "the memory is on its way");
+    assert_eq!(play(&mut scaler, &[(4, Event::Reclaimed(n(0)))]), [end(StopReason::Evicted)]);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+
+    // Also when the guest keeps the memory: with its VM it comes back.
+    let mut scaler = with_one_ending();
+    let events = [(3, request_to(G, 1)), (4, Event::ReclaimFailed(n(0)))];
+    assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)]);
+}
+
+#[test]
+fn a_vm_whose_start_failed_makes_room_with_that_event() {
+    let mut scaler = scaler(115);
+    let events = [(0, request(0)), (0, Event::VmBooted(V)), (0, request_to(G, 1))];
+    assert_eq!(play(&mut scaler, &events), []);
+    play(&mut scaler, &[(1, Event::StartFailed(n(0))), (1, Event::Stopped(n(0)))]);
+    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(0)))]), [end(StopReason::Evicted)]);
+}
+
+#[test]
+fn a_vm_that_has_its_memory_from_its_boot_on_makes_room_when_all_in_it_are_idle() {
+    let mut scaler = Scaler::new(Budget::new(500));
+    scaler.add_vm(VmPolicy { base_bytes: 400, instance_bytes: 0, ..vm() }).unwrap();
+    scaler.add_vm(vm()).unwrap();
+    scaler.add_function(function(V)).unwrap();
+    scaler.add_function(function(W)).unwrap();
+    let events = [
+        (0, request(0)),
+        (0, request(1)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (0, Event::Started(n(1))),
+        (1, Event::Answered(n(1))),
+        (2, request_to(G, 2)),
+    ];
+    assert_eq!(play(&mut scaler, &events), [], "one of them works");
+    let evicted = |number| stop(number, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [evicted(1), evicted(0)]);
+    let events = [
+        (4, Event::Stopped(n(0))),
+        (4, Event::Reclaimed(n(0))),
+        (4, Event::Stopped(n(1))),
+        (4, Event::Reclaimed(n(1))),
+    ];
+    assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)]);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+}
+
+#[test]
+fn the_vm_of_the_last_idle_instance_counts_as_memory_on_its_way() {
+    // Both VMs have 10 beside an instance of 100, and one of 105 is wanted in a third.
+    let mut scaler = scaler(220);
+    let third = scaler.add_vm(VmPolicy { base_bytes: 5, ..vm() }).unwrap();
+    let other = scaler.add_function(function(third)).unwrap();
+    let events = [
+        (0, request(0)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (1, Event::Answered(n(0))),
+        (1, request_to(G, 1)),
+        (1, Event::VmBooted(W)),
+        (1, Event::Started(n(1))),
+        (2, Event::Answered(n(1))),
+    ];
+    assert_eq!(play(&mut scaler, &events), []);
+    let evicted = stop(0, StopReason::Evicted);
+    assert_eq!(play(&mut scaler, &[(3, request_to(other, 2))]), [evicted], "this one alone");
+    let events = [(4, Event::Stopped(n(0))), (5, Event::Reclaimed(n(0)))];
+    assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)], "and its VM alone");
+    assert_eq!(play(&mut scaler, &[(6, Event::VmEnded(V))]), [Command::BootVm(third)]);
+}
+
+#[test]
+fn memory_that_the_guest_keeps_is_counted_until_it_is_used() {
+    let mut scaler = with_frozen(1000);
+    let events = [
+        (2, Event::EvictIdle),
+        (2, Event::Stopped(n(0))),
+        (3, Event::ReclaimFailed(n(0))),
+        (3, request(1)),
+    ];
+    let taken = scaler.budget.free_bytes() - 75;
+    assert!(scaler.budget.commit(taken));
+    // It had 30 bytes, and the next one wants 100: of the 75 its VM has taken 10 - 10 to run.
+    assert_eq!(play(&mut scaler, &events[..3]), []);
+    assert_eq!(scaler.budget().free_bytes(), 75);
+    let start = Command::Start { function: F, vm: V, instance: n(1) };
+    assert_eq!(play(&mut scaler, &events[3..]), [start]);
+    assert_eq!(scaler.budget().free_bytes(), 5);
+
+    let mut scaler = with_frozen(1000);
+    let taken = scaler.budget.free_bytes() - 65;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(play(&mut scaler, &events), [], "there is too little");
+    assert_eq!(scaler.budget().free_bytes(), 65);
+    assert!(matches!(scaler.state(n(0)), Some(InstanceState::Stranded { .. })));
+}
+
+#[test]
+fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
+    let mut scaler = Scaler::new(Budget::new(130)).with_squeezing(SQUEEZE);
+    scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
+    scaler.add_vm(vm()).unwrap();
+    let freeze_after = Some(Duration::from_secs(1));
+    for vm in [V, W, V] {
+        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    }
+    let events = [
+        (0, request(0)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (1, Event::Answered(n(0))),
+        (2, Event::Tick),
+        (2, Event::Frozen { instance: n(0), resident_bytes: 15 }),
+        (2, Event::VmPaused { vm: V, resident_bytes: 19 }),
+        (3, request_to(G, 1)),
+        (3, Event::VmBooted(W)),
+        (3, Event::Started(n(1))),
+        (4, Event::Answered(n(1))),
+    ];
+    play(&mut scaler, &events);
+    assert_eq!(scaler.budget().free_bytes(), 1, "and 6 are missing for it to run");
+    let another = FunctionIndex(2);
+    assert_eq!(play(&mut scaler, &[(4, request_to(another, 2))]), [Command::Freeze(n(1))]);
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 15 };
+    let commands = [RESUME, stop(0, StopReason::Evicted), Command::PauseVm(W)];
+    assert_eq!(play(&mut scaler, &[(4, frozen)]), commands);
+}
+
+/// A VM that holds 20 of its 100 bytes and two frozen instances of 80 and 60 of their 100, while another
+/// one's instance works; there are so many bytes besides.
+fn wanted_while_others_work(free_bytes: u64) -> Vec<Command> {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
+    let mut scaler = Scaler::new(Budget::new(270 + free_bytes)).with_squeezing(squeeze);
+    scaler.add_vm(VmPolicy { base_bytes: 100, ..vm() }).unwrap();
+    scaler.add_vm(vm()).unwrap();
+    let freeze_after = Some(Duration::from_secs(1));
+    for vm in [V, W, V] {
+        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    }
+    let events = [
+        (0, request(0)),
+        (0, request(1)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (0, Event::Started(n(1))),
+        (1, Event::Answered(n(0))),
+        (1, Event::Answered(n(1))),
+        (2, Event::Tick),
+        (2, Event::Frozen { instance: n(0), resident_bytes: 80 }),
+        (2, Event::Frozen { instance: n(1), resident_bytes: 60 }),
+        (2, Event::VmPaused { vm: V, resident_bytes: 160 }),
+        (3, request_to(G, 2)),
+        (3, Event::VmBooted(W)),
+        (3, Event::Started(n(2))),
+    ];
+    play(&mut scaler, &events);
+    assert_eq!(scaler.budget().free_bytes(), free_bytes);
+    play(&mut scaler, &[(4, request_to(FunctionIndex(2), 3))])
+}
+
+#[test]
+fn nobody_waits_for_who_works_where_the_end_of_a_paused_vm_does() {
+    assert_eq!(wanted_while_others_work(50), [end(StopReason::Evicted)]);
+    assert_eq!(wanted_while_others_work(39), [], "it could not be booted again");
+}
+
+#[test]
+fn who_lacks_memory_that_the_guest_has_kept_starts_anew_in_that() {
+    // An instance holds 30 of its 100 bytes, and the guest has kept those of another one.
+    let mut scaler = Scaler::new(Budget::new(210)).with_squeezing(SQUEEZE);
+    scaler.add_vm(vm()).unwrap();
+    let freeze_after = Some(Duration::from_secs(1));
+    scaler.add_function(FunctionPolicy { freeze_after, ..function(V) }).unwrap();
+    let events = [
+        (0, request(0)),
+        (0, request(1)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (0, Event::Started(n(1))),
+        (1, Event::Broken(n(1))),
+        (1, Event::Stopped(n(1))),
+        (1, Event::ReclaimFailed(n(1))),
+        (1, Event::Answered(n(0))),
+        (2, Event::Tick),
+        (2, Event::Frozen { instance: n(0), resident_bytes: 30 }),
+    ];
+    play(&mut scaler, &events);
+    let taken = scaler.budget.free_bytes() - 69;
+    assert!(scaler.budget.commit(taken));
+    let start = Command::Start { function: F, vm: V, instance: n(2) };
+    let commands = [stop(0, StopReason::Evicted), start];
+    assert_eq!(play(&mut scaler, &[(2, request(2))]), commands, "it lacks 70, and 69 are left");
 }
 
 /// An instance at work in a VM that has become unfit, and another one that was idle.
