@@ -1,5 +1,7 @@
 //! Medians and quartiles.
 
+use squeezy_runtime::series::quantile;
+
 /// The middle and the spread of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -33,13 +35,6 @@ pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (sum, count) =
         values.into_iter().fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
-}
-
-/// Between the two nearest of sorted values, in proportion (as R's and NumPy's default).
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let place = share * sorted.len().checked_sub(1)? as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    Some(below + (above - below) * place.fract())
 }
 
 #[cfg(test)]

@@ -2,12 +2,19 @@
 
 use crate::Moment;
 
-/// The `percent`-th percentile by nearest rank, of values in any order; nothing without values.
+/// The `percent`-th percentile of values in any order; nothing without values. See [`quantile`].
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let rank = (percent.clamp(0.0, 100.0) / 100.0 * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied()
+    quantile(&sorted, percent / 100.0)
+}
+
+/// The value below which this share of sorted values lies: between the two nearest, in proportion, as R and
+/// NumPy do unless told otherwise. So the median of an even number is the mean of the middle two.
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
 }
 
 /// The integral of a curve over time by the trapezoidal rule, in its unit times seconds.
@@ -27,10 +34,12 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn percentiles_are_values_that_were_measured() {
+    fn percentiles_lie_between_the_nearest_values() {
         let values = [4.0, 1.0, 3.0, 2.0];
-        assert_eq!(percentile(&values, 50.0), Some(2.0));
-        assert_eq!(percentile(&values, 99.0), Some(4.0));
+        assert_eq!(percentile(&values, 50.0), Some(2.5));
+        assert_eq!(percentile(&values[1..], 50.0), Some(2.0));
+        assert_eq!(percentile(&values, 75.0), Some(3.25));
+        assert_eq!(percentile(&values, 100.0), Some(4.0));
         assert_eq!(percentile(&values, 0.0), Some(1.0));
         assert_eq!(percentile(&[], 50.0), None);
     }

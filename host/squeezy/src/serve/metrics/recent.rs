@@ -1,7 +1,7 @@
 //! The latest calls and reclaims, as far as a page shows them.
 
 use super::labels::Name;
-use squeezy_runtime::{InstanceNumber, Moment};
+use squeezy_runtime::{InstanceNumber, Moment, series::quantile};
 use squeezy_vmm::VmError;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -121,12 +121,10 @@ impl Window {
     /// Of those since this moment; nothing when there are none.
     pub fn percentiles(&self, since: Moment) -> Option<Percentiles> {
         let recent = self.0.iter().filter(|(at, _)| *at >= since);
-        let mut times: Vec<_> = recent.map(|&(_, took)| took).collect();
-        times.sort_unstable();
-        // Of n values the p-th percentile is the ceil(n p / 100)-th.
-        let rank =
-            |percent: usize| times.get((times.len() * percent).div_ceil(100).checked_sub(1)?);
-        let [p50, p90, p99] = [50, 90, 99].map(|percent| rank(percent).copied());
+        let mut times: Vec<_> = recent.map(|&(_, took)| took.as_secs_f64()).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        let [p50, p90, p99] =
+            [0.5, 0.9, 0.99].map(|share| quantile(&times, share).map(Duration::from_secs_f64));
         Some(Percentiles { count: times.len(), p50: p50?, p90: p90?, p99: p99? })
     }
 }
@@ -136,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_values_that_were_there() {
+    fn percentiles_are_of_what_is_recent() {
         let mut window = Window::default();
         assert_eq!(window.percentiles(Moment::START), None);
         let ms = Duration::from_millis;
@@ -144,8 +142,10 @@ mod tests {
         for value in (1..=100).rev() {
             window.push(Moment(ms(value)), ms(value));
         }
-        let expected = Percentiles { count: 100, p50: ms(50), p90: ms(90), p99: ms(99) };
-        assert_eq!(window.percentiles(Moment(ms(1))), Some(expected));
+        let of_all = window.percentiles(Moment(ms(1))).unwrap();
+        let rounded = [of_all.p50, of_all.p90, of_all.p99].map(|time| time.as_millis());
+        assert_eq!((of_all.count, rounded), (100, [50, 90, 99]));
+        assert_eq!(of_all.p50.as_micros(), 50_500, "the mean of the middle two");
         assert_eq!(window.percentiles(Moment(ms(101))), None);
         let one = window.percentiles(Moment(ms(100))).unwrap();
         assert_eq!((one.count, one.p50, one.p99), (1, ms(100), ms(100)));
