@@ -155,11 +155,16 @@ pub const COLUMNS: [super::table::Column<Function>; 16] = [
     ("PLUGGED MIB", |f| mib(f.point.plugged_bytes)),
     ("RESIDENT MIB", |f| mib(f.point.resident_bytes)),
     ("BACK MIB", |f| mib(Some(f.reclaimed_bytes))),
-    ("COLD", |f| f.starts.get("cold").copied().unwrap_or(0).to_string()),
+    ("COLD", |f| cold_starts(f).to_string()),
     ("FAILED", |f| f.failed.to_string()),
     ("P50 MS", |f| f.time("total", |times| times.p50)),
     ("P99 MS", |f| f.time("total", |times| times.p99)),
 ];
+
+/// Calls that an instance was started for, whether or not the function had had one before.
+fn cold_starts(function: &Function) -> u64 {
+    ["cold", "recreated"].iter().filter_map(|start| function.starts.get(*start)).sum()
+}
 
 /// Memory as it stands in a table.
 pub fn mib(bytes: Option<u64>) -> String {
@@ -178,7 +183,7 @@ pub mod tests {
                 "memory_limit_bytes": 4294967296, "memory_committed_bytes": 1073741824,
                 "functions": [{
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
-                    "instance_bytes": 805306368, "starts": { "cold": 4, "warm": 5 }, "reclaimed_bytes": 1048576,
+                    "instance_bytes": 805306368, "starts": { "cold": 1, "recreated": 3, "warm": 5 }, "reclaimed_bytes": 1048576,
                     "failed": 1,
                     "problem": { "at_ms": 7000, "what": "no VM", "why": null },
                     "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
