@@ -22,7 +22,7 @@ mod policy;
 pub use image::{FunctionImage, ImageError, oci_function, read_function};
 pub use instance::{Reply, SqueezeReport, StartTimes};
 pub use machine::{Machine, MachineDetails, Tried};
-pub use node::{Answer, Call, CallError, FunctionLimits, Node, NodeError, NodeStatus};
+pub use node::{Answer, Call, CallError, FunctionLimits, Node, NodeError, NodeStatus, WaitedFor};
 pub use observe::{Happening, Observer};
 pub use plan::VmPlan;
 pub use policy::{PolicyName, UnknownPolicy};

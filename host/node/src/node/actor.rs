@@ -1,6 +1,6 @@
 //! Turns what happens into events, and decisions into tasks.
 
-use super::{Answer, Call, CallError, FunctionLimits, NodeError, NodeStatus};
+use super::{Answer, Call, CallError, FunctionLimits, NodeError, NodeStatus, WaitedFor};
 use crate::{
     FunctionImage, Happening, Machine, Observer, Reply, StartTimes, Tried, VmPlan,
     instance::{Instance, LogPosition, SqueezeReport},
@@ -144,6 +144,8 @@ struct VmEntry {
     plan: Arc<VmPlan>,
     /// While it takes instances.
     machine: Option<Arc<dyn Machine>>,
+    /// When it was booted last.
+    booted: Option<Moment>,
     /// Counts its boots, so that the end of an earlier one is not taken for this one's.
     boot: u64,
     /// Counts how often it was told to stand still or to run: what was found out before says nothing now.
@@ -204,6 +206,8 @@ struct Open {
     call: Call,
     reply: oneshot::Sender<Result<Answer, CallError>>,
     came: Moment,
+    /// Whether nobody could take it when it came.
+    waits: bool,
     taken: Option<Taken>,
 }
 
@@ -213,6 +217,7 @@ struct Taken {
     instance: InstanceNumber,
     at: Moment,
     waited: Duration,
+    waited_for: WaitedFor,
     cold: Option<Duration>,
 }
 
@@ -314,7 +319,8 @@ impl Actor {
             Ask::AddVm { plan, policy, reply } => {
                 let index = self.scaler.add_vm(policy);
                 if let Ok(index) = index {
-                    let entry = VmEntry { plan: Arc::new(plan), machine: None, boot: 0, rest: 0 };
+                    let plan = Arc::new(plan);
+                    let entry = VmEntry { plan, machine: None, booted: None, boot: 0, rest: 0 };
                     self.vms.insert(index, entry);
                 }
                 let _ = reply.send(index);
@@ -328,6 +334,8 @@ impl Actor {
                     None => Err(PolicyError::NoFunction(function)),
                 };
                 let _ = reply.send(result);
+                // Whatever is possible by that is done now.
+                self.event(Event::Tick);
             }
             Ask::RemoveFunction(function) => self.event(Event::Retire(function)),
             Ask::Call { function, call, reply } => {
@@ -335,9 +343,12 @@ impl Actor {
                 self.next_request += 1;
                 let (sender, mut answer) = oneshot::channel();
                 let came = self.now();
-                let open = Open { function, call, reply: sender, came, taken: None };
+                let open = Open { function, call, reply: sender, came, waits: false, taken: None };
                 self.open.insert(request, open);
                 self.event(Event::Request { function, request });
+                if let Some(open) = self.open.get_mut(&request) {
+                    open.waits = open.taken.is_none();
+                }
                 let _ = reply.send(match answer.try_recv() {
                     Ok(Err(rejected)) => Err(rejected),
                     _ => Ok(answer),
@@ -428,7 +439,9 @@ impl Actor {
             Command::ResumeVm(vm) => self.resume(vm),
             Command::EndVm { vm, reason } => self.end(vm, reason),
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
-            Command::Dispatch { instance, request, .. } => self.dispatch(now, instance, request),
+            Command::Dispatch { instance, request, thaw } => {
+                self.dispatch(now, instance, request, thaw);
+            }
             Command::Freeze(instance) => {
                 let measures = self.measures_frozen;
                 self.rest(instance, async move |frozen, machine, rest| {
@@ -623,7 +636,13 @@ impl Actor {
         });
     }
 
-    fn dispatch(&mut self, now: Moment, instance: InstanceNumber, request: RequestNumber) {
+    fn dispatch(
+        &mut self,
+        now: Moment,
+        instance: InstanceNumber,
+        request: RequestNumber,
+        thaw: bool,
+    ) {
         let (Some(body), Some(open)) =
             (self.bodies.get_mut(&instance), self.open.get_mut(&request))
         else {
@@ -633,7 +652,15 @@ impl Actor {
         body.rest += 1;
         let started = body.ready.filter(|(ready, _)| *ready > open.came);
         let (waited, cold) = (now.since(open.came), started.map(|(_, init)| init));
-        open.taken = Some(Taken { instance, at: now, waited, cold });
+        let booted = self.vms.get(&body.vm).and_then(|vm| vm.booted);
+        let waited_for = match cold {
+            Some(_) if booted.is_some_and(|booted| booted > open.came) => WaitedFor::Boot,
+            Some(_) => WaitedFor::Start,
+            None if thaw => WaitedFor::Thaw,
+            None if open.waits => WaitedFor::Busy,
+            None => WaitedFor::Nothing,
+        };
+        open.taken = Some(Taken { instance, at: now, waited, waited_for, cold });
         let limit = body.function.run_timeout;
         let call = &open.call;
         let message = openwhisk::run(&body.function.name, &call.activation, &call.value, limit);
@@ -789,6 +816,7 @@ impl Actor {
             Ok(machine) => {
                 let boot = entry.boot;
                 entry.machine = Some(machine.clone());
+                entry.booted = Some(Moment(self.begin.elapsed()));
                 self.tell(Happening::Booted(vm, machine.details(), took));
                 self.begin(async move {
                     machine.wait().await;
@@ -895,8 +923,9 @@ impl Actor {
         let event = match reply {
             Reply::Answered(response) => {
                 let taken = self.open.get(&request).and_then(|open| open.taken);
-                if let Some(Taken { waited, cold, .. }) = taken {
-                    self.close(request, Ok(Answer { response, waited, took, cold, logs }));
+                if let Some(Taken { waited, waited_for, cold, .. }) = taken {
+                    let answer = Answer { response, waited, waited_for, took, cold, logs };
+                    self.close(request, Ok(answer));
                 }
                 Event::Answered(instance)
             }
@@ -913,9 +942,11 @@ impl Actor {
         let taken = self.open.get(&request).and_then(|open| open.taken);
         let waited = taken.map_or(Duration::ZERO, |taken| taken.waited);
         let took = taken.map_or(Duration::ZERO, |taken| self.now().since(taken.at));
+        let waited_for = taken.map_or(WaitedFor::Nothing, |taken| taken.waited_for);
         let cold = taken.is_some_and(|taken| taken.cold.is_some());
         let reason = reason.to_owned();
-        self.close(request, Err(CallError::Failed { reason, waited, took, cold, vm_ended, logs }));
+        let failed = CallError::Failed { reason, waited, waited_for, took, cold, vm_ended, logs };
+        self.close(request, Err(failed));
     }
 
     fn close(&mut self, request: RequestNumber, result: Result<Answer, CallError>) {

@@ -6,6 +6,7 @@ use crate::{FunctionImage, Observer, VmPlan};
 use actor::{Actor, Ask};
 use bytes::Bytes;
 use http::Response;
+use serde::Serialize;
 use serde_json::Value;
 use squeezy_protocol::Partition;
 use squeezy_runtime::{
@@ -42,6 +43,38 @@ pub struct Call {
     pub logs: bool,
 }
 
+/// What a call waited for until an instance took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitedFor {
+    /// An instance was idle, and ran.
+    Nothing,
+    /// An instance was there, but frozen, or its VM paused.
+    Thaw,
+    /// All instances were at work, and one of them took it when it was done.
+    Busy,
+    /// The instance that took it was started meanwhile.
+    Start,
+    /// So was its VM.
+    Boot,
+}
+
+impl WaitedFor {
+    /// Every one, from the shortest to the longest.
+    pub const ALL: [Self; 5] = [Self::Nothing, Self::Thaw, Self::Busy, Self::Start, Self::Boot];
+
+    /// Its name, as it is exported.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Thaw => "thaw",
+            Self::Busy => "busy",
+            Self::Start => "start",
+            Self::Boot => "boot",
+        }
+    }
+}
+
 /// What came of a call.
 #[derive(Debug)]
 pub struct Answer {
@@ -49,6 +82,8 @@ pub struct Answer {
     pub response: Response<Bytes>,
     /// How long the call waited for an instance.
     pub waited: Duration,
+    /// What for.
+    pub waited_for: WaitedFor,
     /// How long the instance took for it.
     pub took: Duration,
     /// Whether the instance was started while it waited; how long its `/init` took.
@@ -70,6 +105,8 @@ pub enum CallError {
         reason: String,
         /// How long it had waited for an instance.
         waited: Duration,
+        /// What for.
+        waited_for: WaitedFor,
         /// How long that instance had it.
         took: Duration,
         /// Whether that instance was started meanwhile.

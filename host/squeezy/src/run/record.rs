@@ -1,6 +1,7 @@
 //! What was measured: what the JSON file holds and the plot shows.
 
 use serde::Serialize;
+use squeezy_node::WaitedFor;
 
 /// A whole run: one load, replayed for each method.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -108,8 +109,8 @@ pub struct RequestRecord {
     pub latency_seconds: f64,
     /// The part of it that passed before an instance took it.
     pub wait_seconds: f64,
-    /// Whether an instance had to be started while it waited.
-    pub cold: bool,
+    /// What it waited for; nothing where no instance has taken it.
+    pub waited_for: Option<WaitedFor>,
     /// How it ended.
     pub outcome: Outcome,
 }
@@ -190,7 +191,7 @@ pub(crate) mod tests {
                     at_seconds: f64::from(i),
                     latency_seconds: 0.2 + f64::from(i % 3),
                     wait_seconds: f64::from(i % 3),
-                    cold: i % 3 > 0,
+                    waited_for: Some(if i % 3 > 0 { WaitedFor::Start } else { WaitedFor::Nothing }),
                     outcome: if i == 9 {
                         Outcome::Rejected("queue full".into())
                     } else {

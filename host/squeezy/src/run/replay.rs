@@ -164,16 +164,16 @@ impl Replay {
         let came = Instant::now();
         let answer = self.call(number).await;
         let latency = came.elapsed();
-        let (wait, cold) = match &answer {
-            Ok(answer) => (answer.waited, answer.cold.is_some()),
-            Err(CallError::Failed { waited, cold, .. }) => (*waited, *cold),
-            Err(_) => (latency, false),
+        let (wait, waited_for) = match &answer {
+            Ok(answer) => (answer.waited, Some(answer.waited_for)),
+            Err(CallError::Failed { waited, waited_for, .. }) => (*waited, Some(*waited_for)),
+            Err(_) => (latency, None),
         };
         RequestRecord {
             at_seconds: came.duration_since(load).as_secs_f64(),
             latency_seconds: latency.as_secs_f64(),
             wait_seconds: wait.as_secs_f64(),
-            cold,
+            waited_for,
             outcome: self.judge(&answer),
         }
     }

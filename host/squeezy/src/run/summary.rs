@@ -5,11 +5,39 @@ use super::{
     view::milliseconds,
 };
 use serde::Serialize;
+use squeezy_node::WaitedFor;
 use squeezy_runtime::{
     Moment,
     series::{integral, percentile},
 };
 use std::time::Duration;
+
+/// Requests that waited for the same.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitSummary {
+    /// What they waited for.
+    pub waited_for: WaitedFor,
+    /// How many there are; one at least.
+    pub requests: usize,
+    /// Their median latency.
+    pub latency_p50_seconds: f64,
+    /// Their 99th percentile.
+    pub latency_p99_seconds: f64,
+}
+
+impl WaitSummary {
+    fn of(record: &MethodRecord, waited_for: WaitedFor) -> Option<Self> {
+        let right = record.requests.iter().filter(|r| r.outcome == Outcome::Right);
+        let same = right.filter(|r| r.waited_for == Some(waited_for));
+        let latencies: Vec<_> = same.map(|r| r.latency_seconds).collect();
+        Some(Self {
+            waited_for,
+            requests: latencies.len(),
+            latency_p50_seconds: percentile(&latencies, 50.0)?,
+            latency_p99_seconds: percentile(&latencies, 99.0)?,
+        })
+    }
+}
 
 /// The figures of one method.
 #[derive(Clone, Debug, Serialize)]
@@ -26,16 +54,8 @@ pub struct Summary {
     pub failed: usize,
     /// Turned away.
     pub rejected: usize,
-    /// Answered by an instance that was not up when they came.
-    pub cold: usize,
-    /// Median latency of those whose instance was up.
-    pub warm_latency_p50_seconds: Option<f64>,
-    /// Their 99th percentile.
-    pub warm_latency_p99_seconds: Option<f64>,
-    /// Median latency of those whose instance was not up.
-    pub cold_latency_p50_seconds: Option<f64>,
-    /// Their 99th percentile.
-    pub cold_latency_p99_seconds: Option<f64>,
+    /// Those that were answered rightly, by what they waited for.
+    pub waits: Vec<WaitSummary>,
     /// Instances that were started.
     pub starts: usize,
     /// Of them, those that could not be.
@@ -72,11 +92,6 @@ impl Summary {
         let count = |wanted: fn(&Outcome) -> bool| {
             record.requests.iter().filter(|r| wanted(&r.outcome)).count()
         };
-        let latency = |cold: bool, percent: f64| {
-            let of_kind =
-                record.requests.iter().filter(|r| r.cold == cold && r.outcome == Outcome::Right);
-            percentile(&of_kind.map(|r| r.latency_seconds).collect::<Vec<_>>(), percent)
-        };
         let resizes = |direction| record.resizes.iter().filter(move |r| r.direction == direction);
         let times = |direction| {
             let done = resizes(direction).filter(|r| r.error.is_none());
@@ -103,11 +118,7 @@ impl Summary {
             wrong: count(|o| matches!(o, Outcome::Wrong(_))),
             failed: count(|o| matches!(o, Outcome::Failed(_))),
             rejected: count(|o| matches!(o, Outcome::Rejected(_))),
-            cold: record.requests.iter().filter(|r| r.cold).count(),
-            warm_latency_p50_seconds: latency(false, 50.0),
-            warm_latency_p99_seconds: latency(false, 99.0),
-            cold_latency_p50_seconds: latency(true, 50.0),
-            cold_latency_p99_seconds: latency(true, 99.0),
+            waits: WaitedFor::ALL.iter().filter_map(|&w| WaitSummary::of(record, w)).collect(),
             starts: record.starts.len(),
             failed_starts: record.starts.iter().filter(|s| s.error.is_some()).count(),
             plugs: resizes(Direction::Plug).count(),
@@ -129,16 +140,9 @@ impl Summary {
 /// One line of the table: what it is called, and what it shows.
 type Row = (&'static str, fn(&Summary) -> String);
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 11] = [
     ("requests right / all", |s| format!("{} / {}", s.right, s.requests)),
     ("  wrong, failed, rejected", |s| format!("{}, {}, {}", s.wrong, s.failed, s.rejected)),
-    ("  cold", |s| s.cold.to_string()),
-    ("warm latency p50, p99", |s| {
-        format!("{}, {}", seconds(s.warm_latency_p50_seconds), seconds(s.warm_latency_p99_seconds))
-    }),
-    ("cold latency p50, p99", |s| {
-        format!("{}, {}", seconds(s.cold_latency_p50_seconds), seconds(s.cold_latency_p99_seconds))
-    }),
     ("instances started", |s| match s.failed_starts {
         0 => s.starts.to_string(),
         failed => format!("{} ({failed} failed)", s.starts),
@@ -160,12 +164,24 @@ const ROWS: [Row; 14] = [
 pub fn table(report: &Report) -> String {
     let summaries: Vec<_> = report.methods.iter().map(Summary::of).collect();
     let mut text = format!("{:30}", "");
-    summaries.iter().for_each(|summary| text += &format!("{:>18}", summary.method));
+    summaries.iter().for_each(|summary| text += &format!("{:>20}", summary.method));
     text.push('\n');
-    for (name, value) in ROWS {
+    let mut row = |name: &str, value: &dyn Fn(&Summary) -> String| {
         text += &format!("{name:30}");
-        summaries.iter().for_each(|summary| text += &format!("{:>18}", value(summary)));
+        summaries.iter().for_each(|summary| text += &format!("{:>20}", value(summary)));
         text.push('\n');
+    };
+    for (index, (name, value)) in ROWS.iter().enumerate() {
+        // After how the requests ended, how long they took.
+        if index == 2 {
+            row("latency p50, p99 (requests)", &|_| String::new());
+            for waited_for in WaitedFor::ALL {
+                if summaries.iter().any(|s| s.waits.iter().any(|w| w.waited_for == waited_for)) {
+                    row(waited(waited_for), &|summary| latency(summary, waited_for));
+                }
+            }
+        }
+        row(name, value);
     }
     for method in &report.methods {
         if let Some(reason) = &method.ended_early {
@@ -179,8 +195,25 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-fn seconds(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2} s"))
+fn waited(waited_for: WaitedFor) -> &'static str {
+    match waited_for {
+        WaitedFor::Nothing => "  an instance was idle",
+        WaitedFor::Thaw => "  after a thaw",
+        WaitedFor::Busy => "  all instances were busy",
+        WaitedFor::Start => "  after a start",
+        WaitedFor::Boot => "  after a boot",
+    }
+}
+
+fn latency(summary: &Summary, waited_for: WaitedFor) -> String {
+    let found = summary.waits.iter().find(|waits| waits.waited_for == waited_for);
+    found.map_or_else(
+        || "-".to_owned(),
+        |waits| {
+            let (p50, p99) = (waits.latency_p50_seconds, waits.latency_p99_seconds);
+            format!("{p50:.2}, {p99:.2} s ({})", waits.requests)
+        },
+    )
 }
 
 fn time(ns: Option<f64>) -> String {
@@ -201,7 +234,12 @@ mod tests {
         let summary = Summary::of(&example().methods[0]);
         assert_eq!((summary.requests, summary.right, summary.rejected), (10, 9, 1));
         assert_eq!(summary.reclaim_latency_p50_ns, Some(4e6));
-        assert_eq!(summary.warm_latency_p50_seconds, Some(0.2));
+        // Every third one found an instance, and the last one was turned away.
+        let found: Vec<_> = summary.waits.iter().map(|w| (w.waited_for, w.requests)).collect();
+        assert_eq!(found, [(WaitedFor::Nothing, 3), (WaitedFor::Start, 6)]);
+        assert_eq!(summary.waits[0].latency_p50_seconds, 0.2);
+        let median = summary.waits[1].latency_p50_seconds;
+        assert!((median - 1.7).abs() < 1e-9, "{median}, not the mean of the middle two");
         assert_eq!(summary.plugged_peak_bytes, (256 + 7 * 128) << 20);
     }
 
@@ -215,5 +253,6 @@ mod tests {
         );
         assert!(text.contains("9 / 10"));
         assert!(text.contains("4.0 ms"));
+        assert!(text.contains("1.70, 2.20 s (6)"), "{text}");
     }
 }

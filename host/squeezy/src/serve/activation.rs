@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_node::{Answer, CallError};
+use squeezy_node::{Answer, CallError, WaitedFor};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{
     collections::{HashMap, VecDeque},
@@ -53,6 +53,8 @@ pub struct Activation {
     pub result: Value,
     /// How long it waited for an instance.
     pub waited: Duration,
+    /// What for; nothing where none has taken it.
+    pub waited_for: Option<WaitedFor>,
     /// How long `/init` took, if an instance was started for it.
     pub init: Option<Duration>,
     /// How long the function took.
@@ -74,8 +76,14 @@ impl Activation {
     ) -> Self {
         let error = |text: &str| json!({ "error": text });
         let none = Duration::ZERO;
+        let waited_for = match &answer {
+            Ok(Answer { waited_for, .. }) | Err(CallError::Failed { waited_for, .. }) => {
+                Some(*waited_for)
+            }
+            Err(_) => None,
+        };
         let (status, result, waited, took, init, lines) = match answer {
-            Ok(Answer { response, waited, took, cold, logs }) => {
+            Ok(Answer { response, waited, took, cold, logs, .. }) => {
                 let (status, result) = judge(&response, most_value_bytes);
                 (status, result, waited, took, cold, logs)
             }
@@ -100,7 +108,7 @@ impl Activation {
         let moment = humantime::format_rfc3339_millis(SystemTime::now());
         let logs = lines.iter().map(|line| format!("{moment} stdout: {line}")).collect();
         let (action, version) = (action.name.clone(), action.version());
-        Self { id, action, version, start_ms, status, result, waited, init, took, logs }
+        Self { id, action, version, start_ms, status, result, waited, waited_for, init, took, logs }
     }
 
     /// About how much memory the result and the logs take, in bytes.
@@ -137,6 +145,9 @@ impl Activation {
             json!({ "key": "kind", "value": "blackbox" }),
             json!({ "key": "waitTime", "value": milliseconds(self.waited) }),
         ];
+        if let Some(waited_for) = self.waited_for {
+            annotations.push(json!({ "key": "waitedFor", "value": waited_for.name() }));
+        }
         if let Some(init) = self.init {
             annotations.push(json!({ "key": "initTime", "value": milliseconds(init) }));
         }
@@ -301,6 +312,7 @@ mod tests {
             status: Status::Success,
             result: json!({ "a": 1 }),
             waited: Duration::from_millis(5),
+            waited_for: Some(WaitedFor::Start),
             init: Some(Duration::from_millis(3)),
             took: Duration::from_millis(7),
             logs: Vec::new(),
@@ -378,6 +390,11 @@ mod tests {
         let described = json!(activation("1", "f").describe());
         assert_eq!(described["response"]["status"], "success");
         assert_eq!((&described["duration"], &described["end"]), (&json!(7), &json!(1012)));
-        assert_eq!(described["annotations"][3], json!({ "key": "initTime", "value": 3 }));
+        let right =
+            json!([{ "key": "waitedFor", "value": "start" }, { "key": "initTime", "value": 3 }]);
+        assert_eq!(
+            described["annotations"].as_array().unwrap()[3..],
+            right.as_array().unwrap()[..]
+        );
     }
 }

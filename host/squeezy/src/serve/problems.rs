@@ -137,7 +137,7 @@ pub fn without_directories(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_node::Tried;
+    use squeezy_node::{Tried, WaitedFor};
     use squeezy_runtime::VmIndex;
     use squeezy_vmm::VmError;
     use std::time::Duration;
@@ -184,6 +184,7 @@ mod tests {
         let failed = CallError::Failed {
             reason: String::new(),
             waited: Duration::ZERO,
+            waited_for: WaitedFor::Nothing,
             took: Duration::ZERO,
             cold: false,
             vm_ended: false,

@@ -429,6 +429,7 @@ fn no_memory(answer: squeezy_node::Answer) -> CallError {
             "there is no memory for its answer at the moment, because of what others send and get"
                 .to_owned(),
         waited: answer.waited,
+        waited_for: answer.waited_for,
         took: answer.took,
         cold: answer.cold.is_some(),
         // Neither is this the function's doing.

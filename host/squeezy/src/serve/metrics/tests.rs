@@ -3,7 +3,7 @@
 use super::{scrape::set, *};
 use bytes::Bytes;
 use http::Response;
-use squeezy_node::{Answer, CallError, Happening, NodeStatus, StartTimes, Tried};
+use squeezy_node::{Answer, CallError, Happening, NodeStatus, StartTimes, Tried, WaitedFor};
 use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
 use squeezy_runtime::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
@@ -46,6 +46,7 @@ impl Scripted {
         let answer = Answer {
             response: Response::new(Bytes::new()),
             waited: ms(waited),
+            waited_for: if cold { WaitedFor::Start } else { WaitedFor::Nothing },
             took: ms(20),
             cold: cold.then_some(ms(300)),
             logs: Vec::new(),
@@ -111,6 +112,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     let failed = CallError::Failed {
         reason: "".into(),
         waited: ms(1),
+        waited_for: WaitedFor::Nothing,
         took: ms(1),
         cold: false,
         vm_ended: false,
