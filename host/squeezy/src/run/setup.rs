@@ -11,7 +11,7 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
-use squeezy_runtime::{Budget, Moment};
+use squeezy_runtime::{Budget, Moment, VmPolicy};
 use squeezy_vmm::{AcceleratorKind, Artifacts};
 use std::{
     sync::Arc,
@@ -125,8 +125,10 @@ impl Setup {
         recorder: Arc<Recorder>,
     ) -> Result<Replay, RunError> {
         let begin = Instant::now();
-        let node = Node::start(Budget::new(u64::MAX), None, begin, recorder.clone());
-        let vm = node.add_vm(self.plan(method), None).await?;
+        let plan = self.plan(method);
+        let budget = budget(method, &plan.vm_policy(None)?);
+        let node = Node::start(budget, None, begin, recorder.clone());
+        let vm = node.add_vm(plan, None).await?;
         let function = &self.input.function;
         // The first instance is not kept, however long that would be.
         let limits = limits(&self.args, function.keep_alive);
@@ -150,6 +152,16 @@ impl Setup {
             memory_backend: self.args.memory_backend.to_string(),
             ..Report::default()
         }
+    }
+}
+
+/// As much as anybody asks for; of a method that keeps a reserve, what its VM can have, of which it keeps
+/// that free.
+fn budget(method: PolicyName, vm: &VmPolicy) -> Budget {
+    let all_bytes = vm.base_bytes + u64::from(vm.max_instances) * vm.instance_bytes;
+    match method.reserve_bytes(all_bytes) {
+        0 => Budget::new(u64::MAX),
+        reserve_bytes => Budget::new(all_bytes).with_reserve(reserve_bytes),
     }
 }
 
@@ -177,5 +189,26 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
              proportion. Compare the methods with each other; no time here is absolute. Instances have no CPU limit."
                 .to_owned(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squeezy_vmm::method::MethodName;
+
+    #[test]
+    fn harvest_keeps_a_part_of_its_vm_free() {
+        let vm = VmPolicy {
+            base_bytes: 200,
+            instance_bytes: 100,
+            max_instances: 6,
+            max_starting: 1,
+            idle_time: None,
+        };
+        let harvest = budget(PolicyName::Harvest, &vm);
+        assert_eq!((harvest.limit_bytes(), harvest.reserve_bytes()), (800, 100));
+        let stock = budget(PolicyName::Method(MethodName::VirtioMem), &vm);
+        assert_eq!((stock.limit_bytes(), stock.reserve_bytes()), (u64::MAX, 0));
     }
 }
