@@ -249,6 +249,10 @@ fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
     for request in method["requests"].as_array().unwrap() {
         assert_ne!(request["outcome"]["kind"], "wrong", "{request}");
     }
+    // Memory is looked at until the last of them has ended.
+    let last = &method["samples"].as_array().unwrap().last().unwrap()["at_seconds"];
+    let unseen = method["length_seconds"].as_f64().unwrap() - last.as_f64().unwrap();
+    assert!(unseen < 2.5, "nothing was seen of the last {unseen} s");
 }
 
 #[test]

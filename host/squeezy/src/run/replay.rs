@@ -119,13 +119,22 @@ impl Replay {
                     }
                     quiet_since = None;
                 }
-                _ = sampler.tick(), if draining.is_none() => {
-                    let Some(status) = replay.node.status().await else { break };
+                _ = sampler.tick() => {
+                    let status = match replay.node.status().await {
+                        Some(status) => status,
+                        // It has ended as it was told to, which is heard of in a moment.
+                        None if draining.is_some() => continue,
+                        None => break,
+                    };
                     let counts = counts(&status);
                     if let Some((_, _, Some(memory))) = status.vms.first() {
                         recorder.sample(replay.now(), &counts, memory);
                     }
-                    if next.is_some() || !calls.is_empty() || !counts.is_quiet() {
+                    if draining.is_some()
+                        || next.is_some()
+                        || !calls.is_empty()
+                        || !counts.is_quiet()
+                    {
                         quiet_since = None;
                     } else if quiet_since.get_or_insert_with(Instant::now).elapsed() >= TAIL {
                         break;
