@@ -10,6 +10,7 @@ mod replay;
 mod setup;
 mod summary;
 mod view;
+mod whole_file;
 
 pub use args::Args;
 
@@ -20,14 +21,14 @@ use serde::Serialize;
 use setup::Setup;
 use std::{path::Path, process::ExitCode};
 use summary::Summary;
+use whole_file::WholeFile;
 
 /// Runs it to its end.
 pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     // Before anything takes time: what cannot be written in the end is an error now.
-    for path in [&args.json, &args.plot].into_iter().flatten() {
-        write(path, "")?;
-    }
-    let (json_path, plot_path, plain) = (args.json.clone(), args.plot.clone(), args.plain);
+    let json_file = args.json.as_deref().map(open).transpose()?;
+    let plot_file = args.plot.as_deref().map(open).transpose()?;
+    let plain = args.plain;
     let setup = Setup::read(args)?;
     let interrupt = Interrupt::listen().map_err(RunError::Signals)?;
     let output = Output::new(interrupt.clone());
@@ -38,13 +39,13 @@ pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     let report = result?;
 
     output.print(format_args!("\n{}", summary::table(&report).trim_end()));
-    if let Some(path) = &json_path {
-        write(path, &json(&report))?;
-        output.print(format_args!("measurements: {}", path.display()));
+    if let Some(file) = &json_file {
+        write(file, &json(&report))?;
+        output.print(format_args!("measurements: {}", file.path().display()));
     }
-    if let Some(path) = &plot_path {
-        write(path, &plot::svg(&report).map_err(|e| RunError::Plot(e.to_string()))?)?;
-        output.print(format_args!("plot: {}", path.display()));
+    if let Some(file) = &plot_file {
+        write(file, &plot::svg(&report).map_err(|e| RunError::Plot(e.to_string()))?)?;
+        output.print(format_args!("plot: {}", file.path().display()));
     }
     match output.failure() {
         Some(failure) => failure.map_err(|error| RunError::Output(error.to_string())),
@@ -80,6 +81,11 @@ fn json(report: &Report) -> String {
     text.expect("a report can be written") + "\n"
 }
 
-fn write(path: &Path, text: &str) -> Result<(), RunError> {
-    std::fs::write(path, text).map_err(|error| RunError::File { path: path.to_owned(), error })
+fn open(path: &Path) -> Result<WholeFile, RunError> {
+    WholeFile::new(path).map_err(|error| RunError::File { path: path.to_owned(), error })
+}
+
+fn write(file: &WholeFile, text: &str) -> Result<(), RunError> {
+    let path = || file.path().to_owned();
+    file.write(text).map_err(|error| RunError::File { path: path(), error })
 }
