@@ -1,15 +1,16 @@
 //! What goes on in the node, as lines for a log: with the time of day, unless they go to systemd's journal,
 //! which has its own.
 
+use super::metrics::Watch;
 use humantime::format_rfc3339_millis;
-use squeezy_node::{Happening, Observer, SqueezeReport, Tried};
-use squeezy_runtime::Moment;
+use squeezy_node::{CallError, Happening, Observer, SqueezeReport, Tried};
+use squeezy_runtime::{FunctionIndex, Moment, StopReason};
 use squeezy_vmm::BootStep;
 use std::{
     collections::VecDeque,
     io::{self, Write},
     mem,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, SystemTime},
 };
@@ -20,12 +21,13 @@ const MOST_WAITING: usize = 1000;
 /// How long the last lines may take to be written.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
 
-/// Writes a line for each happening to standard output.
-pub struct Log;
+/// Writes a line for each happening to standard output, with the names of functions.
+pub struct Log(pub Arc<Watch>);
 
 impl Observer for Log {
     fn observe(&self, _: Moment, happening: Happening<'_>) {
-        if let Some(line) = describe(&happening) {
+        let name = |function| self.0.names.of(function).name.0.to_string();
+        if let Some(line) = describe(&happening, name) {
             say(&line);
         }
     }
@@ -109,7 +111,7 @@ fn write() {
     }
 }
 
-fn describe(happening: &Happening<'_>) -> Option<String> {
+fn describe(happening: &Happening<'_>, name: impl Fn(FunctionIndex) -> String) -> Option<String> {
     Some(match happening {
         Happening::Booting(vm, step @ BootStep::Accelerator(_)) => format!("vm {vm}: {step}"),
         Happening::Booting(..) => return None,
@@ -127,7 +129,7 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
         Happening::Resumed(vm) => format!("vm {vm}: runs again"),
         Happening::Ended(vm, reason) => format!("vm {vm}: ended: {reason}"),
         Happening::Starting(instance, function) => {
-            format!("instance {instance}: starting, of function {function}")
+            format!("instance {instance}: starting, of {}", name(*function))
         }
         Happening::Plugged(instance, took, Tried { error, .. }) => match error {
             None => format!("instance {instance}: memory plugged after {}", ms(*took)),
@@ -161,7 +163,7 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
             format!("instance {instance}: not squeezed: {reason}")
         }
         Happening::Stopping(instance, reason) => {
-            format!("instance {instance}: stopping: {reason:?}")
+            format!("instance {instance}: stopping: {}", why(*reason))
         }
         Happening::Reclaimed(instance, _, Some(Tried { latency, resident_drop_bytes, error })) => {
             let latency = latency.map_or("-".to_owned(), ms);
@@ -173,12 +175,26 @@ fn describe(happening: &Happening<'_>) -> Option<String> {
                 Some(error) => format!("instance {instance}: memory not back: {error}"),
             }
         }
+        Happening::Called(function, Some(instance), Err(CallError::Failed { reason, .. })) => {
+            format!("instance {instance}: a call of {} failed: {reason}", name(*function))
+        }
         Happening::Reclaimed(_, _, None) | Happening::Lost(_) | Happening::Called(..) => {
             return None;
         }
         Happening::Settled(instance) => format!("instance {instance}: memory back after all"),
         Happening::Note(text) => (*text).to_owned(),
     })
+}
+
+/// Why an instance is stopped. What it has failed at, the line before says.
+fn why(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::KeepAliveOver => "nobody has called it for its keep-alive",
+        StopReason::Evicted => "its memory is needed",
+        StopReason::Broken => "it takes no more calls",
+        StopReason::Retired => "its function was removed or changed",
+        StopReason::Draining => "everything ends",
+    }
 }
 
 fn ms(time: Duration) -> String {

@@ -34,7 +34,7 @@ use metrics::{Seen, Watch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
 use squeezy_node::Node;
-use squeezy_runtime::{Budget, TomlError};
+use squeezy_runtime::{Budget, Size, TomlError};
 use squeezy_vmm::{Artifacts, VmError};
 use state::{State, StateError};
 use std::{
@@ -185,6 +185,9 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     allow_files();
     tokio::spawn(memory::give_back());
 
+    if let Some(warning) = more_than_there_is(config.memory_bytes, machine_bytes()) {
+        say(&warning);
+    }
     let bodies_bytes = bodies::share(config.memory_bytes);
     let bodies = Bodies::new(bodies_bytes);
     // The rest is for VMs and instances.
@@ -193,7 +196,8 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
     let method = config.method.name();
     let squeezing = config.method.squeezing(memory_bytes);
-    let node = Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log)));
+    let node =
+        Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log(watch.clone()))));
     let functions = config.functions.clone();
     let service = Arc::new(Service::new(
         config,
@@ -244,6 +248,26 @@ fn allow_files() {
     }
 }
 
+/// The memory of this machine, in bytes; nothing where that cannot be read.
+fn machine_bytes() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// What to say of a configuration that gives away more memory than there is. Not an error: what VMs do not
+/// touch costs nothing.
+fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
+    let machine_bytes = machine_bytes.filter(|machine| memory_bytes > *machine)?;
+    Some(format!(
+        "warning: memory = {}, and this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
+         to less",
+        Size(memory_bytes),
+        Size(machine_bytes)
+    ))
+}
+
 fn read(path: Option<&Path>) -> Result<Config, ServeError> {
     let Some(path) = path else {
         // Relative to where the program was started, as its arguments are.
@@ -256,4 +280,19 @@ fn read(path: Option<&Path>) -> Result<Config, ServeError> {
     let directory = directory.parent().unwrap_or(Path::new("/"));
     Config::parse(&text, directory)
         .map_err(|error| ServeError::Config { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_the_machine_has_is_said() {
+        assert_eq!(more_than_there_is(4 << 30, Some(4 << 30)), None);
+        assert_eq!(more_than_there_is(4 << 30, None), None);
+        let warning = more_than_there_is(200 << 30, Some(23 << 30)).unwrap();
+        let right = "warning: memory = 200 GiB, and this machine has 23 GiB: ";
+        assert!(warning.starts_with(right), "{warning}");
+        assert!(machine_bytes().is_some_and(|bytes| bytes > 1 << 28));
+    }
 }

@@ -53,8 +53,9 @@ async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
     let (service, _hold, directory) = service().await;
     let key = Key::read_or_make(&directory.path().join("key")).unwrap();
     let index = service.action("f").unwrap().index;
-    let node = Node::start(Budget::new(1), None, Instant::now(), Arc::new(Log));
     let watch = Arc::new(Watch::new(1 << 30));
+    let log = Arc::new(Log(watch.clone()));
+    let node = Node::start(Budget::new(1), None, Instant::now(), log);
     let page = Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30);
     let status = NodeStatus {
         functions: vec![(index, Counts { busy: 1, ..Counts::default() })],
