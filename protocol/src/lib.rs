@@ -105,6 +105,8 @@ pub enum ErrorCode {
     NoPartition,
     /// The instance has ended or is busy, or its server does not answer.
     Unavailable,
+    /// The instance's server answered, and not in HTTP.
+    BadAnswer,
     /// Something in the guest failed; the message says what.
     Internal,
 }

@@ -175,7 +175,12 @@ fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
         }
         source = cause.source();
     }
-    unavailable(instance, error)
+    let no_http = error.is_parse() || error.is_parse_status() || error.is_incomplete_message();
+    let code = if no_http { ErrorCode::BadAnswer } else { ErrorCode::Unavailable };
+    ApiError::new(
+        code,
+        format!("the server of instance {} did not answer in HTTP: {error}", instance.id()),
+    )
 }
 
 fn too_long(what: &str) -> ApiError {

@@ -4,8 +4,8 @@ use crate::{Machine, openwhisk, plan::outside_bytes};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
-    ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
-    PartitionChoice, Squeezed, SqueezedHeap,
+    ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    Squeezed, SqueezedHeap,
 };
 use squeezy_runtime::function::Function;
 use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
@@ -171,7 +171,7 @@ impl Instance {
                     "the call was not answered within its limit of {seconds} s"
                 ));
             }
-            Ok(response) => refusal(&response),
+            Ok(response) => openwhisk::agent_problem(&response),
             Err(error) => text(error),
         };
         // Because it has ended, if it has. Its connection closes a little before its last process is
@@ -267,14 +267,6 @@ impl Instance {
 
     fn agent(&self) -> Result<&AgentClient, String> {
         self.vm.agent().map_err(text)
-    }
-}
-
-/// Why the agent has passed on neither a request nor its answer.
-fn refusal(response: &Response<Bytes>) -> String {
-    match serde_json::from_slice::<ErrorBody>(response.body()) {
-        Ok(ErrorBody { message, .. }) => message,
-        Err(_) => openwhisk::quote(response),
     }
 }
 

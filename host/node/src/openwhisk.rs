@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_protocol::INSTANCE_HEADER;
+use squeezy_protocol::{ErrorBody, INSTANCE_HEADER};
 use squeezy_runtime::function::Function;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -62,6 +62,14 @@ fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
 /// Whether the answer comes from the instance's own server; the agent answers when there is none.
 pub fn is_from_instance(response: &Response<Bytes>) -> bool {
     response.headers().contains_key(INSTANCE_HEADER)
+}
+
+/// Why there is no answer of the instance's server, as the agent says.
+pub fn agent_problem(response: &Response<Bytes>) -> String {
+    match serde_json::from_slice(response.body()) {
+        Ok(ErrorBody { message, .. }) => message,
+        Err(_) => quote(response),
+    }
 }
 
 /// What is wrong with the answer to a function's own request, if anything is.
@@ -136,6 +144,14 @@ mod tests {
         for wrong in [response(200, "[1]"), response(200, ""), response(502, "{}")] {
             assert!(problem(&function, &wrong).is_some());
         }
+    }
+
+    #[test]
+    fn the_agent_is_quoted_in_its_own_words() {
+        let body = "{\"code\":\"bad_answer\",\"message\":\"the server did not answer in HTTP\"}";
+        let said = agent_problem(&response(502, body));
+        assert_eq!(said, "the server did not answer in HTTP");
+        assert_eq!(agent_problem(&response(502, "{")), "{");
     }
 
     #[test]

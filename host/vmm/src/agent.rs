@@ -8,8 +8,9 @@ use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
-    Clock, ErrorBody, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER, MAX_BODY_BYTES,
-    MAX_PAYLOAD_BYTES, Memory, PartitionState, Profile, ProfileRequest, SQUEEZE_LIMIT, Squeezed,
+    Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
+    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory, PartitionState, Profile, ProfileRequest,
+    SQUEEZE_LIMIT, Squeezed,
 };
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
@@ -266,11 +267,16 @@ impl AgentClient {
 async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<Bytes>> {
     let (parts, body) = response.into_parts();
     let body = Limited::new(body, most).collect().await.map_err(|e| {
-        VmError::AgentLost(if e.is::<LengthLimitError>() {
+        let problem = if e.is::<LengthLimitError>() {
             format!("its answer is longer than {most} bytes")
         } else {
             format!("its answer breaks off: {e}")
-        })
+        };
+        if parts.headers.contains_key(INSTANCE_HEADER) {
+            VmError::Answer(problem)
+        } else {
+            VmError::AgentLost(problem)
+        }
     })?;
     Ok(Response::from_parts(parts, body.to_bytes()))
 }
@@ -294,7 +300,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::StatusCode;
+    use http::{HeaderValue, StatusCode};
     use hyper::{server::conn::http2 as server, service::service_fn};
     use squeezy_protocol::ErrorCode;
     use tokio::sync::watch;
@@ -311,9 +317,16 @@ mod tests {
             "/v1/instances/a/http/run" if request.uri().query() == Some("x=1") => {
                 (StatusCode::NOT_FOUND, Bytes::from("the instance says so"))
             }
+            "/v1/instances/a/http/long" => {
+                (StatusCode::OK, Bytes::from(vec![b' '; MAX_PAYLOAD_BYTES + 1]))
+            }
             _ => (StatusCode::OK, Bytes::from("{")),
         };
+        let of_instance = request.uri().path().contains("/http/");
         let mut response = Response::new(Full::new(body));
+        if of_instance {
+            response.headers_mut().insert(INSTANCE_HEADER, HeaderValue::from_static("a"));
+        }
         *response.status_mut() = status;
         Ok(response)
     }
@@ -354,6 +367,9 @@ mod tests {
         let response = client.http(&id, request, Duration::from_secs(5)).await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(response.body(), "the instance says so");
+        let request = Request::post("/long").body(Bytes::new()).unwrap();
+        let error = client.http(&id, request, Duration::from_secs(5)).await.unwrap_err();
+        assert!(matches!(&error, VmError::Answer(text) if text.contains("longer than")), "{error}");
         let large =
             Request::post("/run").body(Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1])).unwrap();
         assert!(client.http(&id, large, Duration::from_secs(5)).await.is_err());

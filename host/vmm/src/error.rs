@@ -86,6 +86,10 @@ pub enum VmError {
         console: String,
     },
 
+    /// An instance's server began an answer that it did not end as it should.
+    #[error("the instance's server: {0}")]
+    Answer(String),
+
     /// The agent's end of the channel is closed or does not answer.
     #[error("the guest's agent cannot be reached: {0}")]
     AgentLost(String),
