@@ -1,6 +1,6 @@
 //! What the agent does as process 1: mounts, limits, the end of the VM.
 
-use crate::{cgroup, console};
+use crate::{cgroup, console, sysctl};
 use rustix::{
     mount::{MountFlags, mount, mount_bind, mount_move},
     process::{chdir, chroot},
@@ -16,14 +16,9 @@ pub const SANDBOX: &str = "/run/squeezy/sandbox";
 /// Files the agent may have open: each instance takes four.
 const MAX_FILES: u64 = 16384;
 
-/// Lets a new network namespace come without a tunnel device of each kind that the kernel knows.
-const FALLBACK_TUNNELS: &str = "/proc/sys/net/core/fb_tunnels_only_for_init_net";
 /// Huge pages for programs that ask for them. Linux turns them off altogether in a machine that
 /// boots with less than 512 MiB, as ours does, though memory comes later.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// From which level on the kernel's messages go to the console, too. virtio-mem says two lines on
-/// each resize, and a serial console takes milliseconds for a line, in which the resize waits.
-const CONSOLE_LEVEL: &str = "/proc/sys/kernel/printk";
 
 /// Makes the machine usable. Must run before there is a second thread.
 pub fn set_up() -> io::Result<()> {
@@ -53,14 +48,12 @@ pub fn set_up() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "-1000")?;
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
-    // A kernel without tunnels or huge pages has no such switch; level 5 leaves warnings and worse.
-    for (switch, value) in [(FALLBACK_TUNNELS, "2"), (HUGE_PAGES, "madvise"), (CONSOLE_LEVEL, "5")]
+    sysctl::set_all();
+    // A kernel without huge pages has no such switch.
+    if let Err(e) = fs::write(HUGE_PAGES, "madvise")
+        && e.kind() != io::ErrorKind::NotFound
     {
-        if let Err(e) = fs::write(switch, value)
-            && e.kind() != io::ErrorKind::NotFound
-        {
-            console!("{switch}: {e}");
-        }
+        console!("{HUGE_PAGES}: {e}");
     }
     Ok(())
 }

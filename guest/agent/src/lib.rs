@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod sandbox;
 pub mod server;
 pub mod squeeze;
+pub mod sysctl;
 pub mod sysfs;
 
 /// Version of the agent, as the host sees it.
