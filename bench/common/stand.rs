@@ -393,6 +393,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         memory_node: None,
         cpu_share_millis: None,
         cpu_limit_millis: None,
+        seccomp: squeezy_protocol::Seccomp::Default,
         port: None,
     })
 }

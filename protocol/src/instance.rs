@@ -85,6 +85,17 @@ pub enum PartitionChoice {
     Number(PartitionNumber),
 }
 
+/// Which system calls an instance may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seccomp {
+    /// Those that containers may make by default.
+    #[default]
+    Default,
+    /// All that need no privilege.
+    Unconfined,
+}
+
 /// What to start, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +136,9 @@ pub struct InstanceSpec {
     pub cpu_share_millis: Option<u32>,
     /// `cpu.max` of its cgroup in thousandths of a processor; no limit when absent.
     pub cpu_limit_millis: Option<u32>,
+    /// Which system calls it may make.
+    #[serde(default)]
+    pub seccomp: Seccomp,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
 }

@@ -31,7 +31,7 @@ mod profile;
 
 pub use instance::{
     ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
-    Squeezed, SqueezedHeap,
+    Seccomp, Squeezed, SqueezedHeap,
 };
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use profile::{FunctionCalls, Profile, ProfileRequest};

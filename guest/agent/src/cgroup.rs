@@ -14,7 +14,7 @@ pub const ROOT: &str = "/sys/fs/cgroup";
 const PARENT: &str = "/sys/fs/cgroup/squeezy";
 /// Most processes and threads of one instance: each has a kernel stack in memory that no
 /// partition holds.
-const MAX_PROCESSES: u32 = 1024;
+pub const MAX_PROCESSES: u32 = 1024;
 /// Period of `cpu.max` in microseconds (the kernel's default).
 const CPU_PERIOD_US: u64 = 100_000;
 /// How long the last process may take from its exit to leaving the cgroup.

@@ -1,12 +1,18 @@
 //! Init of a Squeezy VM. See the library for how it works.
 
-use squeezy_agent::{console, init, instance::Instances, port::Port, profile::Profiler, server};
+use squeezy_agent::{
+    console, init, instance::Instances, port::Port, profile::Profiler, sandbox, server,
+};
 use std::{process::ExitCode, rc::Rc};
 use tokio::task::LocalSet;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == squeezy_agent::sandbox::ARGUMENT) {
-        return squeezy_agent::sandbox::main();
+    let mode = std::env::args_os().nth(1).unwrap_or_default();
+    if mode == sandbox::ARGUMENT {
+        return sandbox::main();
+    }
+    if mode == sandbox::init::ARGUMENT {
+        return sandbox::init::main();
     }
     if std::process::id() != 1 {
         console!("this is the init of a Squeezy VM and runs as process 1 only");

@@ -7,7 +7,7 @@ use squeezy_protocol::{
     ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
     Squeezed, SqueezedHeap,
 };
-use squeezy_runtime::function::Function;
+use squeezy_runtime::function::{Function, Seccomp};
 use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
 use std::{
     sync::Arc,
@@ -112,6 +112,10 @@ impl Instance {
             cpu_share_millis: Some(function.cpu_millis),
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),
+            seccomp: match function.seccomp {
+                Seccomp::Default => squeezy_protocol::Seccomp::Default,
+                Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,
+            },
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {

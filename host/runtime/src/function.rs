@@ -22,6 +22,8 @@ pub struct Function {
     pub environment: BTreeMap<String, String>,
     /// The TCP port of its server.
     pub port: u16,
+    /// Which system calls its instances may make.
+    pub seccomp: Seccomp,
     /// An instance's memory, in bytes.
     pub memory_bytes: u64,
     /// An instance's share of a processor, in thousandths.
@@ -38,6 +40,17 @@ pub struct Function {
     pub request: toml::Table,
     /// What their answers must look like; without it any JSON object is right.
     pub check: Option<Check>,
+}
+
+/// Which system calls the instances of a function may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seccomp {
+    /// Those that containers may make by default.
+    #[default]
+    Default,
+    /// All that need no privilege.
+    Unconfined,
 }
 
 /// What a right answer looks like.
@@ -107,6 +120,8 @@ struct File {
     #[serde(default)]
     environment: BTreeMap<String, String>,
     port: u16,
+    #[serde(default)]
+    seccomp: Seccomp,
     memory_limit: String,
     vcpus: f64,
     concurrency: u16,
@@ -143,6 +158,7 @@ impl Function {
             working_directory: file.working_directory,
             environment: file.environment,
             port: file.port,
+            seccomp: file.seccomp,
             memory_bytes: memory_bytes(&file.memory_limit)?,
             cpu_millis: cpu_millis(file.vcpus)?,
             concurrency: concurrency(file.concurrency)?,
@@ -268,9 +284,18 @@ mod tests {
         assert!(error("name = \"html\"", "name = \"Html\"").starts_with("name: "));
         assert!(error("command = [\"/usr", "command = [\"usr").starts_with("command: "));
         assert!(error("memory_limit = \"", "memory_limit = \"x").starts_with("memory_limit: "));
+        let unknown = error("port = 8080", "port = 8080\nseccomp = \"off\"");
+        assert!(unknown.contains("expected `default` or `unconfined`"), "{unknown}");
         assert!(error("vcpus = ", "vcpus = -").starts_with("vcpus: "));
         assert!(error("run_timeout_seconds = ", "run_timeout_seconds = -").starts_with("run_"));
         assert_eq!(Function::parse("").unwrap_err().to_string(), "line 1: missing field `name`");
+    }
+
+    #[test]
+    fn system_calls_are_filtered_unless_the_definition_says_otherwise() {
+        assert_eq!(Function::parse(HTML).unwrap().seccomp, Seccomp::Default);
+        let unconfined = HTML.replacen("port = ", "seccomp = \"unconfined\"\nport = ", 1);
+        assert_eq!(Function::parse(&unconfined).unwrap().seccomp, Seccomp::Unconfined);
     }
 
     #[test]

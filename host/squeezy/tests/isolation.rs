@@ -123,14 +123,14 @@ def attempt(name, what):
             found.append(name)
     except OSError:
         pass
-own = {os.getpid(), os.getppid()}
+own = {1, os.getpid(), os.getppid()}
 processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
 found += [f"process {pid}" for pid in processes if pid not in own]
 for pid in set(range(1, 5000)) - own:
     attempt(f"signal to {pid}", lambda: os.kill(pid, signal.SIGKILL) is None)
     attempt(f"memory of {pid}", lambda: open(f"/proc/{pid}/mem", "rb"))
 attempt("signal to all", lambda: os.kill(-1, signal.SIGKILL) is None)
-attempt("signal to the group", lambda: os.kill(0, 0) is None and len(processes) > 1)
+attempt("signal to the group", lambda: os.kill(0, 0) is None and len(processes) > 2)
 for top in ["/tmp", "/dev", "/var", "/run", "/function", "/"]:
     attempt("file in " + top, lambda: "secret-file" in os.listdir(top))
 for directory, _, files in os.walk("/proc/1/root/tmp"):
@@ -146,6 +146,17 @@ for device in ["mem", "kmem", "port", "vda", "vport0p1", "vport1p1", "kmsg"]:
     attempt("device " + device, lambda: open("/dev/" + device, "rb+"))
 attempt("mount", lambda: ctypes.CDLL(None).mount(b"proc", b"/mnt", b"proc", 0, None) == 0)
 attempt("namespaces", lambda: open("/proc/1/ns/pid") and os.readlink("/proc/1/ns/pid") != os.readlink("/proc/self/ns/pid"))
+for name in ["kmsg", "kallsyms", "kpagecount", "kpagecgroup", "kpageflags", "slabinfo", "vmallocinfo", "pagetypeinfo", "buddyinfo", "zoneinfo"]:
+    attempt("/proc/" + name, lambda: open("/proc/" + name, "rb").read(1))
+for name in ["mm/squeezy", "debug", "tracing", "slab"]:
+    attempt("/sys/kernel/" + name, lambda: os.listdir("/sys/kernel/" + name))
+call = ctypes.CDLL(None).syscall
+for name, *arguments in [("io_uring_setup", 425, 1, ctypes.create_string_buffer(120)), ("add_key", 248, b"user", b"x", b"x", 1, -5),
+        ("unshare user", 272, 0x10000000), ("perf_event_open", 298, ctypes.create_string_buffer(120), 0, -1, -1, 0),
+        ("userfaultfd", 323, 1), ("syslog", 103, 10, None, 0), ("io_setup", 206, 1, ctypes.byref(ctypes.c_ulong()))]:
+    attempt(name, lambda: call(*arguments) >= 0)
+attempt("vsock", lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM))
+attempt("netlink to others", lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2))
 result = found
 "#;
 
@@ -171,4 +182,122 @@ fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
     for part in ["process ", "signal to ", "file in /tmp", "socket", "port", "shared memory"] {
         assert!(found.contains(part), "{part} is not found where it is: {found}");
     }
+}
+
+/// Takes all that it can have of what Linux counts by user or for the whole machine, and keeps it.
+const EXHAUST: &str = r#"
+import ctypes, fcntl, os, resource, signal, socket, time
+libc = ctypes.CDLL(None)
+held = []
+def all_there_is(take, most):
+    for _ in range(most):
+        try:
+            held.append(take())
+        except OSError:
+            return
+def one(call, *arguments):
+    answer = call(*arguments)
+    if answer < 0:
+        raise OSError
+    return answer
+resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+# More open files than the machine allows by default, in six processes.
+started = []
+for _ in range(6):
+    ready, done = os.pipe()
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+        all_there_is(lambda: os.eventfd(0), 10000)
+        os.close(done)
+        time.sleep(3600)
+    os.close(done)
+    started.append(ready)
+for ready in started:
+    os.read(ready, 1)
+all_there_is(lambda: one(libc.inotify_init), 1000)
+all_there_is(lambda: one(libc.timer_create, 1, None, ctypes.byref(ctypes.c_void_p())), 10000)
+def full_pipe():
+    ends = os.pipe()
+    fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, 1 << 20)
+    return ends
+all_there_is(full_pipe, 100)
+all_there_is(os.pipe, 2000)
+all_there_is(lambda: one(libc.mq_open, b"/q%d" % len(held), os.O_CREAT | os.O_RDWR, 0o600, None), 300)
+result = len(held)
+"#;
+
+/// What of the same cannot be had.
+const NEED: &str = r#"
+import ctypes, fcntl, os, threading
+libc = ctypes.CDLL(None)
+missing = []
+def need(name, what):
+    try:
+        if not what():
+            missing.append(name)
+    except OSError as error:
+        missing.append(f"{name}: {error}")
+need("files", lambda: [open("/proc/self/stat").close() or os.eventfd(0) for _ in range(100)])
+need("inotify", lambda: libc.inotify_init() >= 0)
+need("timers", lambda: libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0)
+need("pipes", lambda: fcntl.fcntl(os.pipe()[0], fcntl.F_GETPIPE_SZ) == 65536)
+need("message queues", lambda: libc.mq_open(b"/need", os.O_CREAT | os.O_RDWR, 0o600, None) >= 0)
+thread = threading.Thread(target=lambda: None)
+thread.start()
+thread.join()
+result = missing
+"#;
+
+#[test]
+fn what_an_instance_uses_up_its_neighbour_still_has() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut configuration = "memory = \"3G\"\n".to_owned();
+    for name in ["one", "two"] {
+        let image = told(&build, directory.path(), name);
+        configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
+    }
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    assert_eq!(result(&daemon, "two", "result = 1"), 1);
+    let held = result(&daemon, "one", EXHAUST);
+    assert!(held.as_u64() > Some(1000), "{held}");
+    let begin = Instant::now();
+    assert_eq!(result(&daemon, "two", NEED), json!([]));
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    // A new instance has it, too, while the first one is there.
+    let waits = "import time\ntime.sleep(8)\nresult = 1";
+    let mut invoke = daemon.client_command(&["invoke", "two", "--param", "program", waits]);
+    let works = invoke.stdout(Stdio::piped()).spawn().unwrap();
+    busy(&daemon, "two", 1);
+    assert_eq!(result(&daemon, "two", NEED), json!([]));
+    assert!(works.wait_with_output().unwrap().status.success());
+    assert_eq!(result(&daemon, "one", "result = len(held)"), held, "it is still there");
+    assert_eq!(daemon.vms(), 1);
+}
+
+#[test]
+fn an_instance_that_aborts_or_babbles_is_told_so() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = told(&build, directory.path(), "told");
+    let daemon = Daemon::start_in(directory.path(), &build, "memory = \"3G\"\n", &[&image]);
+    let error = |program| {
+        let (status, activation) = tell(&daemon, "told", program);
+        assert_eq!(status, 502, "{activation}");
+        activation["response"]["result"]["error"].as_str().unwrap().to_owned()
+    };
+    for (program, signal) in
+        [("import os\nos.abort()", 6), ("import os\nos.kill(os.getpid(), 11)", 11)]
+    {
+        let error = error(program);
+        assert!(error.contains(&format!("was killed by signal {signal}")), "{error}");
+    }
+    let babble = "\
+        import gc, http.server\n\
+        [server] = [o for o in gc.get_objects() if isinstance(o, http.server.HTTPServer)]\n\
+        server.RequestHandlerClass.wbufsize = 0\n\
+        server.RequestHandlerClass.send_response = lambda self, _: self.wfile.write(b'nonsense\\n')\n\
+        result = 1";
+    let error = error(babble);
+    assert!(error.contains("did not answer in HTTP") && !error.contains("agent"), "{error}");
 }

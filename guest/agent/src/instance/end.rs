@@ -18,16 +18,6 @@ pub fn reason(status: ExitStatus, stopping: bool, oom_kills: u64) -> ExitReason 
     }
 }
 
-/// Whether a process has a handler for SIGTERM, from its `/proc/PID/status`.
-pub fn handles_sigterm(status: &str) -> bool {
-    const SIGTERM_BIT: u64 = 1 << (libc::SIGTERM - 1);
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & SIGTERM_BIT != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,12 +32,5 @@ mod tests {
         assert_eq!(reason(Exited(3), false, 0), ExitReason::Exited(3));
         assert_eq!(reason(Killed(9), true, 0), ExitReason::Stopped);
         assert_eq!(reason(Exited(0), true, 0), ExitReason::Stopped);
-    }
-
-    #[test]
-    fn a_handler_is_a_bit_of_the_mask() {
-        assert!(handles_sigterm("Name:\tx\nSigCgt:\t0000000000004000\n"));
-        assert!(!handles_sigterm("Name:\tx\nSigCgt:\t0000000000008000\n"));
-        assert!(!handles_sigterm(""));
     }
 }

@@ -81,7 +81,7 @@ fn begin_sandbox(
     spec: &InstanceSpec,
     lower: String,
 ) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
-    let plan = plan_file(&Plan { spec: spec.clone(), lower })?;
+    let plan = plan_file(&Plan { spec: spec.clone(), lower, user: entry.user })?;
     let (log, output) = Log::start()?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
     let reports = Receiver::from_owned_fd(reports)?;
@@ -90,7 +90,7 @@ fn begin_sandbox(
     // An entry is launched once, so neither is set yet.
     let _ = entry.cgroup.set(cgroup);
     let _ = entry.log.set(log);
-    let pid = spawn(Files {
+    let pid = spawn(&Files {
         cgroup: directory.as_fd(),
         output: output.as_fd(),
         plan: plan.as_fd(),

@@ -19,8 +19,8 @@ use squeezy_protocol::{
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    collections::BTreeMap,
-    fs::{self, File},
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     os::fd::AsFd,
     rc::Rc,
@@ -50,6 +50,8 @@ pub struct Instances {
 #[derive(Debug)]
 pub struct Entry {
     id: InstanceId,
+    /// Tells its users from those of all others.
+    user: u32,
     port: Option<u16>,
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
@@ -101,8 +103,7 @@ impl Instances {
     pub async fn create(self: &Rc<Self>, spec: InstanceSpec) -> Result<Instance, ApiError> {
         let begin = Instant::now();
         validate::check(&spec)?;
-        let entry = Rc::new(Entry::new(&spec));
-        {
+        let entry = {
             let mut entries = self.entries.borrow_mut();
             if entries.contains_key(&spec.id) {
                 return Err(ApiError::new(
@@ -116,8 +117,12 @@ impl Instances {
                     format!("{MAX_INSTANCES} instances are there: delete those that have ended"),
                 ));
             }
+            let taken: BTreeSet<u32> = entries.values().map(|entry| entry.user).collect();
+            let user = (0..).find(|user| !taken.contains(user)).unwrap_or_default();
+            let entry = Rc::new(Entry::new(&spec, user));
             entries.insert(spec.id.clone(), Rc::clone(&entry));
-        }
+            entry
+        };
         let (report, reported) = oneshot::channel();
         tokio::task::spawn_local(Rc::clone(self).live(entry, spec, begin, report));
         reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
@@ -181,9 +186,10 @@ impl Instances {
 }
 
 impl Entry {
-    fn new(spec: &InstanceSpec) -> Self {
+    fn new(spec: &InstanceSpec, user: u32) -> Self {
         Self {
             id: spec.id.clone(),
+            user,
             port: spec.port,
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
@@ -308,13 +314,10 @@ impl Entry {
         !matches!(*self.state.borrow(), InstanceState::Ended(_))
     }
 
-    /// Sends SIGTERM to the first process, if it has a handler for it. Without one its default
-    /// action would end it, but the kernel spares process 1 of a pid namespace: then false.
+    /// Sends SIGTERM to the first process; false when there is none.
     fn ask_to_end(&self) -> bool {
-        let Some(pid) = Pid::from_raw(self.start.get().pid as i32) else { return false };
-        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
-            .unwrap_or_default();
-        end::handles_sigterm(&status) && kill_process(pid, Signal::TERM).is_ok()
+        Pid::from_raw(self.start.get().pid as i32)
+            .is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
     }
 
     fn kill(&self) -> Result<(), ApiError> {
@@ -336,14 +339,13 @@ impl Entry {
     /// Cleans up after its first process has ended.
     async fn finish(&self, status: ExitStatus) {
         self.networks.take();
-        if let Some(log) = self.log.get() {
-            log.drained().await;
-        }
         let mut oom_kills = 0;
         if let Some(cgroup) = self.cgroup.get() {
-            // The end of process 1 of a pid namespace has killed all others; this is for none but
-            // a process that someone moved into the cgroup from outside.
+            // What it has left behind ends with it, and process 1 of its pid namespace.
             let _ = cgroup.kill();
+            if let Some(log) = self.log.get() {
+                log.drained().await;
+            }
             oom_kills = cgroup.oom_kills();
             if let Err(error) = cgroup.remove().await {
                 console!("instance {}: {error}", self.id);

@@ -1,7 +1,11 @@
-//! Starts the process that becomes an instance.
+//! Starts the processes of an instance: process 1 of its pid namespace, and the one that becomes its
+//! command.
 
-use crate::sandbox::{ARGUMENT, PLAN_FD, REPORT_FD};
-use rustix::io::fcntl_dupfd_cloexec;
+use crate::sandbox::{self, PLAN_FD, REPORT_FD};
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use std::{
     ffi::CString,
     fs::File,
@@ -9,17 +13,17 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-/// The first file number that none of the child's own files has.
+/// The first file number that none of the children's own files has.
 const ABOVE_CHILD_FDS: i32 = 16;
 
 /// From linux/sched.h: libc's constant has a type that is too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// The files that the new process starts with.
+/// The files that the new processes start with.
 pub struct Files<'a> {
     /// The cgroup to be born in.
     pub cgroup: BorrowedFd<'a>,
-    /// Its standard output and error.
+    /// Standard output and error of the command.
     pub output: BorrowedFd<'a>,
     /// Its plan.
     pub plan: BorrowedFd<'a>,
@@ -27,32 +31,62 @@ pub struct Files<'a> {
     pub report: BorrowedFd<'a>,
 }
 
-/// Starts the agent's own executable in sandbox mode, in the cgroup and as process 1 of a new pid
-/// namespace; returns its process id.
+/// Starts the agent's own executable twice in the cgroup: as process 1 of a new pid namespace, and in
+/// sandbox mode in that namespace; returns the process id of the latter. If that fails, the former is
+/// left in the cgroup.
+pub fn spawn(files: &Files<'_>) -> io::Result<u32> {
+    let null = File::open("/dev/null")?;
+    let null = null.as_fd();
+    let (cgroup, new_namespace) = (files.cgroup, libc::CLONE_NEWPID as u64);
+    let none = [(null, 0), (null, 1), (null, 2)];
+    let init = start(sandbox::init::ARGUMENT, cgroup, new_namespace, &none)?;
+    let its = File::open(format!("/proc/{init}/ns/pid"))?;
+    let own = File::open("/proc/self/ns/pid")?;
+    let enter = |namespace: &File| {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ProcessID))
+    };
+    // Of the agent itself only the next children are concerned.
+    enter(&its)?;
+    let sandbox = start(
+        sandbox::ARGUMENT,
+        cgroup,
+        0,
+        &[
+            (null, 0),
+            (files.output, 1),
+            (files.output, 2),
+            (files.plan, PLAN_FD),
+            (files.report, REPORT_FD),
+        ],
+    );
+    enter(&own).expect("the agent can go back to its own pid namespace");
+    sandbox
+}
+
+/// Starts the executable in the mode that `argument` means, with these files by their numbers.
 ///
 /// To be born in the cgroup spares a move, which waits for an RCU grace period.
-pub fn spawn(files: Files<'_>) -> io::Result<u32> {
-    let null = File::open("/dev/null")?;
+fn start(
+    argument: &str,
+    cgroup: BorrowedFd<'_>,
+    flags: u64,
+    files: &[(BorrowedFd<'_>, i32)],
+) -> io::Result<u32> {
     // Out of the way of the numbers that dup2 will write to.
-    let high =
-        |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, ABOVE_CHILD_FDS).map_err(io::Error::from);
-    let sources: [(OwnedFd, i32); 5] = [
-        (high(null.as_fd())?, 0),
-        (high(files.output)?, 1),
-        (high(files.output)?, 2),
-        (high(files.plan)?, PLAN_FD),
-        (high(files.report)?, REPORT_FD),
-    ];
+    let sources: Vec<(OwnedFd, i32)> = files
+        .iter()
+        .map(|&(file, number)| Ok((fcntl_dupfd_cloexec(file, ABOVE_CHILD_FDS)?, number)))
+        .collect::<io::Result<_>>()?;
     let program = CString::new("/proc/self/exe").expect("no zero byte");
-    let argument = CString::new(ARGUMENT).expect("no zero byte");
+    let argument = CString::new(argument).expect("no zero byte");
     let arguments = [program.as_ptr(), argument.as_ptr(), std::ptr::null()];
     let environment = [std::ptr::null()];
 
     // SAFETY: all-zero bytes are a valid clone_args.
     let mut clone: libc::clone_args = unsafe { std::mem::zeroed() };
-    clone.flags = libc::CLONE_NEWPID as u64 | CLONE_INTO_CGROUP;
+    clone.flags = flags | CLONE_INTO_CGROUP;
     clone.exit_signal = libc::SIGCHLD as u64;
-    clone.cgroup = files.cgroup.as_raw_fd() as u64;
+    clone.cgroup = cgroup.as_raw_fd() as u64;
     // SAFETY: without CLONE_VM this is a fork. The child does system calls only, on files and
     // strings that were made before, until it executes or exits: no lock or allocator is touched.
     unsafe {

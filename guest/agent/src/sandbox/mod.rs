@@ -1,21 +1,25 @@
 //! What a process does between the agent and the instance's command.
 //!
-//! The agent starts its own executable again, already in the instance's cgroup and as process 1 of
-//! a pid namespace of its own ([`crate::instance`]). The fresh process has one thread, so it may do
+//! The agent starts its own executable again, already in the instance's cgroup and pid namespace
+//! ([`crate::instance`]). The fresh process has one thread, so it may do
 //! what a fork of the agent may not. It builds the sandbox, which takes no memory of the partition
 //! and so runs while the partition is still being plugged; attaches itself to the partition, waiting
-//! for it if need be; gives up all privileges; and executes the command, from which moment on its
+//! for it if need be; becomes the instance's user, gives up all privileges and most system calls; and executes the command, from which moment on its
 //! anonymous memory comes from the partition.
 
+pub mod init;
 mod node;
 mod privileges;
+mod rlimits;
 mod root;
+mod seccomp;
+mod user;
 
 use crate::abi::{self, AssignError, Wait};
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     net::{AddressFamily, SocketType},
-    process::{Resource, Rlimit, chdir, setrlimit, setsid},
+    process::{chdir, setsid},
     thread::{UnshareFlags, unshare_unsafe},
 };
 use serde::{Deserialize, Serialize};
@@ -28,6 +32,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
+use user::User;
 
 /// First argument of the executable that means this mode.
 pub const ARGUMENT: &str = "--sandbox";
@@ -35,8 +40,6 @@ pub const ARGUMENT: &str = "--sandbox";
 pub const PLAN_FD: RawFd = 3;
 /// Where it reports to, one [`Report`] as JSON; closed by the command's execution.
 pub const REPORT_FD: RawFd = 4;
-/// Files the instance may open: what it may raise its limit to, and what it starts with.
-const FILES: Rlimit = Rlimit { current: Some(1024), maximum: Some(65536) };
 
 /// What a sandbox is made from.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub struct Plan {
     pub spec: InstanceSpec,
     /// Directory that is the lower layer of the instance's root.
     pub lower: String,
+    /// Tells its users from those of all other instances.
+    pub user: u32,
 }
 
 /// How far the process came.
@@ -113,11 +118,14 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
 
     setsid().map_err(|e| internal("starting a session")(e.into()))?;
     fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
-    setrlimit(Resource::Nofile, FILES).map_err(|e| internal("limiting open files")(e.into()))?;
+    rlimits::set().map_err(internal("setting resource limits"))?;
+    let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
+    // A program may open /dev/stdout, and is another user than the pipe's maker.
+    user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     let limits =
         root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
-    root::enter(&plan.lower, &limits).map_err(internal("making the root"))?;
+    root::enter(&plan.lower, &limits, &user).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,
@@ -126,6 +134,8 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     })?;
     // Everything that needs memory of this process is done before it attaches.
     let command = Command::new(spec)?;
+    let filter =
+        seccomp::filter(spec.seccomp).map_err(internal("making the system call filter"))?;
 
     if let Some(node) = spec.memory_node {
         let limit = Duration::from_millis(spec.wait_ms.into());
@@ -133,7 +143,11 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     }
     let (partition, wait_ns) = attach(spec)?;
     send(report, &Report::Attached { partition, wait_ns });
+    user.assume().map_err(internal("becoming the instance's user"))?;
     privileges::drop_all().map_err(internal("dropping privileges"))?;
+    if let Some(filter) = filter {
+        seccomp::install(&filter).map_err(internal("filtering system calls"))?;
+    }
     let error = command.execute(report.as_raw_fd());
     let code = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => ErrorCode::Invalid,

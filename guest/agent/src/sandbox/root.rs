@@ -1,18 +1,22 @@
 //! The instance's own view of files: an overlay over the shared image, and its own kernel file
 //! systems. All of it lives in the instance's mount namespace and ends with its last process.
 
+use super::user::User;
 use crate::init::{SANDBOX, mount_filesystem};
 use rustix::{
     fs::{CWD, FileType, Mode, makedev, mknodat},
     mount::{
-        MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount,
-        unmount,
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_bind,
+        mount_change, mount_remount, move_mount, open_tree, unmount,
     },
     process::{chdir, pivot_root},
 };
 use std::{
     fs, io,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::{PermissionsExt, chown, symlink},
+    },
     path::Path,
 };
 
@@ -33,9 +37,30 @@ const LINKS: [(&str, &str); 4] = [
 ];
 /// Parts of /proc that act on the whole machine and ask for no capability but user 0.
 const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
-/// Parts of /proc that show or do what an instance has no business with.
-const HIDDEN: [&str; 5] =
-    ["/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/kpageflags"];
+/// Files that show every user what the whole machine does. Others, such as /proc/kpagecount, are for the
+/// machine's user 0 only.
+const HIDDEN_FILES: [&str; 9] = [
+    "/proc/buddyinfo",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/kallsyms",
+    "/proc/partitions",
+    "/proc/schedstat",
+    "/proc/softirqs",
+    "/proc/zoneinfo",
+];
+/// The same for directories.
+const HIDDEN_DIRECTORIES: [&str; 6] = [
+    "/proc/pressure",
+    "/sys/block",
+    "/sys/firmware",
+    "/sys/kernel/irq",
+    "/sys/kernel/mm/squeezy",
+    "/sys/kernel/slab",
+];
+/// An empty directory of the machine's, to hide others behind.
+const EMPTY: &str = "empty";
 /// What an empty file takes of memory outside of its partition: its inode and its name, and those of
 /// the overlay.
 const FILE_BYTES: u64 = 2 << 10;
@@ -64,22 +89,30 @@ impl Limits {
     }
 }
 
-/// Makes the root of the instance from `lower` and moves into it.
-pub fn enter(lower: &str, limits: &Limits) -> io::Result<()> {
+/// Makes the root of the instance from `lower` and moves into it. Its files are the user's.
+pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
     mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &limits.options())?;
     chdir(SANDBOX)?;
-    for directory in ["upper", "work", "root", "tmp", "shm"] {
+    for directory in ["lower", "upper", "work", "root", "tmp", "shm", EMPTY] {
         fs::create_dir(directory)?;
     }
-    for shared in ["tmp", "shm"] {
-        fs::set_permissions(shared, fs::Permissions::from_mode(0o1777))?;
+    for (directory, mode) in [("upper", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
+        chown(directory, Some(user.id()), Some(user.id()))?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     }
+    let lower = if lower == "/" {
+        // The initramfs cannot be mounted so. The guest's own tools are nobody's, for all to read.
+        lower
+    } else {
+        mount_for(user, lower, "lower")?;
+        "lower"
+    };
     let layers = format!("lowerdir={lower},upperdir=upper,workdir=work");
     mount_filesystem("overlay", "overlay", "root", safe, &layers)?;
     chdir("root")?;
-    kernel_filesystems()?;
+    kernel_filesystems(user)?;
     for (source, target, flags) in
         [("../shm", "dev/shm", safe | MountFlags::NOEXEC), ("../tmp", "tmp", safe)]
     {
@@ -87,11 +120,45 @@ pub fn enter(lower: &str, limits: &Limits) -> io::Result<()> {
         mount_bind(source, target)?;
         mount_remount(target, MountFlags::BIND | flags, "")?;
     }
+    hide()?;
     // The old root comes to lie on top of the new one, and goes.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")?;
-    restrict_proc()
+    for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
+        read_only(path)?;
+    }
+    Ok(())
+}
+
+/// Mounts `directory` a second time, at `target`, where what belongs to the machine's users belongs to
+/// the same of `user`'s.
+fn mount_for(user: &User, directory: &str, target: &str) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(CWD, directory, flags)?;
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: user.namespace().as_raw_fd() as u64,
+    };
+    // SAFETY: the path is a terminated string, the attributes are as large as said, and the kernel
+    // only reads both.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            std::mem::size_of_val(&attributes),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    move_mount(tree.as_fd(), "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(())
 }
 
 /// Makes a directory to mount at. Where the image has it, the overlay stays without a copy of it.
@@ -100,13 +167,13 @@ fn make_directory(target: &str) -> io::Result<()> {
 }
 
 /// Mounts in the new root, which is the working directory.
-fn kernel_filesystems() -> io::Result<()> {
+fn kernel_filesystems(user: &User) -> io::Result<()> {
     let closed = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let devices_only = "mode=755,size=64k,nr_inodes=64";
+    let devices_only = format!("mode=755,size=64k,nr_inodes=64,uid={0},gid={0}", user.id());
     for (kind, target, flags, options) in [
         ("proc", "proc", closed, ""),
         ("sysfs", "sys", closed | MountFlags::RDONLY, ""),
-        ("tmpfs", "dev", MountFlags::NOSUID | MountFlags::NOEXEC, devices_only),
+        ("tmpfs", "dev", MountFlags::NOSUID | MountFlags::NOEXEC, &devices_only),
     ] {
         make_directory(target)?;
         mount_filesystem(kind, kind, target, flags, options)?;
@@ -130,14 +197,24 @@ fn devices() -> io::Result<()> {
     Ok(())
 }
 
-fn restrict_proc() -> io::Result<()> {
-    let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
-    for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
-        mount_bind(path, path)?;
-        mount_remount(path, read_only, "")?;
+/// Hides what is not the instance's in the new root, which is the working directory.
+fn hide() -> io::Result<()> {
+    let places = HIDDEN_FILES
+        .into_iter()
+        .map(|path| ("dev/null".to_owned(), path))
+        .chain(HIDDEN_DIRECTORIES.into_iter().map(|path| (format!("../{EMPTY}"), path)));
+    for (by, path) in places {
+        let path = path.trim_start_matches('/');
+        if Path::new(path).exists() {
+            mount_bind(by, path)?;
+        }
     }
-    for path in HIDDEN.into_iter().filter(|path| Path::new(path).exists()) {
-        mount_bind("/dev/null", path)?;
-    }
+    Ok(())
+}
+
+fn read_only(path: &str) -> io::Result<()> {
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount_bind(path, path)?;
+    mount_remount(path, flags, "")?;
     Ok(())
 }

@@ -33,6 +33,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         memory_node: None,
         cpu_share_millis: None,
         cpu_limit_millis: None,
+        seccomp: squeezy_protocol::Seccomp::Default,
         port: None,
     }
 }

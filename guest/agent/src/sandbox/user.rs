@@ -1,0 +1,138 @@
+//! The user that an instance's processes are: user 0 to themselves, and to the kernel one that nobody
+//! else is.
+//!
+//! Linux counts by user what a cgroup does not: pipes, watches, queued signals, messages, locked
+//! memory. The user is one of a user namespace that the instance has to itself, and has 65,536 users
+//! of the machine behind it. Only its last step makes the process a member: whatever the sandbox is
+//! made of belongs to the machine's own user 0, so that an instance could not change it even with
+//! every capability in its namespace.
+
+use rustix::{
+    fs::fchown,
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+    process::{Gid, Pid, Signal, Uid, WaitOptions, kill_process, waitpid},
+    thread::{
+        LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_groups,
+        set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
+    },
+};
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// Users of an instance: as many as a program may expect there to be.
+const COUNT: u32 = 1 << 16;
+/// Kinds of namespaces, as `/proc/sys/user` calls them.
+const NAMESPACES: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+
+/// The users of an instance.
+#[derive(Debug)]
+pub struct User {
+    id: u32,
+    namespace: File,
+}
+
+impl User {
+    /// The users of the instance with this number, which no other one has at the same time.
+    pub fn create(number: u32) -> io::Result<Self> {
+        // The first COUNT users are the machine's own.
+        let id = number
+            .checked_add(1)
+            .and_then(|number| number.checked_mul(COUNT))
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self { id, namespace: namespace(id)? })
+    }
+
+    /// What the machine calls the instance's user 0.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The namespace, to mount files by.
+    pub fn namespace(&self) -> BorrowedFd<'_> {
+        self.namespace.as_fd()
+    }
+
+    /// Makes an open file the instance's user 0's.
+    pub fn own(&self, file: impl AsFd) -> io::Result<()> {
+        fchown(file, Some(Uid::from_raw(self.id)), Some(Gid::from_raw(self.id)))?;
+        Ok(())
+    }
+
+    /// Makes the calling process the instance's user 0, with every capability in its namespace and
+    /// none outside. It must have one thread.
+    pub fn assume(&self) -> io::Result<()> {
+        set_thread_groups(&[])?;
+        move_into_link_name_space(self.namespace(), Some(LinkNameSpaceType::User))?;
+        set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)?;
+        set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?;
+        Ok(())
+    }
+}
+
+/// Makes the namespace by way of a child: its first member must be a process that needs no privileges
+/// outside of it, and only one outside may say which users it has.
+fn namespace(id: u32) -> io::Result<File> {
+    let (mut reader, mut writer) =
+        pipe_with(PipeFlags::CLOEXEC).map(|(r, w)| (File::from(r), File::from(w)))?;
+    // SAFETY: the sandbox has one thread, so its child may do whatever it could.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => {
+            let said = match found(id) {
+                Ok(pid) => pid,
+                Err(error) => error.to_string(),
+            };
+            let _ = writer.write_all(said.as_bytes());
+            drop(writer);
+            loop {
+                // SAFETY: pause takes nothing. The parent ends this process.
+                unsafe { libc::pause() };
+            }
+        }
+        child => Pid::from_raw(child).ok_or(io::ErrorKind::InvalidData)?,
+    };
+    drop(writer);
+    let namespace = said_by(&mut reader).and_then(|pid| {
+        let users = format!("0 {id} {COUNT}\n");
+        fs::write(format!("/proc/{pid}/uid_map"), &users)?;
+        fs::write(format!("/proc/{pid}/gid_map"), &users)?;
+        File::open(format!("/proc/{pid}/ns/user"))
+    });
+    kill_process(child, Signal::KILL)?;
+    while let Err(error) = waitpid(Some(child), WaitOptions::empty()) {
+        if error != Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    namespace
+}
+
+fn said_by(reader: &mut File) -> io::Result<u32> {
+    let mut text = String::new();
+    reader.read_to_string(&mut text)?;
+    text.parse().map_err(|_| io::Error::other(text))
+}
+
+/// In the child: becomes the user and founds the namespace, so that the machine counts it as the
+/// user's. Returns its own number in the machine's /proc, which is still mounted.
+fn found(id: u32) -> io::Result<String> {
+    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    // SAFETY: this flag unshares neither the file table nor memory, and there is one thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    // In the namespace, and below it, there shall be no other: each is kernel memory, and a way to
+    // capabilities over what it holds.
+    for kind in NAMESPACES {
+        match fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(fs::read_link("/proc/self")?.to_string_lossy().into_owned())
+}
