@@ -25,7 +25,6 @@ mod moment;
 mod scaler;
 pub mod series;
 pub mod settings;
-mod size;
 mod squeeze;
 mod toml_file;
 
@@ -37,6 +36,5 @@ pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
 pub use settings::FunctionSettings;
-pub use size::Size;
 pub use squeeze::SqueezePolicy;
 pub use toml_file::{TomlError, parse_toml};

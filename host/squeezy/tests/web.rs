@@ -157,7 +157,7 @@ fn the_page_says_why_calls_are_turned_away() {
     browser.wait(&says("could not be booted, or has ended: the key"));
     browser.fill("#key", fs::read_to_string(daemon.key_file()).unwrap().trim());
     browser.click("#key-form button");
-    browser.wait(&says("bytes of memory are needed"));
+    browser.wait(&says("B of memory are needed"));
     browser.wait("document.querySelector('.starts').textContent.includes('1 failed')");
     assert_eq!(browser.read(TOO_WIDE), json!([]));
     browser.picture(&pictures().join("phone-problem.png"), true);

@@ -1,6 +1,7 @@
 //! What a VM is made of.
 
 use crate::{Result, VmError};
+use bytesize::ByteSize;
 use squeezy_protocol::{ImageNumber, PartitionNumber};
 use std::{
     ffi::OsString,
@@ -359,9 +360,11 @@ impl VmConfig {
         let least = MIN_BASE_BYTES + region / 64;
         if self.boot_bytes() < least {
             return fail(format!(
-                "{} bytes of base memory are too few: the kernel and the memory map of {region} bytes \
-                 that can be plugged need {least}",
-                self.boot_bytes(),
+                "{} of base memory are too few: the kernel and the memory map of {} that can be plugged \
+                 need {}",
+                ByteSize(self.boot_bytes()),
+                ByteSize(region),
+                ByteSize(least)
             ));
         }
         if !self.boot_bytes().is_multiple_of(2 << 20) {
@@ -412,7 +415,7 @@ pub struct DeviceSize {
 
 fn check_instances(bytes: u64, count: u16) -> Result<()> {
     if bytes == 0 || bytes > 1 << 40 {
-        return Err(VmError::Config(format!("an instance of {bytes} bytes is not possible")));
+        return Err(VmError::Config(format!("an instance of {} is not possible", ByteSize(bytes))));
     }
     if !(1..=MAX_INSTANCES).contains(&count) {
         return Err(VmError::Config(format!(

@@ -1,5 +1,6 @@
 //! What can go wrong with a VM, each as one sentence that says what to do about it.
 
+use bytesize::ByteSize;
 use std::{path::PathBuf, time::Duration};
 
 /// `Result` with a [`VmError`].
@@ -122,7 +123,8 @@ pub enum VmError {
 
     /// More memory was asked for than the VM's region can hold.
     #[error(
-        "{asked} bytes were asked for, but the VM's region holds {region}: start the VM with more instances or smaller ones"
+        "{} were asked for, but the VM's region holds {}: start the VM with more instances or smaller ones",
+        ByteSize(*asked), ByteSize(*region)
     )]
     RegionTooSmall {
         /// Bytes that were asked for.
@@ -133,7 +135,8 @@ pub enum VmError {
 
     /// The host does not have the memory.
     #[error(
-        "{needed} bytes of memory are needed, but the host has {available} left: use fewer or smaller instances, or free memory"
+        "{} of memory are needed, but the host has {} left: use fewer or smaller instances, or free memory",
+        ByteSize(*needed), ByteSize(*available)
     )]
     HostMemory {
         /// Bytes that are needed on top of what is in use.
@@ -143,7 +146,7 @@ pub enum VmError {
     },
 
     /// The guest did not plug or unplug what it was asked to in time.
-    #[error("the guest has {plugged} of the {requested} bytes it was asked to have after {:.1} s: {reason}", after.as_secs_f64())]
+    #[error("the guest has {} of the {} it was asked to have after {:.1} s: {reason}", ByteSize(*plugged), ByteSize(*requested), after.as_secs_f64())]
     Resize {
         /// Bytes that were asked for.
         requested: u64,
@@ -179,7 +182,7 @@ pub enum VmError {
 
     /// The guest's kernel has lost count of its partitions.
     #[error(
-        "the guest and its memory device do not agree: {} MiB are plugged, and the guest uses {} of them", device_bytes >> 20, guest_bytes >> 20
+        "the guest and its memory device do not agree: {} are plugged, and the guest uses {} of them", ByteSize(*device_bytes), ByteSize(*guest_bytes)
     )]
     Disagreement {
         /// Bytes that are plugged at the device.

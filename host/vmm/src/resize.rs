@@ -5,6 +5,7 @@ use crate::{
     backend::{Backend, Device, DeviceRequests, SizeChange},
     pause::Pause,
 };
+use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -167,6 +168,7 @@ async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
         Err(_) => return "the guest does not say why in time; it may be overloaded".to_owned(),
     };
     let free = memory.meminfo_bytes.get("MemAvailable").copied().unwrap_or_default();
+    let free = ByteSize(free);
     match memory.squeezy {
         Some(squeezy) if shrinks && !squeezy.shrink_blocked.trim().is_empty() => {
             format!("blocked by partitions: {}", squeezy.shrink_blocked.trim())
@@ -177,10 +179,8 @@ async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
                 .to_owned()
         }
         _ if shrinks => {
-            format!("it could not free enough memory to unplug ({free} bytes are available in it)")
+            format!("it could not free enough memory to unplug ({free} are available in it)")
         }
-        _ => format!(
-            "it has not taken all the memory it was offered ({free} bytes are available in it)"
-        ),
+        _ => format!("it has not taken all the memory it was offered ({free} are available in it)"),
     }
 }

@@ -1,6 +1,7 @@
 //! What the scaler has to keep to.
 
-use crate::{FunctionIndex, Size, VmIndex};
+use crate::{FunctionIndex, VmIndex};
+use bytesize::ByteSize;
 use std::time::Duration;
 
 /// What holds for one VM and every instance in it.
@@ -56,7 +57,7 @@ pub enum PolicyError {
     /// One VM with one instance is more than the whole budget.
     #[error(
         "a VM with one instance needs {}, and there are {} for all: allow more, or give an instance less",
-        Size(*needed_bytes), Size(*limit_bytes)
+        ByteSize(*needed_bytes), ByteSize(*limit_bytes)
     )]
     OverBudget {
         /// What they need.

@@ -24,6 +24,7 @@ mod web;
 use crate::interrupt::Interrupt;
 use axum::middleware;
 use bodies::Bodies;
+use bytesize::ByteSize;
 use clap::Args as ClapArgs;
 use config::{Config, FunctionEntry};
 use connections::ConnectionLimits;
@@ -34,7 +35,7 @@ use metrics::{Seen, Watch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
 use squeezy_node::Node;
-use squeezy_runtime::{Budget, Size, TomlError};
+use squeezy_runtime::{Budget, TomlError};
 use squeezy_vmm::{Artifacts, VmError};
 use state::{State, StateError};
 use std::{
@@ -263,8 +264,8 @@ fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<S
     Some(format!(
         "warning: memory = {}, and this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
          to less",
-        Size(memory_bytes),
-        Size(machine_bytes)
+        ByteSize(memory_bytes),
+        ByteSize(machine_bytes)
     ))
 }
 

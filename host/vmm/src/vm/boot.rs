@@ -7,6 +7,7 @@ use crate::{
     fate::Fate,
     resize::Asked,
 };
+use bytesize::ByteSize;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicBool},
@@ -167,7 +168,7 @@ impl Vm {
         if squeezy.partition_size_bytes != layout.partition_bytes
             || count != usize::from(layout.partitions)
         {
-            return wrong(format!("it has {count} of {} bytes", squeezy.partition_size_bytes));
+            return wrong(format!("it has {count} of {}", ByteSize(squeezy.partition_size_bytes)));
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ mod tests {
             (resize("blocked by partitions: assigned 2"), "assigned"),
             (resize("blocked by partitions: quarantined 1"), "quarantined"),
             (
-                resize("it could not free enough memory to unplug (5 bytes are available in it)"),
+                resize("it could not free enough memory to unplug (5.0 MiB are available in it)"),
                 "guest",
             ),
             (VmError::NoPartition { held: 1, partitions: 2 }, "quarantined"),
