@@ -34,9 +34,10 @@ fn a_daemon_whose_log_nobody_reads_goes_on() {
         let mut daemon = Ended(serve.stdout(log).spawn().unwrap());
         drop(serve);
         let mut reader = BufReader::new(reader);
-        let mut first = String::new();
-        reader.read_line(&mut first).unwrap();
-        let url = first.split_whitespace().nth(3).unwrap().trim_end_matches(',');
+        let mut lines = reader.by_ref().lines().map(Result::unwrap);
+        let first = lines.find(|line| line.contains("serving on ")).unwrap();
+        let (_, rest) = first.split_once("serving on ").unwrap();
+        let url = rest.split(',').next().unwrap();
         let _reader = is_open.then_some(reader);
 
         // Each call fails, and leaves more than 100 bytes in the log.
@@ -48,7 +49,7 @@ fn a_daemon_whose_log_nobody_reads_goes_on() {
             assert_eq!(output.status.code(), Some(1), "{output:?}");
             let (answer, _) = said(&output);
             assert!(answer.contains("could not be booted, or has ended: "), "{output:?}");
-            let why = " bytes of memory are needed, but the host has ";
+            let why = "B of memory are needed, but the host has ";
             assert!(answer.contains(why), "{output:?}");
         }
         let id = daemon.0.id().to_string();
