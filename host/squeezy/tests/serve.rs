@@ -243,7 +243,7 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     kept.sort();
-    assert_eq!(kept, ["key", "lock"]);
+    assert_eq!(kept, ["key", "lock", "pinned"]);
     assert_eq!(start().ask("POST", call, arguments()).0, 200);
 }
 
@@ -260,7 +260,7 @@ fn what_is_wrong_is_said_in_one_line() {
     let file = directory.path().join("squeezy.toml");
     for (configuration, part) in [
         ("memory = \"lots\"", "line 1: memory"),
-        ("memory = \"64M\"\nstate_directory = \"s\"", "the host's budget is "),
+        ("memory = \"64M\"\nstate_directory = \"s\"", "a VM with one instance needs "),
         ("listen = \"203.0.113.1:1\"\nstate_directory = \"s\"", "choose another `listen`"),
         ("state_directory = \"squeezy.toml\"", "squeezy.toml: "),
     ] {
