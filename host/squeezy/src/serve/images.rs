@@ -124,6 +124,13 @@ pub enum PinError {
     },
 }
 
+impl PinError {
+    /// Whether a file is not there.
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::File { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// The images of the actions of a state directory.
 pub struct Images {
     directory: PathBuf,
@@ -207,6 +214,14 @@ impl Images {
         // What makes no sense is not copied.
         let definition = image.with_extension("toml");
         squeezy_node::read_function(&definition)?;
+        // Nor is what somebody uses already: that takes neither room nor a second image.
+        let digest = Digest::of(&hash(image)?, &hash(&definition)?);
+        if wanted.is_none_or(|wanted| *wanted == digest)
+            && let Some(pinned) = self.used().get(&digest).and_then(Weak::upgrade)
+        {
+            let kept = self.directory.join(&digest.0).join(IMAGE);
+            return Ok((pinned, FunctionImage::at(&kept)?));
+        }
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
         let aside = Aside(self.directory.join(format!("{number}{UNFINISHED}")));
         let made = DirBuilder::new().mode(0o700).create(&aside.0);
@@ -241,13 +256,11 @@ impl Images {
         if !place.is_dir() {
             return Err(PinError::Gone(digest.clone()));
         }
-        let sum = |name| hash(&place.join(name), None);
+        let sum = |name| hash(&place.join(name));
         // Of one that lost a file, as of one that was changed, nothing is left to run.
         let is_right = match (sum(IMAGE), sum(DEFINITION)) {
             (Ok(image), Ok(definition)) => Digest::of(&image, &definition) == *digest,
-            (Err(error), _) | (_, Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&place)(error));
-            }
+            (Err(error), _) | (_, Err(error)) if !error.is_missing() => return Err(error),
             _ => false,
         };
         if !is_right {
@@ -322,7 +335,7 @@ fn discard(path: &Path) -> Result<(), PinError> {
 fn copy_file(from: &Path, to: &Path) -> Result<String, PinError> {
     let mut options = File::options();
     let mut copy = options.create_new(true).write(true).mode(0o600).open(to).map_err(failed(to))?;
-    let sum = hash(from, Some(&mut copy)).map_err(failed(from))?;
+    let sum = read_parts(from, |part| copy.write_all(part).map_err(failed(to)))?;
     copy.sync_all().map_err(failed(to))?;
     if let Some(directory) = to.parent() {
         sync(directory)?;
@@ -330,17 +343,24 @@ fn copy_file(from: &Path, to: &Path) -> Result<String, PinError> {
     Ok(sum)
 }
 
-/// The sum of a file, in hexadecimal digits, whose content goes into `copy` on the way.
-fn hash(path: &Path, mut copy: Option<&mut File>) -> io::Result<String> {
-    let (mut file, mut sum, mut part) = (File::open(path)?, Sha256::new(), vec![0; PART]);
+/// The sum of a file, in hexadecimal digits.
+fn hash(path: &Path) -> Result<String, PinError> {
+    read_parts(path, |_| Ok(()))
+}
+
+/// The sum of a file, in hexadecimal digits, of which each part is taken on the way.
+fn read_parts(
+    path: &Path,
+    mut take: impl FnMut(&[u8]) -> Result<(), PinError>,
+) -> Result<String, PinError> {
+    let mut file = File::open(path).map_err(failed(path))?;
+    let (mut sum, mut part) = (Sha256::new(), vec![0; PART]);
     loop {
-        match file.read(&mut part)? {
+        match file.read(&mut part).map_err(failed(path))? {
             0 => return Ok(hexadecimal(sum.finalize())),
             length => {
                 sum.update(&part[..length]);
-                if let Some(copy) = &mut copy {
-                    copy.write_all(&part[..length])?;
-                }
+                take(&part[..length])?;
             }
         }
     }

@@ -63,6 +63,17 @@ async fn the_digest_is_what_the_build_calls_it() {
 }
 
 #[tokio::test]
+async fn what_is_used_already_is_not_copied_again() {
+    let (directory, files, images) = place();
+    make(&directory.path().join("images"), "f.erofs", "same");
+    let first = images.pin(&files, "f", None).await.unwrap();
+    let second = images.pin(&files, "f", None).await.unwrap();
+    assert_eq!(first.0.digest, second.0.digest);
+    assert_eq!(images.copies.load(Ordering::Relaxed), 1);
+    assert_eq!(content(&second), "same");
+}
+
+#[tokio::test]
 async fn one_that_was_made_aside_is_taken_by_its_digest_alone() {
     let (directory, files, images) = place();
     let (_elsewhere, _, others) = place();
