@@ -236,11 +236,20 @@ def need(name, what):
             missing.append(name)
     except OSError as error:
         missing.append(f"{name}: {error}")
-need("files", lambda: [open("/proc/self/stat").close() or os.eventfd(0) for _ in range(100)])
-need("inotify", lambda: libc.inotify_init() >= 0)
+def closed(file):
+    if file >= 0:
+        os.close(file)
+    return file >= 0
+def pipe():
+    ends = os.pipe()
+    size = fcntl.fcntl(ends[0], fcntl.F_GETPIPE_SZ)
+    return all([closed(end) for end in ends]) and size == 65536
+need("files", lambda: all([closed(file) for file in [os.eventfd(0) for _ in range(100)]]))
+need("a file of /proc", lambda: open("/proc/self/stat").close() is None)
+need("inotify", lambda: closed(libc.inotify_init()))
 need("timers", lambda: libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0)
-need("pipes", lambda: fcntl.fcntl(os.pipe()[0], fcntl.F_GETPIPE_SZ) == 65536)
-need("message queues", lambda: libc.mq_open(b"/need", os.O_CREAT | os.O_RDWR, 0o600, None) >= 0)
+need("pipes", pipe)
+need("message queues", lambda: closed(libc.mq_open(b"/need", os.O_CREAT | os.O_RDWR, 0o600, None)))
 thread = threading.Thread(target=lambda: None)
 thread.start()
 thread.join()

@@ -22,7 +22,7 @@ def signalled():
     for pid in range(1, 1000):
         try:
             os.kill(pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             continue
         found.append(pid)
     return found
@@ -71,7 +71,7 @@ fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
 
     // The other one lives, and is not to be seen.
     assert_eq!(seen["signalled"], json!([seen["own"]]), "{seen}");
-    assert_eq!(seen["processes"].as_array().unwrap().len(), 1, "{seen}");
+    assert_eq!(seen["processes"].as_array().unwrap().len(), 2, "its init and itself: {seen}");
     assert!(!seen["processes"].to_string().contains("server.py"), "{seen}");
     assert_eq!(seen["files"], json!(["mine"]), "{seen}");
     // And not harmed.

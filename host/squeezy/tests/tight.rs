@@ -32,7 +32,7 @@ fn functions_that_do_not_fit_together_take_turns() {
     let images = tempfile::tempdir().unwrap();
     let small = copy_of_html(&build, images.path(), "small", Some(SMALL));
     let small = small.replace("vm = \"both\"\n", "").replace("concurrency = 1", "concurrency = 8");
-    let configuration = format!("memory = \"1250M\"\n{small}memory_limit = \"128M\"\n");
+    let configuration = format!("memory = \"1300M\"\n{small}memory_limit = \"128M\"\n");
     let directory = tempfile::tempdir().unwrap();
     let html = build.join("images/html.erofs");
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[&html]);

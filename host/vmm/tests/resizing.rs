@@ -29,7 +29,7 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let resize = method.plug(&vm, slot).await.unwrap().unwrap();
     assert_eq!(resize.plugged_bytes - resize.before_bytes, SIZING.instance_bytes);
     assert!(resize.latency > Duration::ZERO);
-    let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "1"]);
+    let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "2"]);
     hog.wait_ms = 5000;
     method.place(slot, &mut hog);
     agent.start(&hog).await.unwrap();
@@ -58,7 +58,8 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
         MethodName::Balloon => assert_eq!(reclaimed.device, None),
         MethodName::Squeezy => {
             assert_eq!(reclaimed.device.unwrap().unplug, 1);
-            // The plug was long ago, so QEMU reports the change at once: looks would be in its way.
+            // The plug was over a second ago, so QEMU reports the change at once: looks would be in
+            // its way.
             assert!(
                 u128::from(reclaimed.polls) <= reclaimed.latency.as_millis() / 5,
                 "{reclaimed:?}"

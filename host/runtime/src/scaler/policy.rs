@@ -1,7 +1,6 @@
 //! What the scaler has to keep to.
 
 use crate::{FunctionIndex, VmIndex};
-use bytesize::ByteSize;
 use std::time::Duration;
 
 /// What holds for one VM and every instance in it.
@@ -56,8 +55,8 @@ pub enum PolicyError {
     NoFunction(FunctionIndex),
     /// One VM with one instance is more than the whole budget.
     #[error(
-        "a VM with one instance needs {}, and there are {} for all: allow more, or give an instance less",
-        ByteSize(*needed_bytes), ByteSize(*limit_bytes)
+        "a VM with one instance needs {} MiB, and there are {} MiB for all: allow more, or give an instance less",
+        needed_bytes.div_ceil(1 << 20), limit_bytes >> 20
     )]
     OverBudget {
         /// What they need.
