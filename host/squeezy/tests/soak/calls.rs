@@ -34,6 +34,14 @@ pub enum What {
     Crashes,
     /// What takes more than the instance's memory.
     Hoards,
+    /// A page of the other function, which has a VM of its own.
+    Contends,
+    /// What fills /dev/shm, gives it back and makes a page.
+    Floods,
+    /// What takes more of the kernel's memory than its share.
+    Exhausts,
+    /// What ends the instance and leaves pages of it behind that no process has.
+    Clings,
     /// What is never answered.
     Hangs,
     /// Nothing: it looks at lists, metrics and the page.
@@ -49,8 +57,8 @@ impl What {
     pub fn expects(self) -> Kind {
         match self {
             Self::Raises => Kind::Raised,
-            Self::Ends | Self::Crashes => Kind::Ended,
-            Self::Hoards => Kind::ExceededMemory,
+            Self::Ends | Self::Crashes | Self::Clings => Kind::Ended,
+            Self::Hoards | Self::Exhausts => Kind::ExceededMemory,
             Self::Hangs => Kind::Late,
             _ => Kind::Right,
         }
@@ -63,6 +71,9 @@ impl What {
             Self::Ends => Some("ends"),
             Self::Crashes => Some("crashes"),
             Self::Hoards => Some("hoards"),
+            Self::Floods => Some("floods"),
+            Self::Exhausts => Some("exhausts"),
+            Self::Clings => Some("clings"),
             Self::Hangs => Some("hangs"),
             _ => None,
         }
@@ -80,6 +91,10 @@ impl fmt::Display for What {
             Self::Ends => "function ends its instance",
             Self::Crashes => "function crashes",
             Self::Hoards => "function exceeds its memory",
+            Self::Contends => "page of the other function",
+            Self::Floods => "function fills /dev/shm",
+            Self::Exhausts => "function exhausts the kernel",
+            Self::Clings => "function leaves pages behind",
             Self::Hangs => "function hangs",
             Self::Look => "lists, metrics and page",
             Self::Write => "action made, changed, deleted",
@@ -112,7 +127,8 @@ impl World {
             _ => "?blocking=true",
         };
         let endpoint = self.endpoint();
-        let path = format!("{}{options}", self.action());
+        let action = if what == What::Contends { self.other_action() } else { self.action() };
+        let path = format!("{action}{options}");
         let (status, body) = match endpoint.exchange("POST", &path, Some(&arguments)) {
             Ok(answer) => answer,
             Err(failure) => return failure.into(),

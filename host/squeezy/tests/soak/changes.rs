@@ -90,5 +90,6 @@ impl Action<'_> {
 /// Whether an error says that the action could not be written, where and why.
 fn is_full(body: &Value) -> bool {
     let error = body["error"].as_str().unwrap_or_default();
-    error.contains("actions.json") && error.contains("No space left on device")
+    let is_state = error.contains("/state/actions.json") || error.contains("/state/pinned/");
+    is_state && error.contains("No space left on device")
 }

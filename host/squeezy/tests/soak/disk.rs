@@ -29,7 +29,7 @@ impl Disk {
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", private).unwrap();
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
-            mount("tmpfs", directory.path(), "tmpfs", flags, c"size=8m,mode=700").unwrap();
+            mount("tmpfs", directory.path(), "tmpfs", flags, c"size=256m,mode=700").unwrap();
         }
         Self { directory, is_own }
     }
@@ -44,7 +44,7 @@ impl Disk {
             return false;
         }
         let mut file = File::create(self.filling()).unwrap();
-        while file.write_all(&[0; 512]).is_ok() {}
+        while file.write_all(&[0; 4096]).is_ok() {}
         true
     }
 

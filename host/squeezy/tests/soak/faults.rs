@@ -8,6 +8,9 @@ pub enum Fault {
     InstanceEnds,
     InstanceExceedsMemory,
     InstanceHangs,
+    BaseMemoryIsShort,
+    PartitionsAreShort,
+    HostMemoryIsShort,
     VmIsKilled,
     VmHangs,
     VmStalls,
@@ -27,6 +30,9 @@ impl fmt::Display for Fault {
             Self::InstanceEnds => "an instance ends by itself",
             Self::InstanceExceedsMemory => "an instance exceeds its memory",
             Self::InstanceHangs => "an instance does not answer",
+            Self::BaseMemoryIsShort => "instances take base memory",
+            Self::PartitionsAreShort => "ended instances keep partitions",
+            Self::HostMemoryIsShort => "another VM needs the memory",
             Self::VmIsKilled => "the VM is killed",
             Self::VmHangs => "the VM stands still for good",
             Self::VmStalls => "the VM stands still for 3 s",
@@ -43,10 +49,13 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::InstanceEnds,
         Self::InstanceExceedsMemory,
         Self::InstanceHangs,
+        Self::BaseMemoryIsShort,
+        Self::PartitionsAreShort,
+        Self::HostMemoryIsShort,
         Self::VmIsKilled,
         Self::VmHangs,
         Self::VmStalls,
@@ -80,6 +89,9 @@ impl Fault {
             Self::InstanceEnds
             | Self::InstanceExceedsMemory
             | Self::InstanceHangs
+            | Self::BaseMemoryIsShort
+            | Self::PartitionsAreShort
+            | Self::HostMemoryIsShort
             | Self::VmStalls
             | Self::DaemonStalls
             | Self::ActionChanges

@@ -21,7 +21,7 @@ pub struct Host {
     pub disk: Disk,
     world: Arc<World>,
     build: PathBuf,
-    image: PathBuf,
+    images: [PathBuf; 2],
     daemon: Option<Daemon>,
 }
 
@@ -31,14 +31,20 @@ impl Host {
         let disk = Disk::new();
         let own = disk.path().join("build");
         fs::create_dir_all(own.join("images")).unwrap();
-        let image = own.join(format!("images/{}.erofs", world.function));
         for file in ["kernel", "initramfs.cpio"] {
             symlink(build.join(file), own.join(file)).unwrap();
         }
-        symlink(build.join("images/html.erofs"), &image).unwrap();
-        let definition = include_str!("function.toml").replace("NAME", &world.function);
-        fs::write(image.with_extension("toml"), definition).unwrap();
-        Self { disk, world, build: own, image, daemon: None }
+        let images =
+            [(&world.function, 3), (&world.other_function, 1)].map(|(name, concurrency)| {
+                let image = own.join(format!("images/{name}.erofs"));
+                symlink(build.join("images/html.erofs"), &image).unwrap();
+                let definition = include_str!("function.toml")
+                    .replace("NAME", name)
+                    .replace("CONCURRENCY", &concurrency.to_string());
+                fs::write(image.with_extension("toml"), definition).unwrap();
+                image
+            });
+        Self { disk, world, build: own, images, daemon: None }
     }
 
     /// Starts the daemon, and tells everybody where it is.
@@ -46,7 +52,8 @@ impl Host {
         let position = self.log_length();
         let directory = self.disk.path();
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = serve(directory, &self.build, &configuration(), &[&self.image]);
+        let images = self.images.each_ref().map(PathBuf::as_path);
+        let mut command = serve(directory, &self.build, &configuration(), &images);
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
         // It has no other output than the log.
@@ -74,25 +81,26 @@ impl Host {
         let mut daemon = self.daemon.take().expect("it has been started");
         daemon.signal("KILL");
         daemon.child.wait().unwrap();
-        until("the end of its VM", || self.vms().is_empty().then_some(()));
+        until("the end of its VMs", || {
+            (self.vms().is_empty() && !self.has_contender()).then_some(())
+        });
     }
 
     /// Tells the daemon to end, which it does with all that it has started.
     pub fn stop(&mut self) {
         self.daemon.take().expect("it has been started").stop();
         assert_eq!(self.vms(), [0; 0], "VMs that the daemon has left");
+        assert!(!self.has_contender(), "a VM that the daemon has left");
     }
 
-    /// The daemon's VMs, whether it knows of them or not.
+    /// The daemon's VMs of the function, whether it knows of them or not.
     pub fn vms(&self) -> Vec<u32> {
-        let name = format!("squeezy-{}", self.world.function);
-        let is_vm = |id: &u32| {
-            let read = |file| fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
-            read("comm").starts_with("qemu") && read("cmdline").contains(&name)
-        };
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        ids.filter(is_vm).collect()
+        vms_of(&self.world.function)
+    }
+
+    /// Whether the other function has a VM.
+    pub fn has_contender(&self) -> bool {
+        !vms_of(&self.world.other_function).is_empty()
     }
 
     /// Its only VM.
@@ -229,6 +237,18 @@ fn configuration() -> String {
         "method = \"{method}\"\nmemory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
          freeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"
     )
+}
+
+/// Processes that are VMs of a function.
+fn vms_of(function: &str) -> Vec<u32> {
+    let name = format!("squeezy-{function}");
+    let is_vm = |id: &u32| {
+        let read = |file| fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+        read("comm").starts_with("qemu") && read("cmdline").contains(&name)
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(is_vm).collect()
 }
 
 fn text_from(file: &Path, position: usize) -> String {

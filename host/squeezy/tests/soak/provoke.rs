@@ -36,6 +36,12 @@ impl Soak {
             }
             Fault::InstanceExceedsMemory => self.make(What::Hoards),
             Fault::InstanceHangs => self.make(What::Hangs),
+            Fault::BaseMemoryIsShort => {
+                self.make_at_once(&[What::Floods, What::Exhausts, What::Exhausts]);
+            }
+            // More often than there are partitions.
+            Fault::PartitionsAreShort => self.make_at_once(&[What::Clings; 4]),
+            Fault::HostMemoryIsShort => self.contend(),
             Fault::VmIsKilled => self.kill_vm(),
             Fault::VmHangs => {
                 let vm = self.host.vm();
@@ -63,6 +69,24 @@ impl Soak {
 
     fn make(&mut self, what: What) {
         self.world.make(what, &mut self.random);
+    }
+
+    /// Has as many clients make these calls at once.
+    fn make_at_once(&self, calls: &[What]) {
+        let begun: Vec<_> = calls.iter().flat_map(|&what| self.call(what, 1)).collect();
+        for call in begun {
+            call.join().unwrap();
+        }
+    }
+
+    /// The other function has calls and pauses between them, for which its VM has to be booted again
+    /// where the first one's needs the memory; then nobody calls it, and its VM goes.
+    fn contend(&self) {
+        for _ in 0..2 {
+            self.make_at_once(&[What::Contends]);
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        until("the end of the other VM", || (!self.host.has_contender()).then_some(()));
     }
 
     /// Has so many clients make a call, and waits until instances may have taken them.

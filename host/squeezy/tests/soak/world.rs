@@ -13,7 +13,10 @@ pub struct World {
     pub ledger: Ledger,
     /// The function's name, which is nobody else's on this machine.
     pub function: String,
+    /// Another one, which has a VM of its own.
+    pub other_function: String,
     action: String,
+    other_action: String,
     endpoint: RwLock<Endpoint>,
     /// Who makes calls holds it for reading.
     gate: RwLock<()>,
@@ -23,11 +26,15 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        let function = format!("soak-{}", std::process::id());
+        let name = |of| format!("{of}-{}", std::process::id());
+        let action = |function: &str| format!("/api/v1/namespaces/_/actions/{function}");
+        let (function, other_function) = (name("soak"), name("contender"));
         Self {
             ledger: Ledger::new(),
-            action: format!("/api/v1/namespaces/_/actions/{function}"),
+            action: action(&function),
+            other_action: action(&other_function),
             function,
+            other_function,
             endpoint: RwLock::default(),
             gate: RwLock::default(),
             over: AtomicBool::new(false),
@@ -38,6 +45,11 @@ impl World {
     /// Where the function is called.
     pub fn action(&self) -> &str {
         &self.action
+    }
+
+    /// Where the other function is called.
+    pub fn other_action(&self) -> &str {
+        &self.other_action
     }
 
     /// Where the daemon listens now.
