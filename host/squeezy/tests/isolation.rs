@@ -269,11 +269,11 @@ fn what_an_instance_uses_up_its_neighbour_still_has() {
     assert_eq!(result(&daemon, "two", "result = 1"), 1);
     // Files are memory of the kernel, of which each has a share: who takes more is killed, alone.
     let mut invoke = daemon.client_command(&["invoke", "one", "--param", "program", MANY_FILES]);
-    let mut attack = invoke.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut attack = invoke.stdout(Stdio::piped()).spawn().unwrap();
     while attack.try_wait().unwrap().is_none() {
         assert_eq!(result(&daemon, "two", NEED), json!([]));
     }
-    let said = String::from_utf8(attack.wait_with_output().unwrap().stderr).unwrap();
+    let said = String::from_utf8(attack.wait_with_output().unwrap().stdout).unwrap();
     assert!(said.contains("exceeded its memory"), "{said}");
     let held = result(&daemon, "one", EXHAUST);
     assert!(held.as_u64() > Some(1000), "{held}");
