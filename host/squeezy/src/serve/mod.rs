@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(more_than_there_is(4 << 30, Some(4 << 30)), None);
         assert_eq!(more_than_there_is(4 << 30, None), None);
         let warning = more_than_there_is(200 << 30, Some(23 << 30)).unwrap();
-        let right = "warning: memory = 200 GiB, and this machine has 23 GiB: ";
+        let right = "warning: memory = 200.0 GiB, and this machine has 23.0 GiB: ";
         assert!(warning.starts_with(right), "{warning}");
         assert!(machine_bytes().is_some_and(|bytes| bytes > 1 << 28));
     }
