@@ -152,7 +152,7 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGTERM}, flush=Tr
         user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", "--nproc=1"]
         readable = subprocess.run([*user, PYTHON, "-c", f"open({PRELOAD!r} + '/sitecustomize.py')"], capture_output=True)
         if readable.returncode != 0:
-            self.skipTest("another user can read neither this Python nor this folder")
+            self.skipTest("does not apply: another user can read neither this Python nor this folder")
         program = Program("print('here', flush=True)", python=user[0], arguments=[*user[1:], PYTHON],
                           SQUEEZY_RECLAIM_SOCKET=self.path)
         self.addCleanup(program.kill)
