@@ -383,7 +383,7 @@ fn policies_that_could_never_answer_are_refused() {
     assert!(refused(|p| p.max_instances = 0).is_some());
     assert_eq!(
         refused(|p| p.instance_bytes = 991).unwrap(),
-        "a VM with one instance needs 1001 bytes, and there are 1000 bytes for all: allow more, or give an instance \
+        "a VM with one instance needs 1 MiB, and there are 0 MiB for all: allow more, or give an instance \
          less"
     );
     assert_eq!(refused(|p| p.instance_bytes = 0), None, "a VM may have all from its boot on");
