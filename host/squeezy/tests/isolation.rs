@@ -21,6 +21,16 @@ fn told(build: &Path, directory: &Path, name: &str) -> PathBuf {
     image
 }
 
+/// A daemon with two such functions, `one` and `two`, whose instances share a VM.
+fn one_and_two(build: &Path, directory: &Path) -> Daemon {
+    let mut configuration = "memory = \"3G\"\n".to_owned();
+    for name in ["one", "two"] {
+        let image = told(build, directory, name);
+        configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
+    }
+    Daemon::start_in(directory, build, &configuration, &[])
+}
+
 /// Has a function run this program; status, and the whole activation.
 fn tell(daemon: &Daemon, function: &str, program: &str) -> (u16, Value) {
     let call = format!("/namespaces/_/actions/{function}?blocking=true");
@@ -164,12 +174,7 @@ result = found
 fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let mut configuration = "memory = \"3G\"\n".to_owned();
-    for name in ["one", "two"] {
-        let image = told(&build, directory.path(), name);
-        configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
-    }
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let daemon = one_and_two(&build, directory.path());
     assert_eq!(result(&daemon, "one", LEAVE), json!([true, true, true]));
     assert_eq!(result(&daemon, "two", ATTACK), json!([]));
     assert_eq!(daemon.vms(), 1, "they share one");
@@ -260,12 +265,7 @@ result = missing
 fn what_an_instance_uses_up_its_neighbour_still_has() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let mut configuration = "memory = \"3G\"\n".to_owned();
-    for name in ["one", "two"] {
-        let image = told(&build, directory.path(), name);
-        configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
-    }
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let daemon = one_and_two(&build, directory.path());
     assert_eq!(result(&daemon, "two", "result = 1"), 1);
     // Files are memory of the kernel, of which each has a share: who takes more is killed, alone.
     let mut invoke = daemon.client_command(&["invoke", "one", "--param", "program", MANY_FILES]);
