@@ -28,11 +28,6 @@
 /* Event-driven means this, even on a slow machine. */
 #define PROMPT_MS	3000
 
-static u64 percent(unsigned int n)
-{
-	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
 static char *map_file(int fd, u64 bytes)
 {
 	char *memory;

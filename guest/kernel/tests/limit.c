@@ -24,11 +24,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static u64 percent(unsigned int n)
-{
-	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
 static void never_kill_me(void)
 {
 	ASSERT(write_text("/proc/self/oom_score_adj", "-1000"), "oom_score_adj: %m");

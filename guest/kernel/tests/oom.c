@@ -23,11 +23,6 @@
 #define MAP_DROPPABLE 0x08
 #endif
 
-static u64 percent(unsigned int n)
-{
-	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
 /* Fills a share of its partition, and says whether it is intact when asked. */
 ACTOR(neighbour)
 {

@@ -25,11 +25,6 @@
 #define LIVE		5
 #define GARBAGE		6
 
-static u64 percent(unsigned int n)
-{
-	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
 /* Asks for a report; -1 and errno on failure. An order of "" is the kernel's default. */
 static int report(int partition, const char *order)
 {

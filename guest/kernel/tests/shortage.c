@@ -18,11 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static u64 percent(unsigned int n)
-{
-	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
-}
-
 static void set_oom_score_adj(pid_t pid, const char *adj)
 {
 	char path[64];

@@ -131,6 +131,11 @@ u64 partition_bytes(void)
 	return read_number(SYSFS "partition_size");
 }
 
+u64 percent(unsigned int n)
+{
+	return partition_bytes() / 100 * n / HUGE_PAGE * HUGE_PAGE;
+}
+
 u64 memory_block_bytes(void)
 {
 	char text[64];

@@ -28,6 +28,8 @@ void require_partitions(void);
 bool have_partitions(void);
 int partitions(void);
 u64 partition_bytes(void);
+/* So much of a partition, in whole huge pages. */
+u64 percent(unsigned int n);
 u64 shared_bytes(void);
 /* What Linux adds and onlines as one; slots are whole ones. */
 u64 memory_block_bytes(void);
