@@ -1,5 +1,7 @@
 //! Sizes on the command line and in tables.
 
+use squeezy_runtime::function::MIN_MEMORY_BYTES;
+
 /// Reads `512M` and the like as bytes.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
@@ -15,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 /// The size of an instance: whole pieces of 4 MiB, and not more than such a machine has.
 pub(crate) fn parse_instance(text: &str) -> Result<u64, String> {
     let bytes = parse(text)?;
-    if !(32 << 20..=64 << 30).contains(&bytes) {
+    if !(MIN_MEMORY_BYTES..=64 << 30).contains(&bytes) {
         return Err(format!("an instance of `{text}` cannot be measured: 32M to 64G are possible"));
     }
     if bytes % (4 << 20) != 0 {

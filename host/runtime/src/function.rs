@@ -7,6 +7,13 @@ use std::{collections::BTreeMap, time::Duration};
 /// Longest name of a function.
 const MAX_NAME: usize = 63;
 
+/// Least memory of an instance, in bytes: a server of compiled code or of a small interpreter needs 10
+/// to 20 MiB with its runtime, of which half may be files. With less, an instance is killed before it
+/// listens, or looks for memory until its time is over.
+pub const MIN_MEMORY_BYTES: u64 = 32 << 20;
+/// Most memory of an instance, in bytes.
+pub const MAX_MEMORY_BYTES: u64 = 1 << 40;
+
 /// What is known of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
@@ -187,13 +194,23 @@ pub(crate) fn command(command: Vec<String>) -> Result<Vec<String>, FunctionError
 }
 
 pub(crate) fn memory_bytes(limit: &str) -> Result<u64, FunctionError> {
-    let bytes = parse_size(limit)
-        .map_err(|problem| FunctionError::Value { key: "memory_limit", problem })?;
-    if (1 << 20..=1 << 40).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        value("memory_limit", "must be from 1M to 1024G")
+    parse_memory(limit).map_err(|problem| FunctionError::Value { key: "memory_limit", problem })
+}
+
+/// Reads the memory of an instance, in bytes.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < MIN_MEMORY_BYTES {
+        return Err(format!(
+            "must be at least {}M, and {text} is too little for a server and its runtime: 128M is \
+             enough for a small one",
+            MIN_MEMORY_BYTES >> 20
+        ));
     }
+    if bytes > MAX_MEMORY_BYTES {
+        return Err(format!("must be at most {}G", MAX_MEMORY_BYTES >> 30));
+    }
+    Ok(bytes)
 }
 
 pub(crate) fn cpu_millis(vcpus: f64) -> Result<u32, FunctionError> {
@@ -284,6 +301,8 @@ mod tests {
         assert!(error("name = \"html\"", "name = \"Html\"").starts_with("name: "));
         assert!(error("command = [\"/usr", "command = [\"usr").starts_with("command: "));
         assert!(error("memory_limit = \"", "memory_limit = \"x").starts_with("memory_limit: "));
+        let tiny = error("memory_limit = \"768M", "memory_limit = \"1M");
+        assert!(tiny.starts_with("memory_limit: must be at least 32M, and 1M is too"), "{tiny}");
         let unknown = error("port = 8080", "port = 8080\nseccomp = \"off\"");
         assert!(unknown.contains("expected `default` or `unconfined`"), "{unknown}");
         assert!(error("vcpus = ", "vcpus = -").starts_with("vcpus: "));
@@ -311,6 +330,16 @@ mod tests {
         assert_eq!(parse_size("2GiB"), Ok(2 << 30));
         for bad in ["", "M", "1.5G", "-1", "1X", "99999999999T", "1 G", "é"] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_instance_has_memory_for_a_server() {
+        assert_eq!(parse_memory("32M"), Ok(MIN_MEMORY_BYTES));
+        assert_eq!(parse_memory("1024G"), Ok(MAX_MEMORY_BYTES));
+        for (bad, part) in [("32767K", "least 32M"), ("1025G", "most 1024G"), ("x", "no size")] {
+            let error = parse_memory(bad).unwrap_err();
+            assert!(error.contains(part), "{error}");
         }
     }
 

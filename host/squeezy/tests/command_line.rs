@@ -68,6 +68,9 @@ fn arguments_out_of_range_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(text.starts_with("error: "), "{text}");
     }
+    let tiny = squeezy(&["run", "functions/html", "--memory", "1M"]);
+    let text = String::from_utf8(tiny.stderr).unwrap();
+    assert!(text.contains("must be at least 32M") && text.contains("128M is enough"), "{text}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use squeezy_node::PolicyName;
-use squeezy_runtime::function::parse_size;
+use squeezy_runtime::function::{parse_memory, parse_size};
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{path::PathBuf, time::Duration};
 
@@ -77,7 +77,7 @@ pub struct Args {
     pub concurrency: Option<u16>,
 
     /// An instance's memory, such as 768M; without it what function.toml says.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
 
     /// Memory for what instances share, the page cache above all.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use squeezy_runtime::function::Function;
+use squeezy_runtime::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -39,7 +39,7 @@ impl Limits {
             _ => Ok(()),
         };
         within("timeout", self.timeout, 1..=86_400_000, "ms")?;
-        within("memory", self.memory, 1..=1 << 20, "MB")?;
+        within("memory", self.memory, MIN_MEMORY_BYTES >> 20..=MAX_MEMORY_BYTES >> 20, "MB")?;
         within("logs", self.logs, 0..=DEFAULT_LOGS, "MB")?;
         match self.concurrency {
             None | Some(1) => Ok(()),
@@ -104,16 +104,16 @@ mod tests {
     fn what_is_said_goes_before_the_definition() {
         let text = include_str!("../../../../functions/html/function.toml");
         let mut function = Function::parse(text).unwrap();
-        let earlier = limits(r#"{ "timeout": 5, "memory": 7, "logs": null, "concurrency": 1 }"#);
+        let earlier = limits(r#"{ "timeout": 5, "memory": 39, "logs": null, "concurrency": 1 }"#);
         earlier.check().unwrap();
-        let limits = limits(r#"{ "memory": 30, "logs": 0 }"#).or(earlier);
+        let limits = limits(r#"{ "memory": 62, "logs": 0 }"#).or(earlier);
         limits.apply(&mut function);
         assert_eq!(
             (function.run_timeout, function.memory_bytes),
-            (Duration::from_millis(5), 30 << 20)
+            (Duration::from_millis(5), 62 << 20)
         );
         assert!(!limits.wants_logs() && earlier.wants_logs());
-        let right = json!({ "timeout": 5, "memory": 32, "concurrency": 1, "logs": 0 });
+        let right = json!({ "timeout": 5, "memory": 64, "concurrency": 1, "logs": 0 });
         assert_eq!(limits.describe(Some(&function)), right, "memory comes in steps");
         let unknown = Limits { memory: None, ..limits }.describe(None);
         assert_eq!(unknown, json!({ "timeout": 5, "concurrency": 1, "logs": 0 }));
@@ -123,7 +123,8 @@ mod tests {
     fn what_cannot_be_kept_is_refused() {
         for (text, part) in [
             (r#"{ "timeout": 0 }"#, "limits.timeout must be from 1 to 86400000 ms"),
-            (r#"{ "memory": 1048577 }"#, "limits.memory must be from 1 to 1048576 MB"),
+            (r#"{ "memory": 1 }"#, "limits.memory must be from 32 to 1048576 MB"),
+            (r#"{ "memory": 1048577 }"#, "limits.memory must be from 32 to 1048576 MB"),
             (r#"{ "logs": 11 }"#, "limits.logs must be from 0 to 10 MB"),
             (r#"{ "concurrency": 2 }"#, "limits.concurrency must be 1: "),
             (r#"{ "concurrency": 0 }"#, "limits.concurrency must be 1: "),
