@@ -103,9 +103,9 @@ pub enum ErrorCode {
     Exists,
     /// No partition became free within the time the request gave.
     NoPartition,
-    /// The instance has ended or is busy, or its server does not answer.
+    /// The instance has ended or is busy, or its server does not listen.
     Unavailable,
-    /// The instance's server answered, and not in HTTP.
+    /// The instance's server took the request, and did not answer it in HTTP.
     BadAnswer,
     /// Something in the guest failed; the message says what.
     Internal,

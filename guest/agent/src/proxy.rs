@@ -166,7 +166,7 @@ fn unavailable(instance: &Entry, error: impl std::fmt::Display) -> ApiError {
     )
 }
 
-/// An exchange that broke off: by our limit, or by the instance.
+/// An exchange that broke off once the server had taken it: by our limit, or by the instance.
 fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
@@ -175,10 +175,8 @@ fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
         }
         source = cause.source();
     }
-    let no_http = error.is_parse() || error.is_parse_status() || error.is_incomplete_message();
-    let code = if no_http { ErrorCode::BadAnswer } else { ErrorCode::Unavailable };
     ApiError::new(
-        code,
+        ErrorCode::BadAnswer,
         format!("the server of instance {} did not answer in HTTP: {error}", instance.id()),
     )
 }

@@ -149,10 +149,23 @@ impl Instance {
                     ))
                 };
             }
-            if let InstanceState::Ended(reason) =
-                agent.instance(&self.id).await.map_err(text)?.state
-            {
-                return Err(format!("it {reason} before it listened: {}", self.last_words().await));
+            let problem = openwhisk::agent_problem(&response);
+            // It may listen yet; who has taken the request and not answered it will not the next time.
+            let may_come = problem.code == ErrorCode::Unavailable;
+            let ended = if may_come {
+                match agent.instance(&self.id).await.map_err(text)?.state {
+                    InstanceState::Ended(reason) => Some(reason),
+                    _ => None,
+                }
+            } else {
+                self.ended_soon().await
+            };
+            if let Some(reason) = ended {
+                let words = self.last_words().await;
+                return Err(format!("it {reason} before it had answered /init: {words}"));
+            }
+            if !may_come {
+                return Err(format!("/init: {}", problem.message));
             }
             tokio::time::sleep(INIT_PAUSE).await;
         }
@@ -175,14 +188,12 @@ impl Instance {
                     "the call was not answered within its limit of {seconds} s"
                 ));
             }
-            Ok(response) => openwhisk::agent_problem(&response),
+            Ok(response) => openwhisk::agent_problem(&response).message,
             Err(error) => text(error),
         };
-        // Because it has ended, if it has. Its connection closes a little before its last process is
-        // reaped.
-        Reply::Failed(match tokio::time::timeout(END_PAUSE, self.ended()).await {
-            Ok(Some(reason)) => format!("the instance {reason}"),
-            _ => seen,
+        Reply::Failed(match self.ended_soon().await {
+            Some(reason) => format!("the instance {reason}"),
+            None => seen,
         })
     }
 
@@ -248,6 +259,12 @@ impl Instance {
             InstanceState::Ended(reason) => Some(reason),
             _ => None,
         }
+    }
+
+    /// Why it has ended, if that is why it did not answer: its connections close a little before its last
+    /// process is reaped.
+    async fn ended_soon(&self) -> Option<ExitReason> {
+        tokio::time::timeout(END_PAUSE, self.ended()).await.ok().flatten()
     }
 
     /// Stops it, or what there is of it.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_protocol::{ErrorBody, INSTANCE_HEADER};
+use squeezy_protocol::{ErrorBody, ErrorCode, INSTANCE_HEADER};
 use squeezy_runtime::function::Function;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -65,11 +65,9 @@ pub fn is_from_instance(response: &Response<Bytes>) -> bool {
 }
 
 /// Why there is no answer of the instance's server, as the agent says.
-pub fn agent_problem(response: &Response<Bytes>) -> String {
-    match serde_json::from_slice(response.body()) {
-        Ok(ErrorBody { message, .. }) => message,
-        Err(_) => quote(response),
-    }
+pub fn agent_problem(response: &Response<Bytes>) -> ErrorBody {
+    serde_json::from_slice(response.body())
+        .unwrap_or_else(|_| ErrorBody { code: ErrorCode::Internal, message: quote(response) })
 }
 
 /// What is wrong with the answer to a function's own request, if anything is.
@@ -150,8 +148,9 @@ mod tests {
     fn the_agent_is_quoted_in_its_own_words() {
         let body = "{\"code\":\"bad_answer\",\"message\":\"the server did not answer in HTTP\"}";
         let said = agent_problem(&response(502, body));
-        assert_eq!(said, "the server did not answer in HTTP");
-        assert_eq!(agent_problem(&response(502, "{")), "{");
+        let message = "the server did not answer in HTTP".to_owned();
+        assert_eq!(said, ErrorBody { code: ErrorCode::BadAnswer, message });
+        assert_eq!(agent_problem(&response(502, "{")).message, "{");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, build};
+use common::{Daemon, build, copy_of_html};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -195,28 +195,37 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
     }
 }
 
+/// A server that takes a request and closes the connection.
+const CLOSES: &str = r#"
+import socket
+listener = socket.create_server(("127.0.0.1", 8080))
+while True:
+    connection, _ = listener.accept()
+    connection.recv(1 << 16)
+    connection.close()
+"#;
+
 #[test]
-fn an_instance_that_cannot_be_started_says_why() {
+fn an_instance_that_cannot_be_started_says_why_at_once() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let image = directory.path().join("html.erofs");
-    std::os::unix::fs::symlink(build.join("images/html.erofs"), &image).unwrap();
-    let definition = fs::read_to_string(build.join("images/html.toml")).unwrap();
-    let broken = "command = [\"/usr/bin/python3\", \"-c\", \"raise SystemExit('no model')\"]";
-    let definition = definition.lines().map(|line| match line.split_once(" = ") {
-        Some(("command", _)) => broken,
-        _ => line,
-    });
-    let definition = definition.collect::<Vec<_>>().join("\n");
-    fs::write(image.with_extension("toml"), definition).unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, "", &[&image]);
-    let call = "/namespaces/_/actions/html?blocking=true&result=true";
-    let (status, answer) = daemon.ask("POST", call, None);
-    let error = answer["error"].as_str().unwrap();
-    assert_eq!(status, 500, "{error}");
-    let why =
-        "could not be started: it has ended by itself with status 1 before it listened: no model";
-    assert!(error.ends_with(why), "{error}");
+    let mut configuration = "memory = \"4G\"\n".to_owned();
+    for (name, program) in [("ends", "raise SystemExit('no model')"), ("closes", CLOSES)] {
+        configuration += &copy_of_html(&build, directory.path(), name, Some(program));
+    }
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    for (name, why) in [
+        ("ends", "it has ended by itself with status 1 before it had answered /init: no model"),
+        ("closes", " did not answer in HTTP: connection closed before message completed"),
+    ] {
+        let call = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        // After 60 s it would be 202, and the limit for /init is 120 s.
+        let (status, answer) = daemon.ask("POST", &call, None);
+        let error = answer["error"].as_str().unwrap();
+        assert_eq!(status, 500, "{error}");
+        assert!(error.contains("could not be started: ") && error.ends_with(why), "{error}");
+    }
+    assert_eq!(daemon.vms(), 1);
 }
 
 #[test]

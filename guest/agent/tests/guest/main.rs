@@ -350,18 +350,22 @@ async fn instances_are_users_of_their_own(client: &Client) {
 }
 
 async fn what_is_no_http_is_the_instances_fault(client: &Client) {
-    let mut spec = shell(
-        "babble",
-        "exec busybox nc -ll -p 8080 -e /bin/sh -c 'read line; echo nonsense; sleep 1'",
-    );
-    spec["port"] = 8080.into();
-    client.start(spec).await.unwrap();
-    let answer = client.call("GET", "/v1/instances/babble/http/", "").await;
-    assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{answer:?}");
-    let error = answer.error();
-    assert_eq!(error.code, ErrorCode::BadAnswer);
-    assert!(error.message.contains("babble did not answer in HTTP"), "{error:?}");
-    client.delete("babble", 0).await;
+    // Nonsense, an end without an answer, and one before the request is read, which resets the connection.
+    for (id, server) in [
+        ("babble", "/bin/sh -c 'read line; echo nonsense; sleep 1'"),
+        ("silent", "/bin/sh -c 'busybox timeout 1 cat > /dev/null'"),
+        ("rude", "/bin/true"),
+    ] {
+        let mut spec = shell(id, &format!("exec busybox nc -ll -p 8080 -e {server}"));
+        spec["port"] = 8080.into();
+        client.start(spec).await.unwrap();
+        let answer = client.call("GET", &format!("/v1/instances/{id}/http/"), "").await;
+        assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{answer:?}");
+        let error = answer.error();
+        assert_eq!(error.code, ErrorCode::BadAnswer);
+        assert!(error.message.contains(&format!("{id} did not answer in HTTP")), "{error:?}");
+        client.delete(id, 0).await;
+    }
 }
 
 async fn memory_has_a_limit(client: &Client) {
