@@ -46,7 +46,8 @@ pub const PORT_NAME: &str = "org.squeezy.agent";
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Largest request or response passed through to an instance's HTTP server, in bytes.
-/// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result.
+/// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result. The host breaks off a response
+/// that turns out to be longer.
 pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 
 /// How long squeezing an instance may take: half of it for its runtime, half for its partition.

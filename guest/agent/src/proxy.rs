@@ -71,8 +71,9 @@ pub async fn pass(
     drop_hop_by_hop(&mut parts.headers);
     let id = HeaderValue::from_str(instance.id().as_str()).expect("ids are letters and digits");
     parts.headers.insert(INSTANCE_HEADER, id);
-    // The request is under way until the last byte of the answer.
-    let body = limited(body).map_frame(move |frame| {
+    // The request is under way until the last byte of the answer. One that does not say how long it is
+    // is the host's to break off, which can tell by that why; it passes through here piece by piece.
+    let body = body.map_err(BoxError::from).map_frame(move |frame| {
         let _ = &under_way;
         frame
     });

@@ -297,7 +297,7 @@ fn an_instance_that_aborts_or_babbles_is_told_so() {
     let directory = tempfile::tempdir().unwrap();
     let image = told(&build, directory.path(), "told");
     let daemon = Daemon::start_in(directory.path(), &build, "memory = \"3G\"\n", &[&image]);
-    let error = |program| {
+    let error_of = |program| {
         let (status, activation) = tell(&daemon, "told", program);
         assert_eq!(status, 502, "{activation}");
         activation["response"]["result"]["error"].as_str().unwrap().to_owned()
@@ -305,15 +305,24 @@ fn an_instance_that_aborts_or_babbles_is_told_so() {
     for (program, signal) in
         [("import os\nos.abort()", 6), ("import os\nos.kill(os.getpid(), 11)", 11)]
     {
-        let error = error(program);
+        let error = error_of(program);
         assert!(error.contains(&format!("was killed by signal {signal}")), "{error}");
     }
+    // It does not say how long its answer is.
+    let endless = "\
+        import sys\n\
+        answer = sys._getframe(1).f_locals['self'].wfile\n\
+        answer.write(b'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n')\n\
+        while True: answer.write(b'100000\\r\\n' + b' ' * (1 << 20) + b'\\r\\n')";
+    let error = error_of(endless);
+    assert!(error.contains("exceeded the allowed length: more than 8388608 > "), "{error}");
+    assert_eq!(result(&daemon, "told", "result = 1"), 1);
     let babble = "\
         import gc, http.server\n\
         [server] = [o for o in gc.get_objects() if isinstance(o, http.server.HTTPServer)]\n\
         server.RequestHandlerClass.wbufsize = 0\n\
         server.RequestHandlerClass.send_response = lambda self, _: self.wfile.write(b'nonsense\\n')\n\
         result = 1";
-    let error = error(babble);
+    let error = error_of(babble);
     assert!(error.contains("did not answer in HTTP") && !error.contains("agent"), "{error}");
 }
