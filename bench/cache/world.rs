@@ -84,6 +84,7 @@ impl World {
                 keep_alive: KEEP_ALIVE,
                 freeze_after: Some(FREEZE_AFTER),
                 queue_limit: usize::MAX,
+                wait_limit: None,
             };
             scaler.add_function(policy).map_err(refused)?;
         }

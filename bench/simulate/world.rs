@@ -99,6 +99,7 @@ pub(super) async fn play(
             keep_alive: rules.keep_alive,
             freeze_after: Some(rules.freeze_after),
             queue_limit: rules.queue,
+            wait_limit: None,
         };
         scaler.add_function(policy).map_err(refused)?;
     }

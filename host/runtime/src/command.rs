@@ -81,11 +81,26 @@ pub enum StopReason {
     Draining,
 }
 
+/// What the request that has waited longest of its function's waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingFor {
+    /// The VM, which boots or ends.
+    Vm,
+    /// The start of an instance.
+    Start,
+    /// One of the function's instances, which all work on other requests.
+    Busy,
+    /// Room or memory for an instance, which others have.
+    Memory,
+}
+
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectReason {
     /// As many requests wait as may wait.
     QueueFull,
+    /// No instance has taken a request of its function for as long as it may wait.
+    WaitedTooLong(WaitingFor),
     /// The instance that was to answer it could not be started.
     StartFailed,
     /// The VM of its function could not be booted, or ended.

@@ -29,7 +29,7 @@ mod squeeze;
 mod toml_file;
 
 pub use budget::Budget;
-pub use command::{Command, RejectReason, StopReason};
+pub use command::{Command, RejectReason, StopReason, WaitingFor};
 pub use event::{Event, Unexpected};
 pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 pub use instance::{InstanceState, VmState};

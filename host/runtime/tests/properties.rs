@@ -8,7 +8,7 @@ mod oracle;
 use proptest::prelude::*;
 use squeezy_runtime::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
-    RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy,
+    RejectReason, RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -90,7 +90,8 @@ fn policies() -> impl Strategy<Value = Policies> {
         },
     );
     let freeze_after = prop::option::weighted(0.8, milliseconds(2000));
-    let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize);
+    let wait_limit = prop::option::of(milliseconds(20_000));
+    let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
     let squeeze = (0..100_u64, 0..100_u64, milliseconds(2000), milliseconds(300), 1..9_u32);
@@ -106,13 +107,16 @@ fn policies() -> impl Strategy<Value = Policies> {
             vms,
             functions: (0..)
                 .zip(functions)
-                .map(|(index, (max_instances, keep_alive, freeze_after, queue_limit))| {
+                .map(|(index, function)| {
+                    let (max_instances, keep_alive, freeze_after, queue_limit, wait_limit) =
+                        function;
                     FunctionPolicy {
                         vm: VmIndex(u32::min(index, VMS - 1)),
                         max_instances,
                         keep_alive,
                         freeze_after,
                         queue_limit,
+                        wait_limit,
                     }
                 })
                 .collect(),
@@ -158,6 +162,10 @@ struct World {
     asked: BTreeSet<RequestNumber>,
     /// Those that nobody has taken yet.
     waiting: BTreeMap<RequestNumber, FunctionIndex>,
+    /// When each was asked.
+    asked_at: BTreeMap<RequestNumber, Moment>,
+    /// When an instance took one of a function's last.
+    taken_at: BTreeMap<FunctionIndex, Moment>,
     answered: BTreeSet<RequestNumber>,
 }
 
@@ -185,6 +193,8 @@ impl World {
             pending: Vec::new(),
             asked: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
+            taken_at: BTreeMap::new(),
             answered: BTreeSet::new(),
         }
     }
@@ -272,6 +282,7 @@ impl World {
             Command::Dispatch { instance, request, thaw } => {
                 let body = self.bodies.get_mut(&instance).expect("a dispatch to nobody");
                 assert_eq!(self.waiting.remove(&request), Some(body.function));
+                self.taken_at.insert(body.function, self.now);
                 assert!(body.running, "a dispatch to what does not run");
                 assert!(!body.dead, "a dispatch to the dead");
                 assert_eq!(
@@ -314,11 +325,22 @@ impl World {
                 // Stranded memory, asked for again, has no body any more.
                 assert!(self.bodies.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
             }
-            Command::Reject { request, .. } => {
+            Command::Reject { request, reason } => {
+                if let RejectReason::WaitedTooLong(_) = reason {
+                    assert!(self.has_waited_too_long(request), "given up too early");
+                }
                 self.waiting.remove(&request);
                 self.answer(request);
             }
         }
+    }
+
+    /// Whether a request has waited for as long as it may without any of its function's being taken.
+    fn has_waited_too_long(&self, request: RequestNumber) -> bool {
+        let function = self.waiting[&request];
+        let taken = self.taken_at.get(&function).copied().unwrap_or(Moment::START);
+        let waited = self.now.since(self.asked_at[&request].max(taken));
+        self.function_policy(function).wait_limit.is_some_and(|limit| waited >= limit)
     }
 
     /// An instance that starts takes memory first that the guest has kept and nobody is asking back.
@@ -475,6 +497,7 @@ impl World {
             Step::Request { function } => {
                 let request = RequestNumber(self.asked.len() as u64);
                 self.asked.insert(request);
+                self.asked_at.insert(request, self.now);
                 self.waiting.insert(request, FunctionIndex(function));
                 self.tell(Event::Request { function: FunctionIndex(function), request });
             }
@@ -505,7 +528,8 @@ impl World {
         }
     }
 
-    /// After a tick nobody has been idle for longer than allowed, and the next tick lies ahead.
+    /// After a tick nobody has been idle, or has waited, for longer than allowed, and the next tick lies
+    /// ahead.
     fn check_deadlines(&self) {
         for (number, body) in &self.bodies {
             if let Some(InstanceState::Idle { since, frozen }) = self.scaler.state(*number) {
@@ -517,6 +541,7 @@ impl World {
                 assert!(frozen || policy.freeze_after.is_none_or(|after| idle < after));
             }
         }
+        assert!(!self.waiting.keys().any(|&request| self.has_waited_too_long(request)));
         assert!(self.scaler.next_deadline().is_none_or(|deadline| deadline > self.now));
     }
 }
@@ -546,9 +571,10 @@ proptest! {
         prop_assert!(world.bodies.is_empty());
     }
 
-    /// Without failures and with time enough every accepted request is answered without a drain.
+    /// Without failures and limits, and with time enough, every accepted request is answered without a drain.
     #[test]
-    fn whoever_waits_is_served(policies in policies(), functions in prop::collection::vec(0..FUNCTIONS, 1..40)) {
+    fn whoever_waits_is_served(mut policies in policies(), functions in prop::collection::vec(0..FUNCTIONS, 1..40)) {
+        policies.functions.iter_mut().for_each(|function| function.wait_limit = None);
         let mut world = World::new(&policies);
         for function in functions {
             world.step(&Step::Request { function });

@@ -13,7 +13,7 @@ use squeezy_runtime::{
     RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, function::Function,
 };
 use squeezy_vmm::{
-    BoxFuture, VmError,
+    BoxFuture, Timeouts, VmError,
     method::{MethodName, Slot},
 };
 use std::{
@@ -162,6 +162,8 @@ struct FunctionEntry {
 }
 
 impl FunctionEntry {
+    /// A call waits in vain when none of its function's is taken for as long as the longest one may take
+    /// after which there is room, with the boot of a VM and the start of an instance.
     fn policy(&self, limits: FunctionLimits) -> FunctionPolicy {
         let FunctionLimits { keep_alive, freeze_after, queue } = limits;
         FunctionPolicy {
@@ -170,6 +172,9 @@ impl FunctionEntry {
             keep_alive,
             freeze_after,
             queue_limit: queue,
+            wait_limit: Some(
+                self.function.run_timeout + Timeouts::default().boot + self.function.init_timeout,
+            ),
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use squeezy_protocol::Partition;
 use squeezy_runtime::{
     Budget, Counts, FunctionIndex, PolicyError, RejectReason, SqueezePolicy, VmIndex, VmState,
+    WaitingFor,
 };
 use squeezy_vmm::{MemoryUse, VmError};
 use std::{
@@ -124,6 +125,18 @@ pub enum CallError {
 fn reason(reason: RejectReason) -> &'static str {
     match reason {
         RejectReason::QueueFull => "too many calls of this function wait",
+        RejectReason::WaitedTooLong(WaitingFor::Vm) => {
+            "no instance took it in time: the VM was still booted or ended"
+        }
+        RejectReason::WaitedTooLong(WaitingFor::Start) => {
+            "no instance took it in time: one was still being started"
+        }
+        RejectReason::WaitedTooLong(WaitingFor::Busy) => {
+            "no instance took it in time: all of its function worked on other calls"
+        }
+        RejectReason::WaitedTooLong(WaitingFor::Memory) => {
+            "no instance took it in time: other functions had the memory or the room for one"
+        }
         RejectReason::StartFailed => "the instance for it could not be started",
         RejectReason::VmFailed => "the VM for it could not be booted, or has ended",
         RejectReason::Retired => "the function is not there any more",

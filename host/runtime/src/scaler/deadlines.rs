@@ -1,6 +1,6 @@
 //! When time changes what, the earliest first.
 
-use crate::{InstanceNumber, Moment, VmIndex};
+use crate::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is about.
@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Subject {
     Instance(InstanceNumber),
     Vm(VmIndex),
+    /// The request that has waited longest of this function's.
+    Waiting(FunctionIndex),
     /// The choice of who is squeezed, which comes after every event.
     Squeezing,
 }
 
-/// One deadline at most of each VM and instance; what is due then, their state says.
+/// One deadline at most of each VM, instance and function; what is due then, their state says.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     order: BTreeSet<(Moment, Subject)>,

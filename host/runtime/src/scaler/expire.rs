@@ -2,8 +2,8 @@
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
-    Command, InstanceNumber, InstanceState, Moment, StopReason, VmIndex, VmState,
-    instance::Instance,
+    Command, FunctionIndex, InstanceNumber, InstanceState, Moment, RejectReason, StopReason,
+    VmIndex, VmState, WaitingFor, instance::Instance,
 };
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ impl Scaler {
             match subject {
                 Subject::Instance(number) => self.expire_instance(now, number, commands),
                 Subject::Vm(index) => self.expire_vm(now, index, commands),
+                Subject::Waiting(index) => self.expire_waiting(now, index, commands),
                 Subject::Squeezing => {}
             }
         }
@@ -67,6 +68,30 @@ impl Scaler {
             self.deadlines.set(Subject::Vm(index), Some(now + RETRY));
         } else {
             self.end_vm(index, StopReason::KeepAliveOver, commands);
+        }
+    }
+
+    fn expire_waiting(&mut self, now: Moment, index: FunctionIndex, commands: &mut Vec<Command>) {
+        while self.waiting_deadline(index).is_some_and(|deadline| deadline <= now) {
+            let reason = RejectReason::WaitedTooLong(self.waits_for(index));
+            self.give_up_one(index, reason, commands);
+        }
+    }
+
+    /// When the first request that waits has waited for too long.
+    pub(super) fn waiting_deadline(&self, index: FunctionIndex) -> Option<Moment> {
+        let function = self.function(index)?;
+        Some(function.queue.front()?.since.max(function.taken) + function.policy.wait_limit?)
+    }
+
+    fn waits_for(&self, index: FunctionIndex) -> WaitingFor {
+        let counts = self.pool.counts(index);
+        let vm = self.function(index).and_then(|function| self.vm_state(function.policy.vm));
+        match vm {
+            Some(VmState::Booting | VmState::Ending) => WaitingFor::Vm,
+            _ if counts.starting > 0 => WaitingFor::Start,
+            _ if counts.busy > 0 => WaitingFor::Busy,
+            _ => WaitingFor::Memory,
         }
     }
 

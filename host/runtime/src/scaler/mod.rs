@@ -79,6 +79,8 @@ struct Waiting {
 struct Function {
     policy: FunctionPolicy,
     queue: VecDeque<Waiting>,
+    /// When an instance took a request of it last.
+    taken: Moment,
     retired: bool,
 }
 
@@ -177,7 +179,8 @@ impl Scaler {
         policy.check()?;
         let index = FunctionIndex(self.next_function);
         self.next_function += 1;
-        let function = Function { policy, queue: VecDeque::new(), retired: false };
+        let function =
+            Function { policy, queue: VecDeque::new(), taken: Moment::START, retired: false };
         self.functions.insert(index, function);
         Ok(index)
     }
@@ -195,6 +198,7 @@ impl Scaler {
                 function.policy = policy;
                 let idle: Vec<_> = self.pool.idle_of(index).map(|(_, number)| number).collect();
                 idle.into_iter().for_each(|number| self.set_deadline(number));
+                self.set_waiting_deadline(index);
                 Ok(())
             }
             Some(_) => Err(PolicyError::NoVm(policy.vm)),
@@ -344,7 +348,7 @@ impl Scaler {
         } else {
             self.leave_unfit(commands);
             let mut short = Short::default();
-            self.dispatch(&mut short, commands);
+            self.dispatch(now, &mut short, commands);
             self.scale_up(short, commands);
             self.squeeze(now, commands);
         }
@@ -376,6 +380,7 @@ impl Scaler {
             Some(f) => {
                 f.queue.push_back(Waiting { request, since: now });
                 self.waiting.insert(function);
+                self.set_waiting_deadline(function);
                 return;
             }
         };
@@ -619,6 +624,7 @@ impl Scaler {
         if queue.is_empty() {
             self.waiting.remove(&index);
         }
+        self.set_waiting_deadline(index);
         next.map(|waiting| waiting.request)
     }
 
@@ -684,6 +690,10 @@ impl Scaler {
     fn set_deadline(&mut self, number: InstanceNumber) {
         let at = self.pool.get(number).and_then(|instance| self.deadline(&instance));
         self.deadlines.set(Subject::Instance(number), at);
+    }
+
+    fn set_waiting_deadline(&mut self, index: FunctionIndex) {
+        self.deadlines.set(Subject::Waiting(index), self.waiting_deadline(index));
     }
 
     fn used(&mut self, now: Moment, index: VmIndex) {

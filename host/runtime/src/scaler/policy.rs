@@ -33,6 +33,9 @@ pub struct FunctionPolicy {
     pub freeze_after: Option<Duration>,
     /// Requests that may wait for an instance.
     pub queue_limit: usize,
+    /// How long a request may wait without any of the function's being taken by an instance; for ever
+    /// when absent. As long as some are, those behind them have their turn to come.
+    pub wait_limit: Option<Duration>,
 }
 
 /// A policy under which no request could ever be answered.

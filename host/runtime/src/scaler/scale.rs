@@ -2,7 +2,7 @@
 
 use super::{Function, Scaler, Vm};
 use crate::{
-    Command, FunctionIndex, InstanceNumber, InstanceState, StopReason, VmIndex, VmState,
+    Command, FunctionIndex, InstanceNumber, InstanceState, Moment, StopReason, VmIndex, VmState,
     instance::Instance,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ impl Scaler {
     /// Gives waiting requests to idle instances, the one used last first: so the others get to the end
     /// of their keep-alive. A frozen one that has given up memory has to get that first, and so the
     /// request that has waited longest comes before the others.
-    pub(super) fn dispatch(&mut self, short: &mut Short, commands: &mut Vec<Command>) {
+    pub(super) fn dispatch(&mut self, now: Moment, short: &mut Short, commands: &mut Vec<Command>) {
         for index in self.in_turn() {
             while self.waiting.contains(&index)
                 && let Some(instance) = self.pool.last_used(index)
@@ -44,6 +44,8 @@ impl Scaler {
                 if !self.charge_in_full(instance, short, commands) {
                     break;
                 }
+                let Some(function) = self.functions.get_mut(&index) else { break };
+                function.taken = now;
                 let Some(request) = self.next_waiting(index) else { break };
                 let thaw =
                     matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));

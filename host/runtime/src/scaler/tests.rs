@@ -1,6 +1,7 @@
 //! Single decisions by example; `tests/properties.rs` has what must hold for all of them.
 
 use super::*;
+use crate::WaitingFor;
 use std::time::Duration;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -28,6 +29,7 @@ fn function(vm: VmIndex) -> FunctionPolicy {
         keep_alive: KEEP_ALIVE,
         freeze_after: None,
         queue_limit: 4,
+        wait_limit: Some(Duration::from_secs(100)),
     }
 }
 
@@ -592,6 +594,51 @@ fn with_one_ending() -> Scaler {
     let reclaim = Command::Reclaim { vm: V, instance: n(0) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(0)))]), [reclaim]);
     scaler
+}
+
+#[test]
+fn a_request_waits_as_long_as_others_of_its_function_are_taken() {
+    let mut scaler = Scaler::new(Budget::new(1000));
+    scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
+    scaler.add_function(function(V)).unwrap();
+    let events = [
+        (0, request(0)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (1, request(1)),
+        (2, request(2)),
+        (90, Event::Answered(n(0))),
+    ];
+    assert_eq!(play(&mut scaler, &events), [dispatch(0, 1)]);
+    assert_eq!(scaler.next_deadline(), Some(at(190)), "request 2 has waited for 88 s in vain");
+    assert_eq!(play(&mut scaler, &[(189, request(3)), (189, Event::Tick)]), []);
+    let busy = RejectReason::WaitedTooLong(WaitingFor::Busy);
+    assert_eq!(play(&mut scaler, &[(190, Event::Tick)]), [reject(2, busy)]);
+    assert_eq!(scaler.next_deadline(), Some(at(289)), "the next one has its own time");
+}
+
+#[test]
+fn a_request_that_waits_in_vain_is_told_what_for() {
+    let reason = |events: &[(u64, Event)], budget| {
+        let mut scaler = scaler(budget);
+        play(&mut scaler, events);
+        let commands = play(&mut scaler, &[(200, Event::Tick)]);
+        let rejected = commands.iter().find_map(|command| match command {
+            Command::Reject { request: RequestNumber(9), reason } => Some(*reason),
+            _ => None,
+        });
+        rejected.expect("request 9 is given up")
+    };
+    let own = [(0, request(9)), (0, Event::VmBooted(V))];
+    assert_eq!(reason(&own[..1], 1000), RejectReason::WaitedTooLong(WaitingFor::Vm));
+    assert_eq!(reason(&own, 1000), RejectReason::WaitedTooLong(WaitingFor::Start));
+    let others = [
+        (0, request_to(G, 1)),
+        (0, Event::VmBooted(W)),
+        (0, Event::Started(n(0))),
+        (1, request(9)),
+    ];
+    assert_eq!(reason(&others, 150), RejectReason::WaitedTooLong(WaitingFor::Memory));
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod watch;
 use families::Families;
 use labels::{Of, OfReason, OfStart};
 use prometheus_client::registry::Registry;
-use squeezy_runtime::RejectReason;
+use squeezy_runtime::{RejectReason, WaitingFor};
 use std::ops::Deref;
 
 pub use labels::{Name, Start};
@@ -67,7 +67,13 @@ impl Metrics {
     pub fn failed(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         let taken = self.calls_failed.get(&labels).map_or(0, |count| count.get());
-        let refused = [RejectReason::StartFailed, RejectReason::VmFailed].map(|reason| {
+        let reasons = [
+            // One word, whatever it waited for.
+            RejectReason::WaitedTooLong(WaitingFor::Memory),
+            RejectReason::StartFailed,
+            RejectReason::VmFailed,
+        ];
+        let refused = reasons.map(|reason| {
             let labels = OfReason { function: function.clone(), reason: reason::refused(reason) };
             self.calls_refused.get(&labels).map_or(0, |count| count.get())
         });

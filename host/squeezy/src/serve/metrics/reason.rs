@@ -4,16 +4,18 @@ use squeezy_runtime::{RejectReason, StopReason};
 use squeezy_vmm::VmError;
 
 /// Why a call is turned away: every word there is.
-pub const REFUSED: [&str; 5] = ["queue_full", "start_failed", "vm_failed", "retired", "draining"];
+pub const REFUSED: [&str; 6] =
+    ["queue_full", "waited_too_long", "start_failed", "vm_failed", "retired", "draining"];
 
 /// Why a call is turned away.
 pub fn refused(reason: RejectReason) -> &'static str {
     REFUSED[match reason {
         RejectReason::QueueFull => 0,
-        RejectReason::StartFailed => 1,
-        RejectReason::VmFailed => 2,
-        RejectReason::Retired => 3,
-        RejectReason::Draining => 4,
+        RejectReason::WaitedTooLong(_) => 1,
+        RejectReason::StartFailed => 2,
+        RejectReason::VmFailed => 3,
+        RejectReason::Retired => 4,
+        RejectReason::Draining => 5,
     }]
 }
 
