@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
 
-/// Instances and requests of one function at one moment.
+/// Instances and requests of one function at one moment, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instances whose memory is being plugged or whose processes start.
@@ -45,6 +45,8 @@ pub struct Counts {
     pub stranded: usize,
     /// Requests that wait for an instance.
     pub queued: usize,
+    /// Memory of the budget that all of these have together, in bytes.
+    pub promised_bytes: u64,
 }
 
 impl Counts {

@@ -131,11 +131,16 @@ impl Pool {
 
     /// Counts an instance in, or out as it was counted in.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
-        let Instance { function, vm, state, .. } = instance;
+        let Instance { function, vm, state, charged_bytes } = instance;
         let counts = self.counts.entry(function).or_default();
         add(counts.of(state), adds);
         if let InstanceState::Idle { frozen: true, .. } = state {
             add(&mut counts.frozen, adds);
+        }
+        if adds {
+            counts.promised_bytes += charged_bytes;
+        } else {
+            counts.promised_bytes -= charged_bytes;
         }
         if *counts == Counts::default() {
             self.counts.remove(&function);

@@ -203,7 +203,10 @@ fn an_idle_instance_is_frozen_and_thawed() {
     play(&mut scaler, &[(1, Event::Answered(n(0)))]);
     assert_eq!(scaler.next_deadline(), Some(at(4)));
     assert_eq!(play(&mut scaler, &[(4, Event::Tick)]), [Command::Freeze(n(0))]);
-    assert_eq!(scaler.counts(F), Counts { idle: 1, frozen: 1, ..Counts::default() });
+    assert_eq!(
+        scaler.counts(F),
+        Counts { idle: 1, frozen: 1, promised_bytes: 100, ..Counts::default() }
+    );
     assert_eq!(scaler.next_deadline(), Some(at(11)));
     let request_number = RequestNumber(1);
     let thawed = Command::Dispatch { instance: n(0), request: request_number, thaw: true };
@@ -215,7 +218,10 @@ fn a_burst_starts_one_instance_a_request_up_to_the_limit() {
     let mut scaler = scaler(1000);
     play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, request(2)), (0, request(3))]);
     assert_eq!(play(&mut scaler, &[(1, Event::VmBooted(V))]).len(), 3);
-    assert_eq!(scaler.counts(F), Counts { starting: 3, queued: 4, ..Counts::default() });
+    assert_eq!(
+        scaler.counts(F),
+        Counts { starting: 3, queued: 4, promised_bytes: 300, ..Counts::default() }
+    );
     assert_eq!(play(&mut scaler, &[(1, request(4))]), [reject(4, RejectReason::QueueFull)]);
 }
 
@@ -371,7 +377,7 @@ fn events_that_make_no_sense_change_nothing() {
     assert!(error.to_string().ends_with("makes no sense for an instance that is not there"));
     let error = scaler.handle(at(2), Event::VmBooted(W)).unwrap_err();
     assert!(error.to_string().ends_with("makes no sense for a VM that is Absent"));
-    assert_eq!(scaler.counts(F), Counts { idle: 1, ..Counts::default() });
+    assert_eq!(scaler.counts(F), Counts { idle: 1, promised_bytes: 100, ..Counts::default() });
 }
 
 #[test]

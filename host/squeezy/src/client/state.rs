@@ -26,8 +26,10 @@ pub struct Function {
     pub name: String,
     pub vm: Option<String>,
     pub point: Point,
-    /// What an instance is promised.
+    /// What an instance is promised while it runs.
     pub instance_bytes: u64,
+    /// What all of them are promised together now.
+    pub promised_bytes: u64,
     /// How many instances were started how.
     pub starts: BTreeMap<String, u64>,
     pub reclaimed_bytes: u64,
@@ -142,7 +144,7 @@ impl State {
 }
 
 /// What of each function stands in a table.
-pub const COLUMNS: [super::table::Column<Function>; 16] = [
+pub const COLUMNS: [super::table::Column<Function>; 17] = [
     ("FUNCTION", |f| f.name.clone()),
     ("VM", |f| f.vm.clone().unwrap_or("-".to_owned())),
     ("BUSY", |f| f.point.busy.to_string()),
@@ -152,6 +154,7 @@ pub const COLUMNS: [super::table::Column<Function>; 16] = [
     ("ENDING", |f| (f.point.ending + f.point.stranded).to_string()),
     ("WAITING", |f| f.point.queued.to_string()),
     ("INSTANCE MIB", |f| mib(Some(f.instance_bytes))),
+    ("PROMISED MIB", |f| mib(Some(f.promised_bytes))),
     ("PLUGGED MIB", |f| mib(f.point.plugged_bytes)),
     ("RESIDENT MIB", |f| mib(f.point.resident_bytes)),
     ("BACK MIB", |f| mib(Some(f.reclaimed_bytes))),
@@ -183,7 +186,8 @@ pub mod tests {
                 "memory_limit_bytes": 4294967296, "memory_committed_bytes": 1073741824,
                 "functions": [{
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
-                    "instance_bytes": 805306368, "starts": { "cold": 1, "recreated": 3, "warm": 5 }, "reclaimed_bytes": 1048576,
+                    "instance_bytes": 805306368, "promised_bytes": 2684354560,
+                    "starts": { "cold": 1, "recreated": 3, "warm": 5 }, "reclaimed_bytes": 1048576,
                     "failed": 1,
                     "problem": { "at_ms": 7000, "what": "no VM", "why": null },
                     "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
@@ -207,8 +211,8 @@ pub mod tests {
         let lines = super::super::table::lines(&state.functions, &COLUMNS);
         let cells: Vec<_> = lines[1].split_whitespace().collect();
         let right = [
-            "html", "up", "2", "1", "1", "0", "0", "3", "768", "4", "3", "1", "4", "1", "1.5",
-            "3.2",
+            "html", "up", "2", "1", "1", "0", "0", "3", "768", "2560", "4", "3", "1", "4", "1",
+            "1.5", "3.2",
         ];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);

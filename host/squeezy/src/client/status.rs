@@ -14,8 +14,9 @@ use std::process::ExitCode;
 /// That is its memory, and for each function its instances, its VM's memory and its latency.
 ///
 /// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
-/// the calls that wait for one. INSTANCE is the memory that each instance is promised. PLUGGED is what
-/// the VM has, RESIDENT what the host really spends on it, BACK what instances have given back so far,
+/// the calls that wait for one. INSTANCE is the memory that one instance is promised, PROMISED what all
+/// of the function are promised together: less than so many times as much while frozen ones count as
+/// what they hold, nothing where the VM has it from its boot on. PLUGGED is what the VM has, RESIDENT what the host really spends on it, BACK what instances have given back so far,
 /// COLD the calls that waited for an instance to start, FAILED those that no instance answered: it
 /// ended under them or could not be started, or its VM. P50 and P99 are the latency of calls in the last
 /// minutes. Below the table stands whose ended instances' memory is not back, and which functions' calls

@@ -3,7 +3,9 @@
 //! The doc comment of a metric is the help text that Prometheus shows.
 
 use super::{
-    labels::{Build, Direction, Name, Of, OfReason, OfResize, OfStart, OfState, Start, State},
+    labels::{
+        Build, Direction, Name, Of, OfReason, OfResize, OfStart, OfState, OfWait, Start, State,
+    },
     reason::{ENDED, NOT_RESIZED, REFUSED},
 };
 use prometheus_client::{
@@ -17,6 +19,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+use squeezy_node::WaitedFor;
 use std::{fmt::Debug, hash::Hash};
 
 /// Counts up, for each set of labels.
@@ -98,6 +101,8 @@ metrics! {
     partitions: Gauges<OfState>;
     /// Calls that an instance has taken, and how they came by it: warm, one was there; cold, it was started meanwhile; recreated, likewise, and the function had had an instance that has ended, since the daemon began.
     starts: Counters<OfStart>;
+    /// Calls that an instance has taken, by what they waited for, as activations and `squeezy run` have it: nothing (an instance was idle), thaw, busy (all were at work), start or boot.
+    calls_taken: Counters<OfWait>;
     /// Calls that got no answer from an instance that had taken them.
     calls_failed: Counters<Of>;
     /// Calls that no instance has taken, by reason; when an action is changed, its successor takes those that are retired.
@@ -136,6 +141,10 @@ impl Families {
             let labels = OfStart { function: function.clone(), start };
             drop(self.starts.get_or_create(&labels));
         }
+        for waited_for in WaitedFor::ALL {
+            let labels = OfWait { function: function.clone(), waited_for: waited_for.name() };
+            drop(self.calls_taken.get_or_create(&labels));
+        }
     }
 
     fn counted(&self) -> [&Counters<Of>; 5] {
@@ -158,6 +167,10 @@ impl Families {
         }
         for start in Start::ALL {
             self.starts.remove(&OfStart { function: function.clone(), start });
+        }
+        for waited_for in WaitedFor::ALL {
+            let labels = OfWait { function: function.clone(), waited_for: waited_for.name() };
+            self.calls_taken.remove(&labels);
         }
         for (counters, reasons) in
             [(&self.calls_refused, &REFUSED[..]), (&self.instances_ended, &ENDED[..])]

@@ -33,6 +33,13 @@ pub struct OfStart {
     pub start: Start,
 }
 
+/// The function, and what a call of it waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfWait {
+    pub function: Name,
+    pub waited_for: &'static str,
+}
+
 /// The function, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfReason {

@@ -144,6 +144,8 @@ fn a_day_of_a_node_gives_the_right_numbers() {
         ("starts_total{function=\"f\",start=\"cold\"}", 1.0),
         ("starts_total{function=\"f\",start=\"warm\"}", 2.0),
         ("starts_total{function=\"f\",start=\"recreated\"}", 1.0),
+        ("calls_taken_total{function=\"f\",waited_for=\"start\"}", 2.0),
+        ("calls_taken_total{function=\"f\",waited_for=\"nothing\"}", 2.0),
         ("calls_failed_total{function=\"f\"}", 1.0),
         ("calls_refused_total{function=\"f\",reason=\"queue_full\"}", 1.0),
         ("reclaimed_bytes_total{function=\"f\"}", 2.0 * INSTANCE_BYTES as f64),

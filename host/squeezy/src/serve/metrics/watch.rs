@@ -2,7 +2,7 @@
 
 use super::{
     Metrics, Names,
-    labels::{Direction, Name, Of, OfReason, OfResize, OfStart, Start},
+    labels::{Direction, Name, Of, OfReason, OfResize, OfStart, OfWait, Start},
     names::Known,
     reason,
     recent::{Recent, Reclaim, Times},
@@ -179,9 +179,11 @@ impl Watch {
         result: &Result<Answer, CallError>,
     ) {
         let function = self.names.of(index).name;
-        let (waited, cold) = match result {
-            Ok(answer) => (answer.waited, answer.cold.is_some()),
-            Err(CallError::Failed { waited, cold, .. }) => (*waited, *cold),
+        let (waited, waited_for, cold) = match result {
+            Ok(answer) => (answer.waited, answer.waited_for, answer.cold.is_some()),
+            Err(CallError::Failed { waited, waited_for, cold, .. }) => {
+                (*waited, *waited_for, *cold)
+            }
             Err(CallError::Rejected(reason)) => {
                 let labels = OfReason { function, reason: reason::refused(*reason) };
                 self.metrics.calls_refused.get_or_create(&labels).inc();
@@ -204,6 +206,8 @@ impl Watch {
         };
         let labels = OfStart { function: function.clone(), start };
         self.metrics.starts.get_or_create(&labels).inc();
+        let labels = OfWait { function: function.clone(), waited_for: waited_for.name() };
+        self.metrics.calls_taken.get_or_create(&labels).inc();
         observe(&self.metrics.queue, function.clone(), waited);
         self.time(at, &function, |times| &mut times.queue, waited);
         match result {

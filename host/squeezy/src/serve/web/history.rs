@@ -26,6 +26,8 @@ pub struct Point {
     pub ending: usize,
     pub stranded: usize,
     pub queued: usize,
+    /// What its instances have of `memory` together, in bytes.
+    pub promised_bytes: u64,
     /// How its VM stands, if there is one.
     pub vm: Option<&'static str>,
     /// Asked, plugged and resident, in bytes; nothing while there is no VM, or it does not say.
@@ -105,6 +107,7 @@ pub fn points(status: &NodeStatus, name: impl Fn(FunctionIndex) -> Name) -> BTre
         point.ending += counts.stopping + counts.reclaiming;
         point.stranded += counts.stranded;
         point.queued += counts.queued;
+        point.promised_bytes += counts.promised_bytes;
         let vm = status.vm_of.get(index);
         let vm = vm.and_then(|vm| status.vms.iter().find(|(index, ..)| index == vm));
         let Some((_, state, memory)) = vm else { continue };

@@ -53,6 +53,7 @@ struct Function<'a> {
     vm: Option<&'static str>,
     point: &'a Point,
     instance_bytes: u64,
+    promised_bytes: u64,
     starts: BTreeMap<&'static str, u64>,
     reclaimed_bytes: u64,
     failed: u64,
@@ -85,6 +86,7 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
         vm: point.vm,
         point,
         instance_bytes: page.instance_bytes(name),
+        promised_bytes: point.promised_bytes,
         starts: Start::ALL
             .map(|start| (start.name(), metrics.started(name, start)))
             .into_iter()

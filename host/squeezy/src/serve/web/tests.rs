@@ -58,13 +58,14 @@ async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
     let node = Node::start(Budget::new(1), None, Instant::now(), log);
     let page = Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30);
     let status = NodeStatus {
-        functions: vec![(index, Counts { busy: 1, ..Counts::default() })],
+        functions: vec![(index, Counts { busy: 1, promised_bytes: 7, ..Counts::default() })],
         ..NodeStatus::default()
     };
     page.take(1000, &status);
     let state = state::state(&page, 0, true);
     assert_eq!(state["functions"][0]["name"], "f");
     assert_eq!(state["functions"][0]["instance_bytes"], 1u64 << 40);
+    assert_eq!(state["functions"][0]["promised_bytes"], 7);
     assert_eq!(state["samples"][0]["functions"]["f"][3], 1);
     assert_eq!(state::state(&page, 1000, true)["samples"], json!([]));
     page.take(2000, &NodeStatus::default());
