@@ -21,11 +21,25 @@ fn told(build: &Path, directory: &Path, name: &str) -> PathBuf {
     image
 }
 
+/// The same without a filter of system calls.
+fn unconfined(build: &Path, directory: &Path, name: &str) -> PathBuf {
+    let image = told(build, directory, name);
+    let definition = image.with_extension("toml");
+    let text = fs::read_to_string(&definition).unwrap();
+    fs::write(definition, text.replacen("port = ", "seccomp = \"unconfined\"\nport = ", 1))
+        .unwrap();
+    image
+}
+
 /// A daemon with two such functions, `one` and `two`, whose instances share a VM.
 fn one_and_two(build: &Path, directory: &Path) -> Daemon {
+    sharing_a_vm(build, directory, &["one", "two"].map(|name| told(build, directory, name)))
+}
+
+/// A daemon with these functions in one VM.
+fn sharing_a_vm(build: &Path, directory: &Path, images: &[PathBuf]) -> Daemon {
     let mut configuration = "memory = \"3G\"\n".to_owned();
-    for name in ["one", "two"] {
-        let image = told(build, directory, name);
+    for image in images {
         configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
     }
     Daemon::start_in(directory, build, &configuration, &[])
@@ -125,7 +139,7 @@ result = [child.poll() is None, shared >= 0, os.path.exists("/tmp/secret-file")]
 
 /// Tries to come by it, and to end it; what has succeeded.
 const ATTACK: &str = r#"
-import ctypes, os, signal, socket
+import ctypes, mmap, os, signal, socket
 found = []
 def attempt(name, what):
     try:
@@ -165,6 +179,7 @@ for name, *arguments in [("io_uring_setup", 425, 1, ctypes.create_string_buffer(
         ("unshare user", 272, 0x10000000), ("perf_event_open", 298, ctypes.create_string_buffer(120), 0, -1, -1, 0),
         ("userfaultfd", 323, 1), ("syslog", 103, 10, None, 0), ("io_setup", 206, 1, ctypes.byref(ctypes.c_ulong()))]:
     attempt(name, lambda: call(*arguments) >= 0)
+attempt("huge pages", lambda: mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000))
 attempt("vsock", lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM))
 attempt("netlink to others", lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2))
 result = found
@@ -191,7 +206,7 @@ fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
 
 /// Takes all that it can have of what Linux counts by user or for the whole machine, and keeps it.
 const EXHAUST: &str = r#"
-import ctypes, fcntl, os, resource
+import ctypes, fcntl, os, resource, socket
 libc = ctypes.CDLL(None)
 held = []
 def all_there_is(take, most):
@@ -214,6 +229,12 @@ def full_pipe():
     return ends
 all_there_is(full_pipe, 100)
 all_there_is(os.pipe, 1000)
+sent = os.eventfd(0)
+def in_flight():
+    ends = socket.socketpair()
+    socket.send_fds(ends[0], [b"x"], [sent] * 250)
+    return ends
+all_there_is(in_flight, 300)
 all_there_is(lambda: one(libc.mq_open, b"/q%d" % len(held), os.O_CREAT | os.O_RDWR, 0o600, None), 300)
 result = len(held)
 "#;
@@ -232,7 +253,7 @@ while True:
 
 /// What of the same cannot be had.
 const NEED: &str = r#"
-import ctypes, fcntl, os, threading
+import ctypes, fcntl, os, select, socket, threading
 libc = ctypes.CDLL(None)
 missing = []
 def need(name, what):
@@ -254,6 +275,17 @@ need("a file of /proc", lambda: open("/proc/self/stat").close() is None)
 need("inotify", lambda: closed(libc.inotify_init()))
 need("timers", lambda: libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0)
 need("pipes", pipe)
+def sent():
+    ends = socket.socketpair()
+    socket.send_fds(ends[0], [b"x"], [0])
+    _, files, _, _ = socket.recv_fds(ends[1], 1, 1)
+    return all([closed(file) for file in files])
+def watched():
+    with select.epoll() as watch:
+        watch.register(file := os.eventfd(0))
+        return closed(file)
+need("descriptors in flight", sent)
+need("epoll watches", watched)
 need("message queues", lambda: closed(libc.mq_open(b"/need", os.O_CREAT | os.O_RDWR, 0o600, None)))
 thread = threading.Thread(target=lambda: None)
 thread.start()
@@ -261,11 +293,21 @@ thread.join()
 result = missing
 "#;
 
+/// Sets up so many contexts for 30,000 asynchronous requests each; how many there are.
+const REQUESTS: &str = r#"
+import ctypes
+libc = ctypes.CDLL(None)
+contexts = [ctypes.c_ulong() for _ in range(COUNT)]
+result = [libc.syscall(206, 30000, ctypes.byref(context)) for context in contexts].count(0)
+"#;
+
 #[test]
 fn what_an_instance_uses_up_its_neighbour_still_has() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let daemon = one_and_two(&build, directory.path());
+    let mut images = ["one", "two"].map(|name| told(&build, directory.path(), name)).to_vec();
+    images.push(unconfined(&build, directory.path(), "free"));
+    let daemon = sharing_a_vm(&build, directory.path(), &images);
     assert_eq!(result(&daemon, "two", "result = 1"), 1);
     // Files are memory of the kernel, of which each has a share: who takes more is killed, alone.
     let mut invoke = daemon.client_command(&["invoke", "one", "--param", "program", MANY_FILES]);
@@ -288,6 +330,11 @@ fn what_an_instance_uses_up_its_neighbour_still_has() {
     assert_eq!(result(&daemon, "two", NEED), json!([]));
     assert!(works.wait_with_output().unwrap().status.success());
     assert_eq!(result(&daemon, "one", "result = len(held)"), held, "it is still there");
+    // More than Linux allows all by default; what bounds them is memory.
+    assert_eq!(result(&daemon, "free", &REQUESTS.replace("COUNT", "3")), 3);
+    let (status, activation) = tell(&daemon, "free", &REQUESTS.replace("COUNT", "1000"));
+    assert_eq!(status, 502, "{activation}");
+    assert!(activation["response"].to_string().contains("exceeded its memory"), "{activation}");
     assert_eq!(daemon.vms(), 1);
 }
 
