@@ -12,6 +12,8 @@ use std::{fs, io};
 const SETTINGS: &[(&str, &str)] = &[
     // Open files; each is charged to its cgroup's memory.
     ("fs/file-max", "9223372036854775807"),
+    // Requests of aio. Their rings are charged to their cgroup's memory.
+    ("fs/aio-max-nr", "1073741824"),
     // Threads and their numbers: 1,024 instances with as many as `pids.max` allows, four times over.
     ("kernel/threads-max", "4194304"),
     ("kernel/pid_max", "4194304"),

@@ -309,7 +309,7 @@ async fn the_machine_is_out_of_reach(client: &Client) {
         busybox unshare -r true 2>/dev/null && echo makes namespaces
         ls /proc/1/root/ 2>/dev/null; ls /proc/1/fd 2>/dev/null
         kill -0 1 2>/dev/null && echo signals process 1
-        for limit in fs/file-max kernel/threads-max kernel/pid_max; do cat /proc/sys/$limit; done
+        for limit in fs/file-max fs/aio-max-nr kernel/threads-max kernel/pid_max; do cat /proc/sys/$limit; done
         cat /proc/sys/user/max_net_namespaces
         grep -c '^processor' /proc/cpuinfo; grep -c MemTotal /proc/meminfo
         set -- $(cat /proc/self/uid_map); echo map $1 $3; ls -lnd /www/hello / /tmp | busybox awk '{ print $3, $4 }'
@@ -317,7 +317,7 @@ async fn the_machine_is_out_of_reach(client: &Client) {
         echo out > /dev/stdout; ulimit -n; ulimit -u; ulimit -i; ulimit -l; grep Seccomp: /proc/self/status";
     let (reason, log) = run(client, shell("nosy", script)).await;
     assert_eq!(reason, ExitReason::Exited(0), "{log}");
-    let expected = "9223372036854775807\n4194304\n4194304\n0\n2\n1\nmap 0 65536\n0 0\n0 0\n0 0\n\
+    let expected = "9223372036854775807\n1073741824\n4194304\n4194304\n0\n2\n1\nmap 0 65536\n0 0\n0 0\n0 0\n\
         writes\n0\nout\n1024\n1024\n4096\n8192\nSeccomp:\t2\n";
     assert_eq!(log, expected);
     // What process 1 takes of ordinary memory.
