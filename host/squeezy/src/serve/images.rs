@@ -214,13 +214,17 @@ impl Images {
         // What makes no sense is not copied.
         let definition = image.with_extension("toml");
         squeezy_node::read_function(&definition)?;
-        // Nor is what somebody uses already: that takes neither room nor a second image.
-        let digest = Digest::of(&hash(image)?, &hash(&definition)?);
-        if wanted.is_none_or(|wanted| *wanted == digest)
-            && let Some(pinned) = self.used().get(&digest).and_then(Weak::upgrade)
-        {
-            let kept = self.directory.join(&digest.0).join(IMAGE);
-            return Ok((pinned, FunctionImage::at(&kept)?));
+        // Nor is what somebody uses already: that takes neither room nor a second image. Where nothing is
+        // used it need not be read to know that.
+        let in_use = self.used().values().any(|pinned| pinned.strong_count() > 0);
+        if in_use {
+            let digest = Digest::of(&hash(image)?, &hash(&definition)?);
+            if wanted.is_none_or(|wanted| *wanted == digest)
+                && let Some(pinned) = self.used().get(&digest).and_then(Weak::upgrade)
+            {
+                let kept = self.directory.join(&digest.0).join(IMAGE);
+                return Ok((pinned, FunctionImage::at(&kept)?));
+            }
         }
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
         let aside = Aside(self.directory.join(format!("{number}{UNFINISHED}")));
