@@ -410,24 +410,46 @@ const SQUEEZE: crate::SqueezePolicy = crate::SqueezePolicy {
     processors: 1,
 };
 
+/// A scaler with these VMs, and functions in these of them whose instances freeze after a second.
+fn freezing(
+    budget: u64,
+    squeeze: crate::SqueezePolicy,
+    vms: &[VmPolicy],
+    of: &[VmIndex],
+) -> Scaler {
+    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(squeeze);
+    for &vm in vms {
+        scaler.add_vm(vm).unwrap();
+    }
+    let freeze_after = Some(Duration::from_secs(1));
+    for &vm in of {
+        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    }
+    scaler
+}
+
+/// Boots the VM of `F` with an instance of it for each of these, which answers at second 1, is frozen at
+/// second 2 and then holds so much; the last commands.
+fn start_and_freeze(scaler: &mut Scaler, resident_bytes: &[u64]) -> Vec<Command> {
+    let each = |what: fn(usize, u64) -> (u64, Event)| {
+        resident_bytes.iter().enumerate().map(move |(number, &bytes)| what(number, bytes))
+    };
+    let mut events: Vec<_> = each(|number, _| (0, request(number as u64))).collect();
+    events.push((0, Event::VmBooted(V)));
+    events.extend(each(|number, _| (0, Event::Started(n(number as u64)))));
+    events.extend(each(|number, _| (1, Event::Answered(n(number as u64)))));
+    events.push((2, Event::Tick));
+    events.extend(each(|number, resident_bytes| {
+        (2, Event::Frozen { instance: n(number as u64), resident_bytes })
+    }));
+    play(scaler, &events)
+}
+
 /// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes in a paused VM that holds
 /// all its 10 beside.
 fn with_frozen(budget: u64) -> Scaler {
-    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(SQUEEZE);
-    for index in [V, W] {
-        scaler.add_vm(vm()).unwrap();
-        let freeze_after = Some(Duration::from_secs(1));
-        scaler.add_function(FunctionPolicy { freeze_after, ..function(index) }).unwrap();
-    }
-    let events = [
-        (0, request(0)),
-        (0, Event::VmBooted(V)),
-        (0, Event::Started(n(0))),
-        (1, Event::Answered(n(0))),
-        (2, Event::Tick),
-        (2, Event::Frozen { instance: n(0), resident_bytes: 30 }),
-    ];
-    assert_eq!(play(&mut scaler, &events), [Command::PauseVm(V)]);
+    let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
+    assert_eq!(start_and_freeze(&mut scaler, &[30]), [Command::PauseVm(V)]);
     play(&mut scaler, &[(2, Event::VmPaused { vm: V, resident_bytes: 40 })]);
     scaler
 }
@@ -750,20 +772,10 @@ fn memory_that_the_guest_keeps_is_counted_until_it_is_used() {
 
 #[test]
 fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
-    let mut scaler = Scaler::new(Budget::new(130)).with_squeezing(SQUEEZE);
-    scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
-    scaler.add_vm(vm()).unwrap();
-    let freeze_after = Some(Duration::from_secs(1));
-    for vm in [V, W, V] {
-        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
-    }
+    let vms = [VmPolicy { max_instances: 1, ..vm() }, vm()];
+    let mut scaler = freezing(130, SQUEEZE, &vms, &[V, W, V]);
+    start_and_freeze(&mut scaler, &[15]);
     let events = [
-        (0, request(0)),
-        (0, Event::VmBooted(V)),
-        (0, Event::Started(n(0))),
-        (1, Event::Answered(n(0))),
-        (2, Event::Tick),
-        (2, Event::Frozen { instance: n(0), resident_bytes: 15 }),
         (2, Event::VmPaused { vm: V, resident_bytes: 19 }),
         (3, request_to(G, 1)),
         (3, Event::VmBooted(W)),
@@ -783,24 +795,10 @@ fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
 /// one's instance works; there are so many bytes besides.
 fn wanted_while_others_work(free_bytes: u64) -> Vec<Command> {
     let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
-    let mut scaler = Scaler::new(Budget::new(270 + free_bytes)).with_squeezing(squeeze);
-    scaler.add_vm(VmPolicy { base_bytes: 100, ..vm() }).unwrap();
-    scaler.add_vm(vm()).unwrap();
-    let freeze_after = Some(Duration::from_secs(1));
-    for vm in [V, W, V] {
-        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
-    }
+    let vms = [VmPolicy { base_bytes: 100, ..vm() }, vm()];
+    let mut scaler = freezing(270 + free_bytes, squeeze, &vms, &[V, W, V]);
+    start_and_freeze(&mut scaler, &[80, 60]);
     let events = [
-        (0, request(0)),
-        (0, request(1)),
-        (0, Event::VmBooted(V)),
-        (0, Event::Started(n(0))),
-        (0, Event::Started(n(1))),
-        (1, Event::Answered(n(0))),
-        (1, Event::Answered(n(1))),
-        (2, Event::Tick),
-        (2, Event::Frozen { instance: n(0), resident_bytes: 80 }),
-        (2, Event::Frozen { instance: n(1), resident_bytes: 60 }),
         (2, Event::VmPaused { vm: V, resident_bytes: 160 }),
         (3, request_to(G, 2)),
         (3, Event::VmBooted(W)),
@@ -820,10 +818,7 @@ fn nobody_waits_for_who_works_where_the_end_of_a_paused_vm_does() {
 #[test]
 fn who_lacks_memory_that_the_guest_has_kept_starts_anew_in_that() {
     // An instance holds 30 of its 100 bytes, and the guest has kept those of another one.
-    let mut scaler = Scaler::new(Budget::new(210)).with_squeezing(SQUEEZE);
-    scaler.add_vm(vm()).unwrap();
-    let freeze_after = Some(Duration::from_secs(1));
-    scaler.add_function(FunctionPolicy { freeze_after, ..function(V) }).unwrap();
+    let mut scaler = freezing(210, SQUEEZE, &[vm()], &[V]);
     let events = [
         (0, request(0)),
         (0, request(1)),
