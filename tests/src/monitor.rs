@@ -1,4 +1,5 @@
-//! A second monitor of QEMU, for what no VMM's user should do: a busy device, unusual sizes.
+//! A second monitor of QEMU, for what no VMM's user should do: a busy device, unusual sizes, broken
+//! memory.
 
 use serde_json::{Value, json};
 use std::{io, time::Duration};
@@ -10,6 +11,19 @@ use tokio::{
 
 /// How long QEMU may take for one command.
 const ANSWER: Duration = Duration::from_secs(20);
+
+/// Arguments of QEMU for a processor that Linux believes when it says which page is broken: from one of
+/// AMD, which is what QEMU has else, it takes any such error as the end.
+pub const BELIEVED_PROCESSOR: [&str; 2] = ["-cpu", "max,-erms,-fsrm,vendor=GenuineIntel"];
+
+/// What the processor says then: an uncorrected error that a scrubber has found, at a known address.
+const STATUS: u64 = 0xbd00_0000_0000_00c0;
+/// That it can go on, and has stopped for this.
+const MACHINE_STATUS: u64 = 5;
+/// That the address is a physical one, and good to a page.
+const MISCELLANEOUS: u64 = 2 << 6 | 12;
+/// Any bank but those that are used for something.
+const BANK: u64 = 9;
 
 /// A QMP connection.
 pub struct Monitor(BufReader<UnixStream>);
@@ -35,6 +49,22 @@ impl Monitor {
             if let Some(error) = answer.get("error") {
                 return Err(io::Error::other(format!("{command}: {}", error["desc"])));
             }
+        }
+    }
+
+    /// Has the guest told, by a machine check, that the page is broken that lies so many bytes into the
+    /// region of the first memory device. The VM needs the [`BELIEVED_PROCESSOR`].
+    pub async fn break_page(&mut self, offset: u64) -> io::Result<()> {
+        let devices = self.run("query-memory-devices", json!({})).await?;
+        let start = devices[0]["data"]["memaddr"].as_u64();
+        let start = start.ok_or_else(|| io::Error::other("there is no memory device"))?;
+        let address = start + offset;
+        let line =
+            format!("mce 0 {BANK} {STATUS:#x} {MACHINE_STATUS} {address:#x} {MISCELLANEOUS:#x}");
+        let said = self.run("human-monitor-command", json!({ "command-line": line })).await?;
+        match said.as_str() {
+            Some("") => Ok(()),
+            _ => Err(io::Error::other(format!("{line}: {said}"))),
         }
     }
 

@@ -218,8 +218,7 @@ impl World {
     fn tell(&mut self, event: Event) {
         let commands = self.scaler.handle(self.now, event).expect("the world makes sense");
         // Nobody else's call is lost because of one that could not be served.
-        let fails =
-            matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
+        let fails = matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
         for command in commands {
             if let Command::Reject { reason, .. } = command {
                 let failed = [RejectReason::StartFailed, RejectReason::VmFailed].contains(&reason);
