@@ -28,7 +28,7 @@ fn rules_on_the_release_kernel() {
 
 #[test]
 fn full_partitions_on_the_release_kernel() {
-    let programs = [PLUGS, "oom", "limit", "shortage", "files", "shared", "zero", "race", "poison"];
+    let programs = [PLUGS, "oom", "limit", "charged", "shortage", "files", "shared", "zero", "race", "poison"];
     Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
 }
 
@@ -55,12 +55,15 @@ fn rules_on_the_debug_kernel() {
 }
 
 #[test]
-#[ignore = "takes five minutes: run by `make stress`"]
+#[ignore = "takes ten minutes: run by `make stress`"]
 fn full_partitions_on_the_debug_kernel() {
     let programs = [
         PLUGS,
         "shared",
         "files",
+        "limit",
+        "charged",
+        "shortage",
         "oom:kills_inside_only",
         "oom:partly_mapped_huge_pages_are_split_before_a_kill",
         "oom:a_storm_of_copies_is_killed_inside",

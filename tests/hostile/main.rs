@@ -2,8 +2,8 @@
 //! answered wrongly, the VM stays, and what the hostile one took is back when it has ended.
 //!
 //! The attacks are in C beside this file, each a few lines; [`SHORT`] says which of them `make test`
-//! tries, or `SQUEEZY_HOSTILE_ATTACKS`, some names, in its place. `make stress` has all of them at once for `SQUEEZY_HOSTILE_SECONDS`, an hour without it, and
-//! compares with a function that only spins.
+//! tries, or `SQUEEZY_HOSTILE_ATTACKS`, some names, in its place. `make stress` has all of them at once
+//! for `SQUEEZY_HOSTILE_SECONDS`, an hour without it, and compares with a function that only spins.
 
 #[path = "../../host/squeezy/tests/common/mod.rs"]
 mod common;
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 const SHORT_SECONDS: u64 = 3;
 
 /// Those that once brought down their neighbours, and one of each other kind.
-const SHORT: [&str; 21] = [
+const SHORT: [&str; 23] = [
     "shm_files",
     "tmp_files",
     "tmp_inodes",
@@ -42,6 +42,8 @@ const SHORT: [&str; 21] = [
     "sockets",
     "netlink",
     "messages",
+    "locks",
+    "polls",
     "file_cache",
     "areas",
     "epoll_watches",
@@ -203,7 +205,7 @@ impl Victim {
     /// Ends it, and fails if any of its calls went wrong.
     fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.caller.join().unwrap().expect("every call of the victim is answered rightly");
+        self.caller.join().unwrap().expect("every call of the victim is answered");
     }
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -365,14 +367,45 @@ ATTACK(semaphores)
 		;
 }
 
+/* Who has many locks on a file waits long for one more; ranges that do not touch are not merged. */
+#define LOCKS_ON_A_FILE 1000
+
 ATTACK(locks)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
-	int fd = open("/tmp/hostile-locks", O_CREAT | O_RDWR, 0600);
+	char path[64];
+	int file, fd;
 
-	/* Ranges that do not touch are not merged. */
-	for (lock.l_start = 0; !fcntl(fd, F_SETLK, &lock); lock.l_start += 2)
-		;
+	for (file = 0;; file++) {
+		snprintf(path, sizeof(path), "/tmp/hostile-locks-%d-%d", getpid(), file);
+		fd = open(path, O_CREAT | O_RDWR, 0600);
+		if (fd < 0)
+			return;
+		for (lock.l_start = 0; lock.l_start < 2 * LOCKS_ON_A_FILE; lock.l_start += 2)
+			if (fcntl(fd, F_SETLK, &lock))
+				return;
+	}
+}
+
+/* The kernel has a place in a queue for each time that a descriptor is polled. */
+#define POLLED 65536
+
+static void poll_many_times(void)
+{
+	static const struct rlimit descriptors = { POLLED, POLLED };
+	static struct pollfd polled[POLLED];
+	int ends[2], i;
+
+	if (pipe(ends) || setrlimit(RLIMIT_NOFILE, &descriptors))
+		return;
+	for (i = 0; i < POLLED; i++)
+		polled[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };
+	poll(polled, POLLED, -1);
+}
+
+ATTACK(polls)
+{
+	in_many_processes(poll_many_times);
 }
 
 /* A file of the image that is larger than what everybody shares. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory that fails: the partition it was in is lost, visibly, and nothing else is. */
+/*
+ * Memory that fails: in use, the partition it was in is lost, visibly, and nothing else is. Free, it
+ * is missing until the partition has been unplugged.
+ */
 #define _GNU_SOURCE
 #include "harness.h"
 #include "host.h"
@@ -11,6 +14,54 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static u64 corrupted(void)
+{
+	return read_field("/proc/meminfo", "HardwareCorrupted:");
+}
+
+ACTOR(fills_all_but_a_page)
+{
+	const u64 size = partition_free(OK(squeezy_get(0))) - 4 * MIB;
+	char *memory = map_anon(size);
+
+	fill(memory, size, 1);
+	ASSERT(filled(memory, size, 1), "lost");
+	assert_confined(getpid(), size / PAGE);
+}
+
+TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .leaves_partitions = true)
+{
+	const u64 before = corrupted();
+	struct actor actor;
+	char address[32];
+	int partition = 0;
+
+	require_partitions();
+	require_host();
+	host_resize(size_of_partitions(1), 10000);
+	while (!partition_is(partition, "free"))
+		ASSERT(++partition < partitions(), "none is free");
+	snprintf(address, sizeof(address), "%#llx",
+		 partition_start(partition) + partition_bytes() / 2 + 5 * PAGE);
+	if (!write_text("/sys/devices/system/memory/hard_offline_page", address))
+		skip("no memory failure handling: %m");
+	ASSERT_EQ(corrupted(), before + PAGE / 1024);
+	ASSERT_EQ(partition_free(partition), partition_bytes() - PAGE);
+	ASSERT(partition_is(partition, "free"), "%s", partition_state(partition));
+
+	/* It is of use all the same, and free again afterwards. */
+	actor = actor_start(partition, "fills_all_but_a_page", NULL);
+	actor_join(&actor);
+	ASSERT(WAIT_FOR(partition_is(partition, "free"), 5000), "%s", partition_state(partition));
+
+	host_resize(size_of_partitions(0), 10000);
+	ASSERT_EQ(corrupted(), before);
+	host_resize(size_of_partitions(partitions()), 10000);
+	ASSERT_EQ(partition_free(partition), partition_bytes());
+	actor = actor_start(partition, "fills_all_but_a_page", NULL);
+	actor_join(&actor);
+}
 
 ACTOR(has_a_soft_error)
 {

@@ -40,6 +40,10 @@ enum Step {
     Crash {
         which: usize,
     },
+    /// A guest turns out to be of no use to further instances.
+    Unfit {
+        vm: u32,
+    },
     Retire {
         function: u32,
     },
@@ -59,12 +63,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(which, well, resident_bytes)| Step::End { which, well, resident_bytes }),
         20 => any::<usize>().prop_map(|which| Step::Die { which }),
         5 => any::<usize>().prop_map(|which| Step::Crash { which }),
+        5 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
         60 => prop_oneof![0..4000_u64, 0..600_u64]
             .prop_map(|milliseconds| Step::Pass { milliseconds }),
         20 => any::<u64>().prop_map(|seed| Step::Settle { seed }),
     ];
     prop::collection::vec(step, 0..300)
+}
+
+/// Work that ends well, in VMs that may turn out to be unfit.
+fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        4 => any::<usize>().prop_map(|which| Step::End { which, well: true, resident_bytes: 10 }),
+        1 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
+    ];
+    prop::collection::vec(step, 1..80)
 }
 
 #[derive(Clone, Debug)]
@@ -153,6 +168,8 @@ struct World {
     policies: Policies,
     now: Moment,
     machines: BTreeMap<VmIndex, Machine>,
+    /// Those of them that are to be replaced.
+    unfit: BTreeSet<VmIndex>,
     /// What VMs have beside their instances, while they are there.
     charged_bytes: BTreeMap<VmIndex, u64>,
     bodies: BTreeMap<InstanceNumber, Body>,
@@ -187,6 +204,7 @@ impl World {
             policies: policies.clone(),
             now: Moment::START,
             machines: (0..VMS).map(|vm| (VmIndex(vm), Machine::Absent)).collect(),
+            unfit: BTreeSet::new(),
             charged_bytes: BTreeMap::new(),
             bodies: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -209,7 +227,13 @@ impl World {
 
     fn tell(&mut self, event: Event) {
         let commands = self.scaler.handle(self.now, event).expect("the world makes sense");
+        // Nobody else's call is lost because of one that could not be served.
+        let fails = matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
         for command in commands {
+            if let Command::Reject { reason, .. } = command {
+                let failed = [RejectReason::StartFailed, RejectReason::VmFailed].contains(&reason);
+                assert!(fails || !failed, "rejected by {event:?}: {reason:?}");
+            }
             self.check(command);
             if !matches!(command, Command::Reject { .. } | Command::ResumeVm(_)) {
                 self.pending.push(command);
@@ -220,6 +244,9 @@ impl World {
             let in_vain = self.in_vain();
             let (machines, bodies, kept) = (&self.machines, &self.bodies, &self.kept);
             assert!(in_vain.is_none(), "{in_vain:?}: {machines:?}, {bodies:?}, {kept:?}");
+            for &vm in &self.unfit {
+                assert!(self.works(vm), "{vm:?} is not replaced: {machines:?}, {bodies:?}");
+            }
         }
     }
 
@@ -254,6 +281,7 @@ impl World {
             Command::Start { function, vm, instance } => {
                 assert_eq!(self.machines[&vm], Machine::Up, "an instance without a VM");
                 assert_eq!(self.function_policy(function).vm, vm);
+                assert!(!self.unfit.contains(&vm), "an instance in a VM that is to be replaced");
                 self.use_again(vm);
                 let body = Body {
                     function,
@@ -285,6 +313,7 @@ impl World {
                 self.taken_at.insert(body.function, self.now);
                 assert!(body.running, "a dispatch to what does not run");
                 assert!(!body.dead, "a dispatch to the dead");
+                assert!(!self.unfit.contains(&body.vm), "a VM that is to be replaced is kept");
                 assert_eq!(
                     self.machines[&body.vm],
                     Machine::Up,
@@ -401,6 +430,7 @@ impl World {
             }
             Command::EndVm { vm, .. } => {
                 self.machines.insert(vm, Machine::Absent);
+                self.unfit.remove(&vm);
                 self.charged_bytes.remove(&vm);
                 self.kept.retain(|_, kept| kept.0 != vm);
                 self.bodies.retain(|_, body| body.vm != vm);
@@ -469,6 +499,7 @@ impl World {
         let vms: Vec<_> = self.machines.iter().filter_map(there).collect();
         let Some(&vm) = vms.get(which % vms.len().max(1)) else { return };
         self.machines.insert(vm, Machine::Absent);
+        self.unfit.remove(&vm);
         self.charged_bytes.remove(&vm);
         let gone: BTreeSet<_> =
             self.bodies.iter().filter(|(_, b)| b.vm == vm).map(|(&n, _)| n).collect();
@@ -516,6 +547,14 @@ impl World {
             }
             Step::Crash { which } => self.crash(which),
             Step::Settle { seed } => self.settle(seed),
+            Step::Unfit { vm } => {
+                let vm = VmIndex(vm);
+                // Of one that is not there it can be told late; so it can again of one that is.
+                if [Machine::Up, Machine::Paused].contains(&self.machines[&vm]) {
+                    self.unfit.insert(vm);
+                }
+                self.tell(Event::VmUnfit(vm));
+            }
             Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
             Step::Pass { milliseconds } => {
                 self.now = self.now + Duration::from_millis(milliseconds);
@@ -571,13 +610,14 @@ proptest! {
         prop_assert!(world.bodies.is_empty());
     }
 
-    /// Without failures and limits, and with time enough, every accepted request is answered without a drain.
+    /// Without failures and limits, and with time enough, every accepted request is answered without a
+    /// drain, also when VMs have to be replaced meanwhile.
     #[test]
-    fn whoever_waits_is_served(mut policies in policies(), functions in prop::collection::vec(0..FUNCTIONS, 1..40)) {
+    fn whoever_waits_is_served(mut policies in policies(), steps in requests_and_unfit_vms()) {
         policies.functions.iter_mut().for_each(|function| function.wait_limit = None);
         let mut world = World::new(&policies);
-        for function in functions {
-            world.step(&Step::Request { function });
+        for step in &steps {
+            world.step(step);
         }
         // Where a VM has all its memory from its boot on, room comes with the keep-alive only.
         for _ in 0..400 {

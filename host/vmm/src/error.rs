@@ -160,7 +160,7 @@ pub enum VmError {
 
     /// An instance has ended, and its partition still has pages of it.
     #[error(
-        "the guest holds {partitions} partitions of instances that have ended: something outside of them, such as a pipe, a socket or a pin, still has pages of their memory"
+        "the guest holds {partitions} partitions of instances that have ended: something outside of them, such as a pipe, a socket or a pin, still has pages of their memory, or it is broken"
     )]
     Held {
         /// Partitions that are held.

@@ -853,7 +853,8 @@ impl Actor {
         let Some(VmEntry { plan, machine: Some(_), .. }) = self.vms.get(&vm) else { return };
         // Others share what memory there is: what one cannot have now another one may give back.
         let has_partitions = plan.policy.method() == MethodName::Squeezy;
-        if let Some(error) = error.filter(|error| error.is_unfit() && has_partitions) {
+        let is_new = has_partitions && !self.scaler.is_unfit(vm);
+        if let Some(error) = error.filter(|error| error.is_unfit() && is_new) {
             let note = format!(
                 "vm {vm}: takes no more instances, and is replaced after its last call: {error}"
             );

@@ -223,6 +223,11 @@ impl Scaler {
         self.vms.get(&vm).map(|vm| vm.state)
     }
 
+    /// Whether a VM is to be replaced.
+    pub fn is_unfit(&self, vm: VmIndex) -> bool {
+        self.vms.get(&vm).is_some_and(|vm| vm.unfit)
+    }
+
     /// Whether a function is there still: it is not retired, or has instances left.
     pub fn has_function(&self, function: FunctionIndex) -> bool {
         self.functions.contains_key(&function)

@@ -99,6 +99,10 @@ impl World {
         if !idle && own >= max_instances as usize {
             return Vec::new();
         }
+        // Somebody works in it still, or it would be on its way out.
+        if self.unfit.contains(&vm) {
+            return Vec::new();
+        }
         let anew = Way {
             needed_bytes: policy.base_bytes + policy.instance_bytes,
             had_bytes: free_bytes + elsewhere + self.idle_bytes(vm),
@@ -143,7 +147,7 @@ impl World {
     }
 
     /// Whether somebody in a VM works.
-    fn works(&self, vm: VmIndex) -> bool {
+    pub fn works(&self, vm: VmIndex) -> bool {
         self.bodies.values().any(|body| body.vm == vm && body.request.is_some())
     }
 

@@ -121,7 +121,11 @@ impl Daemon {
         configuration: &str,
         functions: &[&Path],
     ) -> Self {
-        let mut command = serve(directory, build, configuration, functions);
+        Self::spawn(serve(directory, build, configuration, functions), directory)
+    }
+
+    /// Starts what [`serve`] has made for this directory.
+    pub fn spawn(mut command: Command, directory: &Path) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -227,6 +231,11 @@ impl Daemon {
                 return line;
             }
         }
+    }
+
+    /// Whether it has said something since what was waited for last.
+    pub fn has_said(&self, part: &str) -> bool {
+        self.lines.lock().unwrap().try_iter().any(|line| line.contains(part))
     }
 
     /// How many VMs it has.

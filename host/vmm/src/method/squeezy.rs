@@ -23,6 +23,10 @@ const ROUNDS: u32 = 4;
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often the guest is asked meanwhile when a resize takes long: what it has lost count of never comes
+/// true, and nobody has to wait for that as long as for a guest that is slow.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+
 pub(super) struct Squeezy {
     layout: PartitionLayout,
     slots: Slots,
@@ -52,7 +56,10 @@ impl Squeezy {
         let mut round = 1;
         loop {
             let known = self.held.load(SeqCst);
-            let resized = vm.resize_by(vm.device()?, || self.target()).await;
+            let resized = tokio::select! {
+                resized = vm.resize_by(vm.device()?, || self.target()) => resized,
+                error = self.watch(vm) => return Err(error),
+            };
             let held = self.look(vm).await?;
             match resized {
                 Ok(resize) => latency += resize.latency,
@@ -63,6 +70,16 @@ impl Squeezy {
                 return resized.map(|resize| Resize { latency, ..resize });
             }
             round += 1;
+        }
+    }
+
+    /// Waits until the guest is seen not to have what the device has; the error that says so.
+    async fn watch(&self, vm: &Vm) -> VmError {
+        loop {
+            tokio::time::sleep(WATCH_PAUSE).await;
+            if let Err(error @ VmError::Disagreement { .. }) = self.look(vm).await {
+                return error;
+            }
         }
     }
 

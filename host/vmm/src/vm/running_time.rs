@@ -30,7 +30,7 @@ impl RunningTime {
 
 impl Timer for RunningTime {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Passing(Box::pin(Self::pass(self.0.clone(), duration))))
+        Box::pin(Passing(Some(Box::pin(Self::pass(self.0.clone(), duration)))))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
@@ -38,13 +38,18 @@ impl Timer for RunningTime {
     }
 }
 
-struct Passing(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+/// Time that passes; none any more when it has, for hyper looks again then.
+struct Passing(Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>);
 
 impl Future for Passing {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(context)
+        if let Some(passing) = &mut self.0 {
+            std::task::ready!(passing.as_mut().poll(context));
+            self.0 = None;
+        }
+        Poll::Ready(())
     }
 }
 
@@ -63,5 +68,15 @@ mod tests {
         assert!(timeout(STEP, &mut sleep).await.is_err(), "it is paused");
         paused.send_replace(false);
         assert!(timeout(STEP * 100, &mut sleep).await.is_ok());
+    }
+    #[tokio::test]
+    async fn time_that_has_passed_stays_so() {
+        let (paused, receiver) = watch::channel(false);
+        let mut sleep = RunningTime(receiver).sleep(Duration::from_secs(1000));
+        // With the VM.
+        drop(paused);
+        for _ in 0..2 {
+            assert!(timeout(Duration::from_secs(1), &mut sleep).await.is_ok());
+        }
     }
 }

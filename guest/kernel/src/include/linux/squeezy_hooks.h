@@ -93,15 +93,15 @@ static inline bool squeezy_veto_reporting(void)
 /* Allocation */
 struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order);
 int squeezy_charge_file(struct folio *folio, gfp_t gfp);
-gfp_t __squeezy_buffer_gfp(gfp_t gfp);
+gfp_t __squeezy_kernel_gfp(gfp_t gfp);
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp);
 struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 				       unsigned int order);
 
-/* The flags to allocate a buffer for a socket with: whether it is charged. */
-static inline gfp_t squeezy_buffer_gfp(gfp_t gfp)
+/* The flags to allocate kernel memory with: members of partitions are charged. */
+static inline gfp_t squeezy_kernel_gfp(gfp_t gfp)
 {
-	return squeezy_enabled() ? __squeezy_buffer_gfp(gfp) : gfp;
+	return squeezy_enabled() ? __squeezy_kernel_gfp(gfp) : gfp;
 }
 
 /* Lifetime of tasks and address spaces */
@@ -254,7 +254,7 @@ static inline int squeezy_charge_file(struct folio *folio, gfp_t gfp)
 	return 0;
 }
 
-static inline gfp_t squeezy_buffer_gfp(gfp_t gfp)
+static inline gfp_t squeezy_kernel_gfp(gfp_t gfp)
 {
 	return gfp;
 }

@@ -64,12 +64,15 @@ void __squeezy_drop_pending(struct task_struct *task)
 }
 
 /**
- * __squeezy_buffer_gfp - whether a buffer is charged to whom it is made for
+ * __squeezy_kernel_gfp - charge kernel memory to the process it is for
  * @gfp: GFP flags of its allocation
  *
- * Interrupts make buffers for whoever happens to run.
+ * For what a process can pile up and stock Linux charges to nobody. Interrupts
+ * allocate for whoever happens to run.
+ *
+ * Return: the flags to allocate it with.
  */
-gfp_t __squeezy_buffer_gfp(gfp_t gfp)
+gfp_t __squeezy_kernel_gfp(gfp_t gfp)
 {
 	if (in_task() && current->mm && current->mm->squeezy)
 		gfp |= __GFP_ACCOUNT;

@@ -4,18 +4,16 @@
  *
  * That the last address space is gone does not prove that the pages are. Most
  * are on per-CPU lists, which are drained. What is left after that is held by a
- * pipe, a socket, an I/O request in flight, a long-term pin: the partition is
- * watched, so that the free of such a page runs the drain again, and what can be
- * moved to ordinary memory is moved. Files are not: they may be as large as the
- * partition, and nobody would be charged for them. Their mounts go down after
- * the memory of the last process, and they with these. What is left then may be
- * garbage that waits for its collector, which is run.
+ * pipe, a socket, an I/O request in flight, a long-term pin: it cannot be moved,
+ * and the partition is watched, so that the free of such a page runs the drain
+ * again. Files could be moved, but may be as large as the partition, and nobody
+ * would be charged for them. Their mounts go down after the memory of the last
+ * process, and they with these. What is left then may be garbage that waits for
+ * its collector, which is run.
  */
 #include <linux/irq_work.h>
 #include <linux/memory_hotplug.h>
-#include <linux/migrate.h>
 #include <linux/mm.h>
-#include <linux/mm_inline.h>
 #include <linux/page-isolation.h>
 #include <linux/sched/mm.h>
 #include <linux/swap.h>
@@ -140,22 +138,30 @@ static unsigned long squeezy_exact_free(struct zone *zone)
 }
 
 /**
- * squeezy_pages_used - pages of a partition that are not on its free lists
+ * squeezy_pages_free - pages of a partition that are on its free lists
  * @p: the partition, plugged
  *
- * Per-CPU lists count as used. So does all of it while a block is isolated.
+ * Those on per-CPU lists do not count, and none does while a block is isolated.
  */
-static unsigned long squeezy_pages_used(struct squeezy_partition *p)
+unsigned long squeezy_pages_free(struct squeezy_partition *p)
 {
 	struct zone *zone = &p->zone;
-	unsigned long used, flags;
+	unsigned long pages = 0, flags;
 
 	spin_lock_irqsave(&zone->lock, flags);
-	used = zone_managed_pages(zone);
 	if (!has_isolate_pageblock(zone))
-		used -= squeezy_exact_free(zone);
+		pages = squeezy_exact_free(zone);
 	spin_unlock_irqrestore(&zone->lock, flags);
-	return used;
+	return pages;
+}
+
+/* Pages that somebody has, or a per-CPU list. */
+static unsigned long squeezy_pages_used(struct squeezy_partition *p)
+{
+	const unsigned long used = zone_managed_pages(&p->zone) -
+				   squeezy_pages_free(p);
+
+	return used ? used - min(used, squeezy_pages_failed(p)) : 0;
 }
 
 /* True if every page of the partition is free. */
@@ -176,65 +182,24 @@ static void squeezy_watch(struct squeezy_partition *p, bool watch)
 		zone_pcp_set_bypass(&p->zone, watch);
 }
 
-/*
- * Move anonymous memory that can be moved to ordinary memory. Returns how many
- * pages were, and how many of files there are.
- */
-static unsigned long squeezy_migrate(struct squeezy_partition *p,
-				     unsigned long *files)
+/* Pages of files that are left. */
+static unsigned long squeezy_file_pages(struct squeezy_partition *p)
 {
-	struct migration_target_control mtc = {
-		.nid = zone_to_nid(&p->zone),
-		.gfp_mask = GFP_USER | __GFP_MOVABLE | __GFP_NORETRY,
-		.reason = MR_MEMORY_HOTPLUG,
-	};
-	const unsigned long start = p->start_pfn;
-	const unsigned long end = start + squeezy_layout.partition_pages;
-	unsigned int moved = 0;
-	unsigned long pfn;
-	LIST_HEAD(folios);
+	const unsigned long end = p->start_pfn + squeezy_layout.partition_pages;
+	unsigned long pfn, step, pages = 0;
 
-	*files = 0;
-	for (pfn = start; pfn < end; pfn++) {
-		struct page *page = pfn_to_page(pfn);
-		struct folio *folio;
+	for (pfn = p->start_pfn; pfn < end; pfn += step) {
+		struct folio *folio = squeezy_folio_at(pfn);
 
-		if (PageBuddy(page)) {
-			/* Racy: a wrong order only makes us look at more. */
-			unsigned int order = buddy_order_unsafe(page);
-
-			if (order <= MAX_PAGE_ORDER)
-				pfn += (1UL << order) - 1;
-			continue;
-		}
 		if (!(pfn & 1023))
 			cond_resched();
-		if (PageTail(page))
-			continue;
-		folio = page_folio(page);
-		if (!folio_test_lru(folio) || !folio_try_get(folio))
-			continue;
-		if (!folio_test_anon(folio)) {
-			*files += folio_nr_pages(folio);
-		} else if (page_folio(page) == folio &&
-			   folio_isolate_lru(folio)) {
-			node_stat_mod_folio(folio, NR_ISOLATED_ANON +
-					    folio_is_file_lru(folio),
-					    folio_nr_pages(folio));
-			list_add_tail(&folio->lru, &folios);
-		}
-		folio_put(folio);
+		step = folio ? folio_nr_pages(folio) : 1;
+		if (folio && !folio_test_anon(folio))
+			pages += step;
+		if (folio)
+			folio_put(folio);
 	}
-	if (!list_empty(&folios) &&
-	    migrate_pages(&folios, alloc_migration_target, NULL,
-			  (unsigned long)&mtc, MIGRATE_SYNC, MR_MEMORY_HOTPLUG,
-			  &moved))
-		putback_movable_pages(&folios);
-
-	/* What was put back is in a folio batch, which holds a reference. */
-	lru_add_drain_all();
-	drain_all_pages(&p->zone);
-	return moved;
+	return pages;
 }
 
 /*
@@ -270,12 +235,12 @@ static bool squeezy_files_go(struct squeezy_partition *p, unsigned long files)
  */
 bool squeezy_drain(struct squeezy_partition *p)
 {
-	unsigned long found, migrated = 0, files, left;
+	unsigned long left, files;
 
 	lockdep_assert_held(&squeezy_mutex);
 
 	if (p->state == SQUEEZY_QUARANTINED) {
-		/* Woken by a free; what is left could not be moved before. */
+		/* Woken by a free. */
 		if (!squeezy_is_empty(p)) {
 			lru_add_drain_all();
 			drain_all_pages(&p->zone);
@@ -294,25 +259,22 @@ bool squeezy_drain(struct squeezy_partition *p)
 	squeezy_watch(p, true);
 	lru_add_drain_all();
 	drain_all_pages(&p->zone);
-	found = squeezy_pages_used(p);
-	if (!found)
+	left = squeezy_pages_used(p);
+	if (!left)
 		goto out_free;
 
-	migrated = squeezy_migrate(p, &files);
-	squeezy_count(SQUEEZY_STRAGGLERS_MIGRATED, migrated);
-	left = squeezy_pages_used(p);
-	trace_squeezy_stragglers(p->number, found, migrated, left);
-	if (left && squeezy_files_go(p, files))
+	files = squeezy_file_pages(p);
+	trace_squeezy_stragglers(p->number, left, files);
+	if (squeezy_files_go(p, files))
 		return false;
-	if (left) {
-		squeezy_count(SQUEEZY_QUARANTINES, 1);
-		squeezy_count(SQUEEZY_STRAGGLERS_DRAINED, left);
-		squeezy_change_state(p, SQUEEZY_DRAINING, SQUEEZY_QUARANTINED);
-		squeezy_collect_soon();
-		/* The last page may have gone between the count and here. */
-		squeezy_queue_drain();
-		return false;
-	}
+
+	squeezy_count(SQUEEZY_QUARANTINES, 1);
+	squeezy_count(SQUEEZY_STRAGGLERS, left);
+	squeezy_change_state(p, SQUEEZY_DRAINING, SQUEEZY_QUARANTINED);
+	squeezy_collect_soon();
+	/* The last page may have gone between the count and here. */
+	squeezy_queue_drain();
+	return false;
 
 out_free:
 	p->files = 0;

@@ -48,7 +48,8 @@
  *  I2 FREE is entered with every page free and without users. By I1 no page
  *     leaves the free lists after that, and so none is freed: the lists are
  *     frozen in FREE, UNPLUGGING, UNPLUGGED and PLUGGING. They live in the
- *     memory map, which stays, and plugging rebuilds nothing.
+ *     memory map, which stays, and plugging rebuilds nothing. Only
+ *     memory_failure() takes a page off them, and unplugging puts it back.
  *  I3 Assigning and unplugging both take FREE away under partition->lock, so
  *     exactly one of them wins.
  *  I4 execve counts the new mm before the old one is put, fork counts the
@@ -230,9 +231,8 @@ struct squeezy_request {
  * @SQUEEZY_WAIT_TIMEOUTS: of these, how many waited in vain
  * @SQUEEZY_OOM_KILLS: processes killed because their partition was full
  * @SQUEEZY_LRU_DRAINS: drains of every CPU's folio batches for full partitions
- * @SQUEEZY_STRAGGLERS_DRAINED: pages of unused partitions that were waited for
- * @SQUEEZY_STRAGGLERS_MIGRATED: pages moved out of unused partitions
- * @SQUEEZY_QUARANTINES: times a partition was left with pages it could not move
+ * @SQUEEZY_QUARANTINES: times an unused partition was left with pages
+ * @SQUEEZY_STRAGGLERS: how many pages these were
  * @SQUEEZY_REPORTS: reports of free blocks
  * @SQUEEZY_REPORTED_BYTES: bytes that were reported
  * @SQUEEZY_REPORTED_BLOCKS: free blocks these bytes were in
@@ -255,9 +255,8 @@ enum squeezy_counter {
 	SQUEEZY_WAIT_TIMEOUTS,
 	SQUEEZY_OOM_KILLS,
 	SQUEEZY_LRU_DRAINS,
-	SQUEEZY_STRAGGLERS_DRAINED,
-	SQUEEZY_STRAGGLERS_MIGRATED,
 	SQUEEZY_QUARANTINES,
+	SQUEEZY_STRAGGLERS,
 	SQUEEZY_REPORTS,
 	SQUEEZY_REPORTED_BYTES,
 	SQUEEZY_REPORTED_BLOCKS,
@@ -304,6 +303,7 @@ int squeezy_make_layout(const struct squeezy_request *request, u64 addr,
 bool squeezy_setup(u64 addr, u64 size, u64 block_size);
 struct squeezy_partition *squeezy_pfn_partition(unsigned long pfn);
 struct squeezy_partition *squeezy_folio_partition(struct folio *folio);
+struct folio *squeezy_folio_at(unsigned long pfn);
 
 /* resize.c: plug, unplug, populate */
 void squeezy_kick(void);
@@ -315,7 +315,23 @@ void squeezy_memmap_reserve(void);
 bool squeezy_memmap_available(void);
 void squeezy_memmap_use(bool use);
 
+/* failed.c: pages that failed while they were free */
+#ifdef CONFIG_MEMORY_FAILURE
+unsigned long squeezy_pages_failed(struct squeezy_partition *p);
+void squeezy_renew_failed(struct squeezy_partition *p);
+#else
+static inline unsigned long squeezy_pages_failed(struct squeezy_partition *p)
+{
+	return 0;
+}
+
+static inline void squeezy_renew_failed(struct squeezy_partition *p)
+{
+}
+#endif
+
 /* drain.c: get every page of an unused partition back */
+unsigned long squeezy_pages_free(struct squeezy_partition *p);
 bool squeezy_is_empty(struct squeezy_partition *p);
 bool squeezy_drain(struct squeezy_partition *p);
 void squeezy_queue_drain(void);

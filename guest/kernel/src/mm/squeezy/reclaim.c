@@ -20,24 +20,6 @@
 #include "partition.h"
 #include <trace/events/squeezy.h>
 
-/* Follows damon_get_folio(): a reference to the LRU folio that starts here. */
-static struct folio *squeezy_folio_at(unsigned long pfn)
-{
-	struct page *page = pfn_to_page(pfn);
-	struct folio *folio;
-
-	if (PageTail(page))
-		return NULL;
-	folio = page_folio(page);
-	if (!folio_test_lru(folio) || !folio_try_get(folio))
-		return NULL;
-	if (page_folio(page) != folio || !folio_test_lru(folio)) {
-		folio_put(folio);
-		return NULL;
-	}
-	return folio;
-}
-
 static bool squeezy_split(struct folio *folio)
 {
 	bool split;

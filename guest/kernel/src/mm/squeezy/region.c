@@ -156,6 +156,31 @@ struct squeezy_partition *squeezy_folio_partition(struct folio *folio)
 }
 
 /**
+ * squeezy_folio_at - a reference to the LRU folio that starts at a page
+ * @pfn: a page of a partition
+ *
+ * Follows damon_get_folio().
+ *
+ * Return: NULL if none starts there.
+ */
+struct folio *squeezy_folio_at(unsigned long pfn)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct folio *folio;
+
+	if (PageTail(page))
+		return NULL;
+	folio = page_folio(page);
+	if (!folio_test_lru(folio) || !folio_try_get(folio))
+		return NULL;
+	if (page_folio(page) != folio || !folio_test_lru(folio)) {
+		folio_put(folio);
+		return NULL;
+	}
+	return folio;
+}
+
+/**
  * squeezy_zone_for_pfn - where to online a range of memory
  * @pfn: its first page
  *

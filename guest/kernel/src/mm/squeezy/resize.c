@@ -170,6 +170,7 @@ static int squeezy_request_device(struct squeezy_run *run, bool plug)
 {
 	int (*request)(void *owner, u64 addr, u64 size);
 	u64 start = ktime_get_ns();
+	unsigned int i;
 	int rc;
 
 	request = plug ? squeezy_device.ops->plug : squeezy_device.ops->unplug;
@@ -178,12 +179,14 @@ static int squeezy_request_device(struct squeezy_run *run, bool plug)
 		     run->nr * squeezy_partition_size());
 	run->device_ns += ktime_get_ns() - start;
 	squeezy_count(SQUEEZY_DEVICE_REQUESTS, 1);
+	for (i = run->first; !rc && !plug && i < run->first + run->nr; i++)
+		squeezy_renew_failed(squeezy_partitions[i]);
 	return rc;
 }
 
 /*
  * Make the memory of a partition, as far as it is online, visible or invisible,
- * in counters and to those who walk page frames. Every page of it is free. The
+ * in counters and to those who walk page frames. All of it is free. The
  * sections' online bits are otherwise only written while memory is hotplugged,
  * which __squeezy_veto_offline() keeps away from them.
  */
@@ -191,7 +194,8 @@ static void squeezy_set_visible(struct squeezy_partition *p, bool visible)
 {
 	const unsigned long start = p->start_pfn;
 	const unsigned long end = start + p->online_pages;
-	const long pages = zone_managed_pages(&p->zone);
+	const long managed = zone_managed_pages(&p->zone);
+	const long free = squeezy_pages_free(p);
 
 	if (!p->online_pages)
 		return;
@@ -203,8 +207,8 @@ static void squeezy_set_visible(struct squeezy_partition *p, bool visible)
 		offline_mem_sections(start, end);
 	page_offline_end();
 
-	mod_zone_page_state(&p->zone, NR_FREE_PAGES, visible ? pages : -pages);
-	totalram_pages_add(visible ? pages : -pages);
+	mod_zone_page_state(&p->zone, NR_FREE_PAGES, visible ? free : -free);
+	totalram_pages_add(visible ? managed : -managed);
 }
 
 /* Of a run, @done partitions are what they should be. */

@@ -68,28 +68,24 @@ TRACE_EVENT(squeezy_resize,
 /* An unused partition had pages left that per-CPU lists did not explain. */
 TRACE_EVENT(squeezy_stragglers,
 
-	TP_PROTO(unsigned int number, unsigned long found,
-		 unsigned long migrated, unsigned long left),
+	TP_PROTO(unsigned int number, unsigned long left, unsigned long files),
 
-	TP_ARGS(number, found, migrated, left),
+	TP_ARGS(number, left, files),
 
 	TP_STRUCT__entry(
 		__field(unsigned int, number)
-		__field(unsigned long, found)
-		__field(unsigned long, migrated)
 		__field(unsigned long, left)
+		__field(unsigned long, files)
 	),
 
 	TP_fast_assign(
 		__entry->number = number;
-		__entry->found = found;
-		__entry->migrated = migrated;
 		__entry->left = left;
+		__entry->files = files;
 	),
 
-	TP_printk("partition=%u found=%lu migrated=%lu left=%lu",
-		  __entry->number, __entry->found, __entry->migrated,
-		  __entry->left)
+	TP_printk("partition=%u left=%lu files=%lu",
+		  __entry->number, __entry->left, __entry->files)
 );
 
 /* A full partition gave back what only reclaim could, in pages. */

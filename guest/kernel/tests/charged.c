@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the kernel has for a process in a partition counts against the limit of its cgroup. */
+#define _GNU_SOURCE
+#include "harness.h"
+#include "squeezy.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIMIT_BYTES (8 * MIB)
+
+/* Starts the actor beneath the limit, which it comes to. */
+static void assert_stopped(const char *name)
+{
+	struct actor actor;
+	int status;
+
+	require_partitions();
+	make_cgroup(LIMIT_BYTES);
+	actor = actor_start(ANY, name, NULL);
+	status = actor_wait(&actor);
+	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	ASSERT(read_field(CGROUP "/memory.events", "oom_kill") > 0, "not by its cgroup");
+	remove_cgroup();
+}
+
+/* Of a lock 200 bytes; ranges that do not touch are not merged. */
+ACTOR(has_locks)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	int file;
+
+	enter_cgroup();
+	for (file = 0; file < 100; file++) {
+		int fd = OK(open("/tmp", O_TMPFILE | O_RDWR, 0600));
+
+		for (lock.l_start = 0; lock.l_start < 2000; lock.l_start += 2)
+			OK(fcntl(fd, F_SETLK, &lock));
+	}
+	FAIL("has 100,000 locks");
+}
+
+TEST(locks)
+{
+	assert_stopped("has_locks");
+}
+
+#define POLLED 32768
+
+/* A place in a queue of 64 bytes for each time that one descriptor is polled, by each process. */
+ACTOR(polls)
+{
+	const struct rlimit files = { POLLED, POLLED };
+	struct pollfd *polled = (void *)map_anon(POLLED * sizeof(*polled));
+	int ends[2], i;
+
+	OK(pipe(ends));
+	OK(setrlimit(RLIMIT_NOFILE, &files));
+	for (i = 0; i < POLLED; i++)
+		polled[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };
+	enter_cgroup();
+	for (i = 0; i < 16; i++) {
+		if (OK(fork()))
+			continue;
+		OK(poll(polled, POLLED, 5000));
+		_exit(0);
+	}
+	for (; i; i--) {
+		int status;
+
+		OK(wait(&status));
+		if (WIFSIGNALED(status))
+			raise(WTERMSIG(status));
+	}
+	FAIL("polls %d descriptors in 16 processes", POLLED);
+}
+
+TEST(polls_of_many_descriptors)
+{
+	assert_stopped("polls");
+}

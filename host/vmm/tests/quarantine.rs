@@ -1,0 +1,121 @@
+//! A partition with broken memory: it is lost, and instances start beside it while there are others.
+
+mod common;
+
+use common::{config, instance};
+use squeezy_protocol::{
+    PartitionNumber,
+    PartitionState::{self, Absent, Assigned, Quarantined, Unplugged},
+};
+use squeezy_tests::{BELIEVED_PROCESSOR, Monitor};
+use squeezy_vmm::{
+    AgentClient, GuestMemory, Vm, VmError,
+    method::{Method, MethodName, Sizing, Slot},
+};
+use std::time::{Duration, Instant};
+use tokio::net::UnixStream;
+
+const MIB: u64 = 1 << 20;
+const SIZING: Sizing = Sizing { instance_bytes: 128 * MIB, instances: 3, shared_bytes: 64 * MIB };
+
+/// Bytes that each instance fills, of its partition.
+const USED: &str = "100M";
+
+/// How long a resize has. Whoever is refused at once does not wait for it.
+const LIMIT: Duration = Duration::from_secs(4);
+
+struct World {
+    method: Box<dyn Method>,
+    vm: Vm,
+}
+
+impl World {
+    fn agent(&self) -> &AgentClient {
+        self.vm.agent().unwrap()
+    }
+
+    async fn states(&self) -> Vec<PartitionState> {
+        self.agent().partition_states().await.unwrap()
+    }
+
+    /// Bytes that the device has plugged of partitions.
+    async fn plugged_bytes(&self) -> u64 {
+        let plugged = self.vm.memory().await.unwrap().plugged_bytes;
+        plugged - self.vm.config().base_bytes - SIZING.shared_bytes
+    }
+
+    /// Starts an instance and waits until it has filled its memory and answers; which partition it has.
+    async fn start(&self, name: &str) -> (Slot, PartitionNumber) {
+        let slot = self.method.slots().take().unwrap();
+        self.method.plug(&self.vm, slot).await.unwrap();
+        let mut spec = instance(name, &["/bin/memhog", USED, "--port", "8080"]);
+        spec.wait_ms = 5000;
+        spec.port = Some(8080);
+        self.method.place(slot, &mut spec);
+        let started = self.agent().start(&spec).await.unwrap();
+        let answers = async {
+            let request = || http::Request::get("/").body(bytes::Bytes::new()).unwrap();
+            while self.agent().http(&spec.id, request(), LIMIT).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), answers).await.unwrap();
+        (slot, started.partition.unwrap())
+    }
+
+    /// Ends an instance and asks its memory back.
+    async fn end(&self, name: &str, slot: Slot) -> Result<(), VmError> {
+        self.agent().stop(&name.parse().unwrap(), Duration::ZERO).await.unwrap();
+        self.method.slots().free(slot).unwrap();
+        self.method.reclaim(&self.vm, slot).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_is_no_other() {
+    let method = MethodName::Squeezy.method(SIZING).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("monitor");
+    let mut config = method.configure(config("broken"));
+    config.arguments = BELIEVED_PROCESSOR.map(Into::into).into();
+    let monitor = format!("unix:{},server=on,wait=off", socket.display());
+    config.arguments.extend(["-qmp".into(), monitor.into()]);
+    config.timeouts.resize = LIMIT;
+    let vm = Vm::start(config).await.unwrap();
+    let GuestMemory::Partitions(layout) = vm.config().memory else { unreachable!() };
+    let mut monitor = Monitor::open(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
+    let world = World { method, vm };
+
+    let (slot, lost) = world.start("victim").await;
+    let range = layout.range(lost).unwrap();
+    monitor.break_page((range.start + range.end) / 2).await.unwrap();
+    // It may have it until it needs that page, and its memory is not back after it.
+    let ended = world.end("victim", slot).await;
+    assert!(matches!(ended, Err(VmError::Held { partitions: 1, .. })), "{ended:?}");
+    assert_eq!(world.states().await, [Quarantined, Absent, Absent]);
+    assert_eq!(world.plugged_bytes().await, SIZING.instance_bytes);
+    assert!(matches!(world.method.settle(&world.vm).await, Err(VmError::Held { .. })));
+
+    // One more than there are instances is asked for, and each has one of its own.
+    let (second, partition) = world.start("second").await;
+    assert_ne!(partition, lost);
+    assert_eq!(world.plugged_bytes().await, 2 * SIZING.instance_bytes);
+    let (_, other) = world.start("third").await;
+    assert!(other != lost && other != partition);
+    assert_eq!(world.states().await, [Quarantined, Assigned, Assigned]);
+
+    // There is a slot, but no partition, and no time is lost by waiting for one.
+    let slot = world.method.slots().take().unwrap();
+    let begin = Instant::now();
+    let refused = world.method.plug(&world.vm, slot).await.unwrap_err();
+    assert!(begin.elapsed() < LIMIT / 2, "{:?}", begin.elapsed());
+    assert_eq!(refused, VmError::NoPartition { held: 1, partitions: 3 });
+    assert!(refused.is_unfit());
+
+    // The others come and go as ever.
+    world.end("second", second).await.unwrap();
+    assert_eq!(world.states().await, [Quarantined, Unplugged, Assigned]);
+    let (_, again) = world.start("fourth").await;
+    assert_eq!(again, partition);
+    world.vm.stop().await.unwrap();
+}
