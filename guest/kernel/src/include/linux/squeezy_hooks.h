@@ -14,10 +14,14 @@
 #include <linux/types.h>
 
 struct folio;
+struct inode;
+struct mem_cgroup;
 struct mm_struct;
 struct oom_control;
 struct page;
 struct page_reporting_dev_info;
+struct sk_buff;
+struct sock;
 struct squeezy_partition;
 struct task_struct;
 struct zonelist;
@@ -93,15 +97,42 @@ static inline bool squeezy_veto_reporting(void)
 /* Allocation */
 struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order);
 int squeezy_charge_file(struct folio *folio, gfp_t gfp);
-gfp_t __squeezy_kernel_gfp(gfp_t gfp);
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp);
 struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 				       unsigned int order);
 
-/* The flags to allocate kernel memory with: members of partitions are charged. */
+/* Charges */
+gfp_t __squeezy_kernel_gfp(gfp_t gfp);
+struct mem_cgroup *__squeezy_charge_begin(const struct sock *sk);
+void __squeezy_charge_end(struct mem_cgroup *old);
+struct sk_buff *__squeezy_charge_skb(struct sock *sk, struct sk_buff *skb);
+bool __squeezy_refuse_lock(const struct inode *inode);
+
 static inline gfp_t squeezy_kernel_gfp(gfp_t gfp)
 {
 	return squeezy_enabled() ? __squeezy_kernel_gfp(gfp) : gfp;
+}
+
+static inline struct mem_cgroup *squeezy_charge_begin(const struct sock *sk)
+{
+	return squeezy_enabled() ? __squeezy_charge_begin(sk) : NULL;
+}
+
+static inline void squeezy_charge_end(struct mem_cgroup *old)
+{
+	if (squeezy_enabled())
+		__squeezy_charge_end(old);
+}
+
+static inline struct sk_buff *squeezy_charge_skb(struct sock *sk,
+						 struct sk_buff *skb)
+{
+	return squeezy_enabled() ? __squeezy_charge_skb(sk, skb) : skb;
+}
+
+static inline bool squeezy_refuse_lock(const struct inode *inode)
+{
+	return squeezy_enabled() && __squeezy_refuse_lock(inode);
 }
 
 /* Lifetime of tasks and address spaces */
@@ -257,6 +288,26 @@ static inline int squeezy_charge_file(struct folio *folio, gfp_t gfp)
 static inline gfp_t squeezy_kernel_gfp(gfp_t gfp)
 {
 	return gfp;
+}
+
+static inline struct mem_cgroup *squeezy_charge_begin(const struct sock *sk)
+{
+	return NULL;
+}
+
+static inline void squeezy_charge_end(struct mem_cgroup *old)
+{
+}
+
+static inline struct sk_buff *squeezy_charge_skb(struct sock *sk,
+						 struct sk_buff *skb)
+{
+	return skb;
+}
+
+static inline bool squeezy_refuse_lock(const struct inode *inode)
+{
+	return false;
 }
 
 static inline struct folio *squeezy_collapse_alloc(struct mm_struct *mm,

@@ -63,22 +63,6 @@ void __squeezy_drop_pending(struct task_struct *task)
 	squeezy_put(p);
 }
 
-/**
- * __squeezy_kernel_gfp - charge kernel memory to the process it is for
- * @gfp: GFP flags of its allocation
- *
- * For what a process can pile up and stock Linux charges to nobody. Interrupts
- * allocate for whoever happens to run.
- *
- * Return: the flags to allocate it with.
- */
-gfp_t __squeezy_kernel_gfp(gfp_t gfp)
-{
-	if (in_task() && current->mm && current->mm->squeezy)
-		gfp |= __GFP_ACCOUNT;
-	return gfp;
-}
-
 static int squeezy_prctl_assign(unsigned long number, unsigned long timeout_ms)
 {
 	struct squeezy_partition *p;
