@@ -2,7 +2,10 @@
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
+#include <netinet/in.h>
 #include <stddef.h>
+
+#define MIB (1 << 20)
 
 /*
  * One attack: takes as much as it can and returns when it can take no more, with errno saying why.
@@ -29,5 +32,17 @@ extern struct attack *attacks;
 
 /* For attacks: the same again in another process, for what is limited by process. */
 void in_many_processes(void (*run)(void));
+
+/* The same in one thread after the other, until there can be no more. */
+void in_many_threads(void *(*run)(void *));
+
+/* For threads and what has come to its end. */
+void *wait_for_ever(void *unused);
+
+/* A socket that listens on the loopback interface, at the address that is left in `own`, or -1. */
+int tcp_listener(struct sockaddr_in *own, int backlog);
+
+/* What is sent or written, and room for what is read. */
+extern char chunk[MIB];
 
 #endif

@@ -6,15 +6,14 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
-#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -22,10 +21,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define MIB (1 << 20)
 #define PAGE 4096
-
-static char chunk[MIB];
 
 /* What is written is not zero, so that nobody can take it for a hole. */
 static void fill(int fd)
@@ -239,22 +235,9 @@ ATTACK(fork_bomb)
 			usleep(1000);
 }
 
-static void *wait_for_ever(void *unused)
-{
-	for (;;)
-		pause();
-	return unused;
-}
-
 ATTACK(threads)
 {
-	pthread_attr_t attributes;
-	pthread_t thread;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 64 << 10);
-	while (!(errno = pthread_create(&thread, &attributes, wait_for_ever, NULL)))
-		;
+	in_many_threads(wait_for_ever);
 }
 
 static void execute_with_arguments(void)
@@ -306,21 +289,25 @@ ATTACK(sockets)
 
 static void one_process_of_netlink(void)
 {
-	struct sockaddr_nl own = { .nl_family = AF_NETLINK };
-	socklen_t length = sizeof(own);
-	int fd;
+	struct {
+		struct nlmsghdr header;
+		struct ifaddrmsg what;
+		char padding[16 << 10];
+	} request = {
+		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = RTM_GETADDR,
+			    .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.what = { .ifa_family = AF_INET },
+	};
+	int fd, i, size = MIB;
 
-	/* To itself, which does not read. */
-	while ((fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_USERSOCK)) >= 0) {
-		if (bind(fd, (struct sockaddr *)&own, sizeof(own)) ||
-		    getsockname(fd, (struct sockaddr *)&own, &length))
-			return;
-		while (sendto(fd, chunk, 32 << 10, 0, (struct sockaddr *)&own, sizeof(own)) > 0)
-			;
-		own.nl_pid = 0;
+	while ((fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_ROUTE)) >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+		for (i = 0; i < 32; i++)
+			send(fd, &request, sizeof(request), 0);
 	}
 }
 
+/* Dumps of addresses that are never read. All but the first are refused, with a copy of the request. */
 ATTACK(netlink)
 {
 	in_many_processes(one_process_of_netlink);
@@ -392,11 +379,10 @@ ATTACK(locks)
 
 static void poll_many_times(void)
 {
-	static const struct rlimit descriptors = { POLLED, POLLED };
 	static struct pollfd polled[POLLED];
 	int ends[2], i;
 
-	if (pipe(ends) || setrlimit(RLIMIT_NOFILE, &descriptors))
+	if (pipe(ends))
 		return;
 	for (i = 0; i < POLLED; i++)
 		polled[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };

@@ -2,9 +2,7 @@
 #define _GNU_SOURCE
 #include "hostile.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,8 +11,6 @@
 #include <unistd.h>
 
 #define FILES 400
-
-static char chunk[64 << 10];
 
 static void one_process_of_watches(void)
 {
@@ -63,12 +59,10 @@ ATTACK(descriptors_in_flight)
 /* A connection to itself of which nothing is read; its end that has sent as much as it can. */
 static int unread_connection(void)
 {
-	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), sender, size = 16 << 20;
-	socklen_t length = sizeof(own);
+	struct sockaddr_in own;
+	int listener = tcp_listener(&own, 1), sender, size = 16 * MIB;
 
-	if (listener < 0 || bind(listener, (struct sockaddr *)&own, sizeof(own)) ||
-	    listen(listener, 1) || getsockname(listener, (struct sockaddr *)&own, &length))
+	if (listener < 0)
 		return -1;
 	sender = socket(AF_INET, SOCK_STREAM, 0);
 	if (sender < 0)
@@ -77,7 +71,7 @@ static int unread_connection(void)
 	if (connect(sender, (struct sockaddr *)&own, sizeof(own)) || accept(listener, NULL, NULL) < 0)
 		return -1;
 	close(listener);
-	while (send(sender, chunk, sizeof(chunk), MSG_DONTWAIT) > 0)
+	while (send(sender, chunk, 64 << 10, MSG_DONTWAIT) > 0)
 		;
 	return sender;
 }

@@ -10,7 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@
 #define MAX_REQUEST (64 << 10)
 
 struct attack *attacks;
+char chunk[MIB];
 
 void in_many_processes(void (*run)(void))
 {
@@ -42,6 +43,37 @@ void in_many_processes(void (*run)(void))
 		/* One after the other: each has taken its part before the next comes. */
 		usleep(20000);
 	}
+}
+
+void in_many_threads(void *(*run)(void *))
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 64 << 10);
+	while (!(errno = pthread_create(&thread, &attributes, run, NULL)))
+		;
+}
+
+void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+int tcp_listener(struct sockaddr_in *own, int backlog)
+{
+	socklen_t length = sizeof(*own);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	*own = (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	if (fd < 0 || bind(fd, (struct sockaddr *)own, length) || listen(fd, backlog) ||
+	    getsockname(fd, (struct sockaddr *)own, &length))
+		return -1;
+	return fd;
 }
 
 static void start(struct attack *attack, int report)
