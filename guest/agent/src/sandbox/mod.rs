@@ -118,7 +118,7 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
 
     setsid().map_err(|e| internal("starting a session")(e.into()))?;
     fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
-    rlimits::set().map_err(internal("setting resource limits"))?;
+    rlimits::set(spec.seccomp).map_err(internal("setting resource limits"))?;
     let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
     // A program may open /dev/stdout, and is another user than the pipe's maker.
     user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
@@ -156,8 +156,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
 }
 
-/// Leaves the namespaces of the agent (that of processes was left at birth) and starts the
-/// loopback interface of the new network.
+/// Leaves the namespaces of the agent (that of processes was left at birth) and sets up the new network:
+/// its loopback interface, and that the kernel does not remember how fast its peers are. What it
+/// remembers is in one table for the whole machine.
 fn isolate(host_name: &str) -> io::Result<()> {
     let namespaces = UnshareFlags::NEWNS
         | UnshareFlags::NEWNET
@@ -167,6 +168,8 @@ fn isolate(host_name: &str) -> io::Result<()> {
     // SAFETY: none of these flags unshares the file table or memory, and there is one thread.
     unsafe { unshare_unsafe(namespaces) }?;
     rustix::system::sethostname(host_name.as_bytes())?;
+    // This is still the agent's /proc, but whose network it shows depends on who looks.
+    fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
     loopback_up()
 }
 

@@ -107,6 +107,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 /// Families of sockets that end at the instance's own network namespace. Of netlink's protocols only
 /// the one that tells a program its addresses.
 const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+/// Of `linux/in6.h`: what makes flow labels, of which the whole machine has 4,096.
+const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
 /// Personalities that change no more than how a program's addresses look, and the question which one
 /// it is.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x20000, 0x20008, 0xffff_ffff];
@@ -125,9 +127,12 @@ pub fn install(filter: &BpfProgram) -> io::Result<()> {
 }
 
 fn default_filter() -> Result<BpfProgram, BackendError> {
-    let equal = |argument, value| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    let compare = |argument, operator, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
     };
+    let equal = |argument, value| compare(argument, SeccompCmpOp::Eq, value);
+    let other =
+        |argument, value| SeccompRule::new(vec![compare(argument, SeccompCmpOp::Ne, value)?]);
     let mut rules: std::collections::BTreeMap<_, Vec<SeccompRule>> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
     let without_namespaces =
@@ -141,6 +146,9 @@ fn default_filter() -> Result<BpfProgram, BackendError> {
         sockets.push(SeccompRule::new(vec![equal(0, family as u64)?])?);
     }
     rules.insert(libc::SYS_socket, sockets);
+    let no_flow_labels =
+        vec![other(1, libc::IPPROTO_IPV6 as u64)?, other(2, IPV6_FLOWLABEL_MGR as u64)?];
+    rules.insert(libc::SYS_setsockopt, no_flow_labels);
     let personalities = PERSONALITIES
         .into_iter()
         .map(|personality| SeccompRule::new(vec![equal(0, personality)?]))
@@ -243,6 +251,24 @@ mod tests {
             // SAFETY: socket takes numbers.
             let opened = || unsafe { libc::socket(family, libc::SOCK_DGRAM, protocol) };
             assert_eq!(confined(|| if opened() < 0 { errno() } else { 0 }), answer, "{family}");
+        }
+    }
+
+    #[test]
+    fn flow_labels_alone_of_all_options_of_sockets_are_not_there() {
+        for (level, option, answer) in [
+            (libc::IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, libc::ENOSYS),
+            // The filter lets it pass, and there is no such socket.
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::EBADF),
+            (libc::SOL_SOCKET, IPV6_FLOWLABEL_MGR, libc::EBADF),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, libc::EBADF),
+        ] {
+            let set = || {
+                // SAFETY: there is no value, and none is read without a socket.
+                let result = unsafe { libc::setsockopt(-1, level, option, std::ptr::null(), 0) };
+                if result < 0 { errno() } else { 0 }
+            };
+            assert_eq!(confined(set), answer, "{level} {option}");
         }
     }
 }

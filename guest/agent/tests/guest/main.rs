@@ -310,26 +310,28 @@ async fn the_machine_is_out_of_reach(client: &Client) {
         ls /proc/1/root/ 2>/dev/null; ls /proc/1/fd 2>/dev/null
         kill -0 1 2>/dev/null && echo signals process 1
         for limit in fs/file-max fs/aio-max-nr kernel/threads-max kernel/pid_max; do cat /proc/sys/$limit; done
-        cat /proc/sys/user/max_net_namespaces
+        cat /proc/sys/user/max_net_namespaces; cat /proc/sys/net/ipv4/tcp_no_metrics_save
         grep -c '^processor' /proc/cpuinfo; grep -c MemTotal /proc/meminfo
         set -- $(cat /proc/self/uid_map); echo map $1 $3; ls -lnd /www/hello / /tmp | busybox awk '{ print $3, $4 }'
         echo own > /www/hello && echo writes && ls -ln /www/hello | busybox awk '{ print $3 }'
         echo out > /dev/stdout; ulimit -n; ulimit -u; ulimit -i; ulimit -l; grep Seccomp: /proc/self/status";
     let (reason, log) = run(client, shell("nosy", script)).await;
     assert_eq!(reason, ExitReason::Exited(0), "{log}");
-    let expected = "9223372036854775807\n1073741824\n4194304\n4194304\n0\n2\n1\nmap 0 65536\n0 0\n0 0\n0 0\n\
-        writes\n0\nout\n1024\n1024\n4096\n8192\nSeccomp:\t2\n";
+    let expected = "9223372036854775807\n1073741824\n4194304\n4194304\n0\n1\n2\n1\nmap 0 65536\n0 0\n0 0\n0 0\n\
+        writes\n0\nout\n1024\n1024\n4096\n64\nSeccomp:\t2\n";
     assert_eq!(log, expected);
     // What process 1 takes of ordinary memory.
     let (_, log) = run(client, shell("first", "grep RssAnon: /proc/1/status")).await;
     let kib: u64 = log.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect(&log);
     eprintln!("process 1 holds {kib} KiB");
     assert!(kib < 256, "{log}");
-    let mut spec =
-        shell("free", "grep Seccomp: /proc/self/status; busybox unshare -r true; echo $?");
+    let mut spec = shell(
+        "free",
+        "grep Seccomp: /proc/self/status; ulimit -l; busybox unshare -r true; echo $?",
+    );
     spec["seccomp"] = "unconfined".into();
     let (_, log) = run(client, spec).await;
-    assert!(log.starts_with("Seccomp:\t0\n") && log.ends_with("\n1\n"), "{log}");
+    assert!(log.starts_with("Seccomp:\t0\n8192\n") && log.ends_with("\n1\n"), "{log}");
 }
 
 /// Two instances at a time are two users.
