@@ -8,6 +8,7 @@
 //! anonymous memory comes from the partition.
 
 pub mod init;
+mod network;
 mod node;
 mod privileges;
 mod rlimits;
@@ -18,7 +19,6 @@ mod user;
 use crate::abi::{self, AssignError, Wait};
 use rustix::{
     io::{FdFlags, fcntl_setfd},
-    net::{AddressFamily, SocketType},
     process::{chdir, setsid},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -156,9 +156,7 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
 }
 
-/// Leaves the namespaces of the agent (that of processes was left at birth) and sets up the new network:
-/// its loopback interface, and that the kernel does not remember how fast its peers are. What it
-/// remembers is in one table for the whole machine.
+/// Leaves the namespaces of the agent (that of processes was left at birth) and sets up the new network.
 fn isolate(host_name: &str) -> io::Result<()> {
     let namespaces = UnshareFlags::NEWNS
         | UnshareFlags::NEWNET
@@ -168,23 +166,7 @@ fn isolate(host_name: &str) -> io::Result<()> {
     // SAFETY: none of these flags unshares the file table or memory, and there is one thread.
     unsafe { unshare_unsafe(namespaces) }?;
     rustix::system::sethostname(host_name.as_bytes())?;
-    // This is still the agent's /proc, but whose network it shows depends on who looks.
-    fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
-    loopback_up()
-}
-
-fn loopback_up() -> io::Result<()> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    // SAFETY: all-zero bytes are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: `request` is a valid ifreq with a terminated name, which SIOCSIFFLAGS only reads.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    network::set_up()
 }
 
 /// Waits for the partition; returns its number and the nanoseconds that it took.
