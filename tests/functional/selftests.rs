@@ -28,7 +28,8 @@ fn rules_on_the_release_kernel() {
 
 #[test]
 fn full_partitions_on_the_release_kernel() {
-    let programs = [PLUGS, "oom", "limit", "charged", "shortage", "files", "shared", "zero", "race", "poison"];
+    let programs =
+        [PLUGS, "oom", "limit", "charged", "shortage", "files", "shared", "zero", "race", "poison"];
     Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
 }
 
