@@ -48,7 +48,7 @@ gfp_t __squeezy_kernel_gfp(gfp_t gfp)
  */
 struct mem_cgroup *__squeezy_charge_begin(const struct sock *sk)
 {
-	return set_active_memcg(sk->sk_memcg);
+	return set_active_memcg(mem_cgroup_from_sk(sk));
 }
 
 /**
@@ -73,9 +73,9 @@ struct sk_buff *__squeezy_charge_skb(struct sock *sk, struct sk_buff *skb)
 	struct mem_cgroup *old;
 	struct sk_buff *copy;
 
-	if (in_task() || !sk->sk_memcg)
+	if (in_task() || !mem_cgroup_from_sk(sk))
 		return skb;
-	old = set_active_memcg(sk->sk_memcg);
+	old = set_active_memcg(mem_cgroup_from_sk(sk));
 	copy = skb_copy(skb, GFP_ATOMIC | __GFP_ACCOUNT);
 	set_active_memcg(old);
 	if (copy)
