@@ -19,9 +19,11 @@ use tokio::{net::UnixStream, runtime::Runtime};
 /// What a plug has before it counts as failed. What cannot come true is not waited for so long.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
 
-/// A server that answers what it is asked, after a while.
+/// A server that answers what it is asked, after a while. It has most of its partition in use.
 const ECHO: &str = r#"
 import http.server, json, time
+
+held = b"x" * (90 << 20)
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
