@@ -5,9 +5,14 @@
 #include "squeezy.h"
 
 #include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,4 +87,74 @@ ACTOR(polls)
 TEST(polls_of_many_descriptors)
 {
 	assert_stopped("polls");
+}
+
+static void enter_network(void)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	int fd;
+
+	OK(unshare(CLONE_NEWNET));
+	fd = OK(socket(AF_INET, SOCK_DGRAM, 0));
+	OK(ioctl(fd, SIOCSIFFLAGS, &loopback));
+	close(fd);
+}
+
+#define CONNECTIONS 4000
+
+/* Interrupts make them, while the listener's process does something else. */
+ACTOR(accepts_no_connections)
+{
+	struct sockaddr_in local = { .sin_family = AF_INET };
+	socklen_t length = sizeof(local);
+	int listener, i;
+
+	local.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	enter_network();
+	enter_cgroup();
+	for (listener = 0; listener < 4; listener++) {
+		int fd = OK(socket(AF_INET, SOCK_STREAM, 0));
+
+		local.sin_port = 0;
+		OK(bind(fd, (struct sockaddr *)&local, length));
+		OK(listen(fd, CONNECTIONS));
+		OK(getsockname(fd, (struct sockaddr *)&local, &length));
+		for (i = 0; i < CONNECTIONS; i++) {
+			fd = OK(socket(AF_INET, SOCK_STREAM, 0));
+			OK(connect(fd, (struct sockaddr *)&local, length));
+			close(fd);
+		}
+	}
+	FAIL("has %d connections", listener * CONNECTIONS);
+}
+
+TEST(connections_that_nobody_accepts)
+{
+	assert_stopped("accepts_no_connections");
+}
+
+/* Nobody listens there, which an ICMP message says. */
+ACTOR(reads_no_errors)
+{
+	struct sockaddr_in nobody = { .sin_family = AF_INET, .sin_port = htons(9) };
+	int on = 1, sockets, i;
+	char text[500] = "";
+
+	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	enter_network();
+	enter_cgroup();
+	for (sockets = 0; sockets < 500; sockets++) {
+		int fd = OK(socket(AF_INET, SOCK_DGRAM, 0));
+
+		OK(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)));
+		for (i = 0; i < 200; i++)
+			sendto(fd, text, sizeof(text), MSG_DONTWAIT, (struct sockaddr *)&nobody,
+			       sizeof(nobody));
+	}
+	FAIL("has the errors of %d sockets", sockets);
+}
+
+TEST(errors_that_nobody_reads)
+{
+	assert_stopped("reads_no_errors");
 }
