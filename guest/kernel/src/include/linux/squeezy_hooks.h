@@ -105,7 +105,7 @@ struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 gfp_t __squeezy_kernel_gfp(gfp_t gfp);
 struct mem_cgroup *__squeezy_charge_begin(const struct sock *sk);
 void __squeezy_charge_end(struct mem_cgroup *old);
-struct sk_buff *__squeezy_charge_skb(struct sock *sk, struct sk_buff *skb);
+bool __squeezy_charge_skb(struct sock *sk, struct sk_buff **skb);
 bool __squeezy_refuse_lock(const struct inode *inode);
 
 static inline gfp_t squeezy_kernel_gfp(gfp_t gfp)
@@ -124,10 +124,9 @@ static inline void squeezy_charge_end(struct mem_cgroup *old)
 		__squeezy_charge_end(old);
 }
 
-static inline struct sk_buff *squeezy_charge_skb(struct sock *sk,
-						 struct sk_buff *skb)
+static inline bool squeezy_charge_skb(struct sock *sk, struct sk_buff **skb)
 {
-	return squeezy_enabled() ? __squeezy_charge_skb(sk, skb) : skb;
+	return !squeezy_enabled() || __squeezy_charge_skb(sk, skb);
 }
 
 static inline bool squeezy_refuse_lock(const struct inode *inode)
@@ -299,10 +298,9 @@ static inline void squeezy_charge_end(struct mem_cgroup *old)
 {
 }
 
-static inline struct sk_buff *squeezy_charge_skb(struct sock *sk,
-						 struct sk_buff *skb)
+static inline bool squeezy_charge_skb(struct sock *sk, struct sk_buff **skb)
 {
-	return skb;
+	return true;
 }
 
 static inline bool squeezy_refuse_lock(const struct inode *inode)

@@ -63,24 +63,25 @@ void __squeezy_charge_end(struct mem_cgroup *old)
 /**
  * __squeezy_charge_skb - have a buffer charged that an interrupt made
  * @sk: the socket that it is for
- * @skb: the buffer
+ * @skb: the buffer, in whose place a copy is put
  *
- * Return: the buffer or a copy in its place; NULL if there is no memory, and the
- * buffer is still the caller's.
+ * Return: false if there is no memory, and the buffer is as it was.
  */
-struct sk_buff *__squeezy_charge_skb(struct sock *sk, struct sk_buff *skb)
+bool __squeezy_charge_skb(struct sock *sk, struct sk_buff **skb)
 {
 	struct mem_cgroup *old;
 	struct sk_buff *copy;
 
 	if (in_task() || !mem_cgroup_from_sk(sk))
-		return skb;
+		return true;
 	old = set_active_memcg(mem_cgroup_from_sk(sk));
-	copy = skb_copy(skb, GFP_ATOMIC | __GFP_ACCOUNT);
+	copy = skb_copy(*skb, GFP_ATOMIC | __GFP_ACCOUNT);
 	set_active_memcg(old);
-	if (copy)
-		consume_skb(skb);
-	return copy;
+	if (!copy)
+		return false;
+	consume_skb(*skb);
+	*skb = copy;
+	return true;
 }
 
 /**
