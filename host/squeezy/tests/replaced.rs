@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html, serve, until, value};
+use common::{Daemon, build, copy_of_html, serve, server, until, value};
 use serde_json::json;
 use squeezy_protocol::PartitionNumber;
 use squeezy_tests::{BELIEVED_PROCESSOR, MIB, Monitor, lose_count};
@@ -29,13 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         value = json.loads(self.rfile.read(int(self.headers["Content-Length"]))).get("value", {})
         time.sleep(value.get("seconds", 0))
-        body = json.dumps({"echo": value.get("number")}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+        answer = {"echo": value.get("number")}
 "#;
 
 /// A daemon with the function `echo`, each of whose VMs has a second monitor.
@@ -50,7 +44,7 @@ struct World {
 impl World {
     fn start(build: &Path, instances: u16, keep_alive_seconds: u32) -> Self {
         let (directory, images) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let echo = copy_of_html(build, images.path(), "echo", Some(ECHO));
+        let echo = copy_of_html(build, images.path(), "echo", Some(&server(ECHO)));
         let echo = echo.replace("concurrency = 1", &format!("concurrency = {instances}"));
         let configuration = format!(
             "memory = \"2G\"\nshared_memory = \"64M\"\naccelerator = \"tcg\"\n{echo}\

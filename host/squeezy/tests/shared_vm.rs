@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html};
+use common::{Daemon, build, copy_of_html, server};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -32,17 +32,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         with open("/tmp/mine", "a") as file:
             file.write("spy")
-        seen = {
+        answer = {
             "processes": processes(), "signalled": signalled(), "own": os.getpid(),
             "files": sorted(os.listdir("/tmp")), "limit": open("/proc/self/cgroup").read(),
         }
-        body = json.dumps(seen).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 "#;
 
 #[test]
@@ -50,7 +43,7 @@ fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
     let page = copy_of_html(&build, images.path(), "page", None);
-    let spy = copy_of_html(&build, images.path(), "spy", Some(SPY));
+    let spy = copy_of_html(&build, images.path(), "spy", Some(&server(SPY)));
     let configuration = format!("memory = \"4G\"\n{page}{spy}memory_limit = \"256M\"\n");
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);

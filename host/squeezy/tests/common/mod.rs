@@ -50,6 +50,21 @@ pub fn copy_of_html(build: &Path, directory: &Path, name: &str, program: Option<
     format!("[[functions]]\npath = {image:?}\nvm = \"both\"\nconcurrency = 1\n")
 }
 
+/// A server in Python that answers each call with what `handler`, the beginning of a class `Handler` up
+/// to the end of its `do_POST`, leaves in `answer`.
+pub fn server(handler: &str) -> String {
+    let answer = r#"
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"#;
+    format!("{handler}{answer}")
+}
+
 /// Makes a directory with kernel, initramfs and image of the function `f`, all empty. Its instances
 /// are so large that no host has memory enough for their VM, which is noticed before it is started:
 /// with [`NO_VM`].
