@@ -406,9 +406,16 @@ ATTACK(file_cache)
 			;
 }
 
-/* What all others are compared with: it only takes its share of the processors. */
+/*
+ * What all others are compared with: it only takes its share of the processors, and of each of them,
+ * as the others do with their many processes.
+ */
 ATTACK(spin)
 {
+	long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+
+	while (others-- > 0 && fork())
+		;
 	for (;;)
 		;
 }
