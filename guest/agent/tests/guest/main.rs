@@ -298,7 +298,7 @@ async fn the_machine_is_out_of_reach(client: &Client) {
             [ -z \"$(busybox head -c 1 /proc/$file 2>&1 | grep -vE 'denied|No such')\" ] || echo shows $file
         done
         for directory in /sys/kernel/mm/squeezy /sys/kernel/slab /sys/kernel/debug /sys/kernel/tracing \
-            /sys/firmware /sys/block /proc/pressure; do
+            /sys/firmware /sys/block /sys/fs/cgroup /proc/pressure; do
             [ -z \"$(ls $directory 2>/dev/null)\" ] || echo shows $directory
         done
         for switch in /proc/sys/kernel/hostname /proc/sys/user/max_user_namespaces \
