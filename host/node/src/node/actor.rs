@@ -801,7 +801,11 @@ impl Actor {
                 }
             }
             Ok(Done::VmStopped { vm, result }) => {
-                let reason = result.err().map_or("it is not needed".to_owned(), |e| e.to_string());
+                let reason = match result {
+                    Ok(()) if self.scaler.is_unfit(vm) => "it was to be replaced".to_owned(),
+                    Ok(()) => "it is not needed".to_owned(),
+                    Err(error) => error.to_string(),
+                };
                 self.vm_ended(vm, &reason);
             }
             Ok(Done::VmGone { vm, boot }) => {
