@@ -92,7 +92,7 @@ pub(crate) struct Line {
     /// An instance's share of a processor.
     processor_percent: f64,
     requests_count: u64,
-    /// Requests that were not answered, or not rightly.
+    /// Requests that were not answered, or not correctly.
     wrong_count: u64,
     /// Instances that were started.
     cold_boots_count: u64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) struct Tally {
     /// From each call to its right answer.
     pub(super) latencies: Vec<Duration>,
-    /// Calls that were not answered, or not rightly.
+    /// Calls that were not answered, or not correctly.
     pub(super) wrong_count: u64,
     /// Instances that were started.
     pub(super) cold_boots_count: u64,

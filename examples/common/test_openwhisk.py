@@ -6,7 +6,7 @@ from example import DEFINITION, MARKER, ServerTest
 
 
 class OpenWhiskTest(ServerTest):
-    def test_the_request_of_a_load_is_answered_rightly(self):
+    def test_the_request_of_a_load_is_answered_correctly(self):
         request, check = DEFINITION["request"], DEFINITION["check"]
         self.assertEqual(self.init(name="hello", main="main", binary=False, env={})[0], 200)
         for count in (1, 2):

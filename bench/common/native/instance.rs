@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) eager: bool,
 }
 
-/// A call that was answered rightly.
+/// A call that was answered correctly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) latency: Duration,

@@ -28,7 +28,7 @@ class ServerTest(unittest.TestCase):
         answer, _, _ = self.post("/init", {"value": {"name": "function", "main": "main"}})
         self.assertEqual(answer.status_code, 200)
 
-    def test_the_request_of_a_load_is_answered_rightly(self):
+    def test_the_request_of_a_load_is_answered_correctly(self):
         self.init()
         request, check = DEFINITION["request"], DEFINITION["check"]
         for activation in ("a1", "a2"):

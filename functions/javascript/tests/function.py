@@ -103,7 +103,7 @@ def problems(check, answer):
 
 
 class FunctionTest(unittest.TestCase):
-    """What holds for each function: it answers the request of its load rightly, and says what it does not take."""
+    """What holds for each function: it answers the request of its load correctly, and says what it does not take."""
 
     name = None
     # Arguments that are refused, and a part of what is said then.
@@ -123,7 +123,7 @@ class FunctionTest(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         return answer
 
-    def test_the_request_of_a_load_is_answered_rightly(self):
+    def test_the_request_of_a_load_is_answered_correctly(self):
         for _ in range(5):
             self.assertEqual(problems(self.definition["check"], self.answer(**self.definition["request"])), [])
 

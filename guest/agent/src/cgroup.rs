@@ -54,7 +54,7 @@ impl Cgroup {
 
     fn limit(&self, spec: &InstanceSpec) -> io::Result<()> {
         self.write("pids.max", MAX_PROCESSES)?;
-        // A function of which one process was killed for memory answers no request rightly.
+        // A function of which one process was killed for memory answers no request correctly.
         self.write("memory.oom.group", 1)?;
         if let Some(bytes) = spec.memory_limit_bytes {
             self.write("memory.max", bytes)?;

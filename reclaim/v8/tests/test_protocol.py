@@ -148,7 +148,7 @@ class Protocol(Served):
             self.assertServes(program)
 
     def each_many(self, node, route):
-        """Who is served is served rightly, one after the other; who is too many is sent away."""
+        """Who is served is served correctly, one after the other; who is too many is sent away."""
         with Program(node, route) as program:
             outcomes = []
 

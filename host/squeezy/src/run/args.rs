@@ -15,7 +15,7 @@ use std::{path::PathBuf, time::Duration};
 /// requests come and gives their memory back to the host as they end; once for each method.
 ///
 /// Ctrl-C ends the run early and still prints the summary. The exit status is 0 when every request
-/// was answered rightly, 1 when not, and 130 after Ctrl-C.
+/// was answered correctly, 1 when not, and 130 after Ctrl-C.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// The function: a directory with a function.toml, or an erofs image NAME.erofs with

@@ -119,7 +119,7 @@ pub struct RequestRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "reason")]
 pub enum Outcome {
-    /// It was answered rightly.
+    /// It was answered correctly.
     Right,
     /// It was answered, but not as it should be.
     Wrong(String),

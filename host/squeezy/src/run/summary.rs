@@ -46,7 +46,7 @@ pub struct Summary {
     pub method: String,
     /// Requests that came.
     pub requests: usize,
-    /// Of them, answered rightly.
+    /// Of them, answered correctly.
     pub right: usize,
     /// Answered, but not as they should be.
     pub wrong: usize,
@@ -54,7 +54,7 @@ pub struct Summary {
     pub failed: usize,
     /// Turned away.
     pub rejected: usize,
-    /// Those that were answered rightly, by what they waited for.
+    /// Those that were answered correctly, by what they waited for.
     pub waits: Vec<WaitSummary>,
     /// Instances that were started.
     pub starts: usize,
