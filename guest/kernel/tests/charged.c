@@ -5,12 +5,10 @@
 #include "squeezy.h"
 
 #include <fcntl.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -91,13 +89,8 @@ TEST(polls_of_many_descriptors)
 
 static void enter_network(void)
 {
-	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-	int fd;
-
 	OK(unshare(CLONE_NEWNET));
-	fd = OK(socket(AF_INET, SOCK_DGRAM, 0));
-	OK(ioctl(fd, SIOCSIFFLAGS, &loopback));
-	close(fd);
+	bring_loopback_up();
 }
 
 #define CONNECTIONS 4000

@@ -6,12 +6,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <stdarg.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -506,6 +509,18 @@ void enter_cgroup(void)
 void remove_cgroup(void)
 {
 	ASSERT(WAIT_FOR(!rmdir(CGROUP), 5000), "rmdir: %m");
+}
+
+void bring_loopback_up(void)
+{
+	struct ifreq request = { .ifr_name = "lo" };
+	int fd = OK(socket(AF_INET, SOCK_DGRAM, 0));
+
+	if (ioctl(fd, SIOCGIFFLAGS, &request))
+		skip("no loopback: %m");
+	request.ifr_flags |= IFF_UP;
+	OK(ioctl(fd, SIOCSIFFLAGS, &request));
+	close(fd);
 }
 
 int kmsg_mark(void)

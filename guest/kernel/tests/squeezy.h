@@ -115,6 +115,9 @@ void enter_cgroup(void);
 /* Waits until nobody is in it any more, and removes it. */
 void remove_cgroup(void);
 
+/* The network namespace of a test VM, and a new one, has an interface that is down. */
+void bring_loopback_up(void);
+
 /* The kernel log from now on: kmsg_mark() returns a descriptor for kmsg_has(). */
 int kmsg_mark(void);
 bool kmsg_has(int mark, const char *a, const char *b);

@@ -11,11 +11,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -219,19 +217,6 @@ TEST(pages_that_a_dead_process_had_pinned_itself)
 	       partition_state(actor.partition),
 	       (partition_managed(actor.partition) - partition_free(actor.partition)) / PAGE);
 	note("free %llu ms after the exit", now_ms() - start);
-}
-
-/* The network namespace of a test VM has an interface that is down. */
-static void bring_loopback_up(void)
-{
-	struct ifreq request = { .ifr_name = "lo" };
-	int fd = OK(socket(AF_INET, SOCK_DGRAM, 0));
-
-	if (ioctl(fd, SIOCGIFFLAGS, &request))
-		skip("no loopback: %m");
-	request.ifr_flags |= IFF_UP;
-	OK(ioctl(fd, SIOCSIFFLAGS, &request));
-	close(fd);
 }
 
 /* Sends without copying to somebody who does not read. */
