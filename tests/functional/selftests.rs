@@ -1,7 +1,7 @@
 //! The kernel's selftests, in groups of one boot each. The debug kernel has PROVE_LOCKING, DEBUG_VM
 //! and KASAN; both have panic_on_warn.
 
-use squeezy_tests::{Suite, partitions};
+use squeezy_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::{GuestMemory, Kernel};
 
 /// What most groups run on.
@@ -11,9 +11,6 @@ fn usual() -> GuestMemory {
 
 /// A read of memory that is not plugged is an error, as it is where the host protects it.
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
-
-/// Leaves every partition plugged, which the programs after it expect.
-const PLUGS: &str = "resize:grows_and_shrinks_to_every_size";
 
 // In each group the last program leaves something behind: a device without a driver, a partition
 // that is lost.

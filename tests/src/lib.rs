@@ -15,7 +15,7 @@ mod tap;
 pub use complaints::complaints;
 pub use monitor::{BELIEVED_PROCESSOR, Monitor};
 pub use stray::lose_count;
-pub use suite::{Report, Suite, base_bytes, partitions};
+pub use suite::{PLUGS, Report, Suite, base_bytes, partitions};
 pub use tap::{Outcome, Verdict};
 
 /// Bytes of a MiB.

@@ -24,6 +24,9 @@ static ONE_VM: Mutex<()> = Mutex::const_new(());
 /// How long a guest may be silent: the longest test that says nothing, and then some.
 const SILENCE: Duration = Duration::from_secs(100);
 
+/// Leaves every partition plugged, which most programs expect.
+pub const PLUGS: &str = "resize:grows_and_shrinks_to_every_size";
+
 /// Bytes of the file that selftests read.
 const DATA_BYTES: usize = 24 << 20;
 

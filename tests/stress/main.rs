@@ -1,11 +1,11 @@
 //! Long races. Not part of `make test`: `make stress` runs them.
 
-use squeezy_tests::{Suite, partitions};
+use squeezy_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::Kernel;
 
 fn stress(name: &str, kernel: Kernel, seconds: u32) {
     let duration = format!("SELFTEST_SECONDS={seconds}");
-    let suite = Suite::new(name, kernel, partitions(128, 6, 128), &["race"]);
+    let suite = Suite::new(name, kernel, partitions(128, 6, 128), &[PLUGS, "race"]);
     suite.parameters(&[&duration]).check();
 }
 
@@ -24,14 +24,13 @@ fn races_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes ten minutes"]
 fn full_partitions_on_the_debug_kernel() {
-    let programs = ["oom", "zero", "resize"];
+    let programs = [PLUGS, "oom", "zero", "resize"];
     Suite::new("stress-full-debug", Kernel::Debug, partitions(128, 4, 128), &programs).check();
 }
 
 #[test]
 #[ignore = "plugs 32 GiB of address space, and takes a minute"]
 fn as_many_partitions_as_there_can_be() {
-    let programs =
-        ["resize:grows_and_shrinks_to_every_size", "assign:any_gives_every_free_partition_once"];
+    let programs = [PLUGS, "assign:any_gives_every_free_partition_once"];
     Suite::new("255", Kernel::Release, partitions(128, 255, 128), &programs).check();
 }
