@@ -12,7 +12,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU16, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often a resize is corrected: partitions are held, or let go, by one instance's end at a time.
@@ -23,8 +23,8 @@ const ROUNDS: u32 = 4;
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the guest is asked meanwhile when a resize takes long: what it has lost count of never comes
-/// true, and nobody has to wait for that as long as for a guest that is slow.
+/// How often the guest is asked meanwhile when a resize takes long: what it has lost count of, or holds in
+/// quarantine, does not come true, and nobody has to wait for that as long as for a guest that is slow.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Squeezy {
@@ -58,15 +58,19 @@ impl Squeezy {
             let known = self.held.load(SeqCst);
             let resized = tokio::select! {
                 resized = vm.resize_by(vm.device()?, || self.target()) => resized,
-                error = self.watch(vm) => return Err(error),
+                watched = self.watch(vm, known) => Err(watched),
             };
-            let held = self.look(vm).await?;
+            self.look(vm).await?;
+            let held = self.held.load(SeqCst);
+            let overtaken = matches!(resized, Err(VmError::Held { .. }));
             match resized {
                 Ok(resize) => latency += resize.latency,
-                Err(VmError::Resize { after, .. }) => latency += after,
+                Err(VmError::Resize { after, .. } | VmError::Held { after, .. }) => {
+                    latency += after
+                }
                 Err(_) => return resized,
             }
-            if held == known {
+            if held == known && !overtaken {
                 return resized.map(|resize| Resize { latency, ..resize });
             }
             if round == ROUNDS {
@@ -78,31 +82,41 @@ impl Squeezy {
         }
     }
 
-    /// Waits until the guest is seen not to have what the device has; the error that says so.
-    async fn watch(&self, vm: &Vm) -> VmError {
+    /// Waits until the guest is seen not to have what the device has, or to have more partitions in
+    /// quarantine than `known`, twice in a row; the error that says so.
+    async fn watch(&self, vm: &Vm, known: u16) -> VmError {
+        let begin = Instant::now();
+        let mut seen = false;
         loop {
             tokio::time::sleep(WATCH_PAUSE).await;
-            if let Err(error @ VmError::Disagreement { .. }) = self.look(vm).await {
-                return error;
+            let states = match self.look(vm).await {
+                Ok(states) => states,
+                Err(error @ VmError::Disagreement { .. }) => return error,
+                Err(_) => continue,
+            };
+            let quarantined = states.iter().filter(|&&state| state == PartitionState::Quarantined);
+            let partitions = u16::try_from(quarantined.count()).unwrap_or(u16::MAX);
+            if partitions > known && seen {
+                return VmError::Held { partitions, after: begin.elapsed() };
             }
+            seen = partitions > known;
         }
     }
 
-    /// Asks the guest how many partitions are held. An error when it does not have what the device has.
-    async fn look(&self, vm: &Vm) -> Result<u16> {
+    /// Asks the guest where its partitions stand, and notes how many are held. An error when it does not
+    /// have what the device has.
+    async fn look(&self, vm: &Vm) -> Result<Vec<PartitionState>> {
         // In a VM without one there are no instances that could hold any.
-        let Ok(agent) = vm.agent() else { return Ok(0) };
+        let Ok(agent) = vm.agent() else { return Ok(Vec::new()) };
         let mut looks = 1;
         loop {
             let before = vm.plugged().await?;
             let states = agent.partition_states().await?;
             let held = states.iter().filter(|state| state.is_held()).count();
             self.held.store(u16::try_from(held).unwrap_or(u16::MAX), SeqCst);
-            let Some(guest_bytes) = self.disagrees(&states, before) else {
-                return Ok(self.held.load(SeqCst));
-            };
+            let Some(guest_bytes) = self.disagrees(&states, before) else { return Ok(states) };
             if before != vm.plugged().await? {
-                return Ok(self.held.load(SeqCst));
+                return Ok(states);
             }
             if looks == LOOKS {
                 return Err(VmError::Disagreement { device_bytes: before, guest_bytes });
