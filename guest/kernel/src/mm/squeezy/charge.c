@@ -69,12 +69,12 @@ void __squeezy_charge_end(struct mem_cgroup *old)
  */
 bool __squeezy_charge_skb(struct sock *sk, struct sk_buff **skb)
 {
-	struct mem_cgroup *old;
+	struct mem_cgroup *old, *memcg = mem_cgroup_from_sk(sk);
 	struct sk_buff *copy;
 
-	if (in_task() || !mem_cgroup_from_sk(sk))
+	if (in_task() || !memcg)
 		return true;
-	old = set_active_memcg(mem_cgroup_from_sk(sk));
+	old = set_active_memcg(memcg);
 	copy = skb_copy(*skb, GFP_ATOMIC | __GFP_ACCOUNT);
 	set_active_memcg(old);
 	if (!copy)

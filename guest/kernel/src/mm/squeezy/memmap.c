@@ -11,7 +11,9 @@
 #include <linux/bits.h>
 #include <linux/gfp.h>
 #include <linux/list.h>
+#include <linux/memory.h>
 #include <linux/mm.h>
+#include <linux/mmzone.h>
 #include <linux/sched.h>
 #include <linux/vmstat.h>
 
@@ -64,14 +66,20 @@ void squeezy_memmap_reserve(void)
 /**
  * squeezy_memmap_available - is there memory for the memory map of one block more?
  *
+ * For all of it: when there is none in the middle of a block, the core leaves the
+ * sections it has added before behind, and the block cannot be added again.
  * Beside what was set aside, only memory that is to spare. To allocate until there
  * is none would leave nothing for everybody else meanwhile, and have them killed.
  */
 bool squeezy_memmap_available(void)
 {
+	const size_t sections = memory_block_size_bytes() >> SECTION_SIZE_BITS;
+	const size_t reserved = list_count_nodes(&squeezy_memmap_pages);
+
 	lockdep_assert_held(&squeezy_mutex);
-	return !list_empty(&squeezy_memmap_pages) ||
-	       si_mem_available() > (long)(2 * SQUEEZY_MEMMAP_PAGES);
+	return reserved >= sections ||
+	       si_mem_available() >
+	       (long)((sections - reserved + 1) * SQUEEZY_MEMMAP_PAGES);
 }
 
 /**
