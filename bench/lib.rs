@@ -84,7 +84,7 @@ experiments! {
     Overhead = overhead,
     /// A whole day of many functions, decided by the runtime's own code and with measured costs.
     Simulate = simulate,
-    /// What page faults, fork and exec cost in a partition, and in a kernel that could have some.
+    /// What page faults, new processes and calls cost in a partition, and in a kernel that could have some.
     Faults = faults,
     /// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
     Single = single,

@@ -1,5 +1,5 @@
-//! What page faults, fork and exec cost in a partition, and in a kernel that could have partitions
-//! but has none. See README.md.
+//! What page faults, new processes and calls that allocate kernel memory cost in a partition, and in a
+//! kernel that could have partitions but has none. See README.md.
 
 mod report;
 

@@ -1,16 +1,19 @@
-//! Page-fault and fork/exec throughput, as lines of JSON.
+//! How fast page faults, new processes and calls that allocate kernel memory are, as lines of JSON.
 
 use clap::{Parser, ValueEnum};
 use squeezy_workloads::{Mapping, Pages, mapping::PAGE_BYTES, size};
 use std::{
     ffi::CString,
-    io,
+    fs::File,
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::{fd::AsRawFd, unix::net::UnixStream},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-/// Measures how fast the kernel serves page faults and process creation, and prints one line of
-/// JSON a trial and test: {"test":T,"trial":N,"operations":O,"elapsed_ns":E,"bytes":B}.
+/// Measures how fast the kernel serves page faults, process creation and calls that allocate memory
+/// of its own, and prints one line of JSON a trial and test: {"test":T,"trial":N,"operations":O,"elapsed_ns":E,"bytes":B}.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -46,6 +49,16 @@ enum Test {
     Fork,
     /// The same with an execve of this program in between.
     Exec,
+    /// open and close of a directory.
+    Open,
+    /// poll of 256 files, the last of which is ready.
+    Poll,
+    /// 4 KiB sent and received over a pair of Unix sockets.
+    SendUnix,
+    /// 4 KiB sent and received over a TCP connection to itself.
+    SendTcp,
+    /// A TCP connection to itself: connect, accept and close.
+    Connect,
 }
 
 fn main() -> ExitCode {
@@ -97,7 +110,61 @@ fn round(test: Test, bytes: usize) -> io::Result<(usize, Duration)> {
         Test::FaultCow => copy_on_write(bytes),
         Test::Fork => children(false),
         Test::Exec => children(true),
+        Test::Open => repeated(|| File::open("/").map(drop)),
+        Test::Poll => polls(),
+        Test::SendUnix => {
+            let (sender, receiver) = UnixStream::pair()?;
+            transfers(sender, receiver)
+        }
+        Test::SendTcp => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let sender = TcpStream::connect(listener.local_addr()?)?;
+            transfers(sender, listener.accept()?.0)
+        }
+        Test::Connect => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let address = listener.local_addr()?;
+            repeated(|| {
+                let _sender = TcpStream::connect(address)?;
+                listener.accept().map(drop)
+            })
+        }
     }
+}
+
+/// A call, often.
+fn repeated(mut call: impl FnMut() -> io::Result<()>) -> io::Result<(usize, Duration)> {
+    const CALLS: usize = 200;
+    let begin = Instant::now();
+    for _ in 0..CALLS {
+        call()?;
+    }
+    Ok((CALLS, begin.elapsed()))
+}
+
+fn transfers(mut sender: impl Write, mut receiver: impl Read) -> io::Result<(usize, Duration)> {
+    let mut bytes = [1; 4096];
+    repeated(|| {
+        sender.write_all(&bytes)?;
+        receiver.read_exact(&mut bytes)
+    })
+}
+
+/// Those that are not ready have the kernel take a place in a queue each.
+fn polls() -> io::Result<(usize, Duration)> {
+    const FILES: usize = 256;
+    let (reader, writer) = io::pipe()?;
+    let wanted = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut files = vec![wanted(reader.as_raw_fd(), libc::POLLIN); FILES - 1];
+    files.push(wanted(writer.as_raw_fd(), libc::POLLOUT));
+    repeated(|| {
+        // SAFETY: `files` has as many entries, ours to be written to.
+        match unsafe { libc::poll(files.as_mut_ptr(), FILES as libc::nfds_t, -1) } {
+            1 => Ok(()),
+            -1 => Err(io::Error::last_os_error()),
+            ready => Err(io::Error::other(format!("{ready} files are ready, not one"))),
+        }
+    })
 }
 
 fn faults(bytes: usize, pages: Pages, touch: impl Fn(&Mapping)) -> io::Result<(usize, Duration)> {
@@ -122,7 +189,6 @@ fn copy_on_write(bytes: usize) -> io::Result<(usize, Duration)> {
 
 /// A child that does nothing until the returned end of a pipe is dropped.
 fn holder() -> io::Result<(libc::pid_t, io::PipeWriter)> {
-    use std::os::fd::AsRawFd;
     let (reader, writer) = io::pipe()?;
     // SAFETY: this program has one thread, and the child does system calls only.
     let child = unsafe { libc::fork() };
