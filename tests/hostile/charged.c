@@ -22,17 +22,6 @@
 /* As many connections as a listener keeps for whoever accepts them. */
 #define BACKLOG 4096
 
-static int connected(const struct sockaddr_in *to)
-{
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (fd >= 0 && connect(fd, (const struct sockaddr *)to, sizeof(*to))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 /* An interrupt makes the socket of a connection that nobody accepts; what came stays, closed or not. */
 ATTACK(accept_queue)
 {
@@ -41,7 +30,7 @@ ATTACK(accept_queue)
 
 	while (tcp_listener(&own, BACKLOG) >= 0)
 		for (i = 0; i < BACKLOG; i++) {
-			sender = connected(&own);
+			sender = tcp_connection(&own);
 			if (sender < 0)
 				return;
 			for (j = 0; j < 4; j++)
@@ -89,7 +78,7 @@ static void one_process_of_fragments(void)
 	struct sockaddr_in own;
 
 	listener = tcp_listener(&own, 1);
-	sender = connected(&own);
+	sender = tcp_connection(&own);
 	receiver = accept(listener, NULL, NULL);
 	if (sender < 0 || receiver < 0)
 		return;
@@ -198,7 +187,7 @@ static struct sockaddr_in nobody_accepts;
 
 static void *send_a_byte(void *unused)
 {
-	int fd = connected(&nobody_accepts);
+	int fd = tcp_connection(&nobody_accepts);
 
 	if (fd >= 0) {
 		send(fd, chunk, 1, 0);

@@ -42,6 +42,9 @@ void *wait_for_ever(void *unused);
 /* A socket that listens on the loopback interface, at the address that is left in `own`, or -1. */
 int tcp_listener(struct sockaddr_in *own, int backlog);
 
+/* A socket that is connected, or -1. */
+int tcp_connection(const struct sockaddr_in *to);
+
 /* What is sent or written, and room for what is read. */
 extern char chunk[MIB];
 

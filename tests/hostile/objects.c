@@ -64,12 +64,10 @@ static int unread_connection(void)
 
 	if (listener < 0)
 		return -1;
-	sender = socket(AF_INET, SOCK_STREAM, 0);
-	if (sender < 0)
+	sender = tcp_connection(&own);
+	if (sender < 0 || accept(listener, NULL, NULL) < 0)
 		return -1;
 	setsockopt(sender, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	if (connect(sender, (struct sockaddr *)&own, sizeof(own)) || accept(listener, NULL, NULL) < 0)
-		return -1;
 	close(listener);
 	while (send(sender, chunk, 64 << 10, MSG_DONTWAIT) > 0)
 		;

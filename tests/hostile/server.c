@@ -76,6 +76,17 @@ int tcp_listener(struct sockaddr_in *own, int backlog)
 	return fd;
 }
 
+int tcp_connection(const struct sockaddr_in *to)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)to, sizeof(*to))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 static void start(struct attack *attack, int report)
 {
 	char line[128];
