@@ -58,7 +58,9 @@ impl Squeezy {
             let known = self.held.load(SeqCst);
             let resized = tokio::select! {
                 resized = vm.resize_by(vm.device()?, || self.target()) => resized,
-                watched = self.watch(vm, known) => Err(watched),
+                after = self.watch(vm, known) => {
+                    Err(VmError::Held { partitions: self.held.load(SeqCst), after: after? })
+                }
             };
             self.look(vm).await?;
             let held = self.held.load(SeqCst);
@@ -82,24 +84,23 @@ impl Squeezy {
         }
     }
 
-    /// Waits until the guest is seen not to have what the device has, or to have more partitions in
-    /// quarantine than `known`, twice in a row; the error that says so.
-    async fn watch(&self, vm: &Vm, known: u16) -> VmError {
+    /// Waits until the guest is seen to have more partitions in quarantine than `known`, twice in a row;
+    /// how long that took. An error when it does not have what the device has.
+    async fn watch(&self, vm: &Vm, known: u16) -> Result<Duration> {
         let begin = Instant::now();
         let mut seen = false;
         loop {
             tokio::time::sleep(WATCH_PAUSE).await;
             let states = match self.look(vm).await {
                 Ok(states) => states,
-                Err(error @ VmError::Disagreement { .. }) => return error,
+                Err(error @ VmError::Disagreement { .. }) => return Err(error),
                 Err(_) => continue,
             };
-            let quarantined = states.iter().filter(|&&state| state == PartitionState::Quarantined);
-            let partitions = u16::try_from(quarantined.count()).unwrap_or(u16::MAX);
-            if partitions > known && seen {
-                return VmError::Held { partitions, after: begin.elapsed() };
+            let more = count(&states, |state| state == PartitionState::Quarantined) > known;
+            if more && seen {
+                return Ok(begin.elapsed());
             }
-            seen = partitions > known;
+            seen = more;
         }
     }
 
@@ -112,8 +113,7 @@ impl Squeezy {
         loop {
             let before = vm.plugged().await?;
             let states = agent.partition_states().await?;
-            let held = states.iter().filter(|state| state.is_held()).count();
-            self.held.store(u16::try_from(held).unwrap_or(u16::MAX), SeqCst);
+            self.held.store(count(&states, PartitionState::is_held), SeqCst);
             let Some(guest_bytes) = self.disagrees(&states, before) else { return Ok(states) };
             if before != vm.plugged().await? {
                 return Ok(states);
@@ -128,8 +128,7 @@ impl Squeezy {
 
     /// What the guest has, if that is not what its device has and nothing is under way.
     fn disagrees(&self, states: &[PartitionState], device_bytes: u64) -> Option<u64> {
-        let plugged = states.iter().filter(|state| state.is_plugged()).count();
-        let guest_bytes = self.layout.requested_bytes(u16::try_from(plugged).unwrap_or(u16::MAX));
+        let guest_bytes = self.layout.requested_bytes(count(states, PartitionState::is_plugged));
         let settled = !states.iter().any(|state| state.is_changing());
         (settled && guest_bytes != device_bytes).then_some(guest_bytes)
     }
@@ -141,6 +140,12 @@ impl Squeezy {
     fn held_error(&self, after: Duration) -> VmError {
         VmError::Held { partitions: self.held.load(SeqCst), after }
     }
+}
+
+/// How many partitions are in one of the states that are meant.
+fn count(states: &[PartitionState], meant: impl Fn(PartitionState) -> bool) -> u16 {
+    let count = states.iter().filter(|&&state| meant(state)).count();
+    u16::try_from(count).unwrap_or(u16::MAX)
 }
 
 impl Method for Squeezy {
