@@ -1,6 +1,6 @@
 //! Sizes and counts of partitions.
 
-use squeezy_tests::{Suite, partitions};
+use squeezy_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::Kernel;
 
 const RULES: [&str; 5] = [
@@ -38,14 +38,14 @@ fn no_shared_partition() {
 
 #[test]
 fn one_partition() {
-    let programs = ["resize:grows_and_shrinks_to_every_size", "assign", "zero", "straggler"];
+    let programs = [PLUGS, "assign", "zero", "straggler"];
     Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs).check();
 }
 
 #[test]
 fn a_hundred_and_twenty_eight_partitions() {
     let programs = [
-        "resize:grows_and_shrinks_to_every_size",
+        PLUGS,
         "assign:any_gives_every_free_partition_once",
         "assign:a_release_wakes_who_waits",
         "partition:counters_of_memory_add_up",

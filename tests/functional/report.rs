@@ -1,11 +1,11 @@
 //! Free blocks of a partition go back to the host, while an instance lives in it.
 
-use squeezy_tests::{Suite, partitions};
+use squeezy_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::{GuestMemory, Kernel};
 
 /// Everything but what leaves the VM unusable, or needs another one.
 const PROGRAMS: [&str; 10] = [
-    "resize:grows_and_shrinks_to_every_size",
+    PLUGS,
     "report:errors",
     "report:free_pages_go_back",
     "report:free_huge_pages_go_back",
