@@ -156,7 +156,9 @@ TEST(pages_that_fall_back_are_bounded_by_the_cgroup)
 	actor_hear(&actor);
 	ASSERT_LE(read_number(CGROUP "/memory.current"), 8 * MIB);
 	ASSERT_EQ(read_field(CGROUP "/memory.events", "oom_kill"), 0);
-	ASSERT_GE(ordinary_free() + 12 * MIB, before);
+	/* Less than the file by far; processors keep some MiB of freed pages in their lists. */
+	ASSERT_GE(data_bytes(), 24 * MIB);
+	ASSERT_GE(ordinary_free() + 16 * MIB, before);
 	actor_kill(&actor);
 	actor_kill(&hog);
 	remove_cgroup();
