@@ -101,7 +101,9 @@ pub(crate) struct Sample {
 pub(crate) enum Seen {
     /// A VM takes instances after so long.
     Booted(Duration),
-    /// An instance's memory is there, or is not, after so long.
+    /// An instance's memory is there, or is not, after so long: what its resize took, as [`Seen::Reclaimed`]
+    /// has it, or the boot of a VM of its own. That the guest is asked whether it has what its device has
+    /// goes on beside the start, and is part of that.
     Plugged(Duration),
     /// An instance takes calls.
     Started(StartTimes),
@@ -143,7 +145,7 @@ impl Observer for Watch {
                 seeing.of.insert(instance, index as usize);
                 return;
             }
-            Happening::Plugged(_, took, _) => Seen::Plugged(took),
+            Happening::Plugged(_, took, tried) => Seen::Plugged(tried.latency.unwrap_or(took)),
             Happening::Started(_, Ok(times)) => Seen::Started(times),
             Happening::Started(instance, Err(error)) => {
                 return seeing.trouble.push(format!("instance {instance}: {error}"));
