@@ -23,15 +23,13 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
 #include <linux/vmstat.h>
 
 #include "partition.h"
 
 /* How long the next kill waits for the last victim to close its files. */
 #define SQUEEZY_EXIT_JIFFIES	(2 * HZ)
-
-/* How long those who die may take when there is nobody else to kill. */
-#define SQUEEZY_STUCK_JIFFIES	(10 * HZ)
 
 /* How long a victim is waited for before memory is looked for again. */
 #define SQUEEZY_VICTIM_JIFFIES	(HZ / 10)
@@ -181,20 +179,32 @@ long __squeezy_oom_points(struct oom_control *oc, struct task_struct *task,
 	return points;
 }
 
-/*
- * May we wait once more for those who die, when nobody else can be killed? That is
- * no reason to panic, unless nothing comes of it for long. Called all the time
- * while memory is short: a pause begins anew.
+/**
+ * squeezy_may_wait - wait once more for those who die, when nobody else can be killed?
+ * @wait: what is known of this wait; asked for all the time while memory is short
+ * @now: in jiffies
+ * @exits: tasks that have ended since boot
+ *
+ * That somebody takes long to die is no reason to panic, be there hundreds of them.
+ * That none has ended for long is one: whoever is to let go of memory is stuck.
+ *
+ * Return: true unless @exits has stood still for SQUEEZY_STUCK_JIFFIES of an
+ * uninterrupted wait.
  */
-static bool squeezy_may_wait(void)
+bool squeezy_may_wait(struct squeezy_wait *wait, unsigned long now,
+		      unsigned long exits)
 {
-	static unsigned long start, last = INITIAL_JIFFIES - 2 * HZ;
+	if (time_after(now, wait->last + HZ) || exits != wait->exits)
+		wait->since = now;
+	wait->last = now;
+	wait->exits = exits;
+	return time_before(now, wait->since + SQUEEZY_STUCK_JIFFIES);
+}
 
-	lockdep_assert_held(&oom_lock);
-	if (time_after(jiffies, last + HZ))
-		start = jiffies;
-	last = jiffies;
-	return time_before(jiffies, start + SQUEEZY_STUCK_JIFFIES);
+/* Both are counted under the tasklist lock; a sum that is off by a few does no harm. */
+static unsigned long squeezy_exits(void)
+{
+	return READ_ONCE(total_forks) - READ_ONCE(nr_threads);
 }
 
 /**
@@ -204,6 +214,9 @@ static bool squeezy_may_wait(void)
 void __squeezy_oom_selected(struct oom_control *oc)
 {
 	static unsigned long last_kill = INITIAL_JIFFIES - SQUEEZY_EXIT_JIFFIES;
+	static struct squeezy_wait wait = { .last = INITIAL_JIFFIES - 2 * HZ };
+
+	lockdep_assert_held(&oom_lock);
 
 	/* An order of -1 is SysRq's, which asks for a kill whatever happens. */
 	if (oc->partition || oc->memcg || oc->order == -1 ||
@@ -211,7 +224,8 @@ void __squeezy_oom_selected(struct oom_control *oc)
 		return;
 
 	if (!oc->chosen) {
-		if (oc->dying && squeezy_may_wait())
+		if (oc->dying &&
+		    squeezy_may_wait(&wait, jiffies, squeezy_exits()))
 			oc->chosen = (void *)-1UL;
 	} else if (oc->exiting_victim &&
 		   time_before(jiffies, last_kill + SQUEEZY_EXIT_JIFFIES)) {

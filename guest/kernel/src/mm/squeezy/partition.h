@@ -349,6 +349,24 @@ bool squeezy_report_interfered(struct squeezy_partition *p,
 int squeezy_report(struct squeezy_partition *p, unsigned int order);
 
 /* oom.c */
+
+/* How long nobody of those who die may end when there is nobody else to kill. */
+#define SQUEEZY_STUCK_JIFFIES	(10 * HZ)
+
+/**
+ * struct squeezy_wait - a wait for those who die
+ * @since: when one of them ended last, or when the wait began, in jiffies
+ * @last: when it was asked for last, in jiffies; a pause begins anew
+ * @exits: tasks that had ended by then
+ */
+struct squeezy_wait {
+	unsigned long since;
+	unsigned long last;
+	unsigned long exits;
+};
+
+bool squeezy_may_wait(struct squeezy_wait *wait, unsigned long now,
+		      unsigned long exits);
 void squeezy_out_of_memory(struct squeezy_partition *p, gfp_t gfp, int order);
 
 /* shared.c */
