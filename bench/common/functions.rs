@@ -59,10 +59,10 @@ impl Functions {
             found.push(image);
         }
         if found.is_empty() {
-            return Err(BenchError::Arguments(
-                "no function's image has been built: `make image FUNCTION=functions/html`"
-                    .to_owned(),
-            ));
+            return Err(BenchError::Arguments(format!(
+                "no image of {} has been built: bench/README.md says how",
+                names.join(" or ")
+            )));
         }
         Ok(found)
     }
