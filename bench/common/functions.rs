@@ -41,7 +41,7 @@ impl Functions {
             true => self.functions.iter().map(String::as_str).collect(),
             false => default.to_vec(),
         };
-        for name in names {
+        for &name in &names {
             let path = lab.files.image(name);
             if !named && !path.exists() {
                 lab.progress.note(&format!("left out: {name}, for there is no {}", path.display()));
