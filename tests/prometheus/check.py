@@ -1,8 +1,11 @@
-"""Reads a daemon's metrics in both of Prometheus's formats, with the parsers of its Python client.
+"""Reads a daemon's metrics in both of Prometheus's formats, with the parsers of its Python client, and has its
+own tool check them.
 
 usage: check.py URL
 """
 
+import pathlib
+import subprocess
 import sys
 import urllib.request
 
@@ -13,6 +16,7 @@ PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
+PROMTOOL = pathlib.Path(__file__).with_name("promtool.sh")
 # What the older format has.
 KINDS = {"counter", "gauge", "histogram", "summary"}
 
@@ -50,6 +54,7 @@ def main():
         old = read(classic.text_string_to_metric_families(text))
         assert old.keys() == new.keys(), old.keys() ^ new.keys()
         assert len(old) > 20
+        subprocess.run([PROMTOOL], input=text.encode(), check=True)
 
 
 main()

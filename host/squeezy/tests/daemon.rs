@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, python_packages, serve, squeezy};
+use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -412,19 +412,12 @@ fn refusal_of(directory: &Path, function: &Path) -> String {
     said(&output).1
 }
 
-/// Python's own client of Prometheus reads both formats.
 #[test]
 fn metrics_are_in_the_format_that_is_asked_for() {
-    let packages = python_packages("prometheus", "tests/prometheus/requirements.txt");
-    let Some(packages) = packages else { return };
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     empty_build(directory);
-    let daemon = daemon(directory);
-    let mut python = Command::new("python3");
-    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/prometheus/check.py"));
-    let output = python.arg(&daemon.url).env("PYTHONPATH", packages).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    prometheus_reads(&daemon(directory));
 }
 
 /// A process that is ended with the test.

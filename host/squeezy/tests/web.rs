@@ -4,7 +4,7 @@ mod browser;
 mod common;
 
 use browser::Browser;
-use common::{Daemon, NO_VM, build, empty_build, value};
+use common::{Daemon, NO_VM, build, empty_build, prometheus_reads, value};
 use serde_json::json;
 use std::{
     fs,
@@ -134,6 +134,7 @@ fn the_page_shows_what_goes_on() {
         browser.picture(&pictures.join(format!("{name}-whole.png")), true);
     }
     assert_eq!(browser.console(), Vec::<String>::new());
+    prometheus_reads(&daemon);
 
     // A daemon that is gone is no page that stands still.
     drop(daemon);

@@ -303,6 +303,16 @@ pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
     Some(directory)
 }
 
+/// Has Prometheus's Python client and its own tool read a daemon's metrics, in both formats.
+pub fn prometheus_reads(daemon: &Daemon) {
+    let packages = python_packages("prometheus", "tests/prometheus/requirements.txt");
+    let Some(packages) = packages else { return };
+    let mut python = Command::new("python3");
+    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/prometheus/check.py"));
+    let output = python.arg(&daemon.url).env("PYTHONPATH", packages).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// The value of a series, if it is there.
 pub fn value(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
