@@ -11,9 +11,10 @@ if [ ! -x "$promtool" ]; then
 	mkdir -p "$cache/prometheus"
 	work=$(mktemp -d "$cache/prometheus/new.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	# apt downloads as a user of its own if the directory lets it, and complains if not.
-	(cd "$work" && apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download prometheus) >"$work/log" 2>&1 ||
-		die "cannot download Debian's package prometheus: $(tail -n 1 "$work/log")"
+	# apt complains where its own user cannot write, as here.
+	apt=(apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3)
+	(cd "$work" && { "${apt[@]}" download prometheus || { "${apt[@]}" update && "${apt[@]}" download prometheus; }; }) \
+		>"$work/log" 2>&1 || die "cannot download Debian's package prometheus: $(tail -n 1 "$work/log")"
 	dpkg-deb --extract "$work"/prometheus_*.deb "$work"
 	mv "$work/usr/bin/promtool" "$promtool"
 fi
