@@ -11,9 +11,9 @@ use squeezy_protocol::Seccomp;
 use std::io;
 
 /// What containers may call by default with Docker and containerd and no capability, without:
-/// aio (`io_setup` and what goes with it), whose contexts are counted for the whole machine and charged
-/// to nobody; `memfd_secret`, which splits the kernel's map of memory for everybody; NUMA policies,
-/// of which there is one node. In the order of their numbers.
+/// aio (`io_setup` and what goes with it), whose memory is charged to the instance, but whose requests
+/// are counted for the whole machine; `memfd_secret`, which splits the kernel's map of memory for
+/// everybody; NUMA policies, of which there is one node. In the order of their numbers.
 #[rustfmt::skip]
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_read, libc::SYS_write, libc::SYS_open, libc::SYS_close, libc::SYS_stat, libc::SYS_fstat,
