@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -104,7 +105,11 @@ static void start(struct attack *attack, int report)
 		pause();
 }
 
-/* Ends whatever an attack has left: all processes but this one, which is process 1, and all files. */
+/*
+ * Ends whatever an attack has left: all files, and all processes but this one and process 1, which is
+ * another user's. Also those whose parents have ended are children of this one, and are waited for
+ * until what they had is back. Who forks meanwhile fails, as it is being killed.
+ */
 static void clean_up(void)
 {
 	static const char * const directories[] = { "/tmp", "/dev/shm", "/dev", "/" };
@@ -112,12 +117,9 @@ static void clean_up(void)
 	unsigned int i;
 	DIR *directory;
 
-	/* New ones may come meanwhile. */
-	do {
-		kill(-1, SIGKILL);
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
-	} while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+	kill(-1, SIGKILL);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
 	for (i = 0; i < sizeof(directories) / sizeof(*directories); i++) {
 		directory = opendir(directories[i]);
 		while (directory && (entry = readdir(directory)))
@@ -260,6 +262,11 @@ int main(int argc, char **argv)
 		for (;;)
 			pause();
 	setrlimit(RLIMIT_NOFILE, &files);
+	/* Orphans would go to process 1, and nobody here could wait for them. */
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+		perror("adopting orphans");
+		return 1;
+	}
 	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 16)) {
