@@ -239,7 +239,10 @@ ATTACK(groups)
 		}
 }
 
-/* The machine has 4,096 flow labels. They stay for a while when their socket is closed. */
+/*
+ * The machine has 4,096 flow labels. They stay for a while when their socket is closed. A socket has a
+ * share of them; when a new one gets none, there are none left.
+ */
 ATTACK(flow_labels)
 {
 	/* As in linux/in6.h, which does not go with musl's headers. */
@@ -253,12 +256,18 @@ ATTACK(flow_labels)
 		.to = IN6ADDR_LOOPBACK_INIT,
 		.share = 1 /* exclusive */, .flags = 1 /* make it */, .expires = 150, .linger = 150,
 	};
-	int fd;
+	int fd, labels;
 
-	while ((fd = socket(AF_INET6, SOCK_DGRAM, 0)) >= 0)
-		if (setsockopt(fd, IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */, &request,
-			       sizeof(request)))
-			return;
+	do {
+		fd = socket(AF_INET6, SOCK_DGRAM, 0);
+		labels = -1;
+		do {
+			/* Any. Which one it is has been written here. */
+			request.label = 0;
+			labels++;
+		} while (!setsockopt(fd, IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */, &request,
+				     sizeof(request)));
+	} while (labels);
 }
 
 /* All eventfds, timerfds and epolls of the machine are one inode: everybody has all these locks. */
