@@ -1,7 +1,8 @@
 /*
- * The server of a function that attacks what it runs on: POST /run with {"attack": NAME,
- * "seconds": N} lets that attack run for so long, "all" all of them at once, "none" none. The
- * answer says how far each came and what is left of memory. That an attack ends the whole instance is one of its right ends.
+ * The server of a function that attacks what it runs on: POST /run with {"attack": "NAME NAME...",
+ * "seconds": N} lets these attacks run at once for so long. The answer says how far each came, and
+ * what memory and open files the guest has. That an attack ends the whole instance is one of its right
+ * ends.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -88,12 +89,18 @@ int tcp_connection(const struct sockaddr_in *to)
 	return fd;
 }
 
-static void start(struct attack *attack, int report)
+static void start(const char *name, int report)
 {
+	struct attack *attack = attacks;
 	char line[128];
 	int length;
 
-	if (fork())
+	while (attack && strcmp(name, attack->name))
+		attack = attack->next;
+	/* One that is not there has come to its end. */
+	if (!attack)
+		dprintf(report, "%s: unknown;", name);
+	if (!attack || fork())
 		return;
 	errno = 0;
 	attack->run();
@@ -131,24 +138,22 @@ static void clean_up(void)
 }
 
 /*
- * Runs the attack, or all of them, until each has come to its end or the time is over; how far
- * they came.
+ * Runs the attacks, started in this order, until each has come to its end or the time is over; how
+ * far they came.
  */
-static void run(const char *name, unsigned int seconds, char *text, size_t size)
+static void run(char *names, unsigned int seconds, char *text, size_t size)
 {
-	struct attack *attack;
 	int report[2], started = 0, ended = 0;
 	time_t until = time(NULL) + seconds;
 	size_t length = 0;
+	char *name;
 
 	if (pipe2(report, O_NONBLOCK | O_CLOEXEC)) {
 		snprintf(text, size, "pipe: %s", strerror(errno));
 		return;
 	}
-	for (attack = attacks; attack; attack = attack->next) {
-		if (strcmp(name, "all") && strcmp(name, attack->name))
-			continue;
-		start(attack, report[1]);
+	for (name = strtok(names, " "); name; name = strtok(NULL, " ")) {
+		start(name, report[1]);
 		started++;
 	}
 	while (ended < started && time(NULL) < until) {
@@ -163,8 +168,6 @@ static void run(const char *name, unsigned int seconds, char *text, size_t size)
 			usleep(20000);
 	}
 	text[length] = 0;
-	if (!started)
-		snprintf(text, size, "unknown attack");
 	clean_up();
 	close(report[0]);
 	close(report[1]);
@@ -194,25 +197,25 @@ static size_t receive(int client, char *request)
 	return 0;
 }
 
-/* What the guest has left outside of partitions. */
-static unsigned long available_kib(void)
+/* The number in the first line of a file that has this form, of what the whole guest has, or -1. */
+static long number_in(const char *path, const char *form)
 {
-	unsigned long kib = 0;
+	long number = -1;
 	char line[128];
-	FILE *file = fopen("/proc/meminfo", "re");
+	FILE *file = fopen(path, "re");
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+		if (sscanf(line, form, &number) == 1)
 			break;
 	if (file)
 		fclose(file);
-	return kib;
+	return number;
 }
 
 static void serve(int client)
 {
 	static char request[MAX_REQUEST], text[8192], body[9000], answer[10000];
-	char name[64] = "";
+	char names[4096] = "";
 	const char *field;
 	int length;
 
@@ -221,13 +224,13 @@ static void serve(int client)
 	if (!strncmp(request, "POST /run", 9)) {
 		field = strstr(request, "\"attack\":\"");
 		if (field)
-			sscanf(field + 10, "%63[a-z_]", name);
+			sscanf(field + 10, "%4095[a-z_0-9 ]", names);
 		field = strstr(request, "\"seconds\":");
-		text[0] = 0;
-		if (strcmp(name, "none"))
-			run(name, field ? atoi(field + 10) : 1, text, sizeof(text));
-		snprintf(body, sizeof(body), "{\"came\":\"%s\",\"available_kib\":%lu}", text,
-			 available_kib());
+		run(names, field ? atoi(field + 10) : 1, text, sizeof(text));
+		snprintf(body, sizeof(body),
+			 "{\"came\":\"%s\",\"available_kib\":%ld,\"open_files\":%ld}", text,
+			 number_in("/proc/meminfo", "MemAvailable: %ld"),
+			 number_in("/proc/sys/fs/file-nr", "%ld"));
 	} else {
 		strcpy(body, "{}");
 	}

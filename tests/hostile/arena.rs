@@ -1,0 +1,165 @@
+//! Where it takes place: a VM with instances of the hostile function and of its victim, and what can be
+//! told of it from outside.
+
+use crate::{
+    common::{Daemon, build},
+    image::{self, CONFINED, SPIN, UNCONFINED},
+    victim,
+};
+use serde_json::{Value, json};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Bytes of base memory that may be in other use afterwards: caches, lists for each processor.
+const SLACK_BYTES: u64 = 24 << 20;
+
+/// Open files that may be there besides: those of an instance that comes or goes, and what each
+/// processor has not yet added to the sum, of which /proc shows an estimate.
+const SLACK_FILES: u64 = 256;
+
+/// How long any of it may take to come back.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// States of a partition whose instance has ended, and of one that has none.
+const GOING: [&str; 2] = ["draining", "quarantined"];
+const IDLE: [&str; 3] = ["absent", "free", "unplugged"];
+
+/// What is said of an attack that ended its own instance.
+const RIGHT_ENDS: [&str; 3] =
+    ["exceeded its memory", "was killed by signal", "has ended by itself"];
+
+/// How attacks end that do not come to a limit of the instance's, but are refused or stopped before.
+const REFUSALS: [(&str, &str, &str); 3] = [
+    (CONFINED, "flow_labels", "Function not implemented"),
+    (UNCONFINED, "flow_labels", "No buffer space available"),
+    (CONFINED, "locks_of_all", "Out of memory"),
+];
+
+/// What is said of one that would have gone on.
+const TIME_OVER: &str = "\"came\":\"\"";
+
+/// What the whole guest has.
+struct Guest {
+    /// Memory outside of partitions that is left.
+    available_bytes: u64,
+    open_files: u64,
+}
+
+/// A daemon with one VM, in which an instance of the victim is up, and those of the hostile functions
+/// come as they are called.
+pub struct Arena {
+    pub daemon: Arc<Daemon>,
+    /// The names of all attacks.
+    pub attacks: Vec<String>,
+    vm: Vec<u32>,
+    before: Guest,
+    _directory: TempDir,
+}
+
+impl Arena {
+    pub fn start() -> Option<Self> {
+        let build = build()?;
+        let directory = tempfile::tempdir().unwrap();
+        let mut attacks = image::make(directory.path());
+        attacks.retain(|name| name != SPIN);
+        let mut configuration = "memory = \"4G\"\nshared_memory = \"64M\"\n".to_owned();
+        for function in [CONFINED, UNCONFINED] {
+            let image = directory.path().join(function).with_extension("erofs");
+            configuration += &format!("[[functions]]\npath = {image:?}\nvm = \"both\"\n");
+        }
+        let victim = build.join("images/html.erofs");
+        configuration += &format!(
+            "[[functions]]\npath = {victim:?}\nvm = \"both\"\nmemory_limit = \"256M\"\n\
+             concurrency = 2\nvcpus = 0.5\nkeep_alive_seconds = 600\n"
+        );
+        let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+        victim::call(&daemon).unwrap();
+        let (vm, before) = (daemon.vm_processes(), guest(&daemon));
+        Some(Self { daemon: Arc::new(daemon), attacks, vm, before, _directory: directory })
+    }
+
+    /// Has a hostile function try these attacks at once for so long; what came of it.
+    pub fn attack(&self, function: &str, attacks: &[String], seconds: u64) -> String {
+        let (status, answer) = ask(&self.daemon, function, &attacks.join(" "), seconds);
+        let text = answer.to_string();
+        let right = status == 200 || RIGHT_ENDS.iter().any(|end| text.contains(end));
+        assert!(right, "{function}: {attacks:?}: {status} {text}");
+        for (whose, attack, refusal) in REFUSALS {
+            if whose == function && attacks == [attack] {
+                let right = [refusal, TIME_OVER].iter().any(|end| text.contains(end));
+                assert!(right, "{function}: {attack}: {text}");
+            }
+        }
+        text
+    }
+
+    /// Waits until the guest has back what an attack took, whether the instance is still there or not.
+    pub fn settle(&self) {
+        wait_for(|| match self.partitions(|state| GOING.contains(&state)) {
+            0.0 => self.guest_is_as_before(),
+            going => Err(format!("{going} partitions do not come back")),
+        });
+    }
+
+    /// Waits until all is as before the first attack, without an instance of a hostile function.
+    pub fn settle_without_instances(&self) {
+        wait_for(|| match self.partitions(|state| !IDLE.contains(&state)) {
+            1.0 => Ok(()),
+            taken => Err(format!("{taken} partitions are taken, of which one is the victim's")),
+        });
+        wait_for(|| self.guest_is_as_before());
+    }
+
+    fn guest_is_as_before(&self) -> Result<(), String> {
+        assert_eq!(self.daemon.vm_processes(), self.vm, "the VM has ended");
+        let (before, now) = (&self.before, guest(&self.daemon));
+        let mib = |bytes| bytes >> 20;
+        if now.available_bytes + SLACK_BYTES < before.available_bytes {
+            let [was, is] = [before, &now].map(|guest| mib(guest.available_bytes));
+            return Err(format!("{is} MiB of memory are available, and were {was}"));
+        }
+        if now.open_files > before.open_files + SLACK_FILES {
+            return Err(format!(
+                "{} files are open, and were {}",
+                now.open_files, before.open_files
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many partitions there are in such states.
+    fn partitions(&self, which: impl Fn(&str) -> bool) -> f64 {
+        let metrics = self.daemon.metrics();
+        let series = metrics.lines().filter_map(|line| line.strip_prefix("squeezy_partitions{"));
+        let counted = series.filter_map(|line| {
+            let (state, count) = line.split_once("state=\"")?.1.split_once("\"} ")?;
+            which(state).then(|| count.parse::<f64>().unwrap())
+        });
+        counted.sum()
+    }
+}
+
+/// Calls a hostile function; status and answer.
+fn ask(daemon: &Daemon, function: &str, attack: &str, seconds: u64) -> (u16, Value) {
+    let path = format!("/namespaces/_/actions/{function}?blocking=true&result=true");
+    daemon.ask("POST", &path, Some(json!({ "attack": attack, "seconds": seconds })))
+}
+
+fn guest(daemon: &Daemon) -> Guest {
+    let (status, answer) = ask(daemon, CONFINED, "", 0);
+    assert_eq!(status, 200, "{answer}");
+    let number = |name: &str| answer[name].as_u64().expect(name);
+    Guest { available_bytes: number("available_kib") << 10, open_files: number("open_files") }
+}
+
+/// Waits until it comes true; what it is not is said in the end.
+fn wait_for(come: impl Fn() -> Result<(), String>) {
+    let begin = Instant::now();
+    while let Err(what) = come() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
