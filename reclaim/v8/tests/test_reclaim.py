@@ -11,6 +11,10 @@ from matrix import STRESS, for_each_node
 from program import Program
 
 MEBIBYTE = 1 << 20
+# Of V8's heap.
+HEAP_PAGE = 256 << 10
+# For what is seen most of the time.
+TRIES = 10
 # Resident memory of the heap, for each byte in use. V8's pages are of 256 KiB, so it is not 1.
 MOST_FOR_LIVE = 1.10
 # Where the heap is the runtime's own and nothing else, the half-empty page of each of V8's spaces shows.
@@ -56,14 +60,19 @@ class Reclaim(unittest.TestCase):
             self.assertLessEqual(answer["after_bytes"], answer["live_bytes"] * MOST_FOR_LIVE_IDLE)
 
     def each_untouched(self, node, route):
-        """V8 counts all of the page that new objects come from, where nearly nothing is after a collection."""
-        with Program(node, route) as program:
-            program.do("garbage", 20)
-            answer = program.reclaim()
-            counted = program.do("statistics")["total_physical_size"]
-            if route == "addon":
-                self.assertGreater(counted - answer["after_bytes"], MEBIBYTE / 8)
-            self.assertGreaterEqual(answer["after_bytes"], answer["live_bytes"])
+        """V8 counts all of the page that new objects come from, where nearly nothing is after a collection.
+
+        Unless it takes one that it has kept: whether it does is a race of its threads, so there are several tries.
+        """
+        uncounted = []
+        while not uncounted or (route == "addon" and max(uncounted) <= MEBIBYTE / 8 and len(uncounted) < TRIES):
+            with Program(node, route) as program:
+                program.do("garbage", 20)
+                answer = program.reclaim()
+                uncounted.append(program.do("statistics")["total_physical_size"] - answer["after_bytes"])
+                self.assertGreaterEqual(answer["after_bytes"], answer["live_bytes"])
+        if route == "addon":
+            self.assertGreater(max(uncounted), MEBIBYTE / 8, uncounted)
 
     def each_spread(self, node, route):
         with Program(node, route) as program:
@@ -79,11 +88,12 @@ class Reclaim(unittest.TestCase):
             program.do("hold", 8)
             first = program.reclaim()
             second = program.reclaim()
-            self.assertLessEqual(second["after_bytes"], first["after_bytes"] * 1.05)
+            self.assertLessEqual(second["after_bytes"], first["after_bytes"] * 1.05 + HEAP_PAGE)
             program.do("garbage", 40)
             third = program.reclaim()
             self.assertGreater(third["before_bytes"], second["after_bytes"] * 1.5)
-            self.assertLessEqual(third["after_bytes"], second["after_bytes"] * 1.05)
+            # The page that new objects come from may be one that was used, or one that was not.
+            self.assertLessEqual(third["after_bytes"], second["after_bytes"] * 1.05 + HEAP_PAGE)
             self.assertIs(program.do("check"), True)
 
     def each_parts(self, node, route):
