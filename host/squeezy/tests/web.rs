@@ -166,6 +166,38 @@ fn the_page_says_why_calls_are_turned_away() {
 }
 
 #[test]
+fn the_page_shows_few_instances_beside_many_calls() {
+    let Some(browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    empty_build(directory.path());
+    let function = directory.path().join("images/f.erofs");
+    let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
+    browser.screen(390, 844, true, false);
+    browser.open(&daemon.url);
+    // The largest values of the axes at the left and at the right.
+    let axes = |waiting: u32| {
+        browser.read(&format!(
+            "import('/ui/chart.js').then(({{ Chart, countTicks }}) => {{
+                const chart = new Chart('instances', [
+                    {{ field: 'busy', label: 'busy', kind: 'stack' }},
+                    {{ field: 'queued', label: 'calls waiting', kind: 'line', apart: true }},
+                ], String, countTicks);
+                document.body.append(chart.element);
+                chart.show([{{ at: 0, busy: 3, queued: {waiting} }}], 0, 1000);
+                const most = (ticks) => Math.max(...[...chart.plot.querySelectorAll(ticks)]
+                    .map((tick) => Number(tick.textContent)).filter(Number.isFinite));
+                return [most('.tick:not(.apart)'), most('.tick.apart')];
+            }})"
+        ))
+    };
+    assert_eq!(axes(2), json!([3, null]));
+    assert_eq!(axes(500), json!([3, 600]));
+    let medians =
+        "import('/ui/format.js').then(({ median }) => [median([10, 1, 3, 2]), median([3, 1, 2])])";
+    assert_eq!(browser.read(medians), json!([2.5, 2]));
+}
+
+#[test]
 fn a_vm_that_hangs_does_not_hold_up_a_scrape() {
     let Some(build) = build() else { return };
     let daemon = Daemon::start(&build, "memory = \"3G\"\n");

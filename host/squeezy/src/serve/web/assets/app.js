@@ -2,7 +2,7 @@
 
 import { Activations } from "./activations.js";
 import { byId, html, setText } from "./dom.js";
-import { bytes, time } from "./format.js";
+import { bytes, median, time } from "./format.js";
 import { FunctionCard } from "./function.js";
 import { History } from "./history.js";
 import { reclaims } from "./reclaims.js";
@@ -63,13 +63,13 @@ function showTiles() {
   const resident = total(({ point }) => point[9]);
   const limit = state.memory_limit_bytes;
   const calls = total(({ starts }) => starts.warm + starts.cold + starts.recreated);
-  const unplugs = state.reclaims.filter(({ error, unplug_ms }) => error === null && unplug_ms !== null).map(({ unplug_ms }) => unplug_ms).sort((a, b) => a - b);
+  const unplugs = state.reclaims.filter(({ error, unplug_ms }) => error === null && unplug_ms !== null).map(({ unplug_ms }) => unplug_ms);
   const stalled = state.reclaims.filter(({ error, settled }) => error !== null && !settled).length;
   byId("tiles").replaceChildren(
     tile("Resident", bytes(resident), `${bytes(state.memory_committed_bytes)} promised of ${bytes(limit)}`, meter(resident, state.memory_committed_bytes, limit)),
     tile("Instances", String(starting + idle + frozen + busy + ending + stranded), parts([[busy, "busy"], [idle, "idle"], [frozen, "frozen"], [starting, "starting"], [ending, "ending"], [stranded, "stranded"]])),
     tile("Calls taken", String(calls), queued ? `${queued} wait now` : "none wait"),
-    tile("Reclaim, median", unplugs.length ? time(unplugs[Math.floor((unplugs.length - 1) / 2)]) : "–", stalled ? `${stalled} not back` : `${bytes(total((data) => data.reclaimed_bytes))} back so far`, null, stalled > 0),
+    tile("Reclaim, median", unplugs.length ? time(median(unplugs)) : "–", stalled ? `${stalled} not back` : `${bytes(total((data) => data.reclaimed_bytes))} back so far`, null, stalled > 0),
   );
 }
 

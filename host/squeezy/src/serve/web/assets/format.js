@@ -30,6 +30,12 @@ export function ago(ms) {
   return `${Math.round(seconds / 3600)} h ago`;
 }
 
+/** The median; of an even number of values the mean of the middle two. */
+export function median(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return (sorted[Math.floor((sorted.length - 1) / 2)] + sorted[Math.floor(sorted.length / 2)]) / 2;
+}
+
 function digits(value) {
   if (value >= 99.95) return Math.round(value).toString();
   if (value >= 9.995) return value.toFixed(1).replace(/\.0$/, "");
