@@ -311,7 +311,7 @@ fn own_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// By nearest rank; 0 of nothing.
+/// 0 of nothing.
 fn percentile(times: &[Duration], percent: f64) -> u64 {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     let found = squeezy_runtime::series::percentile(&seconds, percent).unwrap_or(0.0);
