@@ -42,15 +42,17 @@ pub fn say(line: &str) {
     }
     let has_own_time = *lines.has_own_time.get_or_insert_with(is_journal);
     if lines.waiting.len() < MOST_WAITING {
-        lines.waiting.push_back(if has_own_time {
-            line.to_owned()
-        } else {
-            format!("{} {line}", format_rfc3339_millis(SystemTime::now()))
-        });
+        let now = (!has_own_time).then(SystemTime::now);
+        lines.waiting.push_back(dated(line, now));
     } else {
         lines.lost += 1;
     }
     CHANGED.notify_all();
+}
+
+/// A line with the time of day, unless who gets it notes that.
+fn dated(line: &str, now: Option<SystemTime>) -> String {
+    now.map_or_else(|| line.to_owned(), |now| format!("{} {line}", format_rfc3339_millis(now)))
 }
 
 /// Waits until everything is written, unless that takes too long.
@@ -199,4 +201,57 @@ fn why(reason: StopReason) -> &'static str {
 
 fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squeezy_node::WaitedFor;
+    use squeezy_runtime::InstanceNumber;
+
+    fn line(happening: &Happening<'_>) -> String {
+        describe(happening, |FunctionIndex(index)| format!("f{index}")).unwrap()
+    }
+
+    #[test]
+    fn lines_have_the_time_of_day_once() {
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_435_200_042);
+        assert_eq!(
+            dated("vm 0: runs again", Some(noon)),
+            "2026-11-23T12:00:00.042Z vm 0: runs again"
+        );
+        assert_eq!(dated("vm 0: runs again", None), "vm 0: runs again");
+    }
+
+    #[test]
+    fn functions_have_their_names() {
+        let instance = InstanceNumber(7);
+        let starting = line(&Happening::Starting(instance, FunctionIndex(5)));
+        assert_eq!(starting, "instance 7: starting, of f5");
+        let failed = Err(CallError::Failed {
+            reason: "it took too long".to_owned(),
+            waited: Duration::ZERO,
+            waited_for: WaitedFor::Nothing,
+            took: Duration::ZERO,
+            cold: false,
+            vm_ended: false,
+            logs: Vec::new(),
+        });
+        let failed = line(&Happening::Called(FunctionIndex(5), Some(instance), &failed));
+        assert_eq!(failed, "instance 7: a call of f5 failed: it took too long");
+    }
+
+    #[test]
+    fn why_an_instance_is_stopped_is_said_in_words() {
+        for reason in [
+            StopReason::KeepAliveOver,
+            StopReason::Evicted,
+            StopReason::Broken,
+            StopReason::Retired,
+            StopReason::Draining,
+        ] {
+            let said = line(&Happening::Stopping(InstanceNumber(7), reason));
+            assert!(!said.contains(&format!("{reason:?}")) && said.contains(' '), "{said}");
+        }
+    }
 }
