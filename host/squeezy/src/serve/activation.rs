@@ -5,6 +5,7 @@ use super::{
     bodies::cost,
 };
 use bytes::Bytes;
+use bytesize::ByteSize;
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -201,7 +202,9 @@ fn judge(response: &Response<Bytes>, most_value_bytes: usize) -> (Status, Value)
     let value_bytes = cost(response.body()).unwrap_or(0);
     if value_bytes > most_value_bytes {
         let problem = format!(
-            "The action produced a response that takes too much memory: its values take {value_bytes} > {most_value_bytes} bytes."
+            "The action produced a response that takes too much memory: its values take {} of at most {}.",
+            ByteSize(value_bytes as u64),
+            ByteSize(most_value_bytes as u64)
         );
         return (Status::DeveloperError, json!({ "error": problem }));
     }
