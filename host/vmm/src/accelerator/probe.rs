@@ -79,19 +79,23 @@ fn read_verdict(reader: OwnedFd) -> Result<f64, String> {
     }
 }
 
+/// Why there is no KVM, and what this user can do about it.
+fn not_opened(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "/dev/kvm may not be opened by this user: join its group with `sudo usermod -aG kvm $USER`, and log in again".to_owned()
+        }
+        _ => format!("/dev/kvm: {error}"),
+    }
+}
+
 /// Sets up the VM, runs it, and says how long a trip took.
 fn run_guest() -> Result<f64, String> {
     let failed = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
     // SAFETY: a constant, NUL-terminated path.
     let fd = unsafe { libc::open(c"/dev/kvm".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if fd < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(match error.kind() {
-            ErrorKind::PermissionDenied => {
-                "/dev/kvm may not be opened by this user: join its group with `sudo usermod -aG kvm $USER`, and log in again".to_owned()
-            }
-            _ => format!("/dev/kvm: {error}"),
-        });
+        return Err(not_opened(&std::io::Error::last_os_error()));
     }
     // SAFETY: the descriptor was just opened and belongs to nobody else.
     let kvm = unsafe { Kvm::from_raw_fd(fd) };
@@ -197,4 +201,17 @@ fn fill(memory: &mut [u8]) {
         0xf4, //                    hlt
     ];
     memory[0x20_0000..0x20_0000 + code.len()].copy_from_slice(&code);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_open_kvm_is_told_how_to() {
+        let denied = not_opened(&std::io::Error::from_raw_os_error(libc::EACCES));
+        assert!(denied.contains("usermod -aG kvm") && denied.contains("log in again"), "{denied}");
+        let missing = not_opened(&std::io::Error::from_raw_os_error(libc::ENOENT));
+        assert_eq!(missing, "/dev/kvm: No such file or directory (os error 2)");
+    }
 }
