@@ -482,6 +482,21 @@ mod tests {
     }
 
     #[test]
+    fn what_has_not_been_built_is_named_with_how_to() {
+        let there = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let good = VmConfig::new("a", there, there);
+        let refusal = |change: fn(&mut VmConfig)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert!(refusal(|c| c.kernel = "/no".into()).contains("make kernel"));
+        assert!(refusal(|c| c.initramfs = "/no".into()).contains("make image"));
+        // Of any function, not of the one that `make image` builds.
+        assert!(refusal(|c| c.images.push("/no".into())).contains("guest/image/build.sh"));
+    }
+
+    #[test]
     fn names_read_back_as_they_are_written() {
         for choice in [AcceleratorChoice::Auto, AcceleratorChoice::Kvm, AcceleratorChoice::Tcg] {
             assert_eq!(choice.to_string().parse(), Ok(choice));
