@@ -3,9 +3,9 @@
 use crate::common::{
     error::{BenchError, Result},
     fleet::Arrival,
-    load::{FleetLoad, LoadOptions, shuffle},
+    load::{FleetLoad, LoadOptions},
 };
-use squeezy_runtime::load::Synthetic;
+use squeezy_runtime::load::{Random, Synthetic};
 use std::time::Duration;
 
 /// Mean time between two calls of all functions together in the load that is made up, at factor 1.
@@ -51,7 +51,7 @@ fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Resu
 /// that the seed determines.
 pub(super) fn cast(members: usize, functions: usize, seed: u64) -> Vec<usize> {
     let mut cast: Vec<usize> = (0..members).map(|member| member % functions.max(1)).collect();
-    shuffle(&mut cast, seed);
+    Random::new(seed).shuffle(&mut cast);
     cast
 }
 

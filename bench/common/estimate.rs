@@ -136,7 +136,7 @@ impl Estimate {
 
 /// As many of the values, each time any of them.
 fn draw(values: &[f64], random: &mut Random) -> Vec<f64> {
-    let mut any = || values[(random.unit() * values.len() as f64) as usize];
+    let mut any = || values[random.below(values.len())];
     values.iter().map(|_| any()).collect()
 }
 

@@ -85,7 +85,7 @@ impl LoadOptions {
                 ),
             ));
         }
-        shuffle(&mut loads, self.seed);
+        Random::new(self.seed).shuffle(&mut loads);
         loads.truncate(members);
         let mut arrivals: Vec<_> = loads.iter().flat_map(|load| &load.arrivals).copied().collect();
         arrivals.sort_unstable();
@@ -143,15 +143,6 @@ impl LoadOptions {
                 windows.len()
             )))
         }
-    }
-}
-
-/// Brings things into an order that the seed determines.
-pub(crate) fn shuffle<T>(things: &mut [T], seed: u64) {
-    let mut random = Random::new(seed);
-    for last in (1..things.len()).rev() {
-        let other = (random.unit() * (last + 1) as f64) as usize;
-        things.swap(last, other.min(last));
     }
 }
 

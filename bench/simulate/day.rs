@@ -136,7 +136,7 @@ impl Day {
         let (mut members, mut arrivals) = (Vec::new(), Vec::new());
         for index in 0..functions {
             let median_ms = 20.0 * 10f64.powf(2.0 * random.unit());
-            let memory_bytes = sizes[(random.unit() * sizes.len() as f64) as usize % sizes.len()];
+            let memory_bytes = sizes[random.below(sizes.len())];
             members.push(Member {
                 memory_bytes,
                 held_bytes: memory_bytes / 2,

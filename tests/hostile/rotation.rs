@@ -54,7 +54,7 @@ pub fn round(attacks: &[String], random: &mut Random) -> Vec<Step> {
     let mut steps = alone(attacks);
     for number in 0..SUBSETS {
         let mut subset = shuffled(attacks, random);
-        subset.truncate(LEAST + below(MOST - LEAST + 1, random));
+        subset.truncate(LEAST + random.below(MOST - LEAST + 1));
         let function = [CONFINED, UNCONFINED][number % 2];
         steps.push(Step { function, attacks: subset, length: TOGETHER });
     }
@@ -64,12 +64,6 @@ pub fn round(attacks: &[String], random: &mut Random) -> Vec<Step> {
 
 fn shuffled(attacks: &[String], random: &mut Random) -> Vec<String> {
     let mut shuffled = attacks.to_vec();
-    for end in (1..shuffled.len()).rev() {
-        shuffled.swap(end, below(end + 1, random));
-    }
+    random.shuffle(&mut shuffled);
     shuffled
-}
-
-fn below(limit: usize, random: &mut Random) -> usize {
-    (random.unit() * limit as f64) as usize
 }

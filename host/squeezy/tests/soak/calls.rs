@@ -188,7 +188,7 @@ impl World {
             "/api/v1/namespaces/_/actions",
             self.action(),
         ];
-        let place = places[(random.unit() * places.len() as f64) as usize];
+        let place = places[random.below(places.len())];
         match self.endpoint().exchange("GET", place, None) {
             Ok((200, _)) => Outcome::right(),
             Ok((status, body)) => Outcome::new(Kind::Wrong, format!("{place}: {status}: {body}")),

@@ -122,9 +122,7 @@ impl Soak {
     /// Each fault once. After each the next page must be right.
     fn round(&mut self) {
         let mut faults = Fault::ALL.to_vec();
-        for index in (1..faults.len()).rev() {
-            faults.swap(index, (self.random.unit() * (index + 1) as f64) as usize);
-        }
+        self.random.shuffle(&mut faults);
         println!("order: {faults:?}");
         for fault in faults {
             self.world.pause(self.random.gap(Duration::from_secs(1)));

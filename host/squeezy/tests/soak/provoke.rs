@@ -109,7 +109,7 @@ impl Soak {
 
     /// Again and again, also while the next one boots.
     fn kill_vm(&mut self) {
-        for _ in 0..1 + (self.random.unit() * 3.0) as usize {
+        for _ in 0..1 + self.random.below(3) {
             let (vm, position) = (self.host.vm(), self.host.log_length());
             signal(vm, Signal::KILL);
             self.vm_has_ended(vm, position);
