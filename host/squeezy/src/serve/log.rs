@@ -206,7 +206,7 @@ fn ms(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_node::WaitedFor;
+    use crate::serve::failed_call;
     use squeezy_runtime::InstanceNumber;
 
     fn line(happening: &Happening<'_>) -> String {
@@ -228,15 +228,7 @@ mod tests {
         let instance = InstanceNumber(7);
         let starting = line(&Happening::Starting(instance, FunctionIndex(5)));
         assert_eq!(starting, "instance 7: starting, of f5");
-        let failed = Err(CallError::Failed {
-            reason: "it took too long".to_owned(),
-            waited: Duration::ZERO,
-            waited_for: WaitedFor::Nothing,
-            took: Duration::ZERO,
-            cold: false,
-            vm_ended: false,
-            logs: Vec::new(),
-        });
+        let failed = Err(failed_call("it took too long"));
         let failed = line(&Happening::Called(FunctionIndex(5), Some(instance), &failed));
         assert_eq!(failed, "instance 7: a call of f5 failed: it took too long");
     }

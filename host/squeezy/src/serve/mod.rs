@@ -257,6 +257,20 @@ fn machine_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
+/// A call that an instance has taken and failed at, for tests: after 1 ms, for which it had waited 1 ms.
+#[cfg(test)]
+fn failed_call(reason: &str) -> squeezy_node::CallError {
+    squeezy_node::CallError::Failed {
+        reason: reason.to_owned(),
+        waited: Duration::from_millis(1),
+        waited_for: squeezy_node::WaitedFor::Nothing,
+        took: Duration::from_millis(1),
+        cold: false,
+        vm_ended: false,
+        logs: Vec::new(),
+    }
+}
+
 /// What to say of a configuration that gives away more memory than there is. Not an error: what VMs do not
 /// touch costs nothing.
 fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {

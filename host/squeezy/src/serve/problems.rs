@@ -137,7 +137,8 @@ pub fn without_directories(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_node::{Tried, WaitedFor};
+    use crate::serve::failed_call;
+    use squeezy_node::Tried;
     use squeezy_runtime::VmIndex;
     use squeezy_vmm::VmError;
     use std::time::Duration;
@@ -181,16 +182,7 @@ mod tests {
         let said = call(&problems, rejected(RejectReason::StartFailed));
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
 
-        let failed = CallError::Failed {
-            reason: String::new(),
-            waited: Duration::ZERO,
-            waited_for: WaitedFor::Nothing,
-            took: Duration::ZERO,
-            cold: false,
-            vm_ended: false,
-            logs: Vec::new(),
-        };
-        problems.see(&Happening::Called(F, Some(instance), &Err(failed)));
+        problems.see(&Happening::Called(F, Some(instance), &Err(failed_call(""))));
         assert_eq!(problems.of(F), None);
     }
 

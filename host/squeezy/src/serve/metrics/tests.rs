@@ -1,6 +1,7 @@
 //! A scripted day of a node, read back as Prometheus reads it.
 
 use super::{scrape::set, *};
+use crate::serve::failed_call;
 use bytes::Bytes;
 use http::Response;
 use squeezy_node::{Answer, CallError, Happening, NodeStatus, StartTimes, Tried, WaitedFor};
@@ -109,16 +110,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     // The same function again, and a call that fails with the VM of it.
     node.start(2000, 1);
     node.answer(2400, 1, 330, true);
-    let failed = CallError::Failed {
-        reason: "".into(),
-        waited: ms(1),
-        waited_for: WaitedFor::Nothing,
-        took: ms(1),
-        cold: false,
-        vm_ended: false,
-        logs: vec![],
-    };
-    node.tell(2500, Happening::Called(F, Some(InstanceNumber(1)), &Err(failed)));
+    node.tell(2500, Happening::Called(F, Some(InstanceNumber(1)), &Err(failed_call(""))));
     node.tell(2500, Happening::Lost(InstanceNumber(1)));
     let refused = Err(CallError::Rejected(RejectReason::QueueFull));
     node.tell(2600, Happening::Called(F, None, &refused));
