@@ -12,6 +12,7 @@ use std::{
     process::Command,
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 
 /// Elements that stick out of the screen or of the card they are in.
 const TOO_WIDE: &str = "[...document.querySelectorAll('body *')].filter((element) => {
@@ -144,13 +145,7 @@ fn the_page_shows_what_goes_on() {
 
 #[test]
 fn the_page_says_why_calls_are_turned_away() {
-    let Some(browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
-    let function = directory.path().join("images/f.erofs");
-    let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
-    browser.screen(390, 844, true, false);
-    browser.open(&daemon.url);
+    let Some((_directory, daemon, browser)) = page_without_a_vm() else { return };
     browser.wait("document.querySelector('.problem')?.hidden ?? false");
     assert_eq!(daemon.ask("POST", "/namespaces/_/actions/f?blocking=true", None).0, 500);
     let says =
@@ -167,13 +162,7 @@ fn the_page_says_why_calls_are_turned_away() {
 
 #[test]
 fn the_page_shows_few_instances_beside_many_calls() {
-    let Some(browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
-    let function = directory.path().join("images/f.erofs");
-    let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
-    browser.screen(390, 844, true, false);
-    browser.open(&daemon.url);
+    let Some((_directory, _daemon, browser)) = page_without_a_vm() else { return };
     // The largest values of the axes at the left and at the right.
     let axes = |waiting: u32| {
         browser.read(&format!(
@@ -214,6 +203,18 @@ fn a_vm_that_hangs_does_not_hold_up_a_scrape() {
     // The page goes on too.
     let page = ureq::get(format!("{}/ui/state.json", daemon.url)).call().unwrap();
     assert_eq!(page.status(), 200);
+}
+
+/// The page of a daemon that can boot no VM, on a phone; and where the daemon has its files.
+fn page_without_a_vm() -> Option<(TempDir, Daemon, Browser)> {
+    let browser = Browser::start()?;
+    let directory = tempfile::tempdir().unwrap();
+    empty_build(directory.path());
+    let function = directory.path().join("images/f.erofs");
+    let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
+    browser.screen(390, 844, true, false);
+    browser.open(&daemon.url);
+    Some((directory, daemon, browser))
 }
 
 /// The function `html`, whose instances are kept for a few seconds only.
