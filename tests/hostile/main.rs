@@ -16,6 +16,7 @@ mod rotation;
 mod victim;
 
 use arena::Arena;
+use common::number;
 use image::{CONFINED, SPIN};
 use rotation::Step;
 use squeezy_runtime::load::Random;
@@ -72,12 +73,6 @@ const P99_RATIO: f64 = 1.5;
 /// How long that function has a turn, and for how long the others have theirs between.
 const SPIN_TURN: Duration = Duration::from_secs(20);
 const OTHER_TURNS: Duration = Duration::from_secs(80);
-
-/// A setting of whoever runs the test.
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
-}
 
 /// The attacks to try: these, or what whoever runs the test wants instead.
 fn chosen(arena: &Arena, usual: &[String]) -> Vec<String> {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build};
+use common::{Daemon, NO_VM, empty_build, number};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     fs,
@@ -22,14 +22,13 @@ const RESIDENT_AFTER: u64 = 32 << 20;
 const WAIT: Duration = Duration::from_secs(5);
 
 fn clients() -> usize {
-    let given = std::env::var("SQUEEZY_LOAD_CLIENTS");
-    let count = given.map_or(1500, |given| given.parse().unwrap());
+    let count = number("SQUEEZY_LOAD_CLIENTS").unwrap_or(1500);
     // Both ends of a connection count, in two processes.
     let limits = getrlimit(Resource::Nofile);
     let current = limits.maximum.or(Some(65536));
     setrlimit(Resource::Nofile, Rlimit { current, ..limits }).unwrap();
-    assert!(current > Some(count as u64 + 100), "more files: {current:?}");
-    count
+    assert!(current > Some(count + 100), "more files: {current:?}");
+    count as usize
 }
 
 fn daemon(directory: &Path) -> Daemon {

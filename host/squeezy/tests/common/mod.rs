@@ -21,6 +21,12 @@ use tempfile::TempDir;
 
 pub use skip::skip;
 
+/// A number that whoever runs the test has set.
+pub fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is no number")))
+}
+
 /// The directory of kernels and images, if there is one.
 pub fn build() -> Option<PathBuf> {
     let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build");

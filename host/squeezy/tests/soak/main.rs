@@ -22,6 +22,7 @@ mod world;
 use calls::What;
 use changes::change_all_the_time;
 use clients::call_all_the_time;
+use common::number;
 use faults::Fault;
 use footprint::Footprint;
 use host::{ACTIVATIONS, Host};
@@ -71,11 +72,6 @@ fn nothing_is_lost_and_nothing_leaks_whatever_goes_wrong() {
         }
     }
     soak.end();
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is no number")))
 }
 
 impl Soak {
