@@ -64,15 +64,15 @@ class Reclaim(unittest.TestCase):
 
         Unless it takes one that it has kept: whether it does is a race of its threads, so there are several tries.
         """
-        uncounted = []
-        while not uncounted or (route == "addon" and max(uncounted) <= MEBIBYTE / 8 and len(uncounted) < TRIES):
+        for _ in range(TRIES):
             with Program(node, route) as program:
                 program.do("garbage", 20)
                 answer = program.reclaim()
-                uncounted.append(program.do("statistics")["total_physical_size"] - answer["after_bytes"])
+                uncounted = program.do("statistics")["total_physical_size"] - answer["after_bytes"]
                 self.assertGreaterEqual(answer["after_bytes"], answer["live_bytes"])
-        if route == "addon":
-            self.assertGreater(max(uncounted), MEBIBYTE / 8, uncounted)
+            if route != "addon" or uncounted > MEBIBYTE / 8:
+                return
+        self.fail(f"of the last one all but {uncounted} bytes were counted")
 
     def each_spread(self, node, route):
         with Program(node, route) as program:
@@ -88,7 +88,7 @@ class Reclaim(unittest.TestCase):
             program.do("hold", 8)
             first = program.reclaim()
             second = program.reclaim()
-            self.assertLessEqual(second["after_bytes"], first["after_bytes"] * 1.05 + HEAP_PAGE)
+            self.assertLessEqual(second["after_bytes"], first["after_bytes"] * 1.05)
             program.do("garbage", 40)
             third = program.reclaim()
             self.assertGreater(third["before_bytes"], second["after_bytes"] * 1.5)
