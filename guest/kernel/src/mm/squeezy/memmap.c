@@ -74,9 +74,10 @@ void squeezy_memmap_reserve(void)
 bool squeezy_memmap_available(void)
 {
 	const size_t sections = memory_block_size_bytes() >> SECTION_SIZE_BITS;
-	const size_t reserved = list_count_nodes(&squeezy_memmap_pages);
+	size_t reserved;
 
 	lockdep_assert_held(&squeezy_mutex);
+	reserved = list_count_nodes(&squeezy_memmap_pages);
 	return reserved >= sections ||
 	       si_mem_available() >
 	       (long)((sections - reserved + 1) * SQUEEZY_MEMMAP_PAGES);
