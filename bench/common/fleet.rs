@@ -7,13 +7,12 @@ use super::{
     record::Record,
 };
 use squeezy_node::{
-    Call, CallError, FunctionImage, FunctionLimits, Happening, MachineDetails, Node, Observer,
+    Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, NodeEvent, Observer,
     PolicyName, SqueezeReport, StartTimes, VmPlan, openwhisk,
 };
-use squeezy_runtime::{Budget, Counts, FunctionIndex, InstanceNumber, Moment, SqueezePolicy};
+use squeezy_runtime::{Budget, Counts, FunctionIndex, Moment, SqueezePolicy};
 use squeezy_vmm::MemoryUse;
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -121,8 +120,6 @@ struct Watch {
 #[derive(Default)]
 struct Seeing {
     details: Option<MachineDetails>,
-    of: BTreeMap<InstanceNumber, usize>,
-    stopping: BTreeMap<InstanceNumber, Moment>,
     seen: Vec<(Moment, Seen)>,
     trouble: Vec<String>,
 }
@@ -134,39 +131,35 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn observe(&self, at: Moment, happening: Happening<'_>) {
+    fn observe(&self, at: Moment, event: NodeEvent<'_>) {
         let mut seeing = self.lock();
-        let seen = match happening {
-            Happening::Booted(_, details, took) => {
+        let seen = match event {
+            NodeEvent::Booted { machine: details, took, .. } => {
                 seeing.details.get_or_insert_with(|| details.clone());
                 Seen::Booted(took)
             }
-            Happening::Starting(instance, FunctionIndex(index)) => {
-                seeing.of.insert(instance, index as usize);
-                return;
+            NodeEvent::Plugged { took, outcome, .. } => {
+                Seen::Plugged(outcome.latency.unwrap_or(took))
             }
-            Happening::Plugged(_, took, tried) => Seen::Plugged(tried.latency.unwrap_or(took)),
-            Happening::Started(_, Ok(times)) => Seen::Started(times),
-            Happening::Started(instance, Err(error)) => {
+            NodeEvent::Started { result: Ok(times), .. } => Seen::Started(times),
+            NodeEvent::Started { instance, result: Err(error), .. } => {
                 return seeing.trouble.push(format!("instance {instance}: {error}"));
             }
-            Happening::Stopping(instance, _) => {
-                seeing.stopping.insert(instance, at);
-                return;
+            NodeEvent::Reclaimed { function: FunctionIndex(member), stop, outcome, .. } => {
+                Seen::Reclaimed {
+                    stop: stop.unwrap_or_default(),
+                    member: member as usize,
+                    latency: outcome.latency,
+                    failed: outcome.error.is_some(),
+                }
             }
-            Happening::Reclaimed(instance, asked, Some(tried)) => Seen::Reclaimed {
-                stop: seeing.stopping.remove(&instance).map_or(Duration::ZERO, |s| asked.since(s)),
-                member: seeing.of.get(&instance).copied().unwrap_or_default(),
-                latency: tried.latency,
-                failed: tried.error.is_some(),
-            },
-            Happening::Squeezed(_, result) => {
-                Seen::Squeezed(result.cloned().map(Box::new).map_err(str::to_owned))
+            NodeEvent::Squeezed { result, .. } => {
+                Seen::Squeezed(result.cloned().map(Box::new).map_err(ToString::to_string))
             }
-            Happening::Died(instance, _) => {
+            NodeEvent::Died { instance, .. } => {
                 return seeing.trouble.push(format!("instance {instance} has ended by itself"));
             }
-            Happening::Note(note) => return seeing.trouble.push(note.to_owned()),
+            NodeEvent::Note(note) => return seeing.trouble.push(note.to_owned()),
             _ => return,
         };
         seeing.seen.push((at, seen));
@@ -227,7 +220,8 @@ impl Fleet {
             for image in images {
                 let keep_alive = plan.keep_alive;
                 let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
-                let index = node.add_function(vm, image.clone(), limits).await;
+                let contract = Arc::new(openwhisk::OpenWhisk);
+                let index = node.add_function(vm, image.clone(), contract, limits).await;
                 members.push((index.map_err(node_error)?, image.clone()));
             }
         }

@@ -108,6 +108,8 @@ pub enum ErrorCode {
     Unavailable,
     /// The instance's server took the request, and did not answer it in HTTP.
     BadAnswer,
+    /// The instance's server began an answer that is longer than [`MAX_PAYLOAD_BYTES`].
+    AnswerTooLong,
     /// Something in the guest failed; the message says what.
     Internal,
 }

@@ -31,7 +31,7 @@ impl ApiError {
             ErrorCode::NotFound => StatusCode::NOT_FOUND,
             ErrorCode::Exists => StatusCode::CONFLICT,
             ErrorCode::NoPartition | ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorCode::BadAnswer => StatusCode::BAD_GATEWAY,
+            ErrorCode::BadAnswer | ErrorCode::AnswerTooLong => StatusCode::BAD_GATEWAY,
             ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -36,7 +36,7 @@ pub async fn pass(
         ApiError::invalid(format!("instance {} was started without a port", instance.id()))
     })?;
     if request.body().size_hint().lower() > MAX_PAYLOAD_BYTES as u64 {
-        return Err(too_long("request"));
+        return Err(request_too_long());
     }
     let request = rewrite(request, path, port)?;
     let under_way = instance.request()?;
@@ -65,7 +65,8 @@ pub async fn pass(
         }
     };
     if response.body().size_hint().lower() > MAX_PAYLOAD_BYTES as u64 {
-        return Err(too_long("answer"));
+        let problem = format!("the answer is longer than {} MiB", MAX_PAYLOAD_BYTES >> 20);
+        return Err(ApiError::new(ErrorCode::AnswerTooLong, problem));
     }
     let (mut parts, body) = response.into_parts();
     drop_hop_by_hop(&mut parts.headers);
@@ -172,7 +173,7 @@ fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
         if cause.is::<http_body_util::LengthLimitError>() {
-            return too_long("request");
+            return request_too_long();
         }
         source = cause.source();
     }
@@ -182,8 +183,8 @@ fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
     )
 }
 
-fn too_long(what: &str) -> ApiError {
-    ApiError::invalid(format!("the {what} is longer than {MAX_PAYLOAD_BYTES} bytes"))
+fn request_too_long() -> ApiError {
+    ApiError::invalid(format!("the request is longer than {} MiB", MAX_PAYLOAD_BYTES >> 20))
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@
 //! - [`Node`] is all of it at work: it takes calls of functions, tells the scaler what happens and
 //!   carries out what it decides. Whoever wants to know what goes on is an [`Observer`].
 //! - [`Machine`] is where instances run and how their memory is changed: one VM for all, or one for
-//!   each. `instance` has the life of one of them.
+//!   each. [`Guest`] is what is asked of the guest in it, and `instance` has the life of one of them.
 //! - [`FunctionImage`], [`PolicyName`] and [`VmPlan`] are where they come from.
-//! - [`openwhisk`] is what an instance is asked.
+//! - A [`Contract`] is what an instance's server is asked; [`openwhisk`] has the one there is.
 
+mod call;
+mod contract;
+mod guest;
 mod image;
 mod instance;
 mod machine;
@@ -18,11 +21,16 @@ mod observe;
 pub mod openwhisk;
 mod plan;
 mod policy;
+mod response;
 
+pub use call::{Answer, Call, CallError, WaitedFor};
+pub use contract::Contract;
+pub use guest::Guest;
 pub use image::{FunctionImage, ImageError, oci_function, read_function};
-pub use instance::{Reply, SqueezeReport, StartTimes};
-pub use machine::{Machine, MachineDetails, Tried};
-pub use node::{Answer, Call, CallError, FunctionLimits, Node, NodeError, NodeStatus, WaitedFor};
-pub use observe::{Happening, Observer};
+pub use instance::{InstanceError, Reply, SqueezeReport, StartTimes};
+pub use machine::{Blueprint, Machine, MachineDetails, ResizeOutcome};
+pub use node::{FunctionLimits, Node, NodeError, NodeStatus};
+pub use observe::{NodeEvent, Observer, VmEnd};
 pub use plan::VmPlan;
 pub use policy::{PolicyName, UnknownPolicy};
+pub use response::quote;

@@ -1,18 +1,39 @@
-//! OpenWhisk's requests to an instance.
+//! OpenWhisk's contract with an instance's server.
 
+use crate::{Call, Contract, quote};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_protocol::{ErrorBody, ErrorCode, INSTANCE_HEADER};
 use squeezy_runtime::function::Function;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A line that ends the output of an activation, on standard output and on standard error.
 pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
 
-/// Characters of an answer that are quoted.
-const QUOTED: usize = 120;
+/// OpenWhisk's contract: `POST /init` once, then `POST /run` for each call.
+pub struct OpenWhisk;
+
+impl Contract for OpenWhisk {
+    fn start(&self, function: &Function) -> Request<Bytes> {
+        init(&function.name)
+    }
+
+    fn started(&self, response: &Response<Bytes>) -> Result<(), String> {
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(format!("status {}: {}", response.status(), quote(response)))
+    }
+
+    fn call(&self, function: &Function, call: &Call, limit: Duration) -> Request<Bytes> {
+        run(&function.name, &call.activation, &call.value, limit)
+    }
+
+    fn end_of_output(&self) -> Option<&'static str> {
+        Some(END_OF_ACTIVATION)
+    }
+}
 
 /// `POST /init`: the function is in the image, so there is no code to send.
 pub fn init(function: &str) -> Request<Bytes> {
@@ -59,17 +80,6 @@ fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
     request
 }
 
-/// Whether the answer comes from the instance's own server; the agent answers when there is none.
-pub fn is_from_instance(response: &Response<Bytes>) -> bool {
-    response.headers().contains_key(INSTANCE_HEADER)
-}
-
-/// Why there is no answer of the instance's server, as the agent says.
-pub fn agent_problem(response: &Response<Bytes>) -> ErrorBody {
-    serde_json::from_slice(response.body())
-        .unwrap_or_else(|_| ErrorBody { code: ErrorCode::Internal, message: quote(response) })
-}
-
 /// What is wrong with the answer to a function's own request, if anything is.
 pub fn problem(function: &Function, response: &Response<Bytes>) -> Option<String> {
     if response.status() != StatusCode::OK {
@@ -83,15 +93,6 @@ pub fn problem(function: &Function, response: &Response<Bytes>) -> Option<String
         Some(text) => check.problem(text),
         None => Some(format!("no text in the field {:?}: {}", check.field, quote(response))),
     }
-}
-
-/// The beginning of an answer, on one line.
-pub fn quote(response: &Response<Bytes>) -> String {
-    String::from_utf8_lossy(response.body())
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(QUOTED)
-        .collect()
 }
 
 #[cfg(test)]
@@ -142,21 +143,5 @@ mod tests {
         for wrong in [response(200, "[1]"), response(200, ""), response(502, "{}")] {
             assert!(problem(&function, &wrong).is_some());
         }
-    }
-
-    #[test]
-    fn the_agent_is_quoted_in_its_own_words() {
-        let body = "{\"code\":\"bad_answer\",\"message\":\"the server did not answer in HTTP\"}";
-        let said = agent_problem(&response(502, body));
-        let message = "the server did not answer in HTTP".to_owned();
-        assert_eq!(said, ErrorBody { code: ErrorCode::BadAnswer, message });
-        assert_eq!(agent_problem(&response(502, "{")).message, "{");
-    }
-
-    #[test]
-    fn a_quotation_is_one_short_line() {
-        let response = Response::new(Bytes::from("x\n".repeat(500)));
-        assert_eq!(quote(&response).len(), QUOTED);
-        assert_eq!(quote(&response).lines().count(), 1);
     }
 }

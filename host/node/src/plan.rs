@@ -1,12 +1,12 @@
 //! How a VM for instances of functions is made.
 
 use crate::{
-    FunctionImage, Machine, MachineDetails, PolicyName,
+    Blueprint, FunctionImage, Machine, MachineDetails, PolicyName,
     machine::{MicroVms, SharedVm},
 };
 use squeezy_runtime::VmPolicy;
 use squeezy_vmm::{
-    Accelerator, AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, GRANULE_BYTES,
+    Accelerator, AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, BoxFuture, GRANULE_BYTES,
     GuestMemory, MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError,
     method::{Method, Sizing},
     round_up,
@@ -134,19 +134,6 @@ impl VmPlan {
         Ok(VmPolicy { base_bytes, instance_bytes, max_instances, max_starting, idle_time })
     }
 
-    /// Boots it; `tell` hears how far it is. Dropping the future ends it.
-    pub async fn boot(&self, tell: impl FnMut(BootStep)) -> Result<Arc<dyn Machine>, VmError> {
-        let micro = self.policy == PolicyName::Microvm;
-        let plan = if micro { self.for_one() } else { self.clone() };
-        let (vm, method) = plan.boot_vm(tell).await?;
-        let details = MachineDetails::of(&vm, self.sizing.instance_bytes).await?;
-        Ok(if micro {
-            Arc::new(MicroVms::new(plan, self.sizing.instances, vm, details))
-        } else {
-            Arc::new(SharedVm::new(vm, method, details))
-        })
-    }
-
     /// Boots one VM.
     pub(crate) async fn boot_vm(
         &self,
@@ -183,6 +170,30 @@ impl VmPlan {
         config.free_page_reporting = self.policy == PolicyName::Overcommit;
         // A method may need more than this.
         method.configure(config)
+    }
+}
+
+impl Blueprint for VmPlan {
+    fn images(&self) -> &[PathBuf] {
+        &self.images
+    }
+
+    fn boot<'a>(
+        &'a self,
+        tell: Box<dyn FnMut(BootStep) + Send + 'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Machine>, VmError>> {
+        Box::pin(async move {
+            let micro = self.policy == PolicyName::Microvm;
+            let plan = if micro { self.for_one() } else { self.clone() };
+            let (vm, method) = plan.boot_vm(tell).await?;
+            let details = MachineDetails::of(&vm, self.sizing.instance_bytes).await?;
+            Ok(if micro {
+                Arc::new(MicroVms::new(plan, self.sizing.instances, vm, details))
+                    as Arc<dyn Machine>
+            } else {
+                Arc::new(SharedVm::new(vm, method, details))
+            })
+        })
     }
 }
 

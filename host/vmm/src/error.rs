@@ -1,6 +1,7 @@
 //! What can go wrong with a VM, each as one sentence that says what to do about it.
 
 use bytesize::ByteSize;
+use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{path::PathBuf, time::Duration};
 
 /// `Result` with a [`VmError`].
@@ -90,6 +91,10 @@ pub enum VmError {
     /// An instance's server began an answer that it did not end as it should.
     #[error("the instance's server: {0}")]
     Answer(String),
+
+    /// An instance's server began an answer that is longer than an agent passes on.
+    #[error("the instance's server: its answer is longer than {}", ByteSize(MAX_PAYLOAD_BYTES as u64))]
+    AnswerTooLong,
 
     /// The agent's end of the channel is closed or does not answer.
     #[error("the guest's agent cannot be reached: {0}")]

@@ -1,8 +1,11 @@
 //! 1:1: a VM of its own for each instance, which has all its memory from its boot on.
 
-use super::{Machine, MachineDetails, Tried};
-use crate::VmPlan;
-use squeezy_protocol::{Instance, InstanceSpec, Partition, PartitionChoice};
+use super::{Machine, MachineDetails, ResizeOutcome};
+use crate::{
+    VmPlan,
+    guest::{Guest, Share, VmGuest},
+};
+use squeezy_protocol::{InstanceSpec, Partition, PartitionChoice};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
     method::{Slot, Slots},
@@ -55,8 +58,8 @@ impl MicroVms {
 }
 
 /// What a boot or an end came to, as a resize.
-fn tried(result: Result<(), VmError>, took: Duration, resident_drop_bytes: u64) -> Tried {
-    Tried { latency: Some(took), resident_drop_bytes, error: result.err() }
+fn outcome(result: Result<(), VmError>, took: Duration, resident_drop_bytes: u64) -> ResizeOutcome {
+    ResizeOutcome { latency: Some(took), resident_drop_bytes, error: result.err() }
 }
 
 impl Machine for MicroVms {
@@ -68,38 +71,44 @@ impl Machine for MicroVms {
         &self.slots
     }
 
-    fn plug(&self, slot: Slot) -> BoxFuture<'_, Tried> {
+    fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
         Box::pin(async move {
             let start = Instant::now();
             let result = self.boot(slot).await;
             if result.is_err() {
                 let _ = self.slots.free(slot);
             }
-            tried(result, start.elapsed(), 0)
+            outcome(result, start.elapsed(), 0)
         })
     }
 
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, Tried> {
+    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
         // Now, for the slot may be taken again before the VM has ended.
         let vm = self.lock().by_slot.remove(&slot);
         Box::pin(async move {
-            let Some(vm) = vm else { return Tried::new(Ok(None)) };
+            let Some(vm) = vm else { return ResizeOutcome::new(Ok(None)) };
             let resident = vm.memory().await.map_or(0, |memory| memory.resident.resident_bytes);
             let start = Instant::now();
-            tried(vm.stop().await, start.elapsed(), resident)
+            outcome(vm.stop().await, start.elapsed(), resident)
         })
     }
 
-    fn has_settled(&self) -> BoxFuture<'_, Tried> {
-        Box::pin(async { Tried::new(Ok(None)) })
+    fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome> {
+        Box::pin(async { ResizeOutcome::new(Ok(None)) })
     }
 
-    fn vm(&self, slot: Slot) -> Option<Arc<Vm>> {
-        self.lock().by_slot.get(&slot).cloned()
+    fn guest(&self, slot: Slot) -> Option<Arc<dyn Guest>> {
+        let vm = self.lock().by_slot.get(&slot).cloned()?;
+        Some(Arc::new(VmGuest { vm, share: Share::Whole }))
     }
 
     fn place(&self, _: Slot, spec: &mut InstanceSpec) {
         spec.partition = PartitionChoice::None;
+    }
+
+    /// One VM's trouble is one instance's.
+    fn is_unfit_after(&self, _: &VmError) -> bool {
+        false
     }
 
     fn starts_beside_plug(&self) -> bool {
@@ -118,11 +127,6 @@ impl Machine for MicroVms {
             }
             Ok(sum)
         })
-    }
-
-    /// All of its VM.
-    fn resident<'a>(&'a self, vm: &'a Vm, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
-        Box::pin(async move { Some(vm.memory().await.ok()?.resident.resident_bytes) })
     }
 
     /// Without an instance there is nothing that could be stopped, and what they cost is theirs.

@@ -4,15 +4,27 @@ mod micro;
 mod paused;
 mod shared;
 
-use squeezy_protocol::{Instance, InstanceSpec, Partition};
+use crate::Guest;
+use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
-    AcceleratorKind, BoxFuture, MemoryUse, Resize, Vm, VmError,
+    AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Vm, VmError,
     method::{Slot, Slots},
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 pub(crate) use micro::MicroVms;
 pub(crate) use shared::SharedVm;
+
+/// How a machine is made: outside of tests, a [`VmPlan`](crate::VmPlan).
+pub trait Blueprint: Send + Sync {
+    /// The read-only roots of its instances, by their [`ImageNumber`](squeezy_protocol::ImageNumber).
+    fn images(&self) -> &[PathBuf];
+    /// Boots it; `tell` hears how far it is. Dropping the future ends it.
+    fn boot<'a>(
+        &'a self,
+        tell: Box<dyn FnMut(BootStep) + Send + 'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Machine>, VmError>>;
+}
 
 /// A VM for all instances, or whatever stands for it.
 ///
@@ -24,22 +36,21 @@ pub trait Machine: Send + Sync {
     /// Which slots for instances are in use.
     fn slots(&self) -> &Slots;
     /// Gives a slot that was taken its memory. When it fails the slot is free again.
-    fn plug(&self, slot: Slot) -> BoxFuture<'_, Tried>;
+    fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
     /// Takes the memory of a slot that was freed back.
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, Tried>;
+    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
     /// Whether everything that was asked back has come back by now.
-    fn has_settled(&self) -> BoxFuture<'_, Tried>;
-    /// The VM that an instance in this slot runs in; none while its memory is not there.
-    fn vm(&self, slot: Slot) -> Option<Arc<Vm>>;
+    fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome>;
+    /// The guest that an instance in this slot runs in; none while its memory is not there.
+    fn guest(&self, slot: Slot) -> Option<Arc<dyn Guest>>;
     /// Sets where an instance in this slot gets its memory from.
     fn place(&self, slot: Slot, spec: &mut InstanceSpec);
+    /// Whether no instance can be given memory in it any more once a resize has failed like this.
+    fn is_unfit_after(&self, error: &VmError) -> bool;
     /// Whether an instance may be started while its memory is being plugged.
     fn starts_beside_plug(&self) -> bool;
     /// What is asked for, plugged and resident now.
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>>;
-    /// Bytes that the host has behind an instance alone, as the guest last described it; nothing where
-    /// that is not known.
-    fn resident<'a>(&'a self, vm: &'a Vm, instance: &'a Instance) -> BoxFuture<'a, Option<u64>>;
     /// From now on all of it is to stand still, or to run. [`Self::settle`] makes it so.
     fn want_paused(&self, paused: bool);
     /// Makes it stand still or run, whatever was wanted last. To be waited for before anything is done in
@@ -84,7 +95,7 @@ impl MachineDetails {
 
 /// A resize that was tried.
 #[derive(Debug)]
-pub struct Tried {
+pub struct ResizeOutcome {
     /// From the request until it was done or given up; nothing where there is nothing to resize.
     pub latency: Option<Duration>,
     /// How much less was resident on the host after than before, in bytes.
@@ -93,7 +104,7 @@ pub struct Tried {
     pub error: Option<VmError>,
 }
 
-impl Tried {
+impl ResizeOutcome {
     pub(crate) fn new(result: Result<Option<Resize>, VmError>) -> Self {
         let (latency, error) = match result {
             Ok(resize) => (resize.map(|resize| resize.latency), None),

@@ -1,10 +1,11 @@
 //! N:1: all instances in one VM, whose memory a method changes.
 
-use super::{Machine, MachineDetails, Tried, paused::Paused};
-use squeezy_protocol::{Instance, InstanceSpec, Partition};
+use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
+use crate::guest::{Guest, Share, VmGuest};
+use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
     BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
-    method::{Method, Slot, Slots},
+    method::{Method, MethodName, Slot, Slots},
 };
 use std::sync::Arc;
 
@@ -44,29 +45,35 @@ impl Machine for SharedVm {
         self.method.slots()
     }
 
-    fn plug(&self, slot: Slot) -> BoxFuture<'_, Tried> {
-        Box::pin(async move { Tried::new(self.method.plug(&self.vm, slot).await) })
+    fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+        Box::pin(async move { ResizeOutcome::new(self.method.plug(&self.vm, slot).await) })
     }
 
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, Tried> {
+    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
         Box::pin(async move {
             let before = self.resident_bytes().await;
-            let mut tried = Tried::new(self.method.reclaim(&self.vm, slot).await);
-            tried.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
-            tried
+            let mut outcome = ResizeOutcome::new(self.method.reclaim(&self.vm, slot).await);
+            outcome.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
+            outcome
         })
     }
 
-    fn has_settled(&self) -> BoxFuture<'_, Tried> {
-        Box::pin(async { Tried::new(self.method.settle(&self.vm).await.map(|()| None)) })
+    fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome> {
+        Box::pin(async { ResizeOutcome::new(self.method.settle(&self.vm).await.map(|()| None)) })
     }
 
-    fn vm(&self, _: Slot) -> Option<Arc<Vm>> {
-        Some(self.vm.clone())
+    fn guest(&self, _: Slot) -> Option<Arc<dyn Guest>> {
+        Some(Arc::new(VmGuest { vm: self.vm.clone(), share: Share::Partition }))
     }
 
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
         self.method.place(slot, spec);
+    }
+
+    /// Without partitions others share what memory there is: what one cannot have now another one may give
+    /// back.
+    fn is_unfit_after(&self, error: &VmError) -> bool {
+        self.method.name() == MethodName::Squeezy && error.is_unfit()
     }
 
     fn starts_beside_plug(&self) -> bool {
@@ -75,10 +82,6 @@ impl Machine for SharedVm {
 
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>> {
         Box::pin(self.vm.memory())
-    }
-
-    fn resident<'a>(&'a self, vm: &'a Vm, instance: &'a Instance) -> BoxFuture<'a, Option<u64>> {
-        Box::pin(async move { vm.partition_resident(instance.partition?).await.ok() })
     }
 
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {

@@ -4,7 +4,7 @@ use super::{
     record::{Direction, MethodRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
-use squeezy_node::{Happening, Observer, Tried};
+use squeezy_node::{NodeEvent, Observer, ResizeOutcome};
 use squeezy_runtime::{Counts, InstanceNumber, Moment, StopReason};
 use squeezy_vmm::{AcceleratorKind, MemoryUse};
 use std::{
@@ -152,8 +152,14 @@ impl Recorder {
         }
     }
 
-    fn resized(&self, direction: Direction, instance: InstanceNumber, at: Moment, tried: &Tried) {
-        let Tried { latency, resident_drop_bytes, error } = tried;
+    fn resized(
+        &self,
+        direction: Direction,
+        instance: InstanceNumber,
+        at: Moment,
+        outcome: &ResizeOutcome,
+    ) {
+        let ResizeOutcome { latency, resident_drop_bytes, error } = outcome;
         if latency.is_none() && error.is_none() {
             return;
         }
@@ -175,10 +181,10 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn observe(&self, at: Moment, happening: Happening<'_>) {
-        match happening {
-            Happening::Booting(_, step) => self.note(&step.to_string()),
-            Happening::Booted(_, machine, took) => {
+    fn observe(&self, at: Moment, event: NodeEvent<'_>) {
+        match event {
+            NodeEvent::Booting { step, .. } => self.note(&step.to_string()),
+            NodeEvent::Booted { machine, took, .. } => {
                 self.lock().booted = Some(Booted {
                     accelerator: machine.accelerator,
                     accelerator_reason: machine.accelerator_reason.clone(),
@@ -187,10 +193,10 @@ impl Observer for Recorder {
                     took,
                 });
             }
-            Happening::Ended(_, reason) => {
-                self.ended.send_replace(Some(reason.to_owned()));
+            NodeEvent::Ended { reason, .. } => {
+                self.ended.send_replace(Some(reason.to_string()));
             }
-            Happening::Starting(instance, _) => {
+            NodeEvent::Starting { instance, .. } => {
                 let mut state = self.lock();
                 let Some(load) = state.load else { return };
                 let start = StartRecord {
@@ -205,42 +211,45 @@ impl Observer for Recorder {
                 state.record.starts.push(start);
                 state.starts.insert(instance, index);
             }
-            Happening::Plugged(instance, took, tried) => {
+            NodeEvent::Plugged { instance, took, outcome, .. } => {
                 self.start(instance, |start| {
                     start.plug_seconds = took.as_secs_f64();
-                    start.error = tried.error.as_ref().map(ToString::to_string);
+                    start.error = outcome.error.as_ref().map(ToString::to_string);
                 });
                 let begun = Moment(at.0.saturating_sub(took));
-                self.resized(Direction::Plug, instance, begun, tried);
+                self.resized(Direction::Plug, instance, begun, outcome);
             }
-            Happening::Started(instance, Ok(times)) => self.start(instance, |start| {
-                start.spawn_seconds = times.spawn.as_secs_f64();
-                start.init_seconds = times.init.as_secs_f64();
-            }),
-            Happening::Started(instance, Err(error)) => {
+            NodeEvent::Started { instance, result: Ok(times), .. } => {
+                self.start(instance, |start| {
+                    start.spawn_seconds = times.spawn.as_secs_f64();
+                    start.init_seconds = times.init.as_secs_f64();
+                })
+            }
+            NodeEvent::Started { instance, result: Err(error), .. } => {
                 self.note(&format!("instance {instance} cannot be started: {error}"));
-                self.start(instance, |start| start.error = Some(error.to_owned()));
+                self.start(instance, |start| start.error = Some(error.to_string()));
             }
-            Happening::Died(instance, Some(reason)) => {
+            NodeEvent::Died { instance, reason: Some(reason), .. } => {
                 self.note(&format!("instance {instance} {reason}"));
             }
-            Happening::Died(instance, None) => {
+            NodeEvent::Died { instance, reason: None, .. } => {
                 self.note(&format!("the VM of instance {instance} has ended"));
             }
-            Happening::Stopping(instance, StopReason::Broken) => {
+            NodeEvent::Stopping { instance, reason: StopReason::Broken, .. } => {
                 self.note(&format!("instance {instance} cannot go on and is stopped"));
             }
-            Happening::Stopping(..) | Happening::Frozen(_) | Happening::Squeezed(..) => {}
-            Happening::Reclaimed(instance, asked, Some(tried)) => {
-                self.resized(Direction::Reclaim, instance, asked, tried);
+            NodeEvent::Reclaimed { instance, asked, outcome, .. } => {
+                self.resized(Direction::Reclaim, instance, asked, outcome);
             }
-            Happening::Reclaimed(_, _, None)
-            | Happening::Settled(_)
-            | Happening::Lost(_)
-            | Happening::Paused(..)
-            | Happening::Resumed(_)
-            | Happening::Called(..) => {}
-            Happening::Note(text) => self.note(text),
+            NodeEvent::Stopping { .. }
+            | NodeEvent::Frozen { .. }
+            | NodeEvent::Squeezed { .. }
+            | NodeEvent::Settled { .. }
+            | NodeEvent::Lost { .. }
+            | NodeEvent::Paused { .. }
+            | NodeEvent::Resumed { .. }
+            | NodeEvent::Called { .. } => {}
+            NodeEvent::Note(text) => self.note(text),
         }
     }
 }
@@ -257,10 +266,12 @@ mod tests {
         let recorder = Recorder::new(Weak::<Lines>::new(), "squeezy".to_owned(), 1);
         recorder.begin_load(Moment::START, Duration::ZERO);
         let (instance, other) = (InstanceNumber(0), InstanceNumber(1));
-        let starting = |instance| Happening::Starting(instance, FunctionIndex(0));
+        let function = FunctionIndex(0);
+        let starting = |instance| NodeEvent::Starting { instance, function };
         recorder.observe(Moment::START, starting(instance));
         assert_eq!(recorder.finish(Moment::START).starts.len(), 1);
-        let started = Happening::Started(instance, Ok(StartTimes::default()));
+        let result = Ok(StartTimes::default());
+        let started = NodeEvent::Started { instance, function, result };
         recorder.observe(Moment::START, started);
         recorder.observe(Moment::START, starting(other));
         assert!(recorder.finish(Moment::START).starts.is_empty());

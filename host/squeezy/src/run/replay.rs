@@ -193,7 +193,7 @@ impl Replay {
                 None => Outcome::Right,
                 Some(problem) => Outcome::Wrong(problem),
             },
-            Err(CallError::Failed { reason, .. }) => Outcome::Failed(reason.clone()),
+            Err(CallError::Failed { reason, .. }) => Outcome::Failed(reason.to_string()),
             Err(CallError::Ended) => {
                 let reason = self.recorder.ended_early();
                 Outcome::Failed(reason.unwrap_or_else(|| "the run ended".to_owned()))

@@ -10,7 +10,7 @@ use super::{
     view::View,
 };
 use crate::interrupt::Interrupt;
-use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
+use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan, openwhisk::OpenWhisk};
 use squeezy_runtime::{Budget, Moment, VmPolicy};
 use squeezy_vmm::{AcceleratorKind, Artifacts};
 use std::{
@@ -132,7 +132,7 @@ impl Setup {
         let function = &self.input.function;
         // The first instance is not kept, however long that would be.
         let limits = limits(&self.args, function.keep_alive);
-        let index = node.add_function(vm, self.input.clone(), limits).await?;
+        let index = node.add_function(vm, self.input.clone(), Arc::new(OpenWhisk), limits).await?;
         Ok(Replay { node, begin, index, function: Arc::new(function.clone()), recorder })
     }
 

@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_node::{Answer, CallError, WaitedFor};
+use squeezy_node::{Answer, CallError, InstanceError, WaitedFor};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{
     collections::{HashMap, VecDeque},
@@ -91,12 +91,12 @@ impl Activation {
             Err(CallError::Failed { reason, waited, took, logs, vm_ended, .. }) => {
                 // Only what the function does is its developer's.
                 let status = if vm_ended { Status::InternalError } else { Status::DeveloperError };
-                // The agent passes on more than a result may be, and does not know how much more.
-                let most = format!("answer is longer than {MAX_PAYLOAD_BYTES} bytes");
-                let reason = if reason.ends_with(&most) {
-                    too_long(format_args!("more than {MAX_PAYLOAD_BYTES}"))
-                } else {
-                    reason
+                let reason = match reason {
+                    // The agent passes on more than a result may be, and does not know how much more.
+                    InstanceError::AnswerTooLong => {
+                        too_long(format_args!("more than {MAX_PAYLOAD_BYTES}"))
+                    }
+                    other => other.to_string(),
                 };
                 (status, error(&reason), waited, took, None, logs)
             }

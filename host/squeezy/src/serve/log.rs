@@ -3,7 +3,7 @@
 
 use super::metrics::Watch;
 use humantime::format_rfc3339_millis;
-use squeezy_node::{CallError, Happening, Observer, SqueezeReport, Tried};
+use squeezy_node::{CallError, NodeEvent, Observer, ResizeOutcome, SqueezeReport};
 use squeezy_runtime::{FunctionIndex, Moment, StopReason};
 use squeezy_vmm::BootStep;
 use std::{
@@ -21,13 +21,13 @@ const MOST_WAITING: usize = 1000;
 /// How long the last lines may take to be written.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
 
-/// Writes a line for each happening to standard output, with the names of functions.
+/// Writes a line for each event to standard output, with the names of functions.
 pub struct Log(pub Arc<Watch>);
 
 impl Observer for Log {
-    fn observe(&self, _: Moment, happening: Happening<'_>) {
+    fn observe(&self, _: Moment, event: NodeEvent<'_>) {
         let name = |function| self.0.names.of(function).name.0.to_string();
-        if let Some(line) = describe(&happening, name) {
+        if let Some(line) = describe(&event, name) {
             say(&line);
         }
     }
@@ -113,11 +113,13 @@ fn write() {
     }
 }
 
-fn describe(happening: &Happening<'_>, name: impl Fn(FunctionIndex) -> String) -> Option<String> {
-    Some(match happening {
-        Happening::Booting(vm, step @ BootStep::Accelerator(_)) => format!("vm {vm}: {step}"),
-        Happening::Booting(..) => return None,
-        Happening::Booted(vm, machine, took) => {
+fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Option<String> {
+    Some(match event {
+        NodeEvent::Booting { vm, step: step @ BootStep::Accelerator(_) } => {
+            format!("vm {vm}: {step}")
+        }
+        NodeEvent::Booting { .. } => return None,
+        NodeEvent::Booted { vm, machine, took } => {
             format!(
                 "vm {vm}: {} runs Linux {} after {}",
                 machine.vmm_version,
@@ -125,35 +127,40 @@ fn describe(happening: &Happening<'_>, name: impl Fn(FunctionIndex) -> String) -
                 ms(*took)
             )
         }
-        Happening::Paused(vm, bytes) => {
+        NodeEvent::Paused { vm, resident_bytes: bytes } => {
             format!("vm {vm}: nothing runs in it; paused, {} MiB resident", bytes >> 20)
         }
-        Happening::Resumed(vm) => format!("vm {vm}: runs again"),
-        Happening::Ended(vm, reason) => format!("vm {vm}: ended: {reason}"),
-        Happening::Starting(instance, function) => {
+        NodeEvent::Resumed { vm } => format!("vm {vm}: runs again"),
+        NodeEvent::Ended { vm, reason } => format!("vm {vm}: ended: {reason}"),
+        NodeEvent::Starting { instance, function } => {
             format!("instance {instance}: starting, of {}", name(*function))
         }
-        Happening::Plugged(instance, took, Tried { error, .. }) => match error {
+        NodeEvent::Plugged { instance, took, outcome, .. } => match &outcome.error {
             None => format!("instance {instance}: memory plugged after {}", ms(*took)),
             Some(error) => format!("instance {instance}: no memory: {error}"),
         },
-        Happening::Started(instance, Ok(times)) => {
+        NodeEvent::Started { instance, result: Ok(times), .. } => {
             format!(
                 "instance {instance}: spawned after {}, init {}",
                 ms(times.spawn),
                 ms(times.init)
             )
         }
-        Happening::Started(instance, Err(reason)) => {
+        NodeEvent::Started { instance, result: Err(reason), .. } => {
             format!("instance {instance}: cannot be started: {reason}")
         }
-        Happening::Died(instance, Some(reason)) => format!("instance {instance}: {reason}"),
-        Happening::Died(instance, None) => format!("instance {instance}: its VM has ended"),
-        Happening::Frozen(instance) => format!("instance {instance}: frozen"),
-        Happening::Squeezed(
+        NodeEvent::Died { instance, reason: Some(reason), .. } => {
+            format!("instance {instance}: {reason}")
+        }
+        NodeEvent::Died { instance, reason: None, .. } => {
+            format!("instance {instance}: its VM has ended")
+        }
+        NodeEvent::Frozen { instance } => format!("instance {instance}: frozen"),
+        NodeEvent::Squeezed {
             instance,
-            Ok(SqueezeReport { before_bytes, resident_bytes, took, .. }),
-        ) => {
+            result: Ok(SqueezeReport { before_bytes, resident_bytes, took, .. }),
+            ..
+        } => {
             format!(
                 "instance {instance}: squeezed in {}, {} MiB of {} left",
                 ms(*took),
@@ -161,13 +168,14 @@ fn describe(happening: &Happening<'_>, name: impl Fn(FunctionIndex) -> String) -
                 before_bytes >> 20
             )
         }
-        Happening::Squeezed(instance, Err(reason)) => {
+        NodeEvent::Squeezed { instance, result: Err(reason), .. } => {
             format!("instance {instance}: not squeezed: {reason}")
         }
-        Happening::Stopping(instance, reason) => {
+        NodeEvent::Stopping { instance, reason, .. } => {
             format!("instance {instance}: stopping: {}", why(*reason))
         }
-        Happening::Reclaimed(instance, _, Some(Tried { latency, resident_drop_bytes, error })) => {
+        NodeEvent::Reclaimed { instance, outcome, .. } => {
+            let ResizeOutcome { latency, resident_drop_bytes, error } = outcome;
             let latency = latency.map_or("-".to_owned(), ms);
             match error {
                 None => format!(
@@ -177,14 +185,16 @@ fn describe(happening: &Happening<'_>, name: impl Fn(FunctionIndex) -> String) -
                 Some(error) => format!("instance {instance}: memory not back: {error}"),
             }
         }
-        Happening::Called(function, Some(instance), Err(CallError::Failed { reason, .. })) => {
+        NodeEvent::Called {
+            function,
+            instance: Some(instance),
+            result: Err(CallError::Failed { reason, .. }),
+        } => {
             format!("instance {instance}: a call of {} failed: {reason}", name(*function))
         }
-        Happening::Reclaimed(_, _, None) | Happening::Lost(_) | Happening::Called(..) => {
-            return None;
-        }
-        Happening::Settled(instance) => format!("instance {instance}: memory back after all"),
-        Happening::Note(text) => (*text).to_owned(),
+        NodeEvent::Lost { .. } | NodeEvent::Called { .. } => return None,
+        NodeEvent::Settled { instance } => format!("instance {instance}: memory back after all"),
+        NodeEvent::Note(text) => (*text).to_owned(),
     })
 }
 
@@ -209,8 +219,8 @@ mod tests {
     use crate::serve::failed_call;
     use squeezy_runtime::InstanceNumber;
 
-    fn line(happening: &Happening<'_>) -> String {
-        describe(happening, |FunctionIndex(index)| format!("f{index}")).unwrap()
+    fn line(event: &NodeEvent<'_>) -> String {
+        describe(event, |FunctionIndex(index)| format!("f{index}")).unwrap()
     }
 
     #[test]
@@ -225,11 +235,12 @@ mod tests {
 
     #[test]
     fn functions_have_their_names() {
-        let instance = InstanceNumber(7);
-        let starting = line(&Happening::Starting(instance, FunctionIndex(5)));
+        let (instance, function) = (InstanceNumber(7), FunctionIndex(5));
+        let starting = line(&NodeEvent::Starting { instance, function });
         assert_eq!(starting, "instance 7: starting, of f5");
         let failed = Err(failed_call("it took too long"));
-        let failed = line(&Happening::Called(FunctionIndex(5), Some(instance), &failed));
+        let failed =
+            line(&NodeEvent::Called { function, instance: Some(instance), result: &failed });
         assert_eq!(failed, "instance 7: a call of f5 failed: it took too long");
     }
 
@@ -242,7 +253,8 @@ mod tests {
             StopReason::Retired,
             StopReason::Draining,
         ] {
-            let said = line(&Happening::Stopping(InstanceNumber(7), reason));
+            let (instance, function) = (InstanceNumber(7), FunctionIndex(5));
+            let said = line(&NodeEvent::Stopping { instance, function, reason });
             assert!(!said.contains(&format!("{reason:?}")) && said.contains(' '), "{said}");
         }
     }

@@ -261,7 +261,7 @@ fn machine_bytes() -> Option<u64> {
 #[cfg(test)]
 fn failed_call(reason: &str) -> squeezy_node::CallError {
     squeezy_node::CallError::Failed {
-        reason: reason.to_owned(),
+        reason: squeezy_node::InstanceError::NoAnswer(reason.to_owned()),
         waited: Duration::from_millis(1),
         waited_for: squeezy_node::WaitedFor::Nothing,
         took: Duration::from_millis(1),

@@ -1,6 +1,6 @@
 //! Why calls were turned away although there was room for them: what could not be booted or started.
 
-use squeezy_node::{CallError, Happening, openwhisk::now_ms};
+use squeezy_node::{CallError, NodeEvent, openwhisk::now_ms};
 use squeezy_runtime::{FunctionIndex, InstanceNumber, RejectReason};
 use std::{
     collections::BTreeMap,
@@ -40,13 +40,13 @@ struct State {
 impl Problems {
     /// Takes note of what happened. The node tells why something has failed right before it turns away
     /// those who have waited for it.
-    pub fn see(&self, happening: &Happening<'_>) {
-        match *happening {
-            Happening::Ended(_, reason) => {
-                self.lock().vm = presentable(&without_directories(reason))
+    pub fn see(&self, event: &NodeEvent<'_>) {
+        match *event {
+            NodeEvent::Ended { reason, .. } => {
+                self.lock().vm = presentable(&without_directories(&reason.to_string()))
             }
-            Happening::Plugged(instance, _, tried) => {
-                let memory = tried
+            NodeEvent::Plugged { instance, outcome, .. } => {
+                let memory = outcome
                     .error
                     .as_ref()
                     .map(|error| (instance, without_directories(&error.to_string())));
@@ -54,16 +54,16 @@ impl Problems {
                     self.lock().memory = memory;
                 }
             }
-            Happening::Started(instance, Err(reason)) => {
+            NodeEvent::Started { instance, result: Err(reason), .. } => {
                 let mut state = self.lock();
                 state.instance = match &state.memory {
                     Some((of, error)) if *of == instance => {
                         presentable(&format!("{reason}: {error}"))
                     }
-                    _ => presentable(reason),
+                    _ => presentable(&reason.to_string()),
                 };
             }
-            Happening::Called(function, _, result) => {
+            NodeEvent::Called { function, result, .. } => {
                 let mut state = self.lock();
                 let why = match result {
                     Ok(_) | Err(CallError::Failed { .. }) => {
@@ -138,7 +138,7 @@ pub fn without_directories(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::serve::failed_call;
-    use squeezy_node::Tried;
+    use squeezy_node::{InstanceError, ResizeOutcome, VmEnd};
     use squeezy_runtime::VmIndex;
     use squeezy_vmm::VmError;
     use std::time::Duration;
@@ -150,17 +150,25 @@ mod tests {
     }
 
     fn call(problems: &Problems, error: CallError) -> String {
-        problems.see(&Happening::Called(F, None, &Err(error.clone())));
+        problems.see(&NodeEvent::Called {
+            function: F,
+            instance: None,
+            result: &Err(error.clone()),
+        });
         problems.explain(F, &error)
     }
 
     #[test]
     fn who_is_turned_away_hears_why() {
         let problems = Problems::default();
-        problems.see(&Happening::Ended(VmIndex(0), "it is not needed"));
+        problems.see(&NodeEvent::Ended { vm: VmIndex(0), reason: &VmEnd::Unneeded });
         assert_eq!(problems.of(F), None);
-        let end = "the kernel is not at /srv/build/bzImage: run `make kernel`\nor so";
-        problems.see(&Happening::Ended(VmIndex(1), end));
+        let end = VmEnd::Failed(VmError::Missing {
+            what: "the kernel",
+            path: "/srv/build/bzImage".into(),
+            remedy: "run `make kernel`\nor so",
+        });
+        problems.see(&NodeEvent::Ended { vm: VmIndex(1), reason: &end });
         let said = call(&problems, rejected(RejectReason::VmFailed));
         assert!(
             said.ends_with("has ended: the kernel is not at bzImage: run `make kernel` or so"),
@@ -172,17 +180,25 @@ mod tests {
         );
         assert!(problems.of(F).is_some());
 
-        let instance = InstanceNumber(1);
-        let tried = Tried { latency: None, resident_drop_bytes: 0, error: Some(VmError::Stopped) };
-        problems.see(&Happening::Plugged(instance, Duration::ZERO, &tried));
-        problems.see(&Happening::Started(instance, Err("no memory")));
+        let (instance, function) = (InstanceNumber(1), F);
+        let error = Some(VmError::Stopped);
+        let outcome = &ResizeOutcome { latency: None, resident_drop_bytes: 0, error };
+        problems.see(&NodeEvent::Plugged { instance, function, took: Duration::ZERO, outcome });
+        let result = Err(&InstanceError::NotPlugged);
+        problems.see(&NodeEvent::Started { instance, function, result });
         let said = call(&problems, rejected(RejectReason::StartFailed));
-        assert!(said.ends_with("started: no memory: the VM has been stopped"), "{said}");
-        problems.see(&Happening::Started(InstanceNumber(2), Err(&"x".repeat(10_000))));
+        assert!(
+            said.ends_with("started: its memory could not be plugged: the VM has been stopped"),
+            "{said}"
+        );
+        let long = InstanceError::NoAnswer("x".repeat(10_000));
+        let (instance, result) = (InstanceNumber(2), Err(&long));
+        problems.see(&NodeEvent::Started { instance, function, result });
         let said = call(&problems, rejected(RejectReason::StartFailed));
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
 
-        problems.see(&Happening::Called(F, Some(instance), &Err(failed_call(""))));
+        let (instance, result) = (Some(instance), &Err(failed_call("")));
+        problems.see(&NodeEvent::Called { function, instance, result });
         assert_eq!(problems.of(F), None);
     }
 

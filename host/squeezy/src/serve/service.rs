@@ -16,8 +16,9 @@ use super::{
 use kept::Unavailable;
 use serde_json::{Map, Value};
 use squeezy_node::{
-    Call, CallError, FunctionImage, FunctionLimits, ImageError, Node, NodeError, VmPlan,
-    openwhisk::now_ms,
+    Call, CallError, FunctionImage, FunctionLimits, ImageError, InstanceError, Node, NodeError,
+    VmPlan,
+    openwhisk::{OpenWhisk, now_ms},
 };
 use squeezy_runtime::{RejectReason, VmIndex};
 use squeezy_vmm::Artifacts;
@@ -288,7 +289,8 @@ impl Service {
             freeze_after: Some(self.config.freeze_after),
             queue: self.config.queue,
         };
-        let index = self.node.add_function(vm, image.clone(), limits).await.map_err(unusable)?;
+        let index = self.node.add_function(vm, image.clone(), Arc::new(OpenWhisk), limits).await;
+        let index = index.map_err(unusable)?;
         Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, index }))
     }
 
@@ -425,9 +427,10 @@ impl Service {
 /// What comes of an answer that there is no memory for.
 fn no_memory(answer: squeezy_node::Answer) -> CallError {
     CallError::Failed {
-        reason:
+        reason: InstanceError::NoAnswer(
             "there is no memory for its answer at the moment, because of what others send and get"
                 .to_owned(),
+        ),
         waited: answer.waited,
         waited_for: answer.waited_for,
         took: answer.took,

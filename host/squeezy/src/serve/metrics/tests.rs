@@ -4,7 +4,9 @@ use super::{scrape::set, *};
 use crate::serve::failed_call;
 use bytes::Bytes;
 use http::Response;
-use squeezy_node::{Answer, CallError, Happening, NodeStatus, StartTimes, Tried, WaitedFor};
+use squeezy_node::{
+    Answer, CallError, NodeEvent, NodeStatus, ResizeOutcome, StartTimes, WaitedFor,
+};
 use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
 use squeezy_runtime::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
@@ -31,16 +33,18 @@ impl Scripted {
         Self { watch }
     }
 
-    fn tell(&self, at: u64, happening: Happening<'_>) {
-        self.watch.see(Moment(ms(at)), &happening);
+    fn tell(&self, at: u64, event: NodeEvent<'_>) {
+        self.watch.see(Moment(ms(at)), &event);
     }
 
     fn start(&self, at: u64, instance: u64) {
-        self.tell(at, Happening::Starting(InstanceNumber(instance), F));
-        let tried = Tried { latency: Some(ms(4)), resident_drop_bytes: 0, error: None };
-        self.tell(at + 5, Happening::Plugged(InstanceNumber(instance), ms(5), &tried));
+        let (instance, function) = (InstanceNumber(instance), F);
+        self.tell(at, NodeEvent::Starting { instance, function });
+        let outcome = ResizeOutcome { latency: Some(ms(4)), resident_drop_bytes: 0, error: None };
+        let plugged = NodeEvent::Plugged { instance, function, took: ms(5), outcome: &outcome };
+        self.tell(at + 5, plugged);
         let times = StartTimes { spawn: ms(10), init: ms(300) };
-        self.tell(at + 310, Happening::Started(InstanceNumber(instance), Ok(times)));
+        self.tell(at + 310, NodeEvent::Started { instance, function, result: Ok(times) });
     }
 
     fn answer(&self, at: u64, instance: u64, waited: u64, cold: bool) {
@@ -52,15 +56,18 @@ impl Scripted {
             cold: cold.then_some(ms(300)),
             logs: Vec::new(),
         };
-        self.tell(at, Happening::Called(F, Some(InstanceNumber(instance)), &Ok(answer)));
+        let instance = Some(InstanceNumber(instance));
+        self.tell(at, NodeEvent::Called { function: F, instance, result: &Ok(answer) });
     }
 
     fn end(&self, at: u64, instance: u64, error: Option<VmError>) {
-        let instance = InstanceNumber(instance);
-        self.tell(at, Happening::Stopping(instance, StopReason::KeepAliveOver));
-        let tried = Tried { latency: Some(ms(2)), resident_drop_bytes: 100 << 20, error };
-        let asked = Moment(ms(at + 50));
-        self.tell(at + 53, Happening::Reclaimed(instance, asked, Some(&tried)));
+        let (instance, function) = (InstanceNumber(instance), F);
+        let reason = StopReason::KeepAliveOver;
+        self.tell(at, NodeEvent::Stopping { instance, function, reason });
+        let outcome = ResizeOutcome { latency: Some(ms(2)), resident_drop_bytes: 100 << 20, error };
+        let (asked, stop) = (Moment(ms(at + 50)), Some(ms(50)));
+        let outcome = &outcome;
+        self.tell(at + 53, NodeEvent::Reclaimed { instance, function, asked, stop, outcome });
     }
 
     fn read(&self) -> BTreeMap<String, f64> {
@@ -110,10 +117,11 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     // The same function again, and a call that fails with the VM of it.
     node.start(2000, 1);
     node.answer(2400, 1, 330, true);
-    node.tell(2500, Happening::Called(F, Some(InstanceNumber(1)), &Err(failed_call(""))));
-    node.tell(2500, Happening::Lost(InstanceNumber(1)));
+    let (instance, failed) = (InstanceNumber(1), Err(failed_call("")));
+    node.tell(2500, NodeEvent::Called { function: F, instance: Some(instance), result: &failed });
+    node.tell(2500, NodeEvent::Lost { instance, function: F });
     let refused = Err(CallError::Rejected(RejectReason::QueueFull));
-    node.tell(2600, Happening::Called(F, None, &refused));
+    node.tell(2600, NodeEvent::Called { function: F, instance: None, result: &refused });
     // Memory that is late.
     let late = VmError::Resize {
         requested: 0,
@@ -128,8 +136,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
         "squeezy_resizes_refused_total{function=\"f\",direction=\"unplug\",reason=\"draining\"}";
     assert_eq!(read[resizes], 1.0);
     assert_eq!(read["squeezy_reclaimed_bytes_total{function=\"f\"}"], INSTANCE_BYTES as f64);
-    node.tell(9000, Happening::Reclaimed(InstanceNumber(2), Moment(ms(8000)), None));
-    node.tell(9000, Happening::Settled(InstanceNumber(2)));
+    node.tell(9000, NodeEvent::Settled { instance: InstanceNumber(2) });
 
     let read = node.read();
     for (series, value) in [

@@ -8,7 +8,7 @@ use super::{
     recent::{Recent, Reclaim, Times},
 };
 use crate::serve::problems::Problems;
-use squeezy_node::{Answer, CallError, Happening, Observer, Tried, openwhisk::now_ms};
+use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome, openwhisk::now_ms};
 use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,8 +44,8 @@ struct State {
 struct Life {
     of: Known,
     recreated: bool,
-    /// When it was told to end and why, once it was.
-    stopping: Option<(Moment, &'static str)>,
+    /// Why it ends, once it does.
+    stopping: Option<&'static str>,
 }
 
 impl Watch {
@@ -85,8 +85,8 @@ impl Watch {
         self.metrics.instances_ended.get_or_create(&OfReason { function, reason }).inc();
     }
 
-    fn not_resized(&self, function: Name, direction: Direction, tried: &Tried) {
-        let Some(error) = &tried.error else { return };
+    fn not_resized(&self, function: Name, direction: Direction, outcome: &ResizeOutcome) {
+        let Some(error) = &outcome.error else { return };
         let labels = OfResize { function, direction, reason: reason::not_resized(error) };
         self.metrics.resizes_refused.get_or_create(&labels).inc();
     }
@@ -112,34 +112,37 @@ impl Watch {
         state.lives.insert(instance, Life { of, recreated, stopping: None });
     }
 
-    fn plugged(&self, at: Moment, instance: InstanceNumber, tried: &Tried) {
+    fn plugged(&self, at: Moment, instance: InstanceNumber, outcome: &ResizeOutcome) {
         let Some(function) = self.function_of(instance) else { return };
-        self.not_resized(function.clone(), Direction::Plug, tried);
-        if let (Some(latency), None) = (tried.latency, &tried.error) {
+        self.not_resized(function.clone(), Direction::Plug, outcome);
+        if let (Some(latency), None) = (outcome.latency, &outcome.error) {
             self.time(at, &function, |times| &mut times.plug, latency);
             observe(&self.metrics.plug, function, latency);
         }
     }
 
-    fn reclaimed(&self, at: Moment, instance: InstanceNumber, asked: Moment, tried: &Tried) {
+    fn reclaimed(
+        &self,
+        at: Moment,
+        instance: InstanceNumber,
+        stop: Option<Duration>,
+        outcome: &ResizeOutcome,
+    ) {
         let Some(life) = self.gone(instance) else { return };
         let function = life.of.name.clone();
-        self.not_resized(function.clone(), Direction::Unplug, tried);
-        if tried.latency.is_none() && tried.error.is_none() {
+        self.not_resized(function.clone(), Direction::Unplug, outcome);
+        if outcome.latency.is_none() && outcome.error.is_none() {
             // It had no memory of its own, or gives none back.
             return;
         }
-        if let (Some(latency), None) = (tried.latency, &tried.error) {
+        if let (Some(latency), None) = (outcome.latency, &outcome.error) {
             self.came_back(&life.of);
             observe(&self.metrics.unplug, function.clone(), latency);
             self.time(at, &function, |times| &mut times.unplug, latency);
         }
-        let (stop, reason) = match life.stopping {
-            Some((since, reason)) => (Some(asked.since(since)), reason),
-            None => (None, reason::DIED),
-        };
+        let reason = life.stopping.unwrap_or(reason::DIED);
         let mut state = self.lock();
-        if tried.error.is_some() && state.late.len() < MOST_LATE {
+        if outcome.error.is_some() && state.late.len() < MOST_LATE {
             state.late.insert(instance, life.of.clone());
         }
         state.recent.reclaim(Reclaim {
@@ -149,9 +152,9 @@ impl Watch {
             size_bytes: life.of.instance_bytes,
             reason,
             stop,
-            unplug: tried.latency,
-            resident_drop_bytes: tried.resident_drop_bytes,
-            error: tried.error.clone(),
+            unplug: outcome.latency,
+            resident_drop_bytes: outcome.resident_drop_bytes,
+            error: outcome.error.clone(),
             settled: false,
         });
     }
@@ -225,13 +228,13 @@ impl Watch {
 
 impl Watch {
     /// Takes note of what happened.
-    pub fn see(&self, at: Moment, happening: &Happening<'_>) {
-        self.problems.see(happening);
-        match *happening {
-            Happening::Booted(_, _, took) => self.metrics.vm_boot.observe(took.as_secs_f64()),
-            Happening::Starting(instance, function) => self.starting(instance, function),
-            Happening::Plugged(instance, _, tried) => self.plugged(at, instance, tried),
-            Happening::Started(instance, result) => {
+    pub fn see(&self, at: Moment, event: &NodeEvent<'_>) {
+        self.problems.see(event);
+        match *event {
+            NodeEvent::Booted { took, .. } => self.metrics.vm_boot.observe(took.as_secs_f64()),
+            NodeEvent::Starting { instance, function } => self.starting(instance, function),
+            NodeEvent::Plugged { instance, outcome, .. } => self.plugged(at, instance, outcome),
+            NodeEvent::Started { instance, result, .. } => {
                 let Some(function) = self.function_of(instance) else { return };
                 match result {
                     Ok(times) => {
@@ -243,38 +246,38 @@ impl Watch {
                     }
                 }
             }
-            Happening::Stopping(instance, reason) => {
+            NodeEvent::Stopping { instance, reason, .. } => {
                 let reason = reason::stopped(reason);
                 let mut state = self.lock();
                 let Some(life) = state.lives.get_mut(&instance) else { return };
                 // Why it died is told before it is stopped, and says more.
                 let died = life.stopping.is_some();
-                life.stopping = Some((at, life.stopping.map_or(reason, |(_, died)| died)));
+                life.stopping.get_or_insert(reason);
                 let function = life.of.name.clone();
                 drop(state);
                 if !died {
                     self.ended(function, reason);
                 }
             }
-            Happening::Died(instance, _) => {
+            NodeEvent::Died { instance, .. } => {
                 let mut state = self.lock();
                 let Some(life) = state.lives.get_mut(&instance) else { return };
-                life.stopping = Some((at, reason::DIED));
+                life.stopping = Some(reason::DIED);
                 let function = life.of.name.clone();
                 drop(state);
                 self.ended(function, reason::DIED);
             }
-            Happening::Lost(instance) => {
+            NodeEvent::Lost { instance, .. } => {
                 // One that was being stopped has been counted.
                 if let Some(life) = self.gone(instance).filter(|life| life.stopping.is_none()) {
                     self.ended(life.of.name, reason::VM_ENDED);
                 }
             }
-            Happening::Reclaimed(instance, asked, Some(tried)) => {
-                self.reclaimed(at, instance, asked, tried);
+            NodeEvent::Reclaimed { instance, stop, outcome, .. } => {
+                self.reclaimed(at, instance, stop, outcome);
             }
-            Happening::Settled(instance) => self.settled(instance),
-            Happening::Squeezed(instance, result) => {
+            NodeEvent::Settled { instance } => self.settled(instance),
+            NodeEvent::Squeezed { instance, result, .. } => {
                 let Some(function) = self.function_of(instance) else { return };
                 let of = Of { function };
                 match result {
@@ -288,16 +291,15 @@ impl Watch {
                     }
                 }
             }
-            Happening::Called(function, instance, result) => {
+            NodeEvent::Called { function, instance, result } => {
                 self.called(at, function, instance, result);
             }
-            Happening::Booting(..)
-            | Happening::Ended(..)
-            | Happening::Frozen(_)
-            | Happening::Paused(..)
-            | Happening::Resumed(_)
-            | Happening::Reclaimed(_, _, None)
-            | Happening::Note(_) => {}
+            NodeEvent::Booting { .. }
+            | NodeEvent::Ended { .. }
+            | NodeEvent::Frozen { .. }
+            | NodeEvent::Paused { .. }
+            | NodeEvent::Resumed { .. }
+            | NodeEvent::Note(_) => {}
         }
     }
 }
@@ -306,9 +308,9 @@ impl Watch {
 pub struct Seen<O>(pub Arc<Watch>, pub O);
 
 impl<O: Observer> Observer for Seen<O> {
-    fn observe(&self, at: Moment, happening: Happening<'_>) {
-        self.0.see(at, &happening);
-        self.1.observe(at, happening);
+    fn observe(&self, at: Moment, event: NodeEvent<'_>) {
+        self.0.see(at, &event);
+        self.1.observe(at, event);
     }
 }
 

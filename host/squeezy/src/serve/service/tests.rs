@@ -3,7 +3,7 @@
 use super::*;
 use crate::serve::activation::Status;
 use serde_json::json;
-use squeezy_node::{Happening, Observer};
+use squeezy_node::{NodeEvent, Observer};
 use squeezy_runtime::{Budget, Moment};
 use squeezy_vmm::Kernel;
 use std::{
@@ -17,8 +17,8 @@ use tempfile::TempDir;
 struct Gate(Mutex<Receiver<()>>);
 
 impl Observer for Gate {
-    fn observe(&self, _: Moment, happening: Happening<'_>) {
-        if let Happening::Booting(..) = happening {
+    fn observe(&self, _: Moment, event: NodeEvent<'_>) {
+        if let NodeEvent::Booting { .. } = event {
             let _ = lock(&self.0).recv();
         }
     }

@@ -1,18 +1,24 @@
 //! The life of one instance: start, calls, freeze and end.
 
-use crate::{Machine, openwhisk, plan::outside_bytes};
+mod error;
+
+use crate::{
+    Contract, Guest, Machine,
+    plan::outside_bytes,
+    response::{agent_problem, is_from_instance},
+};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
-    ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
-    Squeezed, SqueezedHeap,
+    ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
+    PartitionChoice, Squeezed, SqueezedHeap,
 };
 use squeezy_runtime::function::{Function, Seccomp};
-use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use squeezy_vmm::{AcceleratorKind, VmError, method::Slot};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+pub use error::InstanceError;
 
 /// How long an instance may wait for its partition, which may be plugged meanwhile: longer than a plug
 /// may take before it counts as failed.
@@ -25,7 +31,7 @@ const FILES_PART: u64 = 2;
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How long between two tries to reach a server that does not listen yet.
-const INIT_PAUSE: Duration = Duration::from_millis(100);
+const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long after a request was not answered its instance may be found to have ended.
 const END_PAUSE: Duration = Duration::from_secs(2);
@@ -40,7 +46,7 @@ pub enum Reply {
     /// The instance has answered.
     Answered(Response<Bytes>),
     /// It has not, for this reason, and cannot take another call.
-    Failed(String),
+    Failed(InstanceError),
 }
 
 /// How long the parts of a start took.
@@ -81,19 +87,20 @@ pub(crate) struct LogPosition {
 /// An instance, or what will be one.
 #[derive(Clone)]
 pub(crate) struct Instance {
-    pub(crate) vm: Arc<Vm>,
+    pub(crate) guest: Arc<dyn Guest>,
     pub(crate) id: InstanceId,
+    pub(crate) contract: Arc<dyn Contract>,
 }
 
 impl Instance {
-    /// Starts it in its slot and waits until its server has answered `/init`.
+    /// Starts it in its slot and waits until its server has answered its first request.
     pub(crate) async fn start(
         &self,
         machine: &dyn Machine,
         slot: Slot,
         function: &Function,
         image: ImageNumber,
-    ) -> Result<StartTimes, String> {
+    ) -> Result<StartTimes, InstanceError> {
         let begin = Instant::now();
         let details = machine.details();
         // Emulation is slow enough.
@@ -122,38 +129,46 @@ impl Instance {
             // What is in the partition, files included, does not count.
             spec.memory_limit_bytes = Some(outside_bytes(details.instance_bytes));
         }
-        self.agent()?.start(&spec).await.map_err(text)?;
+        self.guest.start(&spec).await?;
         let spawn = begin.elapsed();
-        let limit = function.init_timeout;
-        tokio::time::timeout(limit, self.init(function))
-            .await
-            .map_err(|_| format!("/init was not answered within {} s", limit.as_secs_f64()))??;
+        self.come_up(function).await?;
         Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
     }
 
-    /// Sends `/init` until the instance's server is up and answers it.
-    async fn init(&self, function: &Function) -> Result<(), String> {
-        let agent = self.agent()?;
+    /// Sends its first request until its server is up and answers it.
+    async fn come_up(&self, function: &Function) -> Result<(), InstanceError> {
+        let request = self.contract.start(function);
+        let path = request.uri().path().to_owned();
+        let limit = function.init_timeout;
+        let begin = Instant::now();
+        let answered = tokio::time::timeout(limit, self.first_answer(&request, limit)).await;
+        let response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) if begin.elapsed() < limit => return Err(error),
+            Ok(Err(_)) | Err(_) => return Err(InstanceError::StartTooLong { path, limit }),
+        };
+        self.contract
+            .started(&response)
+            .map_err(|problem| InstanceError::NotReady { path, problem })
+    }
+
+    /// What its server answers to its first request, which is sent until it listens.
+    async fn first_answer(
+        &self,
+        request: &Request<Bytes>,
+        limit: Duration,
+    ) -> Result<Response<Bytes>, InstanceError> {
+        let path = || request.uri().path().to_owned();
         loop {
-            let request = openwhisk::init(&function.name);
-            let response =
-                agent.http(&self.id, request, function.init_timeout).await.map_err(text)?;
-            if openwhisk::is_from_instance(&response) {
-                return if response.status().is_success() {
-                    Ok(())
-                } else {
-                    Err(format!(
-                        "/init: status {}: {}",
-                        response.status(),
-                        openwhisk::quote(&response)
-                    ))
-                };
+            let response = self.guest.http(&self.id, request.clone(), limit).await?;
+            if is_from_instance(&response) {
+                return Ok(response);
             }
-            let problem = openwhisk::agent_problem(&response);
+            let problem = agent_problem(&response);
             // It may listen yet; who has taken the request and not answered it will not the next time.
             let may_come = problem.code == ErrorCode::Unavailable;
             let ended = if may_come {
-                match agent.instance(&self.id).await.map_err(text)?.state {
+                match self.guest.instance(&self.id).await?.state {
                     InstanceState::Ended(reason) => Some(reason),
                     _ => None,
                 }
@@ -161,38 +176,33 @@ impl Instance {
                 self.ended_soon().await
             };
             if let Some(reason) = ended {
-                let words = self.last_words().await;
-                return Err(format!("it {reason} before it had answered /init: {words}"));
+                let last_line = self.last_line().await;
+                return Err(InstanceError::EndedAtStart { reason, path: path(), last_line });
             }
             if !may_come {
-                return Err(format!("/init: {}", problem.message));
+                return Err(InstanceError::NotReady { path: path(), problem: problem.message });
             }
-            tokio::time::sleep(INIT_PAUSE).await;
+            tokio::time::sleep(START_PAUSE).await;
         }
     }
 
-    /// Passes it a request, to be answered within `limit`.
+    /// Makes a call, to be answered within `limit`.
     pub(crate) async fn call(&self, request: Request<Bytes>, limit: Duration) -> Reply {
-        let agent = match self.agent() {
-            Ok(agent) => agent,
-            Err(error) => return Reply::Failed(error),
-        };
         let begin = Instant::now();
-        let seen = match agent.http(&self.id, request, limit).await {
-            Ok(response) if openwhisk::is_from_instance(&response) => {
-                return Reply::Answered(response);
-            }
+        let seen = match self.guest.http(&self.id, request, limit).await {
+            Ok(response) if is_from_instance(&response) => return Reply::Answered(response),
             Err(_) if begin.elapsed() >= limit => {
-                let seconds = limit.as_secs_f64();
-                return Reply::Failed(format!(
-                    "the call was not answered within its limit of {seconds} s"
-                ));
+                return Reply::Failed(InstanceError::CallTooLong(limit));
             }
-            Ok(response) => openwhisk::agent_problem(&response).message,
-            Err(error) => text(error),
+            Ok(response) => match agent_problem(&response) {
+                ErrorBody { code: ErrorCode::AnswerTooLong, .. } => InstanceError::AnswerTooLong,
+                ErrorBody { message, .. } => InstanceError::NoAnswer(message),
+            },
+            Err(VmError::AnswerTooLong) => InstanceError::AnswerTooLong,
+            Err(error) => error.into(),
         };
         Reply::Failed(match self.ended_soon().await {
-            Some(reason) => format!("the instance {reason}"),
+            Some(reason) => InstanceError::Ended(reason),
             None => seen,
         })
     }
@@ -201,17 +211,17 @@ impl Instance {
     /// activation, up to there.
     pub(crate) async fn output(&self, position: &mut LogPosition) -> Vec<String> {
         let deadline = Instant::now() + LOG_WAIT;
+        let end_line = self.contract.end_of_output();
         loop {
-            let read = match self.vm.agent() {
-                Ok(agent) => agent.log_from(&self.id, position.end).await,
-                Err(error) => Err(error),
-            };
             // Without its VM or its agent there is nothing to be read any more.
-            let Ok((text, end)) = read else { return Vec::new() };
-            let is_end = |line: &&str| *line == openwhisk::END_OF_ACTIVATION;
+            let Ok((text, end)) = self.guest.log_from(&self.id, position.end).await else {
+                return Vec::new();
+            };
+            let is_end = |line: &&str| Some(*line) == end_line;
             // One on standard output and one on standard error.
             let marked = text.lines().filter(is_end).count() >= 2;
-            if !marked && !position.unmarked && Instant::now() < deadline {
+            let may_come = end_line.is_some() && !position.unmarked;
+            if !marked && may_come && Instant::now() < deadline {
                 tokio::time::sleep(LOG_PAUSE).await;
                 continue;
             }
@@ -224,38 +234,37 @@ impl Instance {
     }
 
     /// Keeps it from running until its next request or its end; nothing when one of them came first.
-    pub(crate) async fn freeze(&self) -> Result<Option<squeezy_protocol::Instance>, String> {
-        match self.agent()?.freeze(&self.id).await {
+    pub(crate) async fn freeze(&self) -> Result<Option<squeezy_protocol::Instance>, InstanceError> {
+        match self.guest.freeze(&self.id).await {
             Ok(seen) => Ok(Some(seen)),
             Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => {
                 Ok(None)
             }
-            Err(error) => Err(text(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Makes it give back what it does not use while it is frozen.
-    pub(crate) async fn squeeze(&self, machine: &dyn Machine) -> Result<SqueezeReport, String> {
+    pub(crate) async fn squeeze(&self) -> Result<SqueezeReport, InstanceError> {
         let begin = Instant::now();
-        let unknown = "nobody knows what it holds";
-        let before = self.agent()?.instance(&self.id).await.map_err(text)?;
-        let before_bytes = machine.resident(&self.vm, &before).await.ok_or(unknown)?;
+        let before = self.guest.instance(&self.id).await?;
+        let before_bytes = self.guest.resident(&before).await.ok_or(InstanceError::NotMeasured)?;
         let Squeezed { instance, heap, heap_problem, reported_bytes, report_problem } =
-            self.agent()?.squeeze(&self.id).await.map_err(text)?;
-        let resident_bytes = machine.resident(&self.vm, &instance).await;
+            self.guest.squeeze(&self.id).await?;
+        let resident_bytes = self.guest.resident(&instance).await;
         Ok(SqueezeReport {
             cpu: heap.as_ref().map_or(Duration::ZERO, |heap| Duration::from_nanos(heap.cpu_ns)),
             heap: heap.ok_or_else(|| heap_problem.unwrap_or_default()),
             reported: report_problem.map_or(Ok(reported_bytes), Err),
             before_bytes,
-            resident_bytes: resident_bytes.ok_or(unknown)?,
+            resident_bytes: resident_bytes.ok_or(InstanceError::NotMeasured)?,
             took: begin.elapsed(),
         })
     }
 
     /// Waits until it has ended; why it did.
     pub(crate) async fn ended(&self) -> Option<ExitReason> {
-        match self.vm.agent().ok()?.wait(&self.id).await.ok()?.state {
+        match self.guest.wait(&self.id).await.ok()?.state {
             InstanceState::Ended(reason) => Some(reason),
             _ => None,
         }
@@ -268,29 +277,18 @@ impl Instance {
     }
 
     /// Stops it, or what there is of it.
-    pub(crate) async fn stop(&self) -> Result<(), String> {
-        match self.agent()?.stop(&self.id, STOP_GRACE).await {
+    pub(crate) async fn stop(&self) -> Result<(), InstanceError> {
+        match self.guest.stop(&self.id, STOP_GRACE).await {
             // It never came to be.
             Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
-            Err(error) => Err(text(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// The last line it wrote.
-    async fn last_words(&self) -> String {
-        let log = match self.vm.agent() {
-            Ok(agent) => agent.log(&self.id).await.unwrap_or_default(),
-            Err(_) => String::new(),
-        };
+    async fn last_line(&self) -> String {
+        let log = self.guest.log_from(&self.id, 0).await.unwrap_or_default().0;
         let line = log.lines().rev().find(|line| !line.trim().is_empty());
         line.unwrap_or("it wrote nothing").chars().take(200).collect()
     }
-
-    fn agent(&self) -> Result<&AgentClient, String> {
-        self.vm.agent().map_err(text)
-    }
-}
-
-fn text(error: VmError) -> String {
-    error.to_string()
 }

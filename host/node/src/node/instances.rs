@@ -1,0 +1,262 @@
+//! Instances: given memory, started, stopped, and their memory taken back.
+
+use super::{
+    actor::Actor,
+    message::{Completion, FirstReclaim},
+    table::{FunctionEntry, InstanceEntry},
+};
+use crate::{
+    InstanceError, NodeEvent, ResizeOutcome, StartTimes,
+    instance::{Instance, LogPosition},
+};
+use squeezy_protocol::{ExitReason, InstanceId};
+use squeezy_runtime::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
+use tokio::sync::oneshot;
+
+impl Actor {
+    /// The instances of a VM.
+    pub(super) fn within(&self, vm: VmIndex) -> Vec<InstanceNumber> {
+        self.instances.iter().filter(|(_, entry)| entry.vm == vm).map(|(&n, _)| n).collect()
+    }
+
+    /// Plugs an instance's memory and starts it, side by side where the guest can wait.
+    pub(super) fn start(
+        &mut self,
+        now: Moment,
+        instance: InstanceNumber,
+        function: FunctionIndex,
+        vm: VmIndex,
+    ) {
+        self.tell(NodeEvent::Starting { instance, function });
+        let machine = self.vms.get(&vm).and_then(|entry| entry.machine.clone());
+        let (Some(machine), Some(entry)) = (machine, self.functions.get(&function)) else {
+            return;
+        };
+        let FunctionEntry { function: definition, contract, image, .. } = entry.clone();
+        let taken = machine.slots().take();
+        let entry = InstanceEntry {
+            vm,
+            machine: machine.clone(),
+            function,
+            definition: definition.clone(),
+            contract: contract.clone(),
+            id: id(&definition.name, instance),
+            slot: taken.as_ref().ok().copied(),
+            has_slot: taken.is_ok(),
+            plugging: taken.is_ok(),
+            reclaim_waits: false,
+            ending: None,
+            stopping: false,
+            log: LogPosition::default(),
+            ready: None,
+            request: None,
+            generation: 0,
+        };
+        let id = entry.id.clone();
+        self.instances.insert(instance, entry);
+        let slot = match taken {
+            Ok(slot) => slot,
+            Err(error) => {
+                let result = Err(error.into());
+                return self.begin(async move { Completion::Started { instance, result } });
+            }
+        };
+        // Nothing comes when the plug fails, which is told with the plug.
+        let (has_memory, memory) = oneshot::channel();
+        let plugged = machine.clone();
+        self.begin_in(machine.clone(), async move {
+            let outcome = plugged.plug(slot).await;
+            if outcome.error.is_none() {
+                let _ = has_memory.send(());
+            }
+            Completion::Plugged { instance, function, asked: now, outcome }
+        });
+        self.begin_in(machine.clone(), async move {
+            let memory = async { memory.await.map_err(|_| InstanceError::NotPlugged) };
+            let start = async {
+                let guest = machine.guest(slot).ok_or(InstanceError::NoVm)?;
+                let starting = Instance { guest, id, contract };
+                starting.start(&*machine, slot, &definition, image).await
+            };
+            let result = if machine.starts_beside_plug() {
+                tokio::try_join!(memory, start).map(|((), times)| times)
+            } else {
+                match memory.await {
+                    Ok(()) => start.await,
+                    Err(error) => Err(error),
+                }
+            };
+            match result {
+                Err(InstanceError::NotPlugged) => Completion::Nothing,
+                result => Completion::Started { instance, result },
+            }
+        });
+    }
+
+    pub(super) fn plugged(
+        &mut self,
+        instance: InstanceNumber,
+        function: FunctionIndex,
+        asked: Moment,
+        outcome: &ResizeOutcome,
+    ) {
+        let took = self.now().since(asked);
+        self.tell(NodeEvent::Plugged { instance, function, took, outcome });
+        let Some(entry) = self.instances.get_mut(&instance) else { return };
+        entry.plugging = false;
+        entry.has_slot = outcome.error.is_none();
+        // Its start may have failed by itself before.
+        let fails = outcome.error.is_some() && !entry.stopping;
+        let (vm, reclaim_waits) = (entry.vm, entry.reclaim_waits);
+        self.replace_if_unfit(vm, outcome.error.as_ref());
+        if fails {
+            self.started(instance, Err(InstanceError::NotPlugged));
+        }
+        if reclaim_waits {
+            self.reclaim(self.now(), vm, instance);
+        }
+    }
+
+    pub(super) fn started(
+        &mut self,
+        instance: InstanceNumber,
+        result: Result<StartTimes, InstanceError>,
+    ) {
+        let now = self.now();
+        let Some(entry) = self.instances.get_mut(&instance) else { return };
+        let (vm, function) = (entry.vm, entry.function);
+        match result {
+            Ok(times) => {
+                entry.ready = Some((now, times.init));
+                let watched = entry.instance();
+                self.begin(async move {
+                    let reason = match watched {
+                        Some(watched) => watched.ended().await,
+                        None => None,
+                    };
+                    Completion::InstanceEnded { instance, reason }
+                });
+                self.tell(NodeEvent::Started { instance, function, result: Ok(times) });
+                self.event(Event::Started(instance));
+            }
+            Err(error) => {
+                self.tell(NodeEvent::Started { instance, function, result: Err(&error) });
+                if !self.has_ended(vm) {
+                    self.event(Event::StartFailed(instance));
+                }
+            }
+        }
+    }
+
+    pub(super) fn instance_ended(&mut self, instance: InstanceNumber, reason: Option<ExitReason>) {
+        let now = self.now();
+        // Most were stopped; those are gone, or are being stopped.
+        let Some(entry) = self.instances.get(&instance) else { return };
+        let (vm, function) = (entry.vm, entry.function);
+        if entry.stopping || self.has_ended(vm) {
+            return;
+        }
+        if let Some(entry) = self.instances.get_mut(&instance) {
+            entry.ending = Some(now);
+        }
+        // Without a reason it was its own VM that ended.
+        self.tell(NodeEvent::Died { instance, function, reason });
+        self.event(Event::Died(instance));
+    }
+
+    /// An instance is to end, by itself or with its VM.
+    pub(super) fn is_to_end(&mut self, instance: InstanceNumber, reason: StopReason) {
+        let now = self.now();
+        let Some(entry) = self.instances.get_mut(&instance) else { return };
+        entry.stopping = true;
+        entry.ending = Some(now);
+        let function = entry.function;
+        self.tell(NodeEvent::Stopping { instance, function, reason });
+    }
+
+    pub(super) fn stop(&mut self, instance: InstanceNumber, reason: StopReason) {
+        self.is_to_end(instance, reason);
+        let Some(entry) = self.instances.get(&instance) else { return };
+        let (stopped, machine) = (entry.instance(), entry.machine.clone());
+        self.stopping.entry(entry.vm).or_default().push(Box::pin(async move {
+            // It may have to be resumed for that.
+            let _ = machine.settle().await;
+            let result = match stopped {
+                Some(stopped) => stopped.stop().await,
+                None => Ok(()),
+            };
+            (instance, result)
+        }));
+    }
+
+    pub(super) fn stopped(&mut self, stopped: Vec<(InstanceNumber, Result<(), InstanceError>)>) {
+        for (instance, result) in stopped {
+            if let Err(error) = result {
+                self.note(&format!("instance {instance} cannot be stopped: {error}"));
+            }
+            if self.instances.contains_key(&instance) {
+                self.event(Event::Stopped(instance));
+            }
+        }
+    }
+
+    pub(super) fn reclaim(&mut self, now: Moment, vm: VmIndex, instance: InstanceNumber) {
+        // Nobody else may have its slot as long as a plug may still fill it.
+        if let Some(entry) = self.instances.get_mut(&instance).filter(|entry| entry.plugging) {
+            entry.reclaim_waits = true;
+            return;
+        }
+        // It is not there any more when its memory was asked back before. Memory that could not be
+        // plugged is not there.
+        let entry = self.instances.remove(&instance);
+        let slot = entry.as_ref().filter(|entry| entry.has_slot).and_then(|entry| entry.slot);
+        let first = entry.map(|InstanceEntry { function, ending, .. }| FirstReclaim {
+            function,
+            asked: now,
+            stop: ending.map(|ending| now.since(ending)),
+        });
+        let Some(machine) = self.vms.get(&vm).and_then(|vm| vm.machine.clone()) else { return };
+        let freed = slot.map_or(Ok(()), |slot| machine.slots().free(slot));
+        self.begin_in(machine.clone(), async move {
+            let outcome = match (freed, slot) {
+                (Err(error), _) => ResizeOutcome::new(Err(error)),
+                (Ok(()), Some(slot)) => machine.reclaim(slot).await,
+                (Ok(()), None) => machine.has_settled().await,
+            };
+            Completion::Reclaimed { instance, vm, first, outcome }
+        });
+    }
+
+    pub(super) fn reclaimed(
+        &mut self,
+        instance: InstanceNumber,
+        vm: VmIndex,
+        first: Option<FirstReclaim>,
+        outcome: ResizeOutcome,
+    ) {
+        match first {
+            Some(FirstReclaim { function, asked, stop }) => {
+                let outcome = &outcome;
+                self.tell(NodeEvent::Reclaimed { instance, function, asked, stop, outcome });
+            }
+            None if outcome.error.is_none() => self.tell(NodeEvent::Settled { instance }),
+            None => {}
+        }
+        self.replace_if_unfit(vm, outcome.error.as_ref());
+        if self.vms.get(&vm).is_some_and(|entry| entry.machine.is_some())
+            && self.scaler.state(instance).is_some()
+        {
+            self.event(match outcome.error {
+                None => Event::Reclaimed(instance),
+                Some(_) => Event::ReclaimFailed(instance),
+            });
+        }
+    }
+}
+
+/// What an instance is called in its VM.
+fn id(function: &str, instance: InstanceNumber) -> InstanceId {
+    // A function's name is made of the same characters; its start is enough here.
+    let id = format!("{function:.40}-{instance}");
+    id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
+}

@@ -1,0 +1,84 @@
+//! Instances without a call: frozen and squeezed.
+
+use super::{actor::Actor, message::Completion};
+use crate::{InstanceError, NodeEvent, SqueezeReport, instance::Instance};
+use squeezy_runtime::{Event, InstanceNumber};
+
+impl Actor {
+    pub(super) fn freeze(&mut self, instance: InstanceNumber) {
+        let measures = self.measures_frozen;
+        self.begin_at_rest(instance, async move |frozen, generation| {
+            let result = match frozen.freeze().await {
+                Ok(Some(seen)) if measures => {
+                    Ok(frozen.guest.resident(&seen).await.unwrap_or(u64::MAX))
+                }
+                other => other.map(|_| u64::MAX),
+            };
+            Completion::Frozen { instance, generation, result }
+        });
+    }
+
+    pub(super) fn squeeze(&mut self, instance: InstanceNumber) {
+        self.begin_at_rest(instance, async move |frozen, generation| {
+            let result = frozen.squeeze().await;
+            Completion::Squeezed { instance, generation, result }
+        });
+    }
+
+    /// Begins something with an instance that has no call.
+    fn begin_at_rest<F: Future<Output = Completion> + Send + 'static>(
+        &mut self,
+        instance: InstanceNumber,
+        work: impl FnOnce(Instance, u64) -> F,
+    ) {
+        let Some(entry) = self.instances.get_mut(&instance) else { return };
+        let Some(resting) = entry.instance() else { return };
+        entry.generation += 1;
+        let work = work(resting, entry.generation);
+        let machine = entry.machine.clone();
+        self.begin_in(machine, work);
+    }
+
+    /// Whether an instance has been neither frozen nor thawed since.
+    fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
+        self.instances.get(&instance).is_some_and(|entry| entry.generation == generation)
+    }
+
+    pub(super) fn frozen(
+        &mut self,
+        instance: InstanceNumber,
+        generation: u64,
+        result: Result<u64, InstanceError>,
+    ) {
+        match &result {
+            Ok(_) => self.tell(NodeEvent::Frozen { instance }),
+            Err(error) => self.note(&format!("instance {instance} cannot be frozen: {error}")),
+        }
+        if self.is_of(instance, generation) {
+            let resident_bytes = result.unwrap_or(u64::MAX);
+            self.event(Event::Frozen { instance, resident_bytes });
+        }
+    }
+
+    pub(super) fn squeezed(
+        &mut self,
+        instance: InstanceNumber,
+        generation: u64,
+        result: Result<SqueezeReport, InstanceError>,
+    ) {
+        let Some(entry) = self.instances.get(&instance) else { return };
+        let (vm, function) = (entry.vm, entry.function);
+        if result.is_err() && self.has_ended(vm) {
+            return;
+        }
+        self.tell(NodeEvent::Squeezed { instance, function, result: result.as_ref() });
+        if self.is_of(instance, generation) {
+            self.event(match result {
+                Ok(SqueezeReport { resident_bytes, cpu, .. }) => {
+                    Event::Squeezed { instance, resident_bytes, cpu }
+                }
+                Err(_) => Event::SqueezeFailed(instance),
+            });
+        }
+    }
+}

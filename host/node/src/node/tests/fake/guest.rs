@@ -1,0 +1,229 @@
+//! The guest of a fake machine.
+
+use super::{
+    super::script::{Fate, Operation},
+    AGENT_LIMIT,
+    machine::{FakeInstance, FakeMachine},
+};
+use crate::{Guest, Machine, openwhisk::END_OF_ACTIVATION};
+use bytes::Bytes;
+use http::{Request, Response};
+use squeezy_protocol::{
+    ErrorBody, ErrorCode, ExitReason, INSTANCE_HEADER, Instance, InstanceId, InstanceSpec,
+    InstanceState, Squeezed,
+};
+use squeezy_vmm::{BoxFuture, Result, VmError, method::Slot};
+use std::{future::pending, sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// What the host has behind an instance, in bytes.
+const RESIDENT_BYTES: u64 = 5;
+
+/// The guest of a fake machine, for the instance in one slot.
+pub(super) struct FakeGuest {
+    pub(super) machine: Arc<FakeMachine>,
+    pub(super) slot: Slot,
+}
+
+impl FakeGuest {
+    fn describe(&self, id: &InstanceId) -> Result<Instance> {
+        let state = self.machine.lock();
+        let not_found = || VmError::Agent {
+            request: id.to_string(),
+            code: ErrorCode::NotFound,
+            message: String::new(),
+        };
+        let instance = state.instances.get(id).ok_or_else(not_found)?;
+        let state = match *instance.end.borrow() {
+            Some(reason) => InstanceState::Ended(reason),
+            None => InstanceState::Running,
+        };
+        let (id, frozen) = (id.clone(), instance.frozen);
+        let (pid, start_ns, partition_wait_ns, partition) = (1, 0, 0, None);
+        Ok(Instance { id, state, frozen, partition, pid, start_ns, partition_wait_ns })
+    }
+
+    fn change<T>(&self, id: &InstanceId, change: impl FnOnce(&mut FakeInstance) -> T) -> Option<T> {
+        self.machine.lock().instances.get_mut(id).map(change)
+    }
+
+    fn end(&self, id: &InstanceId, reason: ExitReason) {
+        self.change(id, |instance| {
+            instance.end.send_if_modified(|end| {
+                let first = end.is_none();
+                end.get_or_insert(reason);
+                first
+            });
+        });
+    }
+
+    /// Waits until an instance has ended.
+    async fn ended(&self, id: &InstanceId) {
+        match self.change(id, |instance| instance.end.subscribe()) {
+            Some(mut end) => drop(end.wait_for(Option::is_some).await),
+            None => pending().await,
+        }
+    }
+
+    /// Does something with an instance, which a hostile one may answer with its end.
+    async fn perform(
+        &self,
+        id: &InstanceId,
+        operation: Operation,
+        limit: Duration,
+    ) -> Result<Fate> {
+        let fate = self.machine.perform(operation, limit).await?;
+        if fate == Fate::InstanceDies {
+            self.end(id, ExitReason::Exited(3));
+        }
+        Ok(fate)
+    }
+}
+
+fn agent_says(code: ErrorCode) -> Response<Bytes> {
+    let body = ErrorBody { code, message: "the agent says so".to_owned() };
+    Response::builder().status(502).body(serde_json::to_vec(&body).unwrap().into()).unwrap()
+}
+
+fn refused(operation: Operation) -> VmError {
+    let (request, message) = (format!("{operation:?}"), "it was told to fail".to_owned());
+    VmError::Agent { request, code: ErrorCode::Internal, message }
+}
+
+impl Guest for FakeGuest {
+    fn start<'a>(&'a self, spec: &'a InstanceSpec) -> BoxFuture<'a, Result<Instance>> {
+        Box::pin(async {
+            let id = &spec.id;
+            let instance = FakeInstance {
+                slot: self.slot,
+                end: watch::channel(None).0,
+                frozen: false,
+                busy: false,
+                was_not_stopped: false,
+            };
+            if self.machine.lock().instances.insert(id.clone(), instance).is_some() {
+                self.machine.world.complain(format!("{id} was started twice"));
+            }
+            let limit = AGENT_LIMIT + Duration::from_millis(spec.wait_ms.into());
+            match self.perform(id, Operation::Start, limit).await {
+                Ok(Fate::Works | Fate::InstanceDies) => self.describe(id),
+                Ok(_) => {
+                    self.end(id, ExitReason::Exited(1));
+                    Err(refused(Operation::Start))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn instance<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>> {
+        Box::pin(async { self.machine.ended().map_or_else(|| self.describe(id), Err) })
+    }
+
+    fn wait<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>> {
+        Box::pin(async {
+            tokio::select! {
+                biased;
+                reason = self.machine.gone() => Err(reason),
+                () = self.ended(id) => self.describe(id),
+            }
+        })
+    }
+
+    fn http<'a>(
+        &'a self,
+        id: &'a InstanceId,
+        request: Request<Bytes>,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Response<Bytes>>> {
+        Box::pin(async move {
+            let is_call = request.uri().path() == "/run";
+            self.machine.lock().paths.push(request.uri().path().to_owned());
+            let operation = if is_call { Operation::Call } else { Operation::FirstRequest };
+            let begun = self.change(id, |instance| {
+                instance.frozen = false;
+                (std::mem::replace(&mut instance.busy, true), instance.end.borrow().is_some())
+            });
+            match begun {
+                Some((_, true)) | None => return Ok(agent_says(ErrorCode::Unavailable)),
+                Some((true, _)) => self.machine.world.complain(format!("{id} has two calls")),
+                Some((false, _)) => {}
+            }
+            let fate = tokio::select! {
+                biased;
+                fate = self.perform(id, operation, limit) => fate,
+                () = self.ended(id) => Ok(Fate::InstanceDies),
+            };
+            self.change(id, |instance| instance.busy = false);
+            match fate? {
+                Fate::Works => {
+                    let answer = Response::builder().header(INSTANCE_HEADER, id.as_str());
+                    Ok(answer.body(Bytes::from("{}")).unwrap())
+                }
+                Fate::InstanceDies => Ok(agent_says(ErrorCode::Unavailable)),
+                _ => Ok(agent_says(ErrorCode::BadAnswer)),
+            }
+        })
+    }
+
+    fn log_from<'a>(
+        &'a self,
+        _: &'a InstanceId,
+        from: u64,
+    ) -> BoxFuture<'a, Result<(String, u64)>> {
+        Box::pin(async move {
+            let text = format!("a line\n{END_OF_ACTIVATION}\n{END_OF_ACTIVATION}\n");
+            let end = from + text.len() as u64;
+            self.machine.ended().map_or(Ok((text, end)), Err)
+        })
+    }
+
+    fn freeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>> {
+        Box::pin(async {
+            match self.perform(id, Operation::Freeze, AGENT_LIMIT).await? {
+                Fate::Works => {
+                    self.change(id, |instance| instance.frozen = true);
+                    self.describe(id)
+                }
+                _ => Err(refused(Operation::Freeze)),
+            }
+        })
+    }
+
+    fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>> {
+        Box::pin(async {
+            match self.perform(id, Operation::Squeeze, AGENT_LIMIT).await? {
+                Fate::Works => Ok(Squeezed {
+                    instance: self.describe(id)?,
+                    heap: None,
+                    heap_problem: None,
+                    reported_bytes: 0,
+                    report_problem: None,
+                }),
+                _ => Err(refused(Operation::Squeeze)),
+            }
+        })
+    }
+
+    fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {
+        Box::pin(async move {
+            self.describe(id)?;
+            self.change(id, |instance| instance.was_not_stopped = true);
+            match self.perform(id, Operation::Stop, AGENT_LIMIT + grace).await? {
+                Fate::Works | Fate::InstanceDies => {
+                    self.end(id, ExitReason::Stopped);
+                    self.describe(id)
+                }
+                _ => Err(refused(Operation::Stop)),
+            }
+        })
+    }
+
+    fn resident<'a>(&'a self, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async { Some(RESIDENT_BYTES) })
+    }
+
+    fn ended(&self) -> Option<VmError> {
+        self.machine.ended()
+    }
+}

@@ -1,0 +1,271 @@
+//! A machine that has no VM.
+
+use super::{
+    super::script::{Fate, Operation, Step},
+    AGENT_LIMIT, World,
+    guest::FakeGuest,
+};
+use crate::{Guest, Machine, MachineDetails, ResizeOutcome};
+use squeezy_protocol::{ExitReason, InstanceId, InstanceSpec, Partition};
+use squeezy_vmm::{
+    AcceleratorKind, BoxFuture, MemoryUse, Result, VmError,
+    method::{Slot, Slots},
+};
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+/// A machine that has no VM.
+pub(in super::super) struct FakeMachine {
+    pub(super) world: Arc<World>,
+    own: Weak<Self>,
+    details: MachineDetails,
+    slots: Slots,
+    state: Mutex<State>,
+    /// One change between standing still and running at a time.
+    changing: tokio::sync::Mutex<()>,
+    end: watch::Sender<Option<VmError>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    wants_pause: bool,
+    paused: bool,
+    /// It was told to run, and does not: whoever wants something of it has to wait.
+    stuck: bool,
+    /// Slots that have their memory or are being given it, and whether that is done.
+    plugged: BTreeMap<u16, bool>,
+    pub(super) instances: BTreeMap<InstanceId, FakeInstance>,
+    /// What servers of instances were asked for.
+    pub(super) paths: Vec<String>,
+}
+
+pub(super) struct FakeInstance {
+    pub(super) slot: Slot,
+    pub(super) end: watch::Sender<Option<ExitReason>>,
+    pub(super) frozen: bool,
+    pub(super) busy: bool,
+    /// It was told to stop, and may go on all the same.
+    pub(super) was_not_stopped: bool,
+}
+
+impl FakeMachine {
+    pub(super) fn new(world: Arc<World>) -> Arc<Self> {
+        let details = MachineDetails {
+            accelerator: AcceleratorKind::Tcg,
+            accelerator_reason: String::new(),
+            vmm_version: "none".to_owned(),
+            kernel: "none".to_owned(),
+            instance_bytes: 128 << 20,
+        };
+        Arc::new_cyclic(|own| Self {
+            slots: Slots::new(world.slots),
+            world,
+            own: own.clone(),
+            details,
+            state: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+            end: watch::channel(None).0,
+        })
+    }
+
+    /// Ends, as a VM that fails.
+    pub(in super::super) fn die(&self) {
+        self.seal(VmError::Panicked("it was told to".to_owned()));
+    }
+
+    /// Instances that have not ended.
+    pub(in super::super) fn living(&self) -> usize {
+        let state = self.lock();
+        state.instances.values().filter(|instance| instance.end.borrow().is_none()).count()
+    }
+
+    /// What servers of instances were asked for.
+    pub(in super::super) fn paths(&self) -> Vec<String> {
+        self.lock().paths.clone()
+    }
+
+    fn seal(&self, reason: VmError) {
+        self.end.send_if_modified(|end| {
+            let first = end.is_none();
+            end.get_or_insert(reason);
+            first
+        });
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(super) async fn gone(&self) -> VmError {
+        let mut end = self.end.subscribe();
+        let end = end.wait_for(Option::is_some).await.unwrap().clone();
+        end.unwrap()
+    }
+
+    /// Does something as the script says, unless the VM ends meanwhile. Nothing can be done in a VM that
+    /// stands still.
+    pub(super) async fn perform(&self, operation: Operation, limit: Duration) -> Result<Fate> {
+        let complain = |when: &str| {
+            let state = self.lock();
+            if operation.is_in_guest() && state.paused && !state.stuck && self.ended().is_none() {
+                self.world.complain(format!("{operation:?} {when} a VM that stands still"));
+            }
+        };
+        complain("begun in");
+        let Step { after, fate } = self.world.next(operation);
+        let work = async {
+            sleep(after).await;
+            if fate == Fate::Hangs {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            reason = self.gone() => return Err(reason),
+            done = timeout(limit, work) => if done.is_err() {
+                return Err(VmError::AgentLost(format!("{operation:?} was not answered in time")));
+            },
+        }
+        // What is done with an instance at rest may be overtaken by a call and another rest.
+        if !matches!(operation, Operation::Freeze | Operation::Squeeze) {
+            complain("done in");
+        }
+        if fate == Fate::VmDies {
+            self.die();
+            return Err(self.gone().await);
+        }
+        Ok(fate)
+    }
+
+    /// A resize: a plug that fails is one that the guest did not follow.
+    async fn resize(&self, operation: Operation, requested: u64, plugged: u64) -> ResizeOutcome {
+        let limit = Duration::from_secs(20);
+        let late = |after| VmError::Resize { requested, plugged, after, reason: String::new() };
+        let error = match self.perform(operation, limit).await {
+            Ok(Fate::Works | Fate::InstanceDies) => None,
+            Ok(_) | Err(VmError::AgentLost(_)) => Some(late(limit)),
+            Err(error) => Some(error),
+        };
+        ResizeOutcome { latency: Some(Duration::ZERO), resident_drop_bytes: 0, error }
+    }
+}
+
+impl Machine for FakeMachine {
+    fn details(&self) -> &MachineDetails {
+        &self.details
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+        if self.lock().plugged.insert(slot.0, false).is_some() {
+            self.world.complain(format!("{slot:?} is plugged twice"));
+        }
+        Box::pin(async move {
+            let outcome = self.resize(Operation::Plug, 1, 0).await;
+            if outcome.error.is_some() {
+                self.lock().plugged.remove(&slot.0);
+                self.slots.free(slot).unwrap();
+            } else {
+                self.lock().plugged.insert(slot.0, true);
+            }
+            outcome
+        })
+    }
+
+    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+        let lives = |instance: &&FakeInstance| {
+            instance.slot == slot && instance.end.borrow().is_none() && !instance.was_not_stopped
+        };
+        let mut state = self.lock();
+        if state.instances.values().any(|instance| lives(&instance)) && self.ended().is_none() {
+            self.world.complain(format!("{slot:?} is taken from an instance that lives"));
+        }
+        if state.plugged.remove(&slot.0) != Some(true) {
+            self.world.complain(format!("{slot:?} is taken back without being plugged"));
+        }
+        drop(state);
+        Box::pin(self.resize(Operation::Reclaim, 0, 1))
+    }
+
+    fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome> {
+        Box::pin(self.resize(Operation::Settle, 0, 1))
+    }
+
+    fn guest(&self, slot: Slot) -> Option<Arc<dyn Guest>> {
+        Some(Arc::new(FakeGuest { machine: self.own.upgrade()?, slot }))
+    }
+
+    fn place(&self, _: Slot, _: &mut InstanceSpec) {}
+
+    fn is_unfit_after(&self, error: &VmError) -> bool {
+        error.is_unfit()
+    }
+
+    fn starts_beside_plug(&self) -> bool {
+        self.world.beside_plug
+    }
+
+    fn memory(&self) -> BoxFuture<'_, Result<MemoryUse>> {
+        let plugged_bytes = self.lock().plugged.len() as u64;
+        let memory = MemoryUse { plugged_bytes, ..MemoryUse::default() };
+        Box::pin(async move { self.ended().map_or(Ok(memory), Err) })
+    }
+
+    fn want_paused(&self, paused: bool) {
+        self.lock().wants_pause = paused;
+    }
+
+    fn settle(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let _changing = self.changing.lock().await;
+            let (wanted, is) = {
+                let state = self.lock();
+                (state.wants_pause, state.paused)
+            };
+            if wanted == is {
+                return Ok(());
+            }
+            let operation = if wanted { Operation::Pause } else { Operation::Resume };
+            let result = self.perform(operation, AGENT_LIMIT).await;
+            let works = matches!(result, Ok(Fate::Works | Fate::InstanceDies));
+            let mut state = self.lock();
+            state.stuck = !works && is;
+            if !works {
+                return Err(result.err().unwrap_or(VmError::Hung(AGENT_LIMIT)));
+            }
+            state.paused = wanted;
+            Ok(())
+        })
+    }
+
+    fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn ended(&self) -> Option<VmError> {
+        self.end.borrow().clone()
+    }
+
+    fn wait(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { drop(self.gone().await) })
+    }
+
+    fn end(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let result = self.perform(Operation::End, AGENT_LIMIT).await;
+            self.seal(VmError::Stopped);
+            result.map(drop)
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! Machines without VMs: they do what a script says, in virtual time, and complain of what a node must not
+//! do to a VM.
+
+mod guest;
+mod machine;
+
+use super::script::{Fate, Operation, Script, Step};
+use crate::{Blueprint, Machine};
+use machine::FakeMachine;
+use squeezy_vmm::{BootStep, BoxFuture, Result, VmError};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// How long an agent may take for its own work.
+const AGENT_LIMIT: Duration = Duration::from_secs(10);
+
+/// What machines are made from, and what was seen of them.
+pub(in super::super) struct World {
+    script: Mutex<Box<dyn Script>>,
+    complaints: Mutex<Vec<String>>,
+    machines: Mutex<Vec<Arc<FakeMachine>>>,
+    /// For so many instances each.
+    pub(in super::super) slots: u16,
+    /// Whether an instance may be started while its memory is being plugged.
+    pub(in super::super) beside_plug: bool,
+    images: Vec<PathBuf>,
+}
+
+impl World {
+    pub(in super::super) fn new(
+        script: impl Script + 'static,
+        slots: u16,
+        beside_plug: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            script: Mutex::new(Box::new(script)),
+            complaints: Mutex::default(),
+            machines: Mutex::default(),
+            slots,
+            beside_plug,
+            images: vec!["f.erofs".into()],
+        })
+    }
+
+    /// Every machine there has been.
+    pub(in super::super) fn machines(&self) -> Vec<Arc<FakeMachine>> {
+        self.machines.lock().unwrap().clone()
+    }
+
+    /// What a node has done that it must not.
+    pub(in super::super) fn complaints(&self) -> Vec<String> {
+        self.complaints.lock().unwrap().clone()
+    }
+
+    fn complain(&self, what: String) {
+        self.complaints.lock().unwrap().push(what);
+    }
+
+    fn next(&self, operation: Operation) -> Step {
+        self.script.lock().unwrap().next(operation)
+    }
+}
+
+/// How fake machines are made: all of one world.
+pub(in super::super) struct FakeBlueprint(pub(in super::super) Arc<World>);
+
+impl Blueprint for FakeBlueprint {
+    fn images(&self) -> &[PathBuf] {
+        &self.0.images
+    }
+
+    fn boot<'a>(
+        &'a self,
+        mut tell: Box<dyn FnMut(BootStep) + Send + 'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Machine>>> {
+        Box::pin(async move {
+            tell(BootStep::Kernel);
+            let Step { after, fate } = self.0.next(Operation::Boot);
+            sleep(after).await;
+            match fate {
+                Fate::Works => {
+                    let machine = FakeMachine::new(self.0.clone());
+                    self.0.machines.lock().unwrap().push(machine.clone());
+                    Ok(machine as Arc<dyn Machine>)
+                }
+                _ => Err(VmError::Start("it was told to fail".to_owned())),
+            }
+        })
+    }
+}

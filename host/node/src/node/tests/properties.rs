@@ -1,0 +1,105 @@
+//! What must hold whatever happens when: machines do anything at any time, and calls come meanwhile.
+
+use super::{
+    script::{Fate, Operation, Step},
+    *,
+};
+use proptest::prelude::*;
+use squeezy_runtime::load::Random;
+use tokio::time::sleep;
+
+/// Anything may happen, most of it well and soon.
+struct Anything(Random);
+
+impl Script for Anything {
+    fn next(&mut self, operation: Operation) -> Step {
+        let drawn = self.0.unit();
+        let fate = match operation {
+            // It is asked before anybody has been refused anything.
+            Operation::Boot if drawn < 0.1 => Fate::Fails,
+            Operation::Boot => Fate::Works,
+            _ if drawn < 0.86 => Fate::Works,
+            _ if drawn < 0.91 => Fate::Fails,
+            _ if drawn < 0.94 => Fate::Hangs,
+            _ if drawn < 0.98 => Fate::InstanceDies,
+            _ => Fate::VmDies,
+        };
+        let most = if self.0.unit() < 0.8 { 50 } else { 5_000 };
+        Step { after: self.0.time(Duration::from_millis(most)), fate }
+    }
+}
+
+/// What may happen outside of machines.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Call(usize),
+    Wait(u64),
+    /// A VM ends by itself.
+    Die(usize),
+    EvictIdle,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        6 => (0..2_usize).prop_map(Act::Call),
+        6 => prop_oneof![0..100_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Act::Wait),
+        1 => (0..2_usize).prop_map(Act::Die),
+        1 => Just(Act::EvictIdle),
+    ];
+    prop::collection::vec(act, 1..60)
+}
+
+/// Plays it; every call has an answer or is refused, the budget is kept, and nothing is left.
+async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, beside_plug: bool) {
+    let mut setup = if overcommit { Setup::overcommit() } else { Setup::default() };
+    setup.limit_bytes = limit_bytes;
+    let script = |n| Anything(Random::new(seed.wrapping_mul(2) + n));
+    let worlds = (0..2).map(|n| World::new(script(n), 3, beside_plug)).collect();
+    let scene = Scene::new(worlds, setup).await;
+    let mut calls = Vec::new();
+    for act in acts {
+        match act {
+            Act::Call(function) => {
+                let call = Call { activation: "a".to_owned(), value: json!({}), logs: true };
+                let (node, function) = (scene.node.clone(), scene.functions[function]);
+                calls.push(tokio::spawn(async move { node.call(function, call).await }));
+            }
+            Act::Wait(ms) => sleep(Duration::from_millis(ms)).await,
+            Act::Die(world) => {
+                if let Some(machine) = scene.worlds[world].machines().last() {
+                    machine.die();
+                }
+            }
+            Act::EvictIdle => scene.node.evict_idle(),
+        }
+        let status = scene.node.status().await.unwrap();
+        assert!(status.committed_bytes <= limit_bytes, "{status:?}");
+    }
+    for call in calls {
+        let answer = tokio::time::timeout(EVER, call).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer: {:#?}", scene.seen.lines()));
+        assert_ne!(answer.unwrap().err(), Some(CallError::Ended));
+    }
+    scene.end().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_has_an_end_and_nothing_is_left(
+        acts in acts(),
+        seed in any::<u64>(),
+        overcommit in any::<bool>(),
+        room in 1..8_u64,
+        beside_plug in any::<bool>(),
+    ) {
+        let limit_bytes = BASE_BYTES + INSTANCE_BYTES * room * room;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(play(acts, seed, overcommit, limit_bytes, beside_plug));
+    }
+}

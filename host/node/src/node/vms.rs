@@ -1,0 +1,218 @@
+//! VMs: booted, paused, resumed, looked at, replaced and ended.
+
+use super::{
+    NodeStatus,
+    actor::Actor,
+    message::{Completion, PartitionsOfVms},
+    table::VmEntry,
+};
+use crate::{InstanceError, Machine, NodeEvent, VmEnd};
+use futures_util::future::join_all;
+use squeezy_runtime::{Event, Moment, StopReason, VmIndex};
+use squeezy_vmm::VmError;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+/// How long a VM may take to say how its memory stands: whoever looks is not kept by one that hangs.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
+impl Actor {
+    /// Looks at everything; the memory of VMs takes a moment, and is looked at beside.
+    pub(super) fn status(&mut self, reply: oneshot::Sender<NodeStatus>) {
+        let functions =
+            self.functions.keys().map(|&index| (index, self.scaler.counts(index))).collect();
+        let vm_of = self.functions.iter().map(|(&index, entry)| (index, entry.vm)).collect();
+        let committed_bytes = self.scaler.budget().committed_bytes();
+        let vms: Vec<_> = self
+            .vms
+            .iter()
+            .filter_map(|(&index, entry)| {
+                Some((index, self.scaler.vm_state(index)?, entry.machine.clone()))
+            })
+            .collect();
+        self.begin(async move {
+            let look = |(index, state, machine): (_, _, Option<Arc<dyn Machine>>)| async move {
+                let memory = match machine {
+                    Some(machine) => timeout(LOOK_LIMIT, machine.memory()).await.ok(),
+                    None => None,
+                };
+                (index, state, memory.and_then(Result::ok))
+            };
+            let vms = join_all(vms.into_iter().map(look)).await;
+            let _ = reply.send(NodeStatus { committed_bytes, functions, vm_of, vms });
+            Completion::Nothing
+        });
+    }
+
+    /// Asks every guest for its partitions.
+    pub(super) fn partitions(&mut self, reply: oneshot::Sender<PartitionsOfVms>) {
+        let running = |(&index, entry): (&VmIndex, &VmEntry)| Some((index, entry.machine.clone()?));
+        let machines: Vec<_> = self.vms.iter().filter_map(running).collect();
+        self.begin(async move {
+            let look = |(index, machine): (_, Arc<dyn Machine>)| async move {
+                let partitions = timeout(LOOK_LIMIT, machine.partitions()).await;
+                (index, partitions.ok().and_then(Result::ok))
+            };
+            let _ = reply.send(join_all(machines.into_iter().map(look)).await);
+            Completion::Nothing
+        });
+    }
+
+    pub(super) fn boot(&mut self, vm: VmIndex) {
+        let Some(entry) = self.vms.get_mut(&vm) else { return };
+        entry.boot += 1;
+        let (blueprint, observer, begin) =
+            (entry.blueprint.clone(), self.observer.clone(), self.begin);
+        self.begin(async move {
+            let start = Instant::now();
+            let tell = |step| {
+                observer.observe(Moment(begin.elapsed()), NodeEvent::Booting { vm, step });
+            };
+            let result = blueprint.boot(Box::new(tell)).await;
+            Completion::Booted { vm, result, took: start.elapsed() }
+        });
+    }
+
+    pub(super) fn booted(
+        &mut self,
+        vm: VmIndex,
+        result: Result<Arc<dyn Machine>, VmError>,
+        took: Duration,
+    ) {
+        let now = self.now();
+        let Some(entry) = self.vms.get_mut(&vm) else { return };
+        match result {
+            Ok(machine) => {
+                let boot = entry.boot;
+                entry.machine = Some(machine.clone());
+                entry.booted = Some(now);
+                self.tell(NodeEvent::Booted { vm, machine: machine.details(), took });
+                self.begin(async move {
+                    machine.wait().await;
+                    Completion::VmGone { vm, boot }
+                });
+                self.event(Event::VmBooted(vm));
+            }
+            Err(error) => {
+                self.tell(NodeEvent::Ended { vm, reason: &VmEnd::Failed(error) });
+                self.event(Event::VmFailed(vm));
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, vm: VmIndex) {
+        let Some((machine, generation)) = self.want_paused(vm, true) else { return };
+        self.begin(async move {
+            let result = match machine.settle().await {
+                Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
+                Err(error) => Err(error),
+            };
+            Completion::Paused { vm, generation, result }
+        });
+    }
+
+    pub(super) fn resume(&mut self, vm: VmIndex) {
+        let Some((machine, _)) = self.want_paused(vm, false) else { return };
+        self.begin(async move { Completion::Resumed { vm, result: machine.settle().await } });
+    }
+
+    /// From now on a VM is to stand still, or to run; which of its generations that is.
+    fn want_paused(&mut self, vm: VmIndex, paused: bool) -> Option<(Arc<dyn Machine>, u64)> {
+        let entry = self.vms.get_mut(&vm)?;
+        let machine = entry.machine.clone()?;
+        entry.generation += 1;
+        machine.want_paused(paused);
+        Some((machine, entry.generation))
+    }
+
+    pub(super) fn paused(&mut self, vm: VmIndex, generation: u64, result: Result<u64, VmError>) {
+        if self.vms.get(&vm).is_none_or(|entry| entry.generation != generation)
+            || result.is_err() && self.has_ended(vm)
+        {
+            return;
+        }
+        match &result {
+            Ok(bytes) => self.tell(NodeEvent::Paused { vm, resident_bytes: *bytes }),
+            Err(error) => self.note(&format!("VM {vm} cannot be stopped: {error}")),
+        }
+        let resident_bytes = result.unwrap_or(u64::MAX);
+        self.event(Event::VmPaused { vm, resident_bytes });
+    }
+
+    pub(super) fn resumed(&mut self, vm: VmIndex, result: Result<(), VmError>) {
+        match result {
+            Ok(()) => self.tell(NodeEvent::Resumed { vm }),
+            Err(error) if !self.has_ended(vm) => {
+                self.note(&format!("VM {vm} does not run as it should: {error}"));
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn end_vm(&mut self, vm: VmIndex, reason: StopReason) {
+        for instance in self.within(vm) {
+            self.is_to_end(instance, reason);
+        }
+        let Some(machine) = self.vms.get_mut(&vm).and_then(|entry| entry.machine.take()) else {
+            return;
+        };
+        self.begin(async move { Completion::VmStopped { vm, result: machine.end().await } });
+    }
+
+    pub(super) fn vm_stopped(&mut self, vm: VmIndex, result: Result<(), VmError>) {
+        let reason = match result {
+            Ok(()) if self.scaler.is_unfit(vm) => VmEnd::Replaced,
+            Ok(()) => VmEnd::Unneeded,
+            Err(error) => VmEnd::Failed(error),
+        };
+        self.vm_ended(vm, &reason);
+    }
+
+    pub(super) fn vm_gone(&mut self, vm: VmIndex, boot: u64) {
+        if self.vms.get(&vm).is_some_and(|entry| entry.boot == boot) {
+            self.has_ended(vm);
+        }
+    }
+
+    /// Whether a VM has ended by itself, of which notice is taken then. It is asked before anything
+    /// that has failed in it, because that is why.
+    pub(super) fn has_ended(&mut self, vm: VmIndex) -> bool {
+        let Some(entry) = self.vms.get_mut(&vm) else { return false };
+        let Some(reason) = entry.machine.as_ref().and_then(|machine| machine.ended()) else {
+            return false;
+        };
+        entry.machine = None;
+        self.vm_ended(vm, &VmEnd::Failed(reason));
+        true
+    }
+
+    /// A resize has failed, perhaps so that the VM is of no use to further instances.
+    pub(super) fn replace_if_unfit(&mut self, vm: VmIndex, error: Option<&VmError>) {
+        let Some(error) = error else { return };
+        let machine = self.vms.get(&vm).and_then(|entry| entry.machine.as_ref());
+        if machine.is_some_and(|machine| machine.is_unfit_after(error)) && !self.scaler.is_unfit(vm)
+        {
+            self.note(&format!(
+                "vm {vm}: takes no more instances, and is replaced after its last call: {error}"
+            ));
+            self.event(Event::VmUnfit(vm));
+        }
+    }
+
+    /// A VM is gone with all that was in it.
+    fn vm_ended(&mut self, vm: VmIndex, reason: &VmEnd) {
+        self.tell(NodeEvent::Ended { vm, reason });
+        for instance in self.within(vm) {
+            let Some(entry) = self.instances.remove(&instance) else { continue };
+            if let Some(request) = entry.request {
+                let reason = InstanceError::VmEnded(reason.clone());
+                self.fail(request, reason, true, Vec::new());
+            }
+            self.tell(NodeEvent::Lost { instance, function: entry.function });
+        }
+        self.event(Event::VmEnded(vm));
+    }
+}
