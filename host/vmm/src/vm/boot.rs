@@ -1,8 +1,9 @@
 //! From a configuration to a VM whose agent answers.
 
-use super::{RunningTime, Shared, Vm, check_host_memory, supervisor::supervise};
+use super::{Shared, Vm, check_host_memory, supervisor::supervise};
 use crate::{
     Accelerator, AgentClient, GuestMemory, PartitionLayout, Result, VmConfig, VmError,
+    agent::RunningTime,
     backend::{self, Device, HostMemory, Started},
     fate::Fate,
     resize::Asked,

@@ -2,7 +2,6 @@
 
 mod boot;
 mod pause;
-mod running_time;
 mod supervisor;
 
 use crate::{
@@ -23,8 +22,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
-
-pub(crate) use running_time::RunningTime;
 
 pub use boot::BootStep;
 

@@ -1,6 +1,8 @@
 //! The host's end of the channel to the agent: typed calls for everything in `squeezy-protocol`.
 
-use crate::{Result, VmError};
+mod running_time;
+
+use crate::{Result, VmError, fate::Fate};
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -15,7 +17,7 @@ use squeezy_protocol::{
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
 
-use crate::{fate::Fate, vm::RunningTime};
+pub(crate) use running_time::RunningTime;
 
 /// Calls the agent of one VM. Clones share the channel; any number of calls may be under way.
 ///
