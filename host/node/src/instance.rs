@@ -8,7 +8,7 @@ use squeezy_protocol::{
     Squeezed, SqueezedHeap,
 };
 use squeezy_runtime::function::{Function, Seccomp};
-use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, method::Slot};
+use squeezy_vmm::{AcceleratorKind, AgentClient, Vm, VmError, mechanism::Slot};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

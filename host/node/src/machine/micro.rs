@@ -5,7 +5,7 @@ use crate::VmPlan;
 use squeezy_protocol::{Instance, InstanceSpec, Partition, PartitionChoice};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
-    method::{Slot, Slots},
+    mechanism::{Slot, Slots},
 };
 use std::{
     collections::BTreeMap,

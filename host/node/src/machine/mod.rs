@@ -7,7 +7,7 @@ mod shared;
 use squeezy_protocol::{Instance, InstanceSpec, Partition};
 use squeezy_vmm::{
     AcceleratorKind, BoxFuture, MemoryUse, Resize, Vm, VmError,
-    method::{Slot, Slots},
+    mechanism::{Slot, Slots},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub(crate) use shared::SharedVm;
 /// A VM for all instances, or whatever stands for it.
 ///
 /// Slots are taken and freed first, and then memory is made to follow; see
-/// [`squeezy_vmm::method::Method`].
+/// [`squeezy_vmm::mechanism::Mechanism`].
 pub trait Machine: Send + Sync {
     /// What it is made of.
     fn details(&self) -> &MachineDetails;

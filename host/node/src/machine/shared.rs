@@ -1,33 +1,24 @@
-//! N:1: all instances in one VM, whose memory a method changes.
+//! N:1: all instances in one VM, whose memory a mechanism changes.
 
 use super::{Machine, MachineDetails, Tried, paused::Paused};
 use squeezy_protocol::{Instance, InstanceSpec, Partition};
 use squeezy_vmm::{
-    BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
-    method::{Method, Slot, Slots},
+    BoxFuture, MemoryUse, Vm, VmError,
+    mechanism::{Mechanism, Slot, Slots},
 };
 use std::sync::Arc;
 
 pub(crate) struct SharedVm {
     vm: Arc<Vm>,
-    method: Box<dyn Method>,
+    mechanism: Box<dyn Mechanism>,
     details: MachineDetails,
     paused: Paused,
 }
 
 impl SharedVm {
     /// One that runs.
-    pub(crate) fn new(vm: Vm, method: Box<dyn Method>, details: MachineDetails) -> Self {
-        Self { vm: Arc::new(vm), method, details, paused: Paused::default() }
-    }
-
-    /// Asks the guest for its partitions.
-    async fn look(&self) -> Result<Vec<Partition>, VmError> {
-        if !matches!(self.vm.config().memory, GuestMemory::Partitions(_)) {
-            return Ok(Vec::new());
-        }
-        let memory = self.vm.agent()?.memory().await?;
-        Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
+    pub(crate) fn new(vm: Vm, mechanism: Box<dyn Mechanism>, details: MachineDetails) -> Self {
+        Self { vm: Arc::new(vm), mechanism, details, paused: Paused::default() }
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -41,24 +32,24 @@ impl Machine for SharedVm {
     }
 
     fn slots(&self) -> &Slots {
-        self.method.slots()
+        self.mechanism.slots()
     }
 
     fn plug(&self, slot: Slot) -> BoxFuture<'_, Tried> {
-        Box::pin(async move { Tried::new(self.method.plug(&self.vm, slot).await) })
+        Box::pin(async move { Tried::new(self.mechanism.plug(&self.vm, slot).await) })
     }
 
     fn reclaim(&self, slot: Slot) -> BoxFuture<'_, Tried> {
         Box::pin(async move {
             let before = self.resident_bytes().await;
-            let mut tried = Tried::new(self.method.reclaim(&self.vm, slot).await);
+            let mut tried = Tried::new(self.mechanism.reclaim(&self.vm, slot).await);
             tried.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
             tried
         })
     }
 
     fn has_settled(&self) -> BoxFuture<'_, Tried> {
-        Box::pin(async { Tried::new(self.method.settle(&self.vm).await.map(|()| None)) })
+        Box::pin(async { Tried::new(self.mechanism.settle(&self.vm).await.map(|()| None)) })
     }
 
     fn vm(&self, _: Slot) -> Option<Arc<Vm>> {
@@ -66,11 +57,11 @@ impl Machine for SharedVm {
     }
 
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
-        self.method.place(slot, spec);
+        self.mechanism.place(slot, spec);
     }
 
     fn starts_beside_plug(&self) -> bool {
-        self.method.waits_in_guest()
+        self.mechanism.waits_in_guest()
     }
 
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>> {
@@ -85,7 +76,7 @@ impl Machine for SharedVm {
         Box::pin(async {
             match &*self.paused.partitions().await {
                 Some(partitions) => Ok(partitions.clone()),
-                None => self.look().await,
+                None => self.vm.partitions().await,
             }
         })
     }
@@ -95,7 +86,7 @@ impl Machine for SharedVm {
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
-        Box::pin(self.paused.settle(&self.vm, self.look()))
+        Box::pin(self.paused.settle(&self.vm, self.vm.partitions()))
     }
 
     fn ended(&self) -> Option<VmError> {

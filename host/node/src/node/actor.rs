@@ -14,7 +14,7 @@ use squeezy_runtime::{
 };
 use squeezy_vmm::{
     BoxFuture, Timeouts, VmError,
-    method::{MethodName, Slot},
+    mechanism::{MechanismName, Slot},
 };
 use std::{
     collections::BTreeMap,
@@ -856,7 +856,7 @@ impl Actor {
     fn replace_if_unfit(&mut self, vm: VmIndex, error: Option<&VmError>) {
         let Some(VmEntry { plan, machine: Some(_), .. }) = self.vms.get(&vm) else { return };
         // Others share what memory there is: what one cannot have now another one may give back.
-        let has_partitions = plan.policy.method() == MethodName::Squeezy;
+        let has_partitions = plan.policy.mechanism() == MechanismName::Squeezy;
         let is_new = has_partitions && !self.scaler.is_unfit(vm);
         if let Some(error) = error.filter(|error| error.is_unfit() && is_new) {
             let note = format!(
