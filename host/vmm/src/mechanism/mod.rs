@@ -38,7 +38,8 @@ macro_rules! mechanisms {
             /// Every mechanism.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            fn new(self) -> Option<fn(Sizing) -> Box<dyn Mechanism>> {
+            /// What makes it.
+            fn constructor(self) -> Option<fn(Sizing) -> Box<dyn Mechanism>> {
                 match self { $(Self::$variant => $new,)+ }
             }
         }
@@ -63,7 +64,7 @@ mechanisms! {
 impl MechanismName {
     /// The mechanism for instances of that size; nothing for one that has no VM.
     pub fn mechanism(self, sizing: Sizing) -> Option<Box<dyn Mechanism>> {
-        self.new().map(|new| new(sizing))
+        self.constructor().map(|new| new(sizing))
     }
 }
 

@@ -19,6 +19,7 @@ mod virtio_mem;
 
 use crate::{AgentClient, BoxFuture, Console, Result, VmError, backend::Devices};
 use bytesize::ByteSize;
+use guest_driven::GuestDriven;
 use std::{fmt, sync::Arc};
 
 pub use balloon::Balloon;
@@ -27,8 +28,6 @@ pub use fixed::Fixed;
 pub use nodes::Nodes;
 pub use partitions::PartitionLayout;
 pub use virtio_mem::VirtioMem;
-
-pub(crate) use guest_driven::GuestDriven;
 
 /// Memory blocks of Linux on x86-64, in bytes: where a partition's slot starts.
 pub const MEMORY_BLOCK_BYTES: u64 = 128 << 20;
@@ -65,8 +64,8 @@ pub trait GuestMemory: fmt::Debug + Send + Sync {
 
     /// Takes it into operation for a VM: the parts that can grow and shrink, each by itself, by number.
     ///
-    /// It is called when the VMM has been started and before its guest is waited for. What it returns
-    /// is dropped when the VMM's process has ended.
+    /// It is called when the VMM has been started and before its guest is waited for. What it returns is
+    /// dropped after the VMM's process has ended.
     fn start(&self, vm: &Running) -> Vec<Box<dyn Elastic>>;
 
     /// Checks that the guest's kernel has understood it as it was meant, before anything is resized.
