@@ -23,12 +23,12 @@ use crate::common::{
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
 use squeezy_runtime::function::Function;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
 const POLICIES: [PolicyName; 3] = [
-    PolicyName::Method(MethodName::Squeezy),
-    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::Squeezy),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
     PolicyName::Microvm,
 ];
 

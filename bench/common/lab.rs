@@ -9,7 +9,9 @@ use super::{
     stand::describe,
 };
 use squeezy_node::{MachineDetails, VmPlan};
-use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, method::MethodName};
+use squeezy_vmm::{
+    Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, Vmm, mechanism::MechanismName,
+};
 use std::{
     fmt,
     time::{Duration, Instant},
@@ -27,7 +29,7 @@ pub(crate) trait Step: fmt::Display {
     }
 }
 
-impl Step for MethodName {}
+impl Step for MechanismName {}
 
 /// The things that every VM of an experiment has in common, and its results.
 pub(crate) struct Lab<R> {
@@ -49,7 +51,7 @@ impl<R: Record> Lab<R> {
     pub(crate) fn open(experiment: &'static str, options: &Options) -> Result<Self> {
         let files = Artifacts::find(options.build.as_deref())?;
         let progress = Progress::new();
-        let accelerator = Accelerator::choose(options.accelerator)?;
+        let accelerator = Vmm::default().accelerator(options.accelerator)?;
         progress.note(&format!("accelerator {}: {}", accelerator.kind, accelerator.reason));
         Ok(Self {
             files,
@@ -165,11 +167,11 @@ impl<R: Record> Lab<R> {
 
     /// Of `methods`, those that can be had here: one that nobody asked for by name is left out,
     /// with a note, when its kernel has not been built.
-    pub(crate) fn available(&self, methods: Vec<MethodName>, named: bool) -> Vec<MethodName> {
+    pub(crate) fn available(&self, methods: Vec<MechanismName>, named: bool) -> Vec<MechanismName> {
         methods
             .into_iter()
             .filter(|name| {
-                let Some(method) = name.method(super::stand::smallest()) else { return true };
+                let Some(method) = name.mechanism(super::stand::smallest()) else { return true };
                 let kernel = self.files.kernel(method.kernel());
                 let there = named || kernel.exists();
                 if !there {

@@ -1,7 +1,7 @@
 //! What all experiments can be told.
 
 use super::error::{BenchError, Result};
-use squeezy_vmm::{AcceleratorChoice, MemoryBackend, method::MethodName};
+use squeezy_vmm::{AcceleratorChoice, MemoryBackend, mechanism::MechanismName};
 use std::path::PathBuf;
 
 /// How to measure and where results go.
@@ -48,16 +48,16 @@ impl Options {
 pub(crate) struct Methods {
     /// Which ways to compare, with commas: squeezy, virtio-mem, balloon, node, floor
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    methods: Vec<MethodName>,
+    methods: Vec<MechanismName>,
 }
 
 impl Methods {
     /// Those that were asked for, each once; an error if one of them is not `possible`.
-    pub(crate) fn chosen(&self, possible: &[MethodName]) -> Result<Vec<MethodName>> {
-        let mut chosen: Vec<MethodName> = Vec::new();
+    pub(crate) fn chosen(&self, possible: &[MechanismName]) -> Result<Vec<MechanismName>> {
+        let mut chosen: Vec<MechanismName> = Vec::new();
         for method in &self.methods {
             if !possible.contains(method) {
-                let names: Vec<_> = possible.iter().map(MethodName::to_string).collect();
+                let names: Vec<_> = possible.iter().map(MechanismName::to_string).collect();
                 return Err(BenchError::Arguments(format!(
                     "`{method}` cannot be measured here; choose from {}",
                     names.join(", ")
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn methods_are_checked_and_counted_once() {
-        use MethodName::{Balloon, Floor, Squeezy, Static};
+        use MechanismName::{Balloon, Floor, Squeezy, Static};
         let methods = Methods { methods: vec![Floor, Squeezy, Floor] };
         assert_eq!(methods.chosen(&[Squeezy, Floor]).unwrap(), [Floor, Squeezy]);
         assert!(methods.named());

@@ -12,7 +12,7 @@ use squeezy_protocol::{
 use squeezy_vmm::{
     AgentClient, BoxFuture, CpuTimes, GRANULE_BYTES, Kernel, MemoryBackend, Resize, Vm, VmConfig,
     VmError,
-    method::{Floor, Method, MethodName, Sizing, Slot},
+    mechanism::{Floor, Mechanism, MechanismName, Sizing, Slot},
     round_up,
 };
 use std::{
@@ -37,7 +37,7 @@ pub(crate) fn smallest() -> Sizing {
 /// A VM for instances of one size.
 pub(crate) struct Stand {
     vm: Vm,
-    method: Box<dyn Method>,
+    method: Box<dyn Mechanism>,
     kernel: String,
     slots: Vec<Option<Slot>>,
     /// Instances that run, with the bytes each takes.
@@ -76,12 +76,12 @@ impl Stand {
     /// Boots a VM that has room for the instances, and none in it.
     pub(crate) async fn start<R: Record>(
         lab: &Lab<R>,
-        name: MethodName,
+        name: MechanismName,
         sizing: Sizing,
         arguments: &[String],
     ) -> Result<Self> {
         let method = name
-            .method(sizing)
+            .mechanism(sizing)
             .ok_or_else(|| BenchError::Arguments(format!("the method `{name}` has no VM")))?;
         let kernel = method.kernel();
         let mut config =
@@ -267,7 +267,7 @@ impl Stand {
         let host = cpu_delta(&host_before, &host_after);
         let counters = Counters::between(&before, &after);
         let device = resize.and_then(|resize| resize.device);
-        let balloon = self.method.name() == MethodName::Balloon;
+        let balloon = self.method.name() == MechanismName::Balloon;
         Ok(Reclaimed {
             latency_ns: nanoseconds(latency),
             reclaimed_bytes: asked_before.plugged_bytes.saturating_sub(asked_after.plugged_bytes),

@@ -17,15 +17,15 @@ use crate::common::{
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{MethodName, Sizing};
+use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeMap, time::Instant};
 
-const METHODS: [MethodName; 5] = [
-    MethodName::Squeezy,
-    MethodName::VirtioMem,
-    MethodName::Balloon,
-    MethodName::Node,
-    MethodName::Floor,
+const METHODS: [MechanismName; 5] = [
+    MechanismName::Squeezy,
+    MechanismName::VirtioMem,
+    MechanismName::Balloon,
+    MechanismName::Node,
+    MechanismName::Floor,
 ];
 
 /// Instances of a VM.
@@ -95,7 +95,7 @@ impl Experiment for Arguments {
         let methods = lab.available(if named { chosen } else { METHODS.to_vec() }, named);
         let trials = self.options.trials_or(2, 10);
         lab.each(&methods, async |lab, &method| match method {
-            MethodName::Floor => self.floor(lab, trials).await,
+            MechanismName::Floor => self.floor(lab, trials).await,
             _ => self.one_vm(lab, method, trials).await,
         })
         .await
@@ -203,7 +203,7 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    async fn one_vm(&self, lab: &mut Lab<Line>, method: MethodName, trials: u32) -> Result {
+    async fn one_vm(&self, lab: &mut Lab<Line>, method: MechanismName, trials: u32) -> Result {
         let size_bytes = self.size;
         let sizing = Sizing { instance_bytes: size_bytes, instances: INSTANCES, shared_bytes: 0 };
         let mut stand = Stand::start(lab, method, sizing, &[]).await?;

@@ -22,13 +22,13 @@ use crate::common::{
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
 use squeezy_runtime::{Moment, series};
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
 const POLICIES: [PolicyName; 4] = [
-    PolicyName::Method(MethodName::Squeezy),
-    PolicyName::Method(MethodName::VirtioMem),
-    PolicyName::Method(MethodName::Static),
+    PolicyName::Mechanism(MechanismName::Squeezy),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::Static),
     PolicyName::Microvm,
 ];
 

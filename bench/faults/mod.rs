@@ -15,8 +15,11 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
-use squeezy_vmm::{AcceleratorKind, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
-use std::{collections::BTreeSet, fmt, time::Duration};
+use squeezy_vmm::{
+    AcceleratorKind, GuestClock, Kernel, PartitionLayout, Vm, VmConfig,
+    memory::{Fixed, GuestMemory},
+};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// Memory that the process faults in, over and over; it must fit beside the process.
 const FAULT_BYTES: u64 = 64 << 20;
@@ -205,16 +208,16 @@ impl Bed {
     async fn start(
         lab: &Lab<Line>,
         kernel: Kernel,
-        memory: GuestMemory,
+        memory: impl GuestMemory + 'static,
         counting: bool,
     ) -> Result<Self> {
         let mut config =
             VmConfig::new("bench-faults", lab.files.kernel(kernel), lab.files.initramfs());
         lab.configure(&mut config);
         config.base_bytes = BASE_BYTES;
-        config.memory = memory;
-        config.count_instructions = counting;
+        config.memory = Arc::new(memory);
         if counting {
+            config.clock = GuestClock::Instructions;
             // Other processors' instructions would count as well.
             config.vcpus = 1;
         }
@@ -266,15 +269,13 @@ impl Beds {
     async fn start(lab: &Lab<Line>, cases: &[Case], counting: bool) -> Result<Self> {
         let mut beds = Self { partitions: None, unused: None, off: None };
         // As much memory as the VM with partitions has.
-        let fixed = GuestMemory::Fixed { extra_bytes: 2 * PARTITION_BYTES };
+        let fixed = Fixed { extra_bytes: 2 * PARTITION_BYTES };
         for &case in cases {
             lab.progress.say(&format!("booting for {case}"));
             match case {
                 Case::Assigned | Case::Unassigned if beds.partitions.is_none() => {
                     let layout = PartitionLayout::new(PARTITION_BYTES, 1, PARTITION_BYTES);
-                    let bed =
-                        Bed::start(lab, case.kernel(), GuestMemory::Partitions(layout), counting)
-                            .await?;
+                    let bed = Bed::start(lab, case.kernel(), layout, counting).await?;
                     bed.vm.resize(layout.requested_bytes(1)).await?;
                     beds.partitions = Some(bed);
                 }

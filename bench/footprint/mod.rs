@@ -21,10 +21,11 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::{Duration, Instant};
 
-const POLICIES: [PolicyName; 2] = [PolicyName::Method(MethodName::Squeezy), PolicyName::Microvm];
+const POLICIES: [PolicyName; 2] =
+    [PolicyName::Mechanism(MechanismName::Squeezy), PolicyName::Microvm];
 
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]

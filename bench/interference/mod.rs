@@ -21,14 +21,14 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::{Duration, Instant};
 
 const POLICIES: [PolicyName; 4] = [
-    PolicyName::Method(MethodName::Squeezy),
-    PolicyName::Method(MethodName::VirtioMem),
-    PolicyName::Method(MethodName::Balloon),
-    PolicyName::Method(MethodName::Static),
+    PolicyName::Mechanism(MechanismName::Squeezy),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::Balloon),
+    PolicyName::Mechanism(MechanismName::Static),
 ];
 
 /// How long the function is called before and after the others end: a call of `cnn` takes seconds

@@ -16,19 +16,19 @@ use crate::common::{
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{MethodName, Sizing};
+use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     time::Instant,
 };
 
-const METHODS: [MethodName; 5] = [
-    MethodName::Squeezy,
-    MethodName::VirtioMem,
-    MethodName::Balloon,
-    MethodName::Node,
-    MethodName::Floor,
+const METHODS: [MechanismName; 5] = [
+    MechanismName::Squeezy,
+    MechanismName::VirtioMem,
+    MechanismName::Balloon,
+    MechanismName::Node,
+    MechanismName::Floor,
 ];
 
 /// Instances of a VM; only the first comes and goes.
@@ -71,7 +71,7 @@ impl Record for Line {
 
 /// One VM's worth of trials.
 struct Setting {
-    method: MethodName,
+    method: MechanismName,
     size_bytes: u64,
 }
 
@@ -117,7 +117,7 @@ impl Experiment for Arguments {
         let of = |size_bytes| methods.iter().map(move |&method| Setting { method, size_bytes });
         let settings: Vec<_> = sizes.into_iter().flat_map(of).collect();
         lab.each(&settings, async |lab, setting| match setting.method {
-            MethodName::Floor => self.floor(lab, setting.size_bytes, trials).await,
+            MechanismName::Floor => self.floor(lab, setting.size_bytes, trials).await,
             _ => one_vm(lab, setting, trials).await,
         })
         .await

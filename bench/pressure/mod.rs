@@ -22,16 +22,16 @@ use crate::common::{
 use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName};
 use squeezy_runtime::{Moment, series};
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::{fmt, time::Duration};
 
 /// What is compared, unless told otherwise.
 const POLICIES: [PolicyName; 5] = [
-    PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Mechanism(MechanismName::Squeezy),
     PolicyName::Overcommit,
-    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
     PolicyName::Harvest,
-    PolicyName::Method(MethodName::Static),
+    PolicyName::Mechanism(MechanismName::Static),
 ];
 
 /// With as much memory as anybody asks for.
@@ -176,7 +176,7 @@ impl Experiment for Arguments {
 /// Whether a policy's VMs have all their memory from their boot on, so that none of it can be taken:
 /// then there is less of it.
 fn is_fixed(policy: PolicyName) -> bool {
-    policy == PolicyName::Method(MethodName::Static)
+    policy == PolicyName::Mechanism(MechanismName::Static)
 }
 
 /// With as much less room in their VMs as there is less memory.

@@ -15,16 +15,16 @@ use crate::common::{
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{MethodName, Sizing};
+use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeMap, fmt, time::Instant};
 
 /// What can be measured.
-const METHODS: [MethodName; 5] = [
-    MethodName::Squeezy,
-    MethodName::VirtioMem,
-    MethodName::Balloon,
-    MethodName::Node,
-    MethodName::Floor,
+const METHODS: [MechanismName; 5] = [
+    MechanismName::Squeezy,
+    MechanismName::VirtioMem,
+    MechanismName::Balloon,
+    MechanismName::Node,
+    MechanismName::Floor,
 ];
 
 /// Most memory of all instances together, so that the VM fits beside other work on the host.
@@ -105,7 +105,7 @@ impl Record for Line {
 
 /// One VM's worth of trials.
 struct Setting {
-    method: MethodName,
+    method: MechanismName,
     size_bytes: u64,
     init_on_alloc: u8,
 }
@@ -140,10 +140,10 @@ impl Experiment for Arguments {
         let methods = match (self.methods.named(), self.options.quick) {
             (true, _) => chosen,
             (false, true) => vec![
-                MethodName::Squeezy,
-                MethodName::VirtioMem,
-                MethodName::Balloon,
-                MethodName::Floor,
+                MechanismName::Squeezy,
+                MechanismName::VirtioMem,
+                MechanismName::Balloon,
+                MechanismName::Floor,
             ],
             (false, false) => METHODS.to_vec(),
         };
@@ -152,7 +152,7 @@ impl Experiment for Arguments {
         let trials = self.options.trials_or(5, 5);
         let breakdown = self.breakdown.unwrap_or(if self.options.quick { 0 } else { 1 });
         lab.each(&settings, async |lab, setting| match setting.method {
-            MethodName::Floor => no_guest(lab, setting, trials, &self.options).await,
+            MechanismName::Floor => no_guest(lab, setting, trials, &self.options).await,
             _ => reclaim(lab, setting, trials, breakdown).await,
         })
         .await
@@ -173,7 +173,7 @@ impl Experiment for Arguments {
 
 impl Arguments {
     /// In this order: methods take turns, so that what changes on the host meanwhile hits all.
-    fn settings(&self, methods: &[MethodName]) -> Vec<Setting> {
+    fn settings(&self, methods: &[MechanismName]) -> Vec<Setting> {
         let or = |given: &[u64], default: &[u64]| {
             if given.is_empty() { default.to_vec() } else { given.to_vec() }
         };
@@ -190,8 +190,9 @@ impl Arguments {
         for size_bytes in or(&self.sizes, default) {
             for &init_on_alloc in init {
                 // Without a guest there is nothing that zeroes.
-                let methods =
-                    methods.iter().filter(|&&m| m != MethodName::Floor || init_on_alloc == init[0]);
+                let methods = methods
+                    .iter()
+                    .filter(|&&m| m != MechanismName::Floor || init_on_alloc == init[0]);
                 settings.extend(methods.map(|&method| Setting {
                     method,
                     size_bytes,

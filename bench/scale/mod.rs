@@ -17,10 +17,11 @@ use crate::common::{
 };
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{MethodName, Sizing};
+use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{fmt, time::Instant};
 
-const METHODS: [MethodName; 3] = [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon];
+const METHODS: [MechanismName; 3] =
+    [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon];
 
 /// The experiment's command line.
 #[derive(Debug, clap::Args)]
@@ -72,7 +73,7 @@ impl Record for Line {
 
 /// The trials with one set of VMs.
 struct Setting {
-    method: MethodName,
+    method: MechanismName,
     vms: u16,
     instances: u16,
 }

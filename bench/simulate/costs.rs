@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use squeezy_node::PolicyName;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
 /// How long each step takes.
@@ -26,11 +26,11 @@ impl Costs {
     /// Of a policy, from the lines of one function. `harvest` resizes as `virtio-mem` does, and a
     /// VM that has all its memory costs nothing to resize.
     pub(super) fn of(lines: &[coldstart::Line], policy: PolicyName) -> Result<Self> {
-        let fixed = policy == PolicyName::Method(MethodName::Static);
+        let fixed = policy == PolicyName::Mechanism(MechanismName::Static);
         let measured = match policy {
             PolicyName::Microvm => policy,
-            _ if fixed => PolicyName::Method(MethodName::Squeezy),
-            _ => PolicyName::Method(policy.method()),
+            _ if fixed => PolicyName::Mechanism(MechanismName::Squeezy),
+            _ => PolicyName::Mechanism(policy.mechanism()),
         }
         .name();
         let of = |there: bool, value: fn(&coldstart::Line) -> u64| {
@@ -50,7 +50,7 @@ impl Costs {
         let start = match policy {
             _ if fixed => sandbox,
             // Side by side: the sandbox' time has the wait for the partition in it.
-            _ if policy.method() == MethodName::Squeezy => sandbox.max(plug),
+            _ if policy.mechanism() == MechanismName::Squeezy => sandbox.max(plug),
             _ => plug + sandbox,
         };
         Ok(Self {

@@ -30,18 +30,18 @@ use day::Day;
 use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName, VmPlan};
 use squeezy_runtime::{Budget, function::Function, series};
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 const POLICIES: [PolicyName; 6] = [
-    PolicyName::Method(MethodName::Squeezy),
+    PolicyName::Mechanism(MechanismName::Squeezy),
     PolicyName::Overcommit,
-    PolicyName::Method(MethodName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
     PolicyName::Harvest,
-    PolicyName::Method(MethodName::Static),
+    PolicyName::Mechanism(MechanismName::Static),
     PolicyName::Microvm,
 ];
 
@@ -144,7 +144,7 @@ impl Experiment for Arguments {
         };
         let policies = self.policies.or(&POLICIES);
         lab.progress.plan((policies.len() + 2) as f64);
-        let ours = PolicyName::Method(MethodName::Squeezy);
+        let ours = PolicyName::Mechanism(MechanismName::Squeezy);
         let mut rooms = vec![self.concurrency; day.apps().len()];
         let (_, peaks) = self.day(lab, &day, &recorded, ours, None, &rooms).await?;
         lab.progress.advance(1.0);

@@ -22,13 +22,13 @@ use crate::common::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_node::PolicyName;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
 const POLICIES: [PolicyName; 3] = [
-    PolicyName::Method(MethodName::Squeezy),
-    PolicyName::Method(MethodName::VirtioMem),
-    PolicyName::Method(MethodName::Balloon),
+    PolicyName::Mechanism(MechanismName::Squeezy),
+    PolicyName::Mechanism(MechanismName::VirtioMem),
+    PolicyName::Mechanism(MechanismName::Balloon),
 ];
 
 /// How long an idle instance is kept, of the load's length: short, for reclaims are what is measured.

@@ -17,11 +17,11 @@ use crate::common::{
     table::Table,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::method::{MethodName, Sizing};
+use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeSet, time::Instant};
 
-const METHODS: [MethodName; 4] =
-    [MethodName::Squeezy, MethodName::VirtioMem, MethodName::Balloon, MethodName::Node];
+const METHODS: [MechanismName; 4] =
+    [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon, MechanismName::Node];
 
 /// Instances of a VM: the one that goes, and the rest.
 const INSTANCES: u16 = 4;
@@ -180,7 +180,7 @@ impl Arguments {
     async fn one_vm(
         &self,
         lab: &mut Lab<Line>,
-        method: MethodName,
+        method: MechanismName,
         size_bytes: u64,
         fills: &BTreeSet<u8>,
         trials: u32,

@@ -1,7 +1,7 @@
 //! Boot parameters that make no sense: one line, and a guest without partitions.
 
 use squeezy_tests::{MIB, Suite, Verdict};
-use squeezy_vmm::{GuestMemory, Kernel};
+use squeezy_vmm::{Kernel, memory::VirtioMem};
 
 /// Boots with these parameters on a device with room for three partitions of 128 MiB.
 fn refused(name: &str, parameters: &[&str]) {
@@ -9,7 +9,7 @@ fn refused(name: &str, parameters: &[&str]) {
 }
 
 fn refused_by(kernel: Kernel, name: &str, parameters: &[&str]) {
-    let memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
     let programs =
         ["assign:without_partitions_is_enodev", "resize:grows_and_shrinks_to_every_size"];
     let report = Suite::new(name, kernel, memory, &programs).parameters(parameters).run();

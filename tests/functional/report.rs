@@ -1,7 +1,7 @@
 //! Free blocks of a partition go back to the host, while an instance lives in it.
 
 use squeezy_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::{GuestMemory, Kernel};
+use squeezy_vmm::{Kernel, PartitionLayout};
 
 /// Everything but what leaves the VM unusable, or needs another one.
 const PROGRAMS: [&str; 10] = [
@@ -19,7 +19,7 @@ const PROGRAMS: [&str; 10] = [
 /// Ends with the device no longer answering.
 const SILENT: &str = "report:a_host_that_does_not_answer_holds_up_one_partition";
 
-fn memory() -> GuestMemory {
+fn memory() -> PartitionLayout {
     partitions(128, 4, 128)
 }
 

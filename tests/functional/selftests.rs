@@ -2,10 +2,10 @@
 //! and KASAN; both have panic_on_warn.
 
 use squeezy_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::{GuestMemory, Kernel};
+use squeezy_vmm::{Kernel, PartitionLayout};
 
 /// What most groups run on.
-fn usual() -> GuestMemory {
+fn usual() -> PartitionLayout {
     partitions(128, 4, 128)
 }
 

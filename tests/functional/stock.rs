@@ -2,10 +2,10 @@
 //! thing, and that a kernel with the option built in and unused behaves as stock.
 
 use squeezy_tests::{MIB, Suite};
-use squeezy_vmm::{GuestMemory, Kernel};
+use squeezy_vmm::{Kernel, memory::VirtioMem};
 
 fn stock(name: &str, kernel: Kernel) {
-    let memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
     Suite::new(name, kernel, memory, &["resize", "assign:without_partitions_is_enodev"]).check();
 }
 

@@ -2,7 +2,8 @@
 
 use crate::{MIB, Monitor, Outcome, Verdict, complaints, host::Host, tap::Tap};
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig,
+    AcceleratorChoice, Artifacts, Kernel, PartitionLayout, QemuOptions, Vm, VmConfig, Vmm,
+    memory::GuestMemory,
 };
 use std::{
     fs, io,
@@ -34,7 +35,7 @@ const DATA_BYTES: usize = 24 << 20;
 pub struct Suite {
     name: String,
     kernel: Kernel,
-    memory: GuestMemory,
+    memory: Arc<dyn GuestMemory>,
     base_bytes: u64,
     processors: u32,
     files: Vec<(&'static str, Content)>,
@@ -68,12 +69,17 @@ pub struct Report {
 impl Suite {
     /// Programs (`NAME` or `NAME:TEST`) on a kernel with this memory. `$SELFTESTS` replaces them:
     /// `SELFTESTS='oom race:bursts' cargo test -p squeezy-tests --test selftests full_partitions_on_the_debug`.
-    pub fn new(name: &str, kernel: Kernel, memory: GuestMemory, programs: &[&str]) -> Self {
+    pub fn new(
+        name: &str,
+        kernel: Kernel,
+        memory: impl GuestMemory + 'static,
+        programs: &[&str],
+    ) -> Self {
         Self {
             name: name.to_owned(),
             kernel,
-            memory,
-            base_bytes: base_bytes(memory),
+            base_bytes: base_bytes(&memory),
+            memory: Arc::new(memory),
             processors: 2,
             files: Vec::new(),
             parameters: Vec::new(),
@@ -168,7 +174,7 @@ impl Suite {
             files.kernel(self.kernel),
             files.path().join("selftests.cpio"),
         );
-        config.memory = self.memory;
+        config.memory = self.memory.clone();
         config.base_bytes = self.base_bytes;
         config.vcpus = self.processors;
         config.agent = false;
@@ -190,7 +196,8 @@ impl Suite {
         config.command_line.extend(self.parameters.iter().cloned());
         config.command_line.push("--".to_owned());
         config.command_line.extend(self.programs.iter().cloned());
-        let mut add = |words: [&str; 2]| config.arguments.extend(words.map(Into::into));
+        let mut qemu = QemuOptions::default();
+        let mut add = |words: [&str; 2]| qemu.arguments.extend(words.map(Into::into));
         let socket =
             |name: &str| format!("socket,id=test-{name},path={}", directory.join(name).display());
         add(["-device", "virtio-serial-pci,id=tests"]);
@@ -203,7 +210,8 @@ impl Suite {
         }
         add(["-chardev", &socket("monitor")]);
         add(["-mon", "chardev=test-monitor,mode=control"]);
-        config.arguments.extend(self.arguments.iter().map(Into::into));
+        qemu.arguments.extend(self.arguments.iter().map(Into::into));
+        config.vmm = Vmm::Qemu(qemu);
         Ok(config)
     }
 
@@ -344,18 +352,13 @@ async fn read_tap(
 }
 
 /// Base memory for a guest of this kind, in bytes: what the tests need, and the memory map.
-pub fn base_bytes(memory: GuestMemory) -> u64 {
-    let region = match memory {
-        GuestMemory::Partitions(layout) => layout.region_bytes(),
-        GuestMemory::VirtioMem { region_bytes, .. } => region_bytes,
-        _ => 0,
-    };
-    squeezy_vmm::round_up(512 * MIB + region / 64, 2 * MIB)
+pub fn base_bytes(memory: &dyn GuestMemory) -> u64 {
+    squeezy_vmm::round_up(512 * MIB + memory.layout(0).region_bytes() / 64, 2 * MIB)
 }
 
 /// Partitions of so many MiB.
-pub fn partitions(partition_mib: u64, partitions: u16, shared_mib: u64) -> GuestMemory {
-    GuestMemory::Partitions(PartitionLayout::new(partition_mib * MIB, partitions, shared_mib * MIB))
+pub fn partitions(partition_mib: u64, partitions: u16, shared_mib: u64) -> PartitionLayout {
+    PartitionLayout::new(partition_mib * MIB, partitions, shared_mib * MIB)
 }
 
 /// `xorshift64`: bytes that do not compress, and the same each time.

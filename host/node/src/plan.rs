@@ -6,9 +6,9 @@ use crate::{
 };
 use squeezy_runtime::VmPolicy;
 use squeezy_vmm::{
-    Accelerator, AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, BoxFuture, GRANULE_BYTES,
-    GuestMemory, MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError,
-    method::{Method, Sizing},
+    AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, BoxFuture, GRANULE_BYTES,
+    MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError, Vmm,
+    mechanism::{Mechanism, Sizing},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
@@ -98,20 +98,21 @@ impl VmPlan {
 
     /// Checks all that can be checked before a VM is started.
     pub fn check(&self) -> Result<(), VmError> {
-        self.config(&*self.new_method()?).check()
+        self.config(&*self.new_mechanism()?).check()
     }
 
     /// What the scaler has to know of it. May try KVM, which takes up to a second the first time.
     pub fn vm_policy(&self, idle_time: Option<Duration>) -> Result<VmPolicy, VmError> {
         let max_instances = self.sizing.instances.into();
         // An instance may use its share of a processor, and under emulation all of it.
-        let share_millis = match Accelerator::choose(self.accelerator)?.kind {
+        let share_millis = match Vmm::default().accelerator(self.accelerator)?.kind {
             AcceleratorKind::Kvm => self.cpu_millis.clamp(1, 1000),
             AcceleratorKind::Tcg => 1000,
         };
         let max_starting = self.vcpus.saturating_mul(1000) / share_millis;
         if self.policy == PolicyName::Microvm {
-            let instance_bytes = self.for_one().config(&*self.for_one().new_method()?).boot_bytes();
+            let instance_bytes =
+                self.for_one().config(&*self.for_one().new_mechanism()?).layout().boot_bytes;
             let base_bytes = 0;
             return Ok(VmPolicy {
                 base_bytes,
@@ -121,16 +122,10 @@ impl VmPlan {
                 idle_time,
             });
         }
-        let config = self.config(&*self.new_method()?);
-        let initial = config.devices().iter().map(|device| device.initial_bytes).sum::<u64>();
-        let instance_bytes = self.sizing.instance_bytes;
-        let (base_bytes, instance_bytes) = match config.memory {
-            // It has the memory of all instances from its boot on.
-            GuestMemory::Fixed { .. } => (config.boot_bytes(), 0),
-            // It gives that back before it takes any.
-            GuestMemory::Balloon { .. } => (config.base_bytes, instance_bytes),
-            _ => (config.boot_bytes() + initial, instance_bytes),
-        };
+        let layout = self.config(&*self.new_mechanism()?).layout();
+        let base_bytes = layout.ready_bytes();
+        // It may have the memory of all instances from its boot on.
+        let instance_bytes = if layout.can_grow() { self.sizing.instance_bytes } else { 0 };
         Ok(VmPolicy { base_bytes, instance_bytes, max_instances, max_starting, idle_time })
     }
 
@@ -138,9 +133,9 @@ impl VmPlan {
     pub(crate) async fn boot_vm(
         &self,
         tell: impl FnMut(BootStep),
-    ) -> Result<(Vm, Box<dyn Method>), VmError> {
-        let method = self.new_method()?;
-        Ok((Vm::start_with(self.config(&*method), tell).await?, method))
+    ) -> Result<(Vm, Box<dyn Mechanism>), VmError> {
+        let mechanism = self.new_mechanism()?;
+        Ok((Vm::start_with(self.config(&*mechanism), tell).await?, mechanism))
     }
 
     /// The same for one instance only.
@@ -148,12 +143,13 @@ impl VmPlan {
         Self { sizing: Sizing { instances: 1, ..self.sizing }, ..self.clone() }
     }
 
-    fn new_method(&self) -> Result<Box<dyn Method>, VmError> {
-        self.policy.method().method(self.sizing).ok_or(VmError::NotResizable("there is no VM"))
+    fn new_mechanism(&self) -> Result<Box<dyn Mechanism>, VmError> {
+        let mechanism = self.policy.mechanism().mechanism(self.sizing);
+        mechanism.ok_or(VmError::NotResizable("there is no VM"))
     }
 
-    fn config(&self, method: &dyn Method) -> VmConfig {
-        let kernel = self.files.kernel(method.kernel());
+    fn config(&self, mechanism: &dyn Mechanism) -> VmConfig {
+        let kernel = self.files.kernel(mechanism.kernel());
         let mut config = VmConfig::new(&self.name, kernel, self.files.initramfs());
         let Sizing { instance_bytes, instances, shared_bytes } = self.sizing;
         // The memory map of all that can be plugged, 64 bytes a page, comes out of the base.
@@ -168,8 +164,8 @@ impl VmPlan {
         config.timeouts.resize = RESIZE_LIMIT;
         // For what frozen instances give back.
         config.free_page_reporting = self.policy == PolicyName::Overcommit;
-        // A method may need more than this.
-        method.configure(config)
+        // A mechanism may need more than this.
+        mechanism.configure(config)
     }
 }
 
@@ -185,13 +181,13 @@ impl Blueprint for VmPlan {
         Box::pin(async move {
             let micro = self.policy == PolicyName::Microvm;
             let plan = if micro { self.for_one() } else { self.clone() };
-            let (vm, method) = plan.boot_vm(tell).await?;
+            let (vm, mechanism) = plan.boot_vm(tell).await?;
             let details = MachineDetails::of(&vm, self.sizing.instance_bytes).await?;
             Ok(if micro {
                 Arc::new(MicroVms::new(plan, self.sizing.instances, vm, details))
                     as Arc<dyn Machine>
             } else {
-                Arc::new(SharedVm::new(vm, method, details))
+                Arc::new(SharedVm::new(vm, mechanism, details))
             })
         })
     }
@@ -201,7 +197,7 @@ impl Blueprint for VmPlan {
 pub(crate) mod tests {
     use super::*;
     use squeezy_runtime::function::Function;
-    use squeezy_vmm::method::MethodName;
+    use squeezy_vmm::mechanism::MechanismName;
 
     /// A plan that seems to be all right until it is booted.
     pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (FunctionImage, VmPlan) {
@@ -211,7 +207,7 @@ pub(crate) mod tests {
         let files = Artifacts::find(Some(directory.path())).unwrap();
         let image = files.image(&function.name);
         let input = FunctionImage { function, image };
-        let policy = PolicyName::Method(MethodName::Squeezy);
+        let policy = PolicyName::Mechanism(MechanismName::Squeezy);
         let inputs = std::slice::from_ref(&input);
         let plan = VmPlan::new(&input.function.name, inputs, &files, policy, 128 << 20);
         for file in
@@ -255,8 +251,8 @@ pub(crate) mod tests {
         for (instance_mib, instances) in [(64, 1), (768, 8), (4096, 16)] {
             let sizing = Sizing { instance_bytes: instance_mib << 20, instances, ..plan.sizing };
             let plan = VmPlan { sizing, ..plan.clone() };
-            let config = plan.config(&*plan.new_method().unwrap());
-            let map = config.devices()[0].region_bytes / 64;
+            let config = plan.config(&*plan.new_mechanism().unwrap());
+            let map = config.layout().region_bytes() / 64;
             let shares = u64::from(instances) * outside_bytes(sizing.instance_bytes);
             assert!(config.base_bytes >= BASE_BYTES + map + shares, "{config:?}");
             // Page tables and the index of files of a full partition, and as much again.
@@ -274,14 +270,14 @@ pub(crate) mod tests {
         let all = |policy: VmPolicy| {
             policy.base_bytes + u64::from(policy.max_instances) * policy.instance_bytes
         };
-        let squeezy = policy(PolicyName::Method(MethodName::Squeezy));
+        let squeezy = policy(PolicyName::Mechanism(MechanismName::Squeezy));
         for name in PolicyName::ALL {
             let policy = policy(name);
             let ratio = all(policy) as f64 / all(squeezy) as f64;
             let most = if name == PolicyName::Microvm { 2.0 } else { 1.05 };
             assert!((0.95..most).contains(&ratio), "{name}: {policy:?}");
         }
-        assert_eq!(policy(PolicyName::Method(MethodName::Static)).instance_bytes, 0);
+        assert_eq!(policy(PolicyName::Mechanism(MechanismName::Static)).instance_bytes, 0);
         assert_eq!(policy(PolicyName::Microvm).base_bytes, 0);
     }
 }

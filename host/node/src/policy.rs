@@ -1,14 +1,14 @@
 //! How instances get their memory and give it back, as users name it.
 
 use squeezy_runtime::SqueezePolicy;
-use squeezy_vmm::method::MethodName;
+use squeezy_vmm::mechanism::MechanismName;
 use std::{fmt, str::FromStr};
 
-/// A policy, by name: a method to resize VMs, or one with a twist.
+/// A policy, by name: a mechanism to resize VMs, or one with a twist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyName {
     /// Instances share VMs that are resized like this.
-    Method(MethodName),
+    Mechanism(MechanismName),
     /// Stock virtio-mem with HarvestVM's two ideas: a reserve of free memory that new instances draw
     /// on at once, and idle instances that are ended ahead of need to refill it.
     Harvest,
@@ -25,18 +25,18 @@ const HARVEST_RESERVE: u64 = 8;
 /// All that a node can work with: name and meaning.
 const POLICIES: [(PolicyName, &str, &str); 7] = [
     (
-        PolicyName::Method(MethodName::Squeezy),
+        PolicyName::Mechanism(MechanismName::Squeezy),
         "squeezy",
         "Partitions: one request to the device gives an instance's memory back",
     ),
     (
-        PolicyName::Method(MethodName::VirtioMem),
+        PolicyName::Mechanism(MechanismName::VirtioMem),
         "virtio-mem",
         "Stock virtio-mem: the guest migrates pages to free what is asked back",
     ),
-    (PolicyName::Method(MethodName::Balloon), "balloon", "Stock ballooning"),
+    (PolicyName::Mechanism(MechanismName::Balloon), "balloon", "Stock ballooning"),
     (
-        PolicyName::Method(MethodName::Static),
+        PolicyName::Mechanism(MechanismName::Static),
         "static",
         "The VM has all its memory from the start on, and keeps it",
     ),
@@ -82,12 +82,12 @@ impl PolicyName {
     }
 
     /// How its VMs are resized.
-    pub fn method(self) -> MethodName {
+    pub fn mechanism(self) -> MechanismName {
         match self {
-            Self::Method(method) => method,
-            Self::Harvest => MethodName::VirtioMem,
-            Self::Overcommit => MethodName::Squeezy,
-            Self::Microvm => MethodName::Static,
+            Self::Mechanism(mechanism) => mechanism,
+            Self::Harvest => MechanismName::VirtioMem,
+            Self::Overcommit => MechanismName::Squeezy,
+            Self::Microvm => MechanismName::Static,
         }
     }
 

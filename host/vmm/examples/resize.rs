@@ -1,13 +1,13 @@
 //! Starts a VM, plugs and unplugs memory and says how long each took: the shortest way to see that
 //! a kernel, an initramfs and this crate go together.
 //!
-//! `cargo run -p squeezy-vmm --example resize -- METHOD [KERNEL [ARGUMENT OF THE KERNEL]...]`
+//! `cargo run -p squeezy-vmm --example resize -- MECHANISM [KERNEL [ARGUMENT OF THE KERNEL]...]`
 //!
 //! The guest's console goes to the file that $CONSOLE_LOG names.
 
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig, VmError,
-    method::{MethodName, Sizing},
+    mechanism::{MechanismName, Sizing},
 };
 
 #[tokio::main]
@@ -23,14 +23,17 @@ async fn main() -> std::process::ExitCode {
 
 async fn run() -> Result<(), VmError> {
     let mut arguments = std::env::args().skip(1);
-    let name: MethodName = arguments.next().as_deref().unwrap_or("squeezy").parse()?;
+    let name: MechanismName = arguments.next().as_deref().unwrap_or("squeezy").parse()?;
     let sizing = Sizing { instance_bytes: 256 << 20, instances: 4, shared_bytes: 64 << 20 };
-    let Some(method) = name.method(sizing) else {
+    let Some(mechanism) = name.mechanism(sizing) else {
         return Err(VmError::Config(format!("{name} has no VM")));
     };
     let files = Artifacts::find(None)?;
-    let mut config: VmConfig =
-        method.configure(VmConfig::new("resize", files.kernel(method.kernel()), files.initramfs()));
+    let mut config: VmConfig = mechanism.configure(VmConfig::new(
+        "resize",
+        files.kernel(mechanism.kernel()),
+        files.initramfs(),
+    ));
     if let Some(kernel) = arguments.next() {
         config.kernel = kernel.into();
     }
@@ -43,8 +46,8 @@ async fn run() -> Result<(), VmError> {
     println!("{:?}", vm.memory().await?);
     let mut slots = Vec::new();
     for _ in 0..sizing.instances {
-        let slot = method.slots().take()?;
-        println!("plug {:?}", method.plug(&vm, slot).await?);
+        let slot = mechanism.slots().take()?;
+        println!("plug {:?}", mechanism.plug(&vm, slot).await?);
         slots.push(slot);
     }
     println!("{:?}", vm.memory().await?);
@@ -52,8 +55,8 @@ async fn run() -> Result<(), VmError> {
     vm.memory().await?;
     println!("looking at it took {:?}", start.elapsed());
     for slot in slots {
-        method.slots().free(slot)?;
-        println!("reclaim {:?}", method.reclaim(&vm, slot).await?);
+        mechanism.slots().free(slot)?;
+        println!("reclaim {:?}", mechanism.reclaim(&vm, slot).await?);
     }
     println!("{:?}", vm.memory().await?);
     println!("{:?}", vm.cpu_times()?);

@@ -20,6 +20,11 @@ pub enum Kernel {
     Node,
 }
 
+impl Kernel {
+    /// Most processors of a guest (`CONFIG_NR_CPUS`).
+    pub const MAX_PROCESSORS: u32 = 64;
+}
+
 impl Artifacts {
     /// The directory that was given, else `$SQUEEZY_BUILD`, else `build` beside the `target`
     /// directory the program is in, else `/usr/lib/squeezy`.

@@ -29,12 +29,14 @@ pub enum VmError {
     },
 
     /// The VMM program is not installed.
-    #[error("{} cannot be run ({reason}): install it with `apt install qemu-system-x86`, or name the program to use", program.display())]
+    #[error("{} cannot be run ({reason}): {remedy}", program.display())]
     Program {
         /// The program's name or path.
         program: PathBuf,
         /// What the system said.
         reason: String,
+        /// How to get it.
+        remedy: &'static str,
     },
 
     /// KVM was asked for by name and does not work.
@@ -96,6 +98,14 @@ pub enum VmError {
     #[error("the instance's server: its answer is longer than {}", ByteSize(MAX_PAYLOAD_BYTES as u64))]
     AnswerTooLong,
 
+    /// A request that cannot be sent to the agent as it is.
+    #[error("the request cannot be sent to the guest: {0}")]
+    Request(String),
+
+    /// The agent was asked for in a VM that was started without one.
+    #[error("the VM was started without an agent")]
+    NoAgent,
+
     /// The agent's end of the channel is closed or does not answer.
     #[error("the guest's agent cannot be reached: {0}")]
     AgentLost(String),
@@ -125,6 +135,21 @@ pub enum VmError {
     /// The guest's kernel runs without the partitions it was told to have.
     #[error("the guest's kernel has no partitions as asked for: {0}")]
     NoPartitions(String),
+
+    /// The guest speaks of a partition that its VM does not have.
+    #[error("the guest speaks of a partition {0}, which there is not")]
+    StrangePartition(squeezy_protocol::PartitionNumber),
+
+    /// Every instance that the VM has room for is there.
+    #[error("all {instances} instances that the VM has room for are there")]
+    Full {
+        /// How many.
+        instances: u16,
+    },
+
+    /// A slot for an instance was freed that nobody had taken.
+    #[error("slot {0} is not in use")]
+    SlotNotInUse(u16),
 
     /// More memory was asked for than the VM's region can hold.
     #[error(

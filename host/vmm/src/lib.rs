@@ -2,13 +2,14 @@
 //!
 //! ```no_run
 //! # async fn example() -> squeezy_vmm::Result<()> {
-//! use squeezy_vmm::{Artifacts, GuestMemory, Kernel, PartitionLayout, Vm, VmConfig};
+//! use squeezy_vmm::{Artifacts, Kernel, PartitionLayout, Vm, VmConfig};
+//! use std::sync::Arc;
 //!
 //! let files = Artifacts::find(None)?;
 //! let mut config = VmConfig::new("html", files.kernel(Kernel::Release), files.initramfs());
 //! config.vcpus = 2;
 //! let layout = PartitionLayout::new(768 << 20, 8, 128 << 20);
-//! config.memory = GuestMemory::Partitions(layout);
+//! config.memory = Arc::new(layout);
 //! let vm = Vm::start(config).await?;
 //! println!("{}: {}", vm.accelerator().kind, vm.accelerator().reason);
 //! let plugged = vm.resize(layout.requested_bytes(1)).await?;
@@ -24,7 +25,8 @@
 //! the reason, within seconds. Dropping a [`Vm`] kills its process; so does the death of the program
 //! that started it. A VM has no files: its sockets are passed to the VMM as descriptors.
 //!
-//! To compare ways of resizing, use a [`method::Method`].
+//! What a VM's memory is made of is a [`memory::GuestMemory`]. How instances get theirs out of it is a
+//! [`mechanism::Mechanism`].
 
 mod accelerator;
 mod agent;
@@ -35,22 +37,21 @@ mod console;
 mod error;
 mod fate;
 mod measure;
-pub mod method;
-mod pause;
+pub mod mechanism;
+pub mod memory;
+mod names;
 mod process;
-mod resize;
 mod vm;
 
-pub use accelerator::{Accelerator, AcceleratorKind, probe_kvm};
+pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm};
 pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
-pub use backend::{BoxFuture, Device, DeviceRequests};
-pub use config::{
-    AcceleratorChoice, DeviceSize, GRANULE_BYTES, GuestMemory, MAX_INSTANCES, MEMORY_BLOCK_BYTES,
-    MemoryBackend, PartitionLayout, Timeouts, VmConfig, round_up,
-};
+pub use backend::{BoxFuture, DeviceRequests, qemu::QemuOptions};
+pub use config::{GuestClock, MemoryBackend, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};
 pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
-pub use resize::Resize;
+pub use memory::{
+    GRANULE_BYTES, MAX_INSTANCES, MEMORY_BLOCK_BYTES, PartitionLayout, Resize, round_up,
+};
 pub use vm::{BootStep, MemoryUse, Vm};

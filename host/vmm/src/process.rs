@@ -29,8 +29,13 @@ pub(crate) struct Spawned {
 }
 
 impl Process {
-    /// Starts `command` with its output piped. It inherits `fds` under the numbers they have.
-    pub(crate) fn spawn(mut command: Command, fds: Vec<OwnedFd>) -> Result<Spawned> {
+    /// Starts `command` with its output piped. It inherits `fds` under the numbers they have. `remedy` is
+    /// what to do when there is no such program.
+    pub(crate) fn spawn(
+        mut command: Command,
+        fds: Vec<OwnedFd>,
+        remedy: &'static str,
+    ) -> Result<Spawned> {
         let program = command.get_program().to_owned();
         let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
@@ -79,7 +84,10 @@ impl Process {
         let (id, pidfd, stdout, stderr) = start
             .recv()
             .map_err(|e| VmError::system("the VMM cannot be started", e))?
-            .map_err(|e| VmError::Program { program: program.into(), reason: e.to_string() })?;
+            .map_err(|e| {
+                let reason = e.to_string();
+                VmError::Program { program: program.into(), reason, remedy }
+            })?;
         let process =
             Self { id, pidfd: pidfd.map_err(|e| VmError::system("pidfd_open", e))?, exit };
         match (stdout, stderr) {
@@ -130,7 +138,7 @@ mod tests {
     async fn a_child_ends_with_its_handle() {
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let spawned = Process::spawn(command, Vec::new()).unwrap();
+        let spawned = Process::spawn(command, Vec::new(), "").unwrap();
         let exit = spawned.process.exit.clone();
         let id = spawned.process.id();
         drop(spawned);
@@ -146,7 +154,7 @@ mod tests {
         let spawned = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
             command.arg("1000");
-            Process::spawn(command, Vec::new()).unwrap()
+            Process::spawn(command, Vec::new(), "").unwrap()
         })
         .join()
         .unwrap();
@@ -156,7 +164,9 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named() {
-        let Err(error) = Process::spawn(Command::new("no-such-vmm"), Vec::new()) else { panic!() };
-        assert!(error.to_string().contains("no-such-vmm"), "{error}");
+        let command = Command::new("no-such-vmm");
+        let Err(error) = Process::spawn(command, Vec::new(), "install it") else { panic!() };
+        let text = error.to_string();
+        assert!(text.contains("no-such-vmm") && text.contains("install it"), "{text}");
     }
 }

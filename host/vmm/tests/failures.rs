@@ -4,9 +4,13 @@ mod common;
 
 use common::{alive, config, instance, signal, wait_until, wrapper};
 use squeezy_vmm::{
-    AcceleratorChoice, BootStep, GuestMemory, PartitionLayout, Vm, VmConfig, VmError, probe_kvm,
+    AcceleratorChoice, BootStep, PartitionLayout, QemuOptions, Vm, VmConfig, VmError, Vmm,
+    memory::VirtioMem, probe_kvm,
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// How soon an error has to be there.
 const SOON: Duration = Duration::from_secs(5);
@@ -24,7 +28,7 @@ async fn start_error(config: VmConfig) -> VmError {
 #[tokio::test]
 async fn a_vmm_that_is_not_installed_is_named_with_the_way_to_get_it() {
     let mut config = config("missing");
-    config.program = "no-such-qemu".into();
+    config.vmm = Vmm::Qemu(QemuOptions { program: "no-such-qemu".into(), ..Default::default() });
     let text = start_error(config).await.to_string();
     assert!(text.contains("no-such-qemu") && text.contains("apt install"), "{text}");
 }
@@ -43,7 +47,8 @@ async fn a_vmm_that_dies_at_start_is_quoted() {
 async fn a_vmm_that_says_nothing_at_start_is_given_up() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config("silent");
-    config.program = wrapper(directory.path(), "exec sleep 1000");
+    let program = wrapper(directory.path(), "exec sleep 1000");
+    config.vmm = Vmm::Qemu(QemuOptions { program, ..Default::default() });
     config.timeouts.start = Duration::from_secs(1);
     let error = start_error(config).await;
     assert!(matches!(&error, VmError::Start(said) if said.contains("did not answer")), "{error}");
@@ -132,8 +137,9 @@ async fn a_vm_that_is_paused_is_noticed() {
     let socket = directory.path().join("monitor");
     let mut config = config("paused");
     // A second monitor, to pause the VM behind our back.
-    config.arguments =
-        ["-qmp".into(), format!("unix:{},server=on,wait=off", socket.display()).into()].into();
+    let monitor = format!("unix:{},server=on,wait=off", socket.display());
+    let arguments = vec!["-qmp".into(), monitor.into()];
+    config.vmm = Vmm::Qemu(QemuOptions { arguments, ..Default::default() });
     let vm = Vm::start(config).await.unwrap();
     {
         use std::io::Write;
@@ -152,7 +158,7 @@ async fn more_than_the_region_or_the_host_has_is_refused_before_it_is_tried() {
     assert!(matches!(start_error(large).await, VmError::HostMemory { .. }));
 
     let mut config = config("region");
-    config.memory = GuestMemory::VirtioMem { region_bytes: 256 << 20, initial_bytes: 0 };
+    config.memory = Arc::new(VirtioMem { region_bytes: 256 << 20, initial_bytes: 0 });
     let vm = Vm::start(config).await.unwrap();
     let error = vm.resize(512 << 20).await.unwrap_err();
     assert!(matches!(error, VmError::RegionTooSmall { .. }), "{error}");
@@ -162,7 +168,7 @@ async fn more_than_the_region_or_the_host_has_is_refused_before_it_is_tried() {
 #[tokio::test]
 async fn partitions_that_the_kernel_does_not_have_are_an_error() {
     let mut config = config("stock");
-    config.memory = GuestMemory::Partitions(PartitionLayout::new(128 << 20, 2, 0));
+    config.memory = Arc::new(PartitionLayout::new(128 << 20, 2, 0));
     // The last one counts, and makes no sense.
     config.command_line.push("squeezy.partitions=0".into());
     let error = start_error(config).await;
@@ -172,7 +178,7 @@ async fn partitions_that_the_kernel_does_not_have_are_an_error() {
 #[tokio::test]
 async fn a_shrink_that_is_not_done_in_time_says_why_and_the_guest_can_grow_again() {
     let mut config = config("stuck");
-    config.memory = GuestMemory::VirtioMem { region_bytes: 512 << 20, initial_bytes: 0 };
+    config.memory = Arc::new(VirtioMem { region_bytes: 512 << 20, initial_bytes: 0 });
     config.timeouts.resize = Duration::from_secs(2);
     let vm = Vm::start(config).await.unwrap();
     vm.resize(512 << 20).await.unwrap();

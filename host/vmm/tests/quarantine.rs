@@ -9,8 +9,8 @@ use squeezy_protocol::{
 };
 use squeezy_tests::{BELIEVED_PROCESSOR, Monitor};
 use squeezy_vmm::{
-    AgentClient, GuestMemory, Vm, VmError,
-    method::{Method, MethodName, Sizing, Slot},
+    AgentClient, PartitionLayout, QemuOptions, Vm, VmError, Vmm,
+    mechanism::{Mechanism, MechanismName, Sizing, Slot},
 };
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
@@ -25,7 +25,7 @@ const USED: &str = "100M";
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct World {
-    method: Box<dyn Method>,
+    mechanism: Box<dyn Mechanism>,
     vm: Vm,
 }
 
@@ -46,12 +46,12 @@ impl World {
 
     /// Starts an instance and waits until it has filled its memory and answers; which partition it has.
     async fn start(&self, name: &str) -> (Slot, PartitionNumber) {
-        let slot = self.method.slots().take().unwrap();
-        self.method.plug(&self.vm, slot).await.unwrap();
+        let slot = self.mechanism.slots().take().unwrap();
+        self.mechanism.plug(&self.vm, slot).await.unwrap();
         let mut spec = instance(name, &["/bin/memhog", USED, "--port", "8080"]);
         spec.wait_ms = 5000;
         spec.port = Some(8080);
-        self.method.place(slot, &mut spec);
+        self.mechanism.place(slot, &mut spec);
         let started = self.agent().start(&spec).await.unwrap();
         let answers = async {
             let request = || http::Request::get("/").body(bytes::Bytes::new()).unwrap();
@@ -66,25 +66,27 @@ impl World {
     /// Ends an instance and asks its memory back.
     async fn end(&self, name: &str, slot: Slot) -> Result<(), VmError> {
         self.agent().stop(&name.parse().unwrap(), Duration::ZERO).await.unwrap();
-        self.method.slots().free(slot).unwrap();
-        self.method.reclaim(&self.vm, slot).await.map(|_| ())
+        self.mechanism.slots().free(slot).unwrap();
+        self.mechanism.reclaim(&self.vm, slot).await.map(|_| ())
     }
 }
 
 #[tokio::test]
 async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_is_no_other() {
-    let method = MethodName::Squeezy.method(SIZING).unwrap();
+    let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("monitor");
-    let mut config = method.configure(config("broken"));
-    config.arguments = BELIEVED_PROCESSOR.map(Into::into).into();
+    let mut config = mechanism.configure(config("broken"));
     let monitor = format!("unix:{},server=on,wait=off", socket.display());
-    config.arguments.extend(["-qmp".into(), monitor.into()]);
+    let mut arguments = BELIEVED_PROCESSOR.map(Into::into).to_vec();
+    arguments.extend(["-qmp".into(), monitor.into()]);
+    config.vmm = Vmm::Qemu(QemuOptions { arguments, ..Default::default() });
     config.timeouts.resize = LIMIT;
     let vm = Vm::start(config).await.unwrap();
-    let GuestMemory::Partitions(layout) = vm.config().memory else { unreachable!() };
+    let Sizing { instance_bytes, instances, shared_bytes } = SIZING;
+    let layout = PartitionLayout::new(instance_bytes, instances, shared_bytes);
     let mut monitor = Monitor::open(UnixStream::connect(&socket).await.unwrap()).await.unwrap();
-    let world = World { method, vm };
+    let world = World { mechanism, vm };
 
     let (slot, lost) = world.start("victim").await;
     let range = layout.range(lost).unwrap();
@@ -96,7 +98,7 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     assert!(begin.elapsed() < LIMIT / 2, "{:?}", begin.elapsed());
     assert_eq!(world.states().await, [Quarantined, Absent, Absent]);
     assert_eq!(world.plugged_bytes().await, SIZING.instance_bytes);
-    assert!(matches!(world.method.settle(&world.vm).await, Err(VmError::Held { .. })));
+    assert!(matches!(world.mechanism.settle(&world.vm).await, Err(VmError::Held { .. })));
 
     // One more than there are instances is asked for, and each has one of its own.
     let (second, partition) = world.start("second").await;
@@ -107,9 +109,9 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     assert_eq!(world.states().await, [Quarantined, Assigned, Assigned]);
 
     // There is a slot, but no partition, and no time is lost by waiting for one.
-    let slot = world.method.slots().take().unwrap();
+    let slot = world.mechanism.slots().take().unwrap();
     let begin = Instant::now();
-    let refused = world.method.plug(&world.vm, slot).await.unwrap_err();
+    let refused = world.mechanism.plug(&world.vm, slot).await.unwrap_err();
     assert!(begin.elapsed() < LIMIT / 2, "{:?}", begin.elapsed());
     assert_eq!(refused, VmError::NoPartition { held: 1, partitions: 3 });
     assert!(refused.is_unfit());

@@ -5,8 +5,9 @@ mod common;
 use common::{config, instance};
 use squeezy_protocol::{ExitReason, InstanceState};
 use squeezy_vmm::{
-    Artifacts, GuestMemory, MemoryBackend, Vm, VmError,
-    method::{Method, MethodName, Sizing},
+    Artifacts, MemoryBackend, Vm, VmError,
+    mechanism::{Mechanism, MechanismName, Sizing},
+    memory::VirtioMem,
 };
 use std::{
     sync::Arc,
@@ -17,10 +18,10 @@ const MIB: u64 = 1 << 20;
 const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_bytes: 64 * MIB };
 
 /// Plugs for an instance that uses most of its memory, ends it, reclaims, and looks at the host.
-async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
-    let method = name.method(SIZING).unwrap();
-    let mut config = method.configure(config("resizing"));
-    config.kernel = Artifacts::find(None).unwrap().kernel(method.kernel());
+async fn plug_use_and_reclaim(name: MechanismName, backend: MemoryBackend) {
+    let mechanism = name.mechanism(SIZING).unwrap();
+    let mut config = mechanism.configure(config("resizing"));
+    config.kernel = Artifacts::find(None).unwrap().kernel(mechanism.kernel());
     config.memory_backend = backend;
     config.count_device_requests = true;
     let vm = Vm::start(config).await.unwrap();
@@ -28,14 +29,14 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let start = vm.memory().await.unwrap();
     assert_eq!(start.asked_bytes, start.plugged_bytes);
 
-    let slot = method.slots().take().unwrap();
-    let resize = method.plug(&vm, slot).await.unwrap().unwrap();
+    let slot = mechanism.slots().take().unwrap();
+    let resize = mechanism.plug(&vm, slot).await.unwrap().unwrap();
     assert_eq!(resize.plugged_bytes - resize.before_bytes, SIZING.instance_bytes);
     assert!(resize.latency > Duration::ZERO);
     let plugged = Instant::now();
     let mut hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "1"]);
     hog.wait_ms = 5000;
-    method.place(slot, &mut hog);
+    mechanism.place(slot, &mut hog);
     agent.start(&hog).await.unwrap();
     let ended =
         tokio::time::timeout(Duration::from_secs(60), agent.wait(&hog.id)).await.unwrap().unwrap();
@@ -52,8 +53,8 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
 
     // What QEMU held back of the plug is reported by then, and the second after that is over.
     tokio::time::sleep(Duration::from_millis(2200).saturating_sub(plugged.elapsed())).await;
-    method.slots().free(slot).unwrap();
-    let reclaimed = method.reclaim(&vm, slot).await.unwrap().unwrap();
+    mechanism.slots().free(slot).unwrap();
+    let reclaimed = mechanism.reclaim(&vm, slot).await.unwrap().unwrap();
     assert_eq!(reclaimed.before_bytes - reclaimed.plugged_bytes, SIZING.instance_bytes);
     let end = vm.memory().await.unwrap();
     assert_eq!(end.plugged_bytes, start.plugged_bytes);
@@ -61,8 +62,8 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
     let kept = end.resident.resident_bytes.saturating_sub(start.resident.resident_bytes);
     assert!(kept < 100 * MIB, "{name} on {backend}: {kept} of {grown} bytes are still resident");
     match name {
-        MethodName::Balloon => assert_eq!(reclaimed.device, None),
-        MethodName::Squeezy => {
+        MechanismName::Balloon => assert_eq!(reclaimed.device, None),
+        MechanismName::Squeezy => {
             assert_eq!(reclaimed.device.unwrap().unplug, 1);
             // QEMU reports the change at once: looks would be in its way.
             assert!(
@@ -77,44 +78,44 @@ async fn plug_use_and_reclaim(name: MethodName, backend: MemoryBackend) {
 
 #[tokio::test]
 async fn virtio_mem_on_anonymous_memory() {
-    plug_use_and_reclaim(MethodName::VirtioMem, MemoryBackend::Ram).await;
+    plug_use_and_reclaim(MechanismName::VirtioMem, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]
 async fn virtio_mem_on_a_memfd() {
-    plug_use_and_reclaim(MethodName::VirtioMem, MemoryBackend::Memfd).await;
+    plug_use_and_reclaim(MechanismName::VirtioMem, MemoryBackend::Memfd).await;
 }
 
 #[tokio::test]
 async fn partitions_on_anonymous_memory() {
-    plug_use_and_reclaim(MethodName::Squeezy, MemoryBackend::Ram).await;
+    plug_use_and_reclaim(MechanismName::Squeezy, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]
 async fn partitions_on_a_memfd() {
-    plug_use_and_reclaim(MethodName::Squeezy, MemoryBackend::Memfd).await;
+    plug_use_and_reclaim(MechanismName::Squeezy, MemoryBackend::Memfd).await;
 }
 
 #[tokio::test]
 #[ignore = "a kernel of its own, in make stress"]
 async fn nodes_on_anonymous_memory() {
-    plug_use_and_reclaim(MethodName::Node, MemoryBackend::Ram).await;
+    plug_use_and_reclaim(MechanismName::Node, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]
 async fn a_partition_in_use_blocks_its_reclaim_with_the_reason_until_it_is_free() {
-    let method = MethodName::Squeezy.method(SIZING).unwrap();
-    let mut config = method.configure(config("blocked"));
+    let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
+    let mut config = mechanism.configure(config("blocked"));
     config.timeouts.resize = Duration::from_secs(2);
     let vm = Vm::start(config).await.unwrap();
     let agent = vm.agent().unwrap();
-    let slot = method.slots().take().unwrap();
-    method.plug(&vm, slot).await.unwrap();
+    let slot = mechanism.slots().take().unwrap();
+    mechanism.plug(&vm, slot).await.unwrap();
     let mut sleeper = instance("sleeper", &["/bin/sleep", "1000"]);
-    method.place(slot, &mut sleeper);
+    mechanism.place(slot, &mut sleeper);
     agent.start(&sleeper).await.unwrap();
-    method.slots().free(slot).unwrap();
-    let error = method.reclaim(&vm, slot).await.unwrap_err();
+    mechanism.slots().free(slot).unwrap();
+    let error = mechanism.reclaim(&vm, slot).await.unwrap_err();
     assert!(
         matches!(&error, VmError::Resize { reason, .. } if reason.contains("assigned 1")),
         "{error}"
@@ -135,13 +136,13 @@ async fn a_partition_in_use_blocks_its_reclaim_with_the_reason_until_it_is_free(
 
 #[tokio::test]
 async fn balloon_on_anonymous_memory() {
-    plug_use_and_reclaim(MethodName::Balloon, MemoryBackend::Ram).await;
+    plug_use_and_reclaim(MechanismName::Balloon, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]
 async fn a_resize_that_is_overtaken_ends_with_the_later_one() {
     let mut config = config("overtaken");
-    config.memory = GuestMemory::VirtioMem { region_bytes: 512 * MIB, initial_bytes: 512 * MIB };
+    config.memory = Arc::new(VirtioMem { region_bytes: 512 * MIB, initial_bytes: 512 * MIB });
     let vm = Vm::start(config).await.unwrap();
     let both = async { tokio::join!(vm.resize(0), vm.resize(256 * MIB), vm.resize(384 * MIB)) };
     let (first, second, third) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
@@ -155,18 +156,18 @@ async fn a_resize_that_is_overtaken_ends_with_the_later_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_come_and_go_at_once_leave_the_right_size() {
     let sizing = Sizing { instance_bytes: 128 * MIB, instances: 4, shared_bytes: 64 * MIB };
-    let method: Arc<dyn Method> = MethodName::VirtioMem.method(sizing).unwrap().into();
-    let vm = Arc::new(Vm::start(method.configure(config("busy"))).await.unwrap());
+    let mechanism: Arc<dyn Mechanism> = MechanismName::VirtioMem.mechanism(sizing).unwrap().into();
+    let vm = Arc::new(Vm::start(mechanism.configure(config("busy"))).await.unwrap());
     let start = vm.memory().await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let (method, vm) = (method.clone(), vm.clone());
+        let (mechanism, vm) = (mechanism.clone(), vm.clone());
         tasks.spawn(async move {
             for _ in 0..3 {
-                let slot = method.slots().take().unwrap();
-                method.plug(&vm, slot).await.unwrap();
-                method.slots().free(slot).unwrap();
-                method.reclaim(&vm, slot).await.unwrap();
+                let slot = mechanism.slots().take().unwrap();
+                mechanism.plug(&vm, slot).await.unwrap();
+                mechanism.slots().free(slot).unwrap();
+                mechanism.reclaim(&vm, slot).await.unwrap();
             }
         });
     }
@@ -178,8 +179,8 @@ async fn instances_that_come_and_go_at_once_leave_the_right_size() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_come_or_go_at_once_are_one_request() {
     let sizing = Sizing { instance_bytes: 128 * MIB, instances: 6, shared_bytes: 0 };
-    let method: Arc<dyn Method> = MethodName::Squeezy.method(sizing).unwrap().into();
-    let vm = Arc::new(Vm::start(method.configure(config("together"))).await.unwrap());
+    let mechanism: Arc<dyn Mechanism> = MechanismName::Squeezy.mechanism(sizing).unwrap().into();
+    let vm = Arc::new(Vm::start(mechanism.configure(config("together"))).await.unwrap());
     let requests = async || {
         let memory = vm.agent().unwrap().memory().await.unwrap();
         memory.squeezy.unwrap().counters["device_requests"]
@@ -187,21 +188,21 @@ async fn instances_that_come_or_go_at_once_are_one_request() {
     // The first plug of a partition is another path than later ones.
     for round in 0..3 {
         let before = requests().await;
-        let slots: Vec<_> = (0..6).map(|_| method.slots().take().unwrap()).collect();
+        let slots: Vec<_> = (0..6).map(|_| mechanism.slots().take().unwrap()).collect();
         let mut tasks = tokio::task::JoinSet::new();
         for &slot in &slots {
-            let (method, vm) = (method.clone(), vm.clone());
-            tasks.spawn(async move { method.plug(&vm, slot).await.unwrap() });
+            let (mechanism, vm) = (mechanism.clone(), vm.clone());
+            tasks.spawn(async move { mechanism.plug(&vm, slot).await.unwrap() });
         }
         tasks.join_all().await;
         assert_eq!(requests().await - before, 1, "plugs of round {round}");
         let mut tasks = tokio::task::JoinSet::new();
         for &slot in &slots {
-            method.slots().free(slot).unwrap();
+            mechanism.slots().free(slot).unwrap();
         }
         for slot in slots {
-            let (method, vm) = (method.clone(), vm.clone());
-            tasks.spawn(async move { method.reclaim(&vm, slot).await.unwrap() });
+            let (mechanism, vm) = (mechanism.clone(), vm.clone());
+            tasks.spawn(async move { mechanism.reclaim(&vm, slot).await.unwrap() });
         }
         tasks.join_all().await;
         assert_eq!(requests().await - before, 2, "reclaims of round {round}");
@@ -210,15 +211,15 @@ async fn instances_that_come_or_go_at_once_are_one_request() {
 
 #[tokio::test]
 async fn fixed_memory_stays() {
-    let method = MethodName::Static.method(SIZING).unwrap();
-    let vm = Vm::start(method.configure(config("fixed"))).await.unwrap();
+    let mechanism = MechanismName::Static.mechanism(SIZING).unwrap();
+    let vm = Vm::start(mechanism.configure(config("fixed"))).await.unwrap();
     let all = vm.config().base_bytes + 2 * SIZING.instance_bytes + SIZING.shared_bytes;
     assert_eq!(vm.memory().await.unwrap().plugged_bytes, all);
     assert!(matches!(vm.resize(0).await, Err(VmError::NotResizable(_))));
-    let slot = method.slots().take().unwrap();
-    assert_eq!(method.plug(&vm, slot).await.unwrap(), None);
-    method.slots().free(slot).unwrap();
-    assert_eq!(method.reclaim(&vm, slot).await.unwrap(), None);
+    let slot = mechanism.slots().take().unwrap();
+    assert_eq!(mechanism.plug(&vm, slot).await.unwrap(), None);
+    mechanism.slots().free(slot).unwrap();
+    assert_eq!(mechanism.reclaim(&vm, slot).await.unwrap(), None);
     let times = vm.cpu_times().unwrap();
     assert!(times.vcpus_ns > 100_000_000 && times.devices_ns > 0, "{times:?}");
     vm.stop().await.unwrap();

@@ -14,7 +14,7 @@ use squeezy_protocol::{
     PartitionChoice, Squeezed, SqueezedHeap,
 };
 use squeezy_runtime::function::{Function, Seccomp};
-use squeezy_vmm::{AcceleratorKind, VmError, method::Slot};
+use squeezy_vmm::{AcceleratorKind, VmError, mechanism::Slot};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 

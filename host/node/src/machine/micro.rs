@@ -8,7 +8,7 @@ use crate::{
 use squeezy_protocol::{InstanceSpec, Partition, PartitionChoice};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
-    method::{Slot, Slots},
+    mechanism::{Slot, Slots},
 };
 use std::{
     collections::BTreeMap,

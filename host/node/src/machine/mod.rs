@@ -8,7 +8,7 @@ use crate::Guest;
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
     AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Vm, VmError,
-    method::{Slot, Slots},
+    mechanism::{Slot, Slots},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub trait Blueprint: Send + Sync {
 /// A VM for all instances, or whatever stands for it.
 ///
 /// Slots are taken and freed first, and then memory is made to follow; see
-/// [`squeezy_vmm::method::Method`].
+/// [`squeezy_vmm::mechanism::Mechanism`].
 pub trait Machine: Send + Sync {
     /// What it is made of.
     fn details(&self) -> &MachineDetails;

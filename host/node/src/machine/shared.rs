@@ -1,34 +1,25 @@
-//! N:1: all instances in one VM, whose memory a method changes.
+//! N:1: all instances in one VM, whose memory a mechanism changes.
 
 use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
-    BoxFuture, GuestMemory, MemoryUse, Vm, VmError,
-    method::{Method, MethodName, Slot, Slots},
+    BoxFuture, MemoryUse, Vm, VmError,
+    mechanism::{Mechanism, MechanismName, Slot, Slots},
 };
 use std::sync::Arc;
 
 pub(crate) struct SharedVm {
     vm: Arc<Vm>,
-    method: Box<dyn Method>,
+    mechanism: Box<dyn Mechanism>,
     details: MachineDetails,
     paused: Paused,
 }
 
 impl SharedVm {
     /// One that runs.
-    pub(crate) fn new(vm: Vm, method: Box<dyn Method>, details: MachineDetails) -> Self {
-        Self { vm: Arc::new(vm), method, details, paused: Paused::default() }
-    }
-
-    /// Asks the guest for its partitions.
-    async fn look(&self) -> Result<Vec<Partition>, VmError> {
-        if !matches!(self.vm.config().memory, GuestMemory::Partitions(_)) {
-            return Ok(Vec::new());
-        }
-        let memory = self.vm.agent()?.memory().await?;
-        Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
+    pub(crate) fn new(vm: Vm, mechanism: Box<dyn Mechanism>, details: MachineDetails) -> Self {
+        Self { vm: Arc::new(vm), mechanism, details, paused: Paused::default() }
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -42,24 +33,24 @@ impl Machine for SharedVm {
     }
 
     fn slots(&self) -> &Slots {
-        self.method.slots()
+        self.mechanism.slots()
     }
 
     fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
-        Box::pin(async move { ResizeOutcome::new(self.method.plug(&self.vm, slot).await) })
+        Box::pin(async move { ResizeOutcome::new(self.mechanism.plug(&self.vm, slot).await) })
     }
 
     fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
         Box::pin(async move {
             let before = self.resident_bytes().await;
-            let mut outcome = ResizeOutcome::new(self.method.reclaim(&self.vm, slot).await);
+            let mut outcome = ResizeOutcome::new(self.mechanism.reclaim(&self.vm, slot).await);
             outcome.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
             outcome
         })
     }
 
     fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome> {
-        Box::pin(async { ResizeOutcome::new(self.method.settle(&self.vm).await.map(|()| None)) })
+        Box::pin(async { ResizeOutcome::new(self.mechanism.settle(&self.vm).await.map(|()| None)) })
     }
 
     fn guest(&self, _: Slot) -> Option<Arc<dyn Guest>> {
@@ -67,17 +58,17 @@ impl Machine for SharedVm {
     }
 
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
-        self.method.place(slot, spec);
+        self.mechanism.place(slot, spec);
     }
 
     /// Without partitions others share what memory there is: what one cannot have now another one may give
     /// back.
     fn is_unfit_after(&self, error: &VmError) -> bool {
-        self.method.name() == MethodName::Squeezy && error.is_unfit()
+        self.mechanism.name() == MechanismName::Squeezy && error.is_unfit()
     }
 
     fn starts_beside_plug(&self) -> bool {
-        self.method.waits_in_guest()
+        self.mechanism.waits_in_guest()
     }
 
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>> {
@@ -88,7 +79,7 @@ impl Machine for SharedVm {
         Box::pin(async {
             match &*self.paused.partitions().await {
                 Some(partitions) => Ok(partitions.clone()),
-                None => self.look().await,
+                None => self.vm.partitions().await,
             }
         })
     }
@@ -98,7 +89,7 @@ impl Machine for SharedVm {
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
-        Box::pin(self.paused.settle(&self.vm, self.look()))
+        Box::pin(self.paused.settle(&self.vm, self.vm.partitions()))
     }
 
     fn ended(&self) -> Option<VmError> {

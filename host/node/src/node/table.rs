@@ -10,7 +10,7 @@ use squeezy_runtime::{
     FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, VmIndex,
     function::Function,
 };
-use squeezy_vmm::{Timeouts, method::Slot};
+use squeezy_vmm::{Timeouts, mechanism::Slot};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 

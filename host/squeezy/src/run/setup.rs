@@ -195,7 +195,7 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_vmm::method::MethodName;
+    use squeezy_vmm::mechanism::MechanismName;
 
     #[test]
     fn harvest_keeps_a_part_of_its_vm_free() {
@@ -208,7 +208,7 @@ mod tests {
         };
         let harvest = budget(PolicyName::Harvest, &vm);
         assert_eq!((harvest.limit_bytes(), harvest.reserve_bytes()), (800, 100));
-        let stock = budget(PolicyName::Method(MethodName::VirtioMem), &vm);
+        let stock = budget(PolicyName::Mechanism(MechanismName::VirtioMem), &vm);
         assert_eq!((stock.limit_bytes(), stock.reserve_bytes()), (u64::MAX, 0));
     }
 }

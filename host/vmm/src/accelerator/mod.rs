@@ -3,11 +3,30 @@
 
 mod probe;
 
-use crate::{Result, VmError, config::AcceleratorChoice};
+use crate::names::names;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 pub use probe::probe_kvm;
+
+/// A choice of what runs the guest's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcceleratorChoice {
+    /// KVM where a probe shows that it works, else what the VMM emulates processors with; an error where
+    /// it does not.
+    #[default]
+    Auto,
+    /// KVM, or an error when the probe fails.
+    Kvm,
+    /// The emulator of QEMU, a translator.
+    Tcg,
+}
+
+names!(AcceleratorChoice {
+    AcceleratorChoice::Auto = "auto",
+    AcceleratorChoice::Kvm = "kvm",
+    AcceleratorChoice::Tcg = "tcg",
+});
 
 /// The accelerator in use, and why it is that one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +43,7 @@ pub struct Accelerator {
 pub enum AcceleratorKind {
     /// The processor, by way of Linux's KVM.
     Kvm,
-    /// QEMU's translator: it works everywhere, ten to several hundred times slower.
+    /// QEMU's emulator, a translator: it works everywhere, ten to several hundred times slower.
     Tcg,
 }
 
@@ -37,42 +56,9 @@ impl std::fmt::Display for AcceleratorKind {
     }
 }
 
-impl Accelerator {
-    /// Decides. The probe takes up to a second and is made once a process; it blocks.
-    pub fn choose(choice: AcceleratorChoice) -> Result<Self> {
-        static PROBE: OnceLock<std::result::Result<f64, String>> = OnceLock::new();
-        let kvm = |ns: f64| Self {
-            kind: AcceleratorKind::Kvm,
-            reason: format!("KVM runs guest code at {ns:.2} ns a loop trip"),
-        };
-        let tcg = |reason| Self { kind: AcceleratorKind::Tcg, reason };
-        if choice == AcceleratorChoice::Tcg {
-            return Ok(tcg("it was asked for".to_owned()));
-        }
-        match (PROBE.get_or_init(probe_kvm), choice) {
-            (Ok(ns), _) => Ok(kvm(*ns)),
-            (Err(reason), AcceleratorChoice::Kvm) => Err(VmError::Kvm(reason.clone())),
-            (Err(reason), _) => Ok(tcg(format!("KVM is not usable: {reason}"))),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_choice_follows_the_probe() {
-        let forced = Accelerator::choose(AcceleratorChoice::Kvm);
-        let auto = Accelerator::choose(AcceleratorChoice::Auto).unwrap();
-        match forced {
-            Ok(accelerator) => assert_eq!(accelerator, auto),
-            Err(error) => {
-                assert!(error.to_string().contains("tcg"), "{error}");
-                assert_eq!(auto.kind, AcceleratorKind::Tcg);
-                assert!(!auto.reason.is_empty());
-            }
-        }
-        assert_eq!(Accelerator::choose(AcceleratorChoice::Tcg).unwrap().kind, AcceleratorKind::Tcg);
-    }
+/// What a loop trip of a guest takes under KVM, in nanoseconds, or why KVM cannot be used. It is tried
+/// once a process, which takes up to a second.
+pub(crate) fn kvm_loop_ns() -> &'static Result<f64, String> {
+    static PROBE: OnceLock<Result<f64, String>> = OnceLock::new();
+    PROBE.get_or_init(probe_kvm)
 }

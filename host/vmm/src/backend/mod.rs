@@ -1,17 +1,10 @@
-//! What a VMM has to be able to do. QEMU is the only one, which `start` names: no setting chooses
-//! another.
-//!
-//! The trait asks for nothing that Cloud Hypervisor (`/api/v1/vm.resize-zone`) and Firecracker
-//! (`PATCH /hotplug/memory`) could not do as well.
+//! What a VMM has to be able to do, for one VM. `docs/vmm.md` says the same of VMMs that there are.
 
 pub(crate) mod qemu;
 
-use crate::{
-    Result, accelerator::Accelerator, config::VmConfig, console::Console, measure::ThreadRole,
-    process::Process,
-};
+use crate::{Result, console::Console, measure::ThreadRole, process::Process};
 use serde::{Deserialize, Serialize};
-use std::{ops::Range, pin::Pin, time::Duration};
+use std::{ops::Range, pin::Pin, process::ExitStatus, sync::Arc, time::Duration};
 use tokio::{
     net::UnixStream,
     sync::{broadcast, mpsc},
@@ -20,8 +13,8 @@ use tokio::{
 /// A future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A VMM process that runs one VM.
-pub(crate) trait Backend: Send + Sync {
+/// A VMM process that runs one VM. It ends when the guest does, by powering off or by restarting.
+pub(crate) trait Backend: Devices {
     /// The VMM's name and version.
     fn version(&self) -> &str;
     /// Its process.
@@ -30,20 +23,11 @@ pub(crate) trait Backend: Send + Sync {
     fn said(&self) -> String;
     /// Whether the VM runs; the reason if it does not. Fails when the VMM does not answer in time.
     fn run_state(&self, limit: Duration) -> BoxFuture<'_, Result<RunState>>;
-    /// Asks the guest to have `bytes` of a device.
-    fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>>;
-    /// Bytes of a device that the guest has.
-    fn plugged(&self, device: Device) -> BoxFuture<'_, Result<u64>>;
-    /// What the VMM reports by itself of devices' sizes, from now on. It need not report all.
-    fn size_changes(&self) -> broadcast::Receiver<SizeChange>;
-    /// Whether it would report a change of this device at once, if it came now.
-    fn reports_at_once(&self, device: Device) -> bool;
-    /// Where in the VMM's address space the guest's memory is.
-    fn memory(&self) -> BoxFuture<'_, Result<HostMemory>>;
+    /// What the guest has done to end the VM, if the VMM's process has ended with `status` because of
+    /// that. `reported` is what the VMM has said of it, if it has.
+    fn guest_end(&self, status: ExitStatus, reported: Option<GuestEnd>) -> Option<GuestEnd>;
     /// What a thread of that name does.
     fn thread_role(&self, name: &str) -> ThreadRole;
-    /// What the virtio-mem devices have been asked by the guest until now, if that is counted.
-    fn device_requests(&self) -> BoxFuture<'_, Option<DeviceRequests>>;
     /// Stops the VM's processors.
     fn pause(&self) -> BoxFuture<'_, Result<()>>;
     /// Lets them run again.
@@ -52,26 +36,36 @@ pub(crate) trait Backend: Send + Sync {
     fn quit(&self) -> BoxFuture<'_, Result<()>>;
 }
 
+/// The VM's devices whose size can be changed.
+pub(crate) trait Devices: Send + Sync {
+    /// Asks the guest to have `bytes` of a device.
+    fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>>;
+    /// Bytes of a device that the guest has.
+    fn size(&self, device: Device) -> BoxFuture<'_, Result<u64>>;
+    /// What the VMM reports by itself of devices' sizes, from now on. It need not report all.
+    fn size_changes(&self) -> broadcast::Receiver<SizeChange>;
+    /// Whether it would report a change of this device at once, if it came now.
+    fn reports_at_once(&self, device: Device) -> bool;
+    /// What devices of this kind have been asked by the guest until now, if that is counted.
+    fn device_requests(&self, device: Device) -> BoxFuture<'_, Option<DeviceRequests>>;
+}
+
 /// A VM that has just been started.
 pub(crate) struct Started {
-    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) console: Console,
+    pub(crate) memory: HostMemory,
     /// The host's end of the agent's channel.
     pub(crate) channel: UnixStream,
 }
 
-/// Starts the VM, with the only backend there is.
-pub(crate) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Result<Started> {
-    qemu::start(config, accelerator).await
-}
-
 /// A device whose size can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Device {
-    /// The virtio-mem device of this index.
+pub(crate) enum Device {
+    /// The virtio-mem device of this number.
     VirtioMem(u16),
-    /// The balloon; its size is what it leaves the guest beside the base.
+    /// The balloon; its size is what it leaves the guest beside the memory that the guest keeps.
     Balloon,
 }
 
@@ -79,7 +73,7 @@ pub enum Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeChange {
     pub(crate) device: Device,
-    /// What [`Backend::plugged`] would have answered at that moment.
+    /// What [`Devices::size`] would have answered at that moment.
     pub(crate) bytes: u64,
 }
 
@@ -100,17 +94,24 @@ pub(crate) enum Event {
     Channel { open: bool },
     /// The VMM has stopped the VM.
     Paused,
-    /// The guest has ended the VM; `true` when it wanted to restart.
-    Ended { restart: bool },
+    /// The guest has ended the VM.
+    Ended(GuestEnd),
 }
 
-/// Where the guest's memory is on the host.
+/// How a guest has ended its VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuestEnd {
+    PowerOff,
+    Restart,
+}
+
+/// Where the guest's memory is on the host, in the VMM's address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostMemory {
-    /// What the guest has from its boot on.
-    pub(crate) base: Range<u64>,
-    /// The regions of the virtio-mem devices.
-    pub(crate) devices: Vec<Range<u64>>,
+    /// What the guest has from its boot on. It may be in several pieces.
+    pub(crate) base: Vec<Range<u64>>,
+    /// The virtio-mem devices' regions, by number, each in one piece.
+    pub(crate) regions: Vec<Range<u64>>,
 }
 
 /// What virtio-mem devices were asked by the guest.

@@ -30,6 +30,15 @@ impl std::ops::AddAssign for Resident {
     }
 }
 
+impl std::iter::Sum for Resident {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |mut sum, part| {
+            sum += part;
+            sum
+        })
+    }
+}
+
 /// CPU time of the VMM's threads in nanoseconds, since their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {

@@ -1,13 +1,13 @@
 //! From a configuration to a VM whose agent answers.
 
-use super::{RunningTime, Shared, Vm, check_host_memory, supervisor::supervise};
+use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise};
 use crate::{
-    Accelerator, AgentClient, GuestMemory, PartitionLayout, Result, VmConfig, VmError,
-    backend::{self, Device, HostMemory, Started},
+    Accelerator, AgentClient, Result, VmConfig, VmError, Vmm,
+    agent::RunningTime,
+    backend::{Started, qemu},
     fate::Fate,
-    resize::Asked,
+    memory::Running,
 };
-use bytesize::ByteSize;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicBool},
@@ -53,38 +53,35 @@ impl Vm {
     /// As [`Vm::start`], and reports each step.
     pub async fn start_with(config: VmConfig, mut report: impl FnMut(BootStep)) -> Result<Self> {
         config.check()?;
-        let choice = config.accelerator;
-        let accelerator = tokio::task::spawn_blocking(move || Accelerator::choose(choice))
+        let (vmm, choice) = (config.vmm.clone(), config.accelerator);
+        let accelerator = tokio::task::spawn_blocking(move || vmm.accelerator(choice))
             .await
             .map_err(|e| VmError::system("the accelerator cannot be probed", e))??;
         tracing::info!(kind = %accelerator.kind, reason = accelerator.reason, "accelerator");
         report(BootStep::Accelerator(accelerator.clone()));
-        let initial: u64 = config.devices().iter().map(|device| device.initial_bytes).sum();
-        check_host_memory(config.boot_bytes() + initial)?;
+        check_host_memory(config.layout().start_bytes())?;
 
         let started = Instant::now();
-        let Started { backend, events, console, channel } =
-            backend::start(&config, &accelerator).await?;
-        report(BootStep::Started(backend.version().to_owned()));
-        let initial = match config.memory {
-            GuestMemory::Balloon { .. } => vec![Asked::new(config.boot_bytes())],
-            _ => config.devices().iter().map(|device| Asked::new(device.initial_bytes)).collect(),
+        let Started { backend, events, console, memory, channel } = match &config.vmm {
+            Vmm::Qemu(options) => qemu::start(options, &config, &accelerator).await?,
         };
+        report(BootStep::Started(backend.version().to_owned()));
+        let elastic = config.memory.start(&Running { devices: backend.clone() });
         let shared = Arc::new(Shared {
             config,
             accelerator,
             backend,
+            host_memory: memory,
+            elastic,
             console,
             fate: Fate::new(),
             stopping: AtomicBool::new(false),
             paused: watch::Sender::new(false),
-            asked: initial,
             started,
         });
         let (channel_open, open) = watch::channel(false);
         tokio::spawn(supervise(shared.clone(), events, channel_open));
-        let mut vm = Self { memory: HostMemory::default(), agent: None, shared };
-        vm.memory = vm.shared.fate.guard(vm.shared.backend.memory()).await?;
+        let mut vm = Self { agent: None, shared };
         if vm.config().agent {
             vm.await_agent(channel, open, &mut report).await?;
             vm.settle().await?;
@@ -133,42 +130,9 @@ impl Vm {
 
     /// Waits until the memory to start with is there.
     async fn settle(&self) -> Result<()> {
-        match self.config().memory {
-            GuestMemory::Balloon { .. } => self.resize(0).await.map(drop),
-            GuestMemory::Partitions(layout) => {
-                self.check_partitions(layout).await?;
-                self.resize(layout.shared_bytes).await.map(drop)
-            }
-            _ => {
-                for (index, device) in (0u16..).zip(self.config().devices()) {
-                    self.resize_device(Device::VirtioMem(index), device.initial_bytes).await?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The guest's kernel must have understood the layout as it was meant.
-    async fn check_partitions(&self, layout: PartitionLayout) -> Result<()> {
-        let wrong = |what: String| {
-            let said = self.console().tail(usize::MAX);
-            let said = said
-                .iter()
-                .rev()
-                .find_map(|line| line.find("squeezy:").map(|at| line[at..].to_owned()));
-            Err(VmError::NoPartitions(match said {
-                Some(line) => format!("{what}; its log says: {line}"),
-                None => format!("{what}; was it built with CONFIG_SQUEEZY?"),
-            }))
-        };
-        let Some(squeezy) = self.agent()?.memory().await?.squeezy else {
-            return wrong("it runs as a stock kernel".to_owned());
-        };
-        let count = squeezy.partitions.len();
-        if squeezy.partition_size_bytes != layout.partition_bytes
-            || count != usize::from(layout.partitions)
-        {
-            return wrong(format!("it has {count} of {}", ByteSize(squeezy.partition_size_bytes)));
+        self.config().memory.check_guest(self.agent()?, self.console()).await?;
+        for (number, part) in (0u16..).zip(&self.shared.elastic) {
+            self.resize_part(number, part.start_bytes()).await?;
         }
         Ok(())
     }

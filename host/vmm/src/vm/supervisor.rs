@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::{
     VmError,
-    backend::{Event, RunState},
+    backend::{Event, GuestEnd, RunState},
 };
 use std::{
     os::unix::process::ExitStatusExt,
@@ -33,8 +33,8 @@ pub(super) async fn supervise(
                 // The console's and the monitor's last words are on their way.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 while let Ok(event) = events.try_recv() {
-                    if let Event::Ended { restart } = event {
-                        ended = Some(restart);
+                    if let Event::Ended(end) = event {
+                        ended = Some(end);
                     }
                 }
                 return shared.fate.seal(shared.reason_of(status, ended));
@@ -51,17 +51,17 @@ pub(super) async fn supervise(
                     }
                     channel_open.send_replace(open);
                 }
-                Event::Ended { restart } => ended = Some(restart),
-                Event::Paused => shared.look(&ended).await,
+                Event::Ended(end) => ended = Some(end),
+                Event::Paused => shared.look(ended).await,
             },
-            _ = tick.tick(), if shared.fate.known().is_none() => shared.look(&ended).await,
+            _ = tick.tick(), if shared.fate.known().is_none() => shared.look(ended).await,
         }
     }
 }
 
 impl Shared {
     /// Asks the VMM how the VM is.
-    async fn look(&self, ended: &Option<bool>) {
+    async fn look(&self, ended: Option<GuestEnd>) {
         match self.backend.run_state(self.config.timeouts.hang).await {
             Ok(RunState::Paused) if *self.paused.borrow() => {}
             // A guest that has ended is stopped until the VMM exits.
@@ -78,19 +78,22 @@ impl Shared {
     }
 
     /// Why the VMM's process has ended.
-    fn reason_of(&self, status: ExitStatus, ended: Option<bool>) -> VmError {
+    fn reason_of(&self, status: ExitStatus, reported: Option<GuestEnd>) -> VmError {
         if self.stopping.load(Ordering::SeqCst) {
             return VmError::Stopped;
         }
         if let Some(line) = self.console.panic() {
             return VmError::Panicked(line.to_string());
         }
-        match ended {
-            Some(restart) if status.success() => VmError::PoweredOff {
-                what: if restart { "restarted" } else { "powered off" },
+        match self.backend.guest_end(status, reported) {
+            Some(end) => VmError::PoweredOff {
+                what: match end {
+                    GuestEnd::PowerOff => "powered off",
+                    GuestEnd::Restart => "restarted",
+                },
                 console: self.console.last_line(),
             },
-            _ => VmError::Died { how: describe(status), said: self.backend.said() },
+            None => VmError::Died { how: describe(status), said: self.backend.said() },
         }
     }
 }

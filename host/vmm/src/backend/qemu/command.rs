@@ -1,8 +1,10 @@
 //! The command line of QEMU.
 
+use super::QemuOptions;
 use crate::{
     accelerator::AcceleratorKind,
-    config::{GuestMemory, MemoryBackend, VmConfig},
+    config::{GuestClock, MemoryBackend, VmConfig},
+    memory::Layout,
 };
 use squeezy_protocol::ImageNumber;
 use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
@@ -14,34 +16,34 @@ const BASE_ID: &str = "base";
 /// The slot of the root bus that holds the first eight images; the next ones are in those below it.
 const IMAGE_SLOT: u8 = 0x1e;
 
-/// The id of the virtio-mem device of this index.
-pub(super) fn device_id(index: u16) -> String {
-    format!("vmem{index}")
+/// The id of the virtio-mem device of this number.
+pub(super) fn device_id(number: u16) -> String {
+    format!("vmem{number}")
 }
 
-/// The index of the virtio-mem device of this id.
-pub(super) fn device_index(id: &str) -> Option<u16> {
+/// The number of the virtio-mem device of this id.
+pub(super) fn device_number(id: &str) -> Option<u16> {
     id.strip_prefix("vmem")?.parse().ok()
 }
 
 /// Everything QEMU is started with. `monitor` and `channel` are connected sockets it inherits.
 pub(super) fn command(
+    options: &QemuOptions,
     config: &VmConfig,
     accelerator: AcceleratorKind,
     monitor: RawFd,
     channel: RawFd,
 ) -> Command {
-    let mut command = Command::new(&config.program);
+    let mut command = Command::new(&options.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
     };
-    let devices = config.devices();
-    let boot_bytes = config.boot_bytes();
-    let max_bytes = boot_bytes + devices.iter().map(|device| device.region_bytes).sum::<u64>();
+    let layout = config.layout();
+    let boot_bytes = layout.boot_bytes;
+    let max_bytes = boot_bytes + layout.region_bytes();
 
     add("-name", format!("{},debug-threads=on", config.name));
-    let nodes = matches!(config.memory, GuestMemory::Nodes { .. });
-    let memory = if nodes { String::new() } else { format!(",memory-backend={BASE_ID}") };
+    let memory = if layout.nodes { String::new() } else { format!(",memory-backend={BASE_ID}") };
     add("-machine", format!("q35,vmport=off,smbus=off,sata=off,usb=off,i8042=off{memory}"));
     match accelerator {
         AcceleratorKind::Kvm => {
@@ -49,42 +51,43 @@ pub(super) fn command(
             add("-cpu", "host,migratable=off".to_owned());
         }
         AcceleratorKind::Tcg => {
-            if config.count_instructions {
-                add("-accel", "tcg,thread=single".to_owned());
-                add("-icount", "shift=0".to_owned());
-            } else {
-                add("-accel", "tcg,thread=multi".to_owned());
+            match config.clock {
+                GuestClock::Time => add("-accel", "tcg,thread=multi".to_owned()),
+                GuestClock::Instructions => {
+                    add("-accel", "tcg,thread=single".to_owned());
+                    add("-icount", "shift=0".to_owned());
+                }
             }
             // The translator runs `rep stosb` byte by byte. Without these two Linux clears and copies
             // memory by words, several times faster; see docs/adr/0007.
             add("-cpu", "max,-erms,-fsrm".to_owned());
         }
     }
-    if devices.is_empty() {
+    if layout.regions.is_empty() {
         add("-m", format!("size={boot_bytes}B"));
     } else {
         add("-m", format!("size={boot_bytes}B,maxmem={max_bytes}B,slots=0"));
     }
     add("-object", backend(config.memory_backend, BASE_ID, boot_bytes));
-    processors(config, &mut add);
-    for (index, device) in (0u16..).zip(&devices) {
-        let id = device_id(index);
+    processors(config.vcpus, &layout, &mut add);
+    for (number, region) in (0u16..).zip(&layout.regions) {
+        let id = device_id(number);
         add(
             "-object",
-            backend(config.memory_backend, &format!("{id}-backend"), device.region_bytes),
+            backend(config.memory_backend, &format!("{id}-backend"), region.region_bytes),
         );
-        let node = if nodes { format!(",node={}", index + 1) } else { String::new() };
+        let node = if layout.nodes { format!(",node={}", number + 1) } else { String::new() };
         // With hundreds of devices the slots of the root bus run out; functions of a slot do not.
-        let address = format!("addr={:#x}.{:#x},multifunction=on", 4 + index / 8, index % 8);
+        let address = format!("addr={:#x}.{:#x},multifunction=on", 4 + number / 8, number % 8);
         add(
             "-device",
             format!(
                 "virtio-mem-pci,id={id},memdev={id}-backend,requested-size={}{node},{address}",
-                device.initial_bytes
+                region.initial_bytes
             ),
         );
     }
-    if matches!(config.memory, GuestMemory::Balloon { .. }) || config.free_page_reporting {
+    if layout.balloon || config.free_page_reporting {
         let reporting = if config.free_page_reporting { "on" } else { "off" };
         add(
             "-device",
@@ -130,18 +133,18 @@ pub(super) fn command(
         command.arg("-device");
         command.arg(format!("virtio-blk-pci,drive={serial},serial={serial},{address}"));
     }
-    command.args(&config.arguments);
+    command.args(&options.arguments);
     command
 }
 
-fn processors(config: &VmConfig, add: &mut impl FnMut(&str, String)) {
-    let vcpus = config.vcpus;
-    let GuestMemory::Nodes { nodes, .. } = config.memory else {
+fn processors(vcpus: u32, layout: &Layout, add: &mut impl FnMut(&str, String)) {
+    if !layout.nodes {
         return add("-smp", format!("cpus={vcpus},sockets=1"));
-    };
+    }
+    let nodes = layout.regions.len() as u32;
     // Linux knows a node only from a table that lists processors and memory at boot, and the nodes
     // have neither yet. So each gets a processor that could be added, and never is.
-    let most = vcpus + u32::from(nodes);
+    let most = vcpus + nodes;
     add("-smp", format!("cpus={vcpus},maxcpus={most},sockets={most},cores=1,threads=1"));
     add("-numa", format!("node,nodeid=0,memdev={BASE_ID}"));
     for node in 1..=nodes {
@@ -179,10 +182,14 @@ fn blockdev(name: &str, image: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PartitionLayout;
+    use crate::memory::{Nodes, PartitionLayout};
+    use std::sync::Arc;
 
     fn words(config: &VmConfig) -> String {
-        let command = command(config, AcceleratorKind::Tcg, 5, 6);
+        let options =
+            QemuOptions { program: "q".into(), arguments: vec!["-last".into(), "word".into()] };
+        let command = command(&options, config, AcceleratorKind::Tcg, 5, 6);
+        assert_eq!(command.get_program(), "q");
         command
             .get_args()
             .map(|arg| arg.to_string_lossy().into_owned())
@@ -193,7 +200,7 @@ mod tests {
     #[test]
     fn partitions_are_one_device_with_the_shared_one_plugged() {
         let mut config = VmConfig::new("t", "k", "i");
-        config.memory = GuestMemory::Partitions(PartitionLayout::new(768 << 20, 2, 64 << 20));
+        config.memory = Arc::new(PartitionLayout::new(768 << 20, 2, 64 << 20));
         let words = words(&config);
         assert!(words.contains("id=vmem0,memdev=vmem0-backend,requested-size=67108864"), "{words}");
         assert!(words.contains("size=268435456B,maxmem=2013265920B"), "{words}");
@@ -201,6 +208,15 @@ mod tests {
             "squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"
         ));
         assert!(!words.contains("vmem1") && !words.contains("balloon"));
+        assert!(words.ends_with(" -last word"), "{words}");
+    }
+
+    #[test]
+    fn a_clock_that_counts_instructions_has_processors_take_turns() {
+        let mut config = VmConfig::new("t", "k", "i");
+        assert!(words(&config).contains("-accel tcg,thread=multi "));
+        config.clock = GuestClock::Instructions;
+        assert!(words(&config).contains("-accel tcg,thread=single -icount shift=0 "));
     }
 
     #[test]
@@ -217,7 +233,7 @@ mod tests {
     fn each_node_has_a_device_and_a_processor_that_never_comes() {
         let mut config = VmConfig::new("t", "k", "i");
         config.vcpus = 2;
-        config.memory = GuestMemory::Nodes { node_bytes: 512 << 20, nodes: 2 };
+        config.memory = Arc::new(Nodes { node_bytes: 512 << 20, nodes: 2 });
         let words = words(&config);
         assert!(words.contains("node,nodeid=2 "), "{words}");
         assert!(words.contains("cpus=2,maxcpus=4"), "{words}");

@@ -1,30 +1,32 @@
 //! Stock QEMU on the machine type q35.
 
+mod accelerator;
 mod command;
 mod monitor;
+mod options;
 mod trace;
 
 use crate::{
     Result, VmError,
     accelerator::Accelerator,
     backend::{
-        Backend, BoxFuture, Device, DeviceRequests, Event, HostMemory, RunState, SizeChange,
-        Started,
+        Backend, BoxFuture, Device, DeviceRequests, Devices, Event, GuestEnd, HostMemory, RunState,
+        SizeChange, Started,
     },
-    config::{GuestMemory, VmConfig},
+    config::VmConfig,
     console::{Console, lines},
     measure::ThreadRole,
+    memory::Layout,
     process::Process,
 };
-use command::{device_id, device_index};
 use monitor::Monitor;
 use qapi::qmp;
 use std::{
     collections::VecDeque,
     fs::File,
-    ops::Range,
     os::fd::{AsRawFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
+    process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -34,17 +36,18 @@ use tokio::{
 };
 use trace::RequestCounter;
 
+pub(crate) use accelerator::accelerator;
+pub use options::QemuOptions;
+
+/// What to do where it is not installed.
+const INSTALL: &str = "install it with `apt install qemu-system-x86`, or name the program to use";
 /// Lines of standard error that are kept.
 const KEPT_LINES: usize = 20;
-/// Guest-physical address at which RAM always is.
-const LOW_ADDRESS: u64 = 0;
 
 struct Qemu {
     process: Process,
     monitor: Monitor,
     version: String,
-    base_bytes: u64,
-    regions: Vec<u64>,
     stderr: Arc<Mutex<Stderr>>,
     counts_requests: bool,
 }
@@ -57,10 +60,15 @@ struct Stderr {
 }
 
 /// Starts QEMU and waits until its monitor answers.
-pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Result<Started> {
+pub(crate) async fn start(
+    options: &QemuOptions,
+    config: &VmConfig,
+    accelerator: &Accelerator,
+) -> Result<Started> {
     let (monitor, monitor_end) = pair()?;
     let (channel, channel_end) = pair()?;
     let command = command::command(
+        options,
         config,
         accelerator.kind,
         monitor_end.as_raw_fd(),
@@ -74,7 +82,7 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
         .transpose()
         .map_err(|e| VmError::system("the console's log file cannot be written", e))?;
     let spawned = tokio::task::spawn_blocking(move || {
-        Process::spawn(command, vec![monitor_end, channel_end])
+        Process::spawn(command, vec![monitor_end, channel_end], INSTALL)
     })
     .await
     .map_err(|e| VmError::system("the VMM cannot be started", e))??;
@@ -86,14 +94,15 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
 
     let process = spawned.process;
     let limit = config.timeouts.start;
+    let layout = config.layout();
     let opened = tokio::select! {
-        opened = tokio::time::timeout(limit, set_up(monitor, config)) => match opened {
+        opened = tokio::time::timeout(limit, set_up(monitor, &layout)) => match opened {
             Ok(opened) => opened,
             Err(_) => Err(VmError::Start(format!("it did not answer within {} s", limit.as_secs()))),
         },
         _ = process.exited() => Err(VmError::Start("it said nothing".to_owned())),
     };
-    let (monitor, events, version) = match opened {
+    let Opened { monitor, events, version, memory } = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // Its last words come with its end, and say more than that it has ended.
@@ -103,37 +112,35 @@ pub(super) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Resul
             return Err(if said.is_empty() { error } else { VmError::Start(said) });
         }
     };
-    let backend = Qemu {
-        process,
-        monitor,
-        version,
-        base_bytes: config.boot_bytes(),
-        regions: config.devices().iter().map(|device| device.region_bytes).collect(),
-        stderr,
-        counts_requests: config.count_device_requests,
-    };
-    Ok(Started { backend: Box::new(backend), events, console, channel })
+    let backend =
+        Qemu { process, monitor, version, stderr, counts_requests: config.count_device_requests };
+    Ok(Started { backend: Arc::new(backend), events, console, memory, channel })
+}
+
+/// What is known of QEMU once it answers.
+struct Opened {
+    monitor: Monitor,
+    events: Receiver<Event>,
+    version: String,
+    memory: HostMemory,
 }
 
 /// Connects to QEMU, which has started with the machine stopped, and lets the machine run.
-async fn set_up(
-    socket: UnixStream,
-    config: &VmConfig,
-) -> Result<(Monitor, Receiver<Event>, String)> {
-    let opened = Monitor::open(socket).await.map_err(|e| VmError::Start(e.to_string()))?;
-    let monitor = &opened.0;
-    if matches!(config.memory, GuestMemory::Partitions(_)) {
-        // QEMU lets a guest plug no further than a little beyond the requested size. Slots of
-        // partitions start at whole memory blocks, so with sizes that are none the last slots would
-        // be out of reach. The usable part never shrinks while the machine runs, so asking for all
-        // of it once, before the guest can see it, is enough.
-        for (index, device) in (0u16..).zip(&config.devices()) {
-            monitor.request_size(index, device.region_bytes).await?;
-            monitor.request_size(index, device.initial_bytes).await?;
-        }
+async fn set_up(socket: UnixStream, layout: &Layout) -> Result<Opened> {
+    let (monitor, events, version) = Monitor::open(socket, layout.kept_bytes)
+        .await
+        .map_err(|e| VmError::Start(e.to_string()))?;
+    // QEMU lets a guest plug no further than a little beyond the requested size. One that begins
+    // anywhere would not reach the last parts of its region. The usable part never shrinks while the
+    // machine runs, so asking for all of it once, before the guest can see it, is enough.
+    for (number, region) in (0u16..).zip(&layout.regions).filter(|(_, region)| region.any_order) {
+        let device = Device::VirtioMem(number);
+        monitor.request_size(device, region.region_bytes).await?;
+        monitor.request_size(device, region.initial_bytes).await?;
     }
+    let memory = monitor.host_memory(layout).await?;
     monitor.run(qmp::cont {}).await?;
-    Ok(opened)
+    Ok(Opened { monitor, events, version, memory })
 }
 
 impl Backend for Qemu {
@@ -160,64 +167,9 @@ impl Backend for Qemu {
         })
     }
 
-    fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            match device {
-                Device::VirtioMem(index) => self.monitor.request_size(index, bytes).await,
-                Device::Balloon => {
-                    let value = i64::try_from(bytes).unwrap_or(i64::MAX);
-                    self.monitor.run(qmp::balloon { value }).await.map(drop)
-                }
-            }
-        })
-    }
-
-    fn plugged(&self, device: Device) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move {
-            match device {
-                Device::VirtioMem(index) => {
-                    let command =
-                        qmp::qom_get { path: device_id(index), property: "size".to_owned() };
-                    let value = self.monitor.run(command).await?;
-                    value.as_u64().ok_or_else(|| VmError::Command {
-                        command: "qom-get size".to_owned(),
-                        reason: format!("{value} is no size"),
-                    })
-                }
-                Device::Balloon => {
-                    let actual = self.monitor.run(qmp::query_balloon {}).await?.actual;
-                    Ok(u64::try_from(actual).unwrap_or_default())
-                }
-            }
-        })
-    }
-
-    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
-        self.monitor.size_changes()
-    }
-
-    fn reports_at_once(&self, device: Device) -> bool {
-        self.monitor.reports_at_once(device)
-    }
-
-    fn memory(&self) -> BoxFuture<'_, Result<HostMemory>> {
-        Box::pin(async move {
-            let mut devices = vec![0..0; self.regions.len()];
-            if !devices.is_empty() {
-                for device in self.monitor.run(qmp::query_memory_devices {}).await? {
-                    let qmp::MemoryDeviceInfo::virtio_mem(data) = device else { continue };
-                    let id = data.data.id.unwrap_or_default();
-                    let Some(index) = device_index(&id).map(usize::from) else { continue };
-                    if let (Some(range), Some(bytes)) =
-                        (devices.get_mut(index), self.regions.get(index))
-                    {
-                        let address = data.data.memaddr;
-                        *range = self.host_range(address, *bytes).await?;
-                    }
-                }
-            }
-            Ok(HostMemory { base: self.host_range(LOW_ADDRESS, self.base_bytes).await?, devices })
-        })
+    fn guest_end(&self, status: ExitStatus, reported: Option<GuestEnd>) -> Option<GuestEnd> {
+        // It reports each, and exits as if nothing were wrong.
+        reported.filter(|_| status.success())
     }
 
     fn thread_role(&self, name: &str) -> ThreadRole {
@@ -231,24 +183,6 @@ impl Backend for Qemu {
         } else {
             ThreadRole::Other
         }
-    }
-
-    fn device_requests(&self) -> BoxFuture<'_, Option<DeviceRequests>> {
-        Box::pin(async move {
-            if !self.counts_requests {
-                return None;
-            }
-            // QEMU wrote the events before it answered the monitor; the reader may lag behind.
-            let mut before = lock(&self.stderr).requests.sum();
-            loop {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-                let now = lock(&self.stderr).requests.sum();
-                if now == before {
-                    return Some(now);
-                }
-                before = now;
-            }
-        })
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<()>> {
@@ -266,19 +200,40 @@ impl Backend for Qemu {
     }
 }
 
-impl Qemu {
-    /// Where `bytes` of guest-physical memory from `address` on are in QEMU's address space.
-    async fn host_range(&self, address: u64, bytes: u64) -> Result<Range<u64>> {
-        let answer = self.monitor.human(format!("gpa2hva {address:#x}")).await?;
-        let start = answer
-            .trim()
-            .rsplit_once("is 0x")
-            .and_then(|(_, number)| u64::from_str_radix(number, 16).ok())
-            .ok_or_else(|| VmError::Measure {
-                what: "the address of the guest's memory".to_owned(),
-                reason: answer,
-            })?;
-        Ok(start..start + bytes)
+impl Devices for Qemu {
+    fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.monitor.request_size(device, bytes))
+    }
+
+    fn size(&self, device: Device) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.monitor.size(device))
+    }
+
+    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
+        self.monitor.size_changes()
+    }
+
+    fn reports_at_once(&self, device: Device) -> bool {
+        self.monitor.reports_at_once(device)
+    }
+
+    fn device_requests(&self, device: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
+        Box::pin(async move {
+            // A balloon asks for page by page, and logging that would take longer than doing it.
+            if !self.counts_requests || device == Device::Balloon {
+                return None;
+            }
+            // QEMU wrote the events before it answered the monitor; the reader may lag behind.
+            let mut before = lock(&self.stderr).requests.sum();
+            loop {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                let now = lock(&self.stderr).requests.sum();
+                if now == before {
+                    return Some(now);
+                }
+                before = now;
+            }
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::{
     Result, VmError,
-    backend::{Device, Event, SizeChange},
+    backend::{Device, Event, GuestEnd, HostMemory, SizeChange},
+    memory::Layout,
 };
 use futures_util::StreamExt;
 use qapi::{
@@ -11,6 +12,7 @@ use qapi::{
 };
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -23,7 +25,7 @@ use tokio::{
     },
 };
 
-use super::command::{CHANNEL_ID, device_id, device_index};
+use super::command::{CHANNEL_ID, device_id, device_number};
 
 /// How long a command may take, unless a caller says otherwise. Discarding a large memfd holds
 /// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
@@ -32,6 +34,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// QEMU reports a device's size once a second at most: what comes sooner after a report is held back
 /// until then. A little more, for a report takes its time to get here.
 const REPORT_INTERVAL: Duration = Duration::from_millis(1050);
+
+/// Guest-physical address at which RAM always is.
+const LOW_ADDRESS: u64 = 0;
 
 /// Reports of sizes that are kept for one who is slow to take them.
 const SIZE_CHANGES: usize = 64;
@@ -44,12 +49,15 @@ pub(super) struct Monitor {
     sizes: broadcast::Sender<SizeChange>,
     /// When each device's size was last reported.
     reported: Arc<Mutex<HashMap<Device, Instant>>>,
+    /// QEMU counts for a balloon all of the guest's memory, these bytes included.
+    kept_bytes: u64,
 }
 
 impl Monitor {
-    /// Greets QEMU and starts to take in its events.
+    /// Greets QEMU and starts to take in its events. `kept_bytes` are what no balloon takes.
     pub(super) async fn open(
         socket: UnixStream,
+        kept_bytes: u64,
     ) -> std::io::Result<(Self, Receiver<Event>, String)> {
         let negotiation = QmpStreamTokio::open(socket).await?;
         let version = &negotiation.capabilities.QMP.version.qemu;
@@ -63,7 +71,7 @@ impl Monitor {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => {
-                        if let Some(change) = size_change(&event) {
+                        if let Some(change) = size_change(&event, kept_bytes) {
                             lock(&times).insert(change.device, Instant::now());
                             // Without a resize under way nobody listens.
                             let _ = changes.send(change);
@@ -82,7 +90,7 @@ impl Monitor {
                 }
             }
         });
-        Ok((Self { service, sizes, reported }, receiver, version))
+        Ok((Self { service, sizes, reported, kept_bytes }, receiver, version))
     }
 
     /// Sizes of devices, as QEMU reports them from now on: of each device at most one a second.
@@ -120,16 +128,74 @@ impl Monitor {
         }
     }
 
-    /// Asks the guest to have `bytes` of a virtio-mem device.
-    pub(super) async fn request_size(&self, index: u16, bytes: u64) -> Result<()> {
-        let property = "requested-size".to_owned();
-        let command = qmp::qom_set { path: device_id(index), property, value: bytes.into() };
-        self.run(command).await.map(drop)
+    /// Asks the guest to have `bytes` of a device.
+    pub(super) async fn request_size(&self, device: Device, bytes: u64) -> Result<()> {
+        match device {
+            Device::VirtioMem(number) => {
+                let property = "requested-size".to_owned();
+                let path = device_id(number);
+                self.run(qmp::qom_set { path, property, value: bytes.into() }).await.map(drop)
+            }
+            Device::Balloon => {
+                let value =
+                    i64::try_from(bytes.saturating_add(self.kept_bytes)).unwrap_or(i64::MAX);
+                self.run(qmp::balloon { value }).await.map(drop)
+            }
+        }
     }
 
-    /// Runs a command of the human monitor, for what QMP has no command.
-    pub(super) async fn human(&self, line: String) -> Result<String> {
-        self.run(qmp::human_monitor_command { command_line: line, cpu_index: None }).await
+    /// Bytes of a device that the guest has.
+    pub(super) async fn size(&self, device: Device) -> Result<u64> {
+        match device {
+            Device::VirtioMem(number) => {
+                let property = "size".to_owned();
+                let value = self.run(qmp::qom_get { path: device_id(number), property }).await?;
+                value.as_u64().ok_or_else(|| VmError::Command {
+                    command: "qom-get size".to_owned(),
+                    reason: format!("{value} is no size"),
+                })
+            }
+            Device::Balloon => {
+                let actual = self.run(qmp::query_balloon {}).await?.actual;
+                Ok(beside(actual, self.kept_bytes))
+            }
+        }
+    }
+
+    /// Where in QEMU's address space the guest's memory is.
+    pub(super) async fn host_memory(&self, layout: &Layout) -> Result<HostMemory> {
+        let mut regions = vec![0..0; layout.regions.len()];
+        if !regions.is_empty() {
+            for device in self.run(qmp::query_memory_devices {}).await? {
+                let qmp::MemoryDeviceInfo::virtio_mem(data) = device else { continue };
+                let id = data.data.id.unwrap_or_default();
+                let Some(number) = device_number(&id).map(usize::from) else { continue };
+                if let (Some(range), Some(region)) =
+                    (regions.get_mut(number), layout.regions.get(number))
+                {
+                    *range = self.host_range(data.data.memaddr, region.region_bytes).await?;
+                }
+            }
+        }
+        // For the guest there is a hole below 4 GiB in it, for QEMU there is none.
+        let base = self.host_range(LOW_ADDRESS, layout.boot_bytes).await?;
+        Ok(HostMemory { base: vec![base], regions })
+    }
+
+    /// Where `bytes` of guest-physical memory from `address` on are in QEMU's address space. QMP has no
+    /// command for that, the human monitor has.
+    async fn host_range(&self, address: u64, bytes: u64) -> Result<Range<u64>> {
+        let command_line = format!("gpa2hva {address:#x}");
+        let answer = self.run(qmp::human_monitor_command { command_line, cpu_index: None }).await?;
+        let start = answer
+            .trim()
+            .rsplit_once("is 0x")
+            .and_then(|(_, number)| u64::from_str_radix(number, 16).ok())
+            .ok_or_else(|| VmError::Measure {
+                what: "the address of the guest's memory".to_owned(),
+                reason: answer,
+            })?;
+        Ok(start..start + bytes)
     }
 }
 
@@ -139,15 +205,21 @@ fn lock(
     times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a balloon leaves the guest beside the memory that it keeps.
+fn beside(actual: i64, kept_bytes: u64) -> u64 {
+    u64::try_from(actual).unwrap_or_default().saturating_sub(kept_bytes)
+}
+
 /// The size of a device, if that is what the event is about.
-fn size_change(event: &qmp::Event) -> Option<SizeChange> {
+fn size_change(event: &qmp::Event, kept_bytes: u64) -> Option<SizeChange> {
     match event {
         qmp::Event::MEMORY_DEVICE_SIZE_CHANGE { data, .. } => {
-            let index = device_index(data.id.as_deref()?)?;
-            Some(SizeChange { device: Device::VirtioMem(index), bytes: data.size })
+            let number = device_number(data.id.as_deref()?)?;
+            Some(SizeChange { device: Device::VirtioMem(number), bytes: data.size })
         }
         qmp::Event::BALLOON_CHANGE { data, .. } => {
-            Some(SizeChange { device: Device::Balloon, bytes: data.actual.try_into().ok()? })
+            let bytes = beside(data.actual, kept_bytes);
+            Some(SizeChange { device: Device::Balloon, bytes })
         }
         _ => None,
     }
@@ -160,9 +232,10 @@ fn translate(event: &qmp::Event) -> Option<Event> {
             Some(Event::Channel { open: data.open })
         }
         qmp::Event::STOP { .. } => Some(Event::Paused),
-        qmp::Event::SHUTDOWN { data, .. } if data.guest => {
-            Some(Event::Ended { restart: data.reason == qmp::ShutdownCause::guest_reset })
-        }
+        qmp::Event::SHUTDOWN { data, .. } if data.guest => Some(Event::Ended(match data.reason {
+            qmp::ShutdownCause::guest_reset => GuestEnd::Restart,
+            _ => GuestEnd::PowerOff,
+        })),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, INSTANCE_HEADER, Instance, InstanceId, InstanceSpec,
     InstanceState, Squeezed,
 };
-use squeezy_vmm::{BoxFuture, Result, VmError, method::Slot};
+use squeezy_vmm::{BoxFuture, Result, VmError, mechanism::Slot};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::watch;
 

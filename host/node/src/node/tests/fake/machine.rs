@@ -9,7 +9,7 @@ use crate::{Guest, Machine, MachineDetails, ResizeOutcome};
 use squeezy_protocol::{ExitReason, InstanceId, InstanceSpec, Partition};
 use squeezy_vmm::{
     AcceleratorKind, BoxFuture, MemoryUse, Result, VmError,
-    method::{Slot, Slots},
+    mechanism::{Slot, Slots},
 };
 use std::{
     collections::BTreeMap,

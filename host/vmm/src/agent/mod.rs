@@ -1,6 +1,8 @@
 //! The host's end of the channel to the agent: typed calls for everything in `squeezy-protocol`.
 
-use crate::{Result, VmError};
+mod running_time;
+
+use crate::{Result, VmError, fate::Fate};
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -15,7 +17,7 @@ use squeezy_protocol::{
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
 
-use crate::{fate::Fate, vm::RunningTime};
+pub(crate) use running_time::RunningTime;
 
 /// Calls the agent of one VM. Clones share the channel; any number of calls may be under way.
 ///
@@ -144,15 +146,15 @@ impl AgentClient {
     ) -> Result<Response<Bytes>> {
         let (mut parts, body) = request.into_parts();
         if body.len() > MAX_PAYLOAD_BYTES {
-            return Err(VmError::Config(format!(
-                "the request has {} bytes; at most {MAX_PAYLOAD_BYTES} are possible",
+            return Err(VmError::Request(format!(
+                "it has {} bytes; at most {MAX_PAYLOAD_BYTES} are possible",
                 body.len()
             )));
         }
         let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());
         let path = format!("/v1/instances/{id}/http{rest}");
         parts.uri =
-            path.parse().map_err(|e| VmError::Config(format!("`{rest}` is no path: {e}")))?;
+            path.parse().map_err(|e| VmError::Request(format!("`{rest}` is no path: {e}")))?;
         parts.headers.remove(header::CONNECTION);
         parts.version = http::Version::HTTP_2;
         let request = Request::from_parts(parts, Full::new(body));
@@ -213,7 +215,7 @@ impl AgentClient {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request =
-            request.body(Full::new(body)).map_err(|e| VmError::Config(format!("{asked}: {e}")))?;
+            request.body(Full::new(body)).map_err(|e| VmError::Request(format!("{asked}: {e}")))?;
         let response = self.exchange(request, limit, MAX_BODY_BYTES).await?;
         if response.status().as_u16() < 400 {
             return Ok(response);
@@ -237,7 +239,7 @@ impl AgentClient {
     ) -> Result<Response<Bytes>> {
         // HTTP/2 wants a scheme and an authority; the channel leads to one place only.
         let uri = format!("http://agent{}", request.uri());
-        *request.uri_mut() = uri.parse().map_err(|e| VmError::Config(format!("{uri}: {e}")))?;
+        *request.uri_mut() = uri.parse().map_err(|e| VmError::Request(format!("{uri}: {e}")))?;
         let asked = format!("{} {}", request.method(), request.uri().path());
         let mut sender = self.sender.clone();
         let exchange = async {
@@ -279,7 +281,7 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<B
 }
 
 fn encode(body: &impl Serialize) -> Result<Bytes> {
-    serde_json::to_vec(body).map(Bytes::from).map_err(|e| VmError::Config(e.to_string()))
+    serde_json::to_vec(body).map(Bytes::from).map_err(|e| VmError::Request(e.to_string()))
 }
 
 /// An error with its causes, for hyper's own messages say little.

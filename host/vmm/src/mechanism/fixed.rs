@@ -1,30 +1,32 @@
 //! An over-provisioned VM: it has the memory of all instances from its start on, and keeps it.
 
-use super::{Method, MethodName, Sizing, Slot, Slots};
-use crate::{BoxFuture, GRANULE_BYTES, GuestMemory, Resize, Result, Vm, VmConfig, round_up};
+use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
+use crate::{
+    BoxFuture, Result, Vm, VmConfig,
+    memory::{Fixed, GRANULE_BYTES, Resize, round_up},
+};
+use std::sync::Arc;
 
-pub(super) struct Fixed {
+struct AllFromTheStart {
     sizing: Sizing,
     slots: Slots,
 }
 
-impl Fixed {
-    pub(super) fn new(sizing: Sizing) -> Self {
-        Self { sizing, slots: Slots::new(sizing.instances) }
-    }
+pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
+    Box::new(AllFromTheStart { sizing, slots: Slots::new(sizing.instances) })
 }
 
-impl Method for Fixed {
-    fn name(&self) -> MethodName {
-        MethodName::Static
+impl Mechanism for AllFromTheStart {
+    fn name(&self) -> MechanismName {
+        MechanismName::Static
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {
         let instance_bytes = round_up(self.sizing.instance_bytes, GRANULE_BYTES);
-        config.memory = GuestMemory::Fixed {
+        config.memory = Arc::new(Fixed {
             extra_bytes: round_up(self.sizing.shared_bytes, GRANULE_BYTES)
                 + u64::from(self.sizing.instances) * instance_bytes,
-        };
+        });
         config
     }
 

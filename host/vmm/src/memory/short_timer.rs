@@ -1,4 +1,4 @@
-//! Pauses of less than a millisecond, which tokio's own timer does not have.
+//! Waits of less than a millisecond, which tokio's own timer does not have.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -8,10 +8,10 @@ use std::{io, os::fd::OwnedFd, time::Duration};
 use tokio::io::unix::AsyncFd;
 
 /// A timer of the kernel's own resolution.
-pub(crate) struct Pause(AsyncFd<OwnedFd>);
+pub(super) struct ShortTimer(AsyncFd<OwnedFd>);
 
-impl Pause {
-    pub(crate) fn new() -> io::Result<Self> {
+impl ShortTimer {
+    pub(super) fn new() -> io::Result<Self> {
         let fd = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
@@ -21,7 +21,7 @@ impl Pause {
     }
 
     /// Waits that long.
-    pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
+    pub(super) async fn wait(&self, time: Duration) -> io::Result<()> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = time.max(Duration::from_nanos(1));
         let value =
@@ -47,11 +47,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_pause_is_short() {
-        let pause = Pause::new().unwrap();
+    async fn a_wait_is_short() {
+        let timer = ShortTimer::new().unwrap();
         let start = std::time::Instant::now();
         for _ in 0..10 {
-            pause.wait(Duration::from_micros(200)).await.unwrap();
+            timer.wait(Duration::from_micros(200)).await.unwrap();
         }
         let mean = start.elapsed() / 10;
         assert!(mean >= Duration::from_micros(200), "{mean:?}");

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a huge page: QEMU aligns its memory to it.
+/// Bytes of a huge page, to which a VMM aligns its memory.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
@@ -126,7 +126,7 @@ fn serve(bytes: usize, backend: MemoryBackend, commands: RawFd, answers: RawFd) 
     }
 }
 
-/// Maps memory as QEMU does for a memory backend of that kind.
+/// Maps memory as a VMM does for a guest's memory of that kind.
 fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>)> {
     let fd = match backend {
         MemoryBackend::Ram => None,
@@ -176,7 +176,7 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
     }
 }
 
-/// Gives memory back as QEMU does (`ram_block_discard_range`).
+/// Gives memory back as a VMM's device does.
 fn discard(memory: *mut u8, bytes: usize, fd: &Option<OwnedFd>) {
     // SAFETY: the child's own mapping, in which nothing else lives.
     unsafe {

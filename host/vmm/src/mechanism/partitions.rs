@@ -4,12 +4,15 @@
 //! that has ended, and be of no use to another one. So the guest is asked where its partitions stand after
 //! each resize, and for each one that is held another one is asked for.
 
-use super::{Method, MethodName, Sizing, Slot, Slots};
-use crate::{BoxFuture, GuestMemory, PartitionLayout, Resize, Result, Vm, VmConfig, VmError};
+use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
+use crate::{
+    BoxFuture, Result, Vm, VmConfig, VmError,
+    memory::{PartitionLayout, Resize},
+};
 use squeezy_protocol::{InstanceSpec, PartitionChoice, PartitionState};
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU16, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -27,7 +30,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// quarantine, does not come true, and nobody has to wait for that as long as for a guest that is slow.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Squeezy {
+pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
+    Box::new(Partitions::new(sizing))
+}
+
+struct Partitions {
     layout: PartitionLayout,
     slots: Slots,
     /// Partitions that are held, when it was looked last.
@@ -36,8 +43,8 @@ pub(super) struct Squeezy {
     reported: Mutex<u16>,
 }
 
-impl Squeezy {
-    pub(super) fn new(sizing: Sizing) -> Self {
+impl Partitions {
+    fn new(sizing: Sizing) -> Self {
         let layout =
             PartitionLayout::new(sizing.instance_bytes, sizing.instances, sizing.shared_bytes);
         let slots = Slots::new(sizing.instances);
@@ -56,8 +63,9 @@ impl Squeezy {
         let mut round = 1;
         loop {
             let known = self.held.load(SeqCst);
+            let target = || self.target();
             let resized = tokio::select! {
-                resized = vm.resize_by(vm.device()?, || self.target()) => resized,
+                resized = vm.resize_by(0, &target) => resized,
                 after = self.watch(vm, known) => {
                     Err(VmError::Held { partitions: self.held.load(SeqCst), after: after? })
                 }
@@ -111,11 +119,11 @@ impl Squeezy {
         let Ok(agent) = vm.agent() else { return Ok(Vec::new()) };
         let mut looks = 1;
         loop {
-            let before = vm.plugged().await?;
+            let before = vm.size().await?;
             let states = agent.partition_states().await?;
             self.held.store(count(&states, PartitionState::is_held), SeqCst);
             let Some(guest_bytes) = self.disagrees(&states, before) else { return Ok(states) };
-            if before != vm.plugged().await? {
+            if before != vm.size().await? {
                 return Ok(states);
             }
             if looks == LOOKS {
@@ -148,13 +156,13 @@ fn count(states: &[PartitionState], meant: impl Fn(PartitionState) -> bool) -> u
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-impl Method for Squeezy {
-    fn name(&self) -> MethodName {
-        MethodName::Squeezy
+impl Mechanism for Partitions {
+    fn name(&self) -> MechanismName {
+        MechanismName::Squeezy
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {
-        config.memory = GuestMemory::Partitions(self.layout);
+        config.memory = Arc::new(self.layout);
         config
     }
 
@@ -175,7 +183,7 @@ impl Method for Squeezy {
             if resized.is_err() {
                 // What was not given must not stay asked for.
                 self.slots.free(slot)?;
-                vm.withdraw(vm.device()?, || self.target()).await;
+                vm.withdraw(0, &|| self.target()).await;
             }
             resized
         })
@@ -227,27 +235,27 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn squeezy() -> Squeezy {
+    fn partitions() -> Partitions {
         let sizing = Sizing { instance_bytes: 128 * MIB, instances: 4, shared_bytes: 64 * MIB };
-        Squeezy::new(sizing)
+        Partitions::new(sizing)
     }
 
     #[test]
     fn for_each_partition_that_is_held_another_one_is_asked_for() {
-        let squeezy = squeezy();
+        let all = partitions();
         for (held, count, partitions) in [(0, 1, 1), (1, 2, 3), (2, 3, 4), (9, 4, 4)] {
-            squeezy.held.store(held, SeqCst);
-            while squeezy.slots.count() < count {
-                squeezy.slots.take().unwrap();
+            all.held.store(held, SeqCst);
+            while all.slots.count() < count {
+                all.slots.take().unwrap();
             }
-            assert_eq!(squeezy.target(), (64 + partitions * 128) * MIB, "{held} held");
+            assert_eq!(all.target(), (64 + partitions * 128) * MIB, "{held} held");
         }
     }
 
     #[test]
     fn what_the_guest_has_is_compared_with_what_its_device_has() {
-        let squeezy = squeezy();
-        let check = |states: &[_], mib: u64| squeezy.disagrees(states, mib * MIB);
+        let all = partitions();
+        let check = |states: &[_], mib: u64| all.disagrees(states, mib * MIB);
         assert_eq!(check(&[Free, Assigned, Unplugged, Absent], 320), None);
         assert_eq!(check(&[Owed, Quarantined, Draining, Absent], 448), None);
         assert_eq!(check(&[Assigned, Absent, Absent, Absent], 320), Some(192 * MIB));

@@ -1,0 +1,21 @@
+//! Stock virtio-balloon: the VM boots with all the memory, and the balloon holds what is not in use.
+
+use super::{Mechanism, MechanismName, Sizing, Slots, by_count::ByCount};
+use crate::memory::{Balloon, GRANULE_BYTES, round_up};
+use std::sync::Arc;
+
+/// All memory of this VM is ordinary, and of that Linux keeps 11 huge pages free in each of up to 3
+/// zones, which a balloon cannot take.
+const RESERVE_BYTES: u64 = 66 << 20;
+
+pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
+    let instance_bytes = round_up(sizing.instance_bytes, GRANULE_BYTES);
+    Box::new(ByCount {
+        name: MechanismName::Balloon,
+        slots: Slots::new(sizing.instances),
+        memory: Arc::new(Balloon { extra_bytes: u64::from(sizing.instances) * instance_bytes }),
+        base_bytes: round_up(sizing.shared_bytes, GRANULE_BYTES) + RESERVE_BYTES,
+        shared_bytes: 0,
+        instance_bytes,
+    })
+}

@@ -1,0 +1,58 @@
+//! Instances that share one part of memory: it is as large as those that are there need together.
+
+use super::{Mechanism, MechanismName, Slot, Slots};
+use crate::{
+    BoxFuture, Result, Vm, VmConfig,
+    memory::{GuestMemory, Resize},
+};
+use std::sync::Arc;
+
+pub(super) struct ByCount {
+    pub(super) name: MechanismName,
+    pub(super) slots: Slots,
+    pub(super) memory: Arc<dyn GuestMemory>,
+    /// Bytes that the VM needs as base memory besides.
+    pub(super) base_bytes: u64,
+    /// Bytes of the part without an instance.
+    pub(super) shared_bytes: u64,
+    /// Bytes of it for each instance.
+    pub(super) instance_bytes: u64,
+}
+
+impl ByCount {
+    fn target(&self) -> u64 {
+        self.shared_bytes + u64::from(self.slots.count()) * self.instance_bytes
+    }
+}
+
+impl Mechanism for ByCount {
+    fn name(&self) -> MechanismName {
+        self.name
+    }
+
+    fn configure(&self, mut config: VmConfig) -> VmConfig {
+        config.base_bytes += self.base_bytes;
+        config.memory = self.memory.clone();
+        config
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(async move {
+            let resized = vm.resize_by(0, &|| self.target()).await;
+            if resized.is_err() {
+                // What was not given must not stay asked for.
+                self.slots.free(slot)?;
+                vm.withdraw(0, &|| self.target()).await;
+            }
+            resized.map(Some)
+        })
+    }
+
+    fn reclaim<'a>(&'a self, vm: &'a Vm, _: Slot) -> BoxFuture<'a, Result<Option<Resize>>> {
+        Box::pin(async move { vm.resize_by(0, &|| self.target()).await.map(Some) })
+    }
+}

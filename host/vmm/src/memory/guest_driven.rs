@@ -1,0 +1,219 @@
+//! A part of memory whose size is the guest's to change: it is told what it is to have, and follows when
+//! it can.
+
+use super::{Elastic, Region, Resize, Running, Target, short_timer::ShortTimer};
+use crate::{
+    AgentClient, BoxFuture, Result, VmError,
+    backend::{Device, Devices, SizeChange},
+};
+use bytesize::ByteSize;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{
+    Mutex,
+    broadcast::{self, error::RecvError},
+};
+
+/// How long between two looks at the size, at first, where the VMM does not report a change at once. A
+/// look may take the thread of the VMM that carries the guest's requests out: while a report is to be
+/// expected, nobody looks.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
+/// And at most, later on; and at first where it does.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A device of the VMM: virtio-mem or a balloon.
+pub(crate) struct GuestDriven {
+    devices: Arc<dyn Devices>,
+    device: Device,
+    max_bytes: u64,
+    start_bytes: u64,
+    /// What was asked for last: a resize that a later one turns round ends with it.
+    requested: AtomicU64,
+    /// Held while a size is decided on and sent, so that what was sent last is what is above.
+    order: Mutex<()>,
+}
+
+impl GuestDriven {
+    /// A device that has been asked for `requested_bytes` at the VM's start, and is to have
+    /// `start_bytes` when it is ready.
+    pub(super) fn new(
+        vm: &Running,
+        device: Device,
+        max_bytes: u64,
+        requested_bytes: u64,
+        start_bytes: u64,
+    ) -> Self {
+        Self {
+            devices: vm.devices.clone(),
+            device,
+            max_bytes,
+            start_bytes,
+            requested: requested_bytes.into(),
+            order: Mutex::default(),
+        }
+    }
+
+    /// The virtio-mem device of this number.
+    pub(super) fn virtio_mem(vm: &Running, number: u16, region: Region) -> Self {
+        let Region { region_bytes, initial_bytes, .. } = region;
+        Self::new(vm, Device::VirtioMem(number), region_bytes, initial_bytes, initial_bytes)
+    }
+
+    /// Asks for the size that `target` then says, unless it has been asked for already.
+    async fn send(&self, target: Target<'_>) -> Result<u64> {
+        let _order = self.order.lock().await;
+        let bytes = target();
+        let before = self.requested.swap(bytes, SeqCst);
+        if before != bytes {
+            let sent = self.devices.request(self.device, bytes).await;
+            sent.inspect_err(|_| self.requested.store(before, SeqCst))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Asks for a size and waits for it.
+    async fn follow(
+        &self,
+        target: Target<'_>,
+        limit: Duration,
+        agent: Option<&AgentClient>,
+    ) -> Result<Resize> {
+        let timer = ShortTimer::new().map_err(|e| VmError::system("timerfd", e))?;
+        let before_bytes = self.size().await?;
+        let earlier = self.devices.device_requests(self.device).await;
+        let mut reports = self.devices.size_changes();
+        let mut reported_at_once = self.devices.reports_at_once(self.device);
+        let start = Instant::now();
+        let requested_bytes = self.send(target).await?;
+        let mut polls = 0;
+        let mut next = match reported_at_once && requested_bytes != before_bytes {
+            true => LONGEST_PAUSE,
+            false => Duration::ZERO,
+        };
+        let mut plugged_bytes;
+        let latency = loop {
+            let look = async {
+                timer.wait(next).await.map_err(|e| VmError::system("timerfd", e))?;
+                self.size().await
+            };
+            tokio::select! {
+                bytes = reported(&mut reports, self.device) => {
+                    plugged_bytes = bytes;
+                    reported_at_once = false;
+                }
+                looked = look => {
+                    plugged_bytes = looked?;
+                    polls += 1;
+                }
+            }
+            let elapsed = start.elapsed();
+            // Of several that overlap, each is done when its own part is, however much more is to come.
+            let grown = before_bytes < requested_bytes && requested_bytes <= plugged_bytes;
+            let shrunk = before_bytes > requested_bytes && requested_bytes >= plugged_bytes;
+            if grown || shrunk || plugged_bytes == self.requested_bytes() {
+                break elapsed;
+            }
+            if elapsed >= limit {
+                let shrinks = requested_bytes < plugged_bytes;
+                return Err(VmError::Resize {
+                    requested: requested_bytes,
+                    plugged: plugged_bytes,
+                    after: elapsed,
+                    reason: reason(agent, shrinks).await,
+                });
+            }
+            // A hundredth of what has passed keeps the error small and the host free for the guest.
+            next = match reported_at_once {
+                true => LONGEST_PAUSE,
+                false => (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
+            };
+        };
+        let device = match earlier {
+            Some(earlier) => {
+                self.devices.device_requests(self.device).await.map(|now| now - earlier)
+            }
+            None => None,
+        };
+        Ok(Resize { before_bytes, requested_bytes, plugged_bytes, latency, polls, device })
+    }
+}
+
+impl Elastic for GuestDriven {
+    fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    fn start_bytes(&self) -> u64 {
+        self.start_bytes
+    }
+
+    fn requested_bytes(&self) -> u64 {
+        self.requested.load(SeqCst)
+    }
+
+    fn size(&self) -> BoxFuture<'_, Result<u64>> {
+        self.devices.size(self.device)
+    }
+
+    fn request<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.send(target).await.map(drop) })
+    }
+
+    fn resize<'a>(
+        &'a self,
+        target: Target<'a>,
+        limit: Duration,
+        agent: Option<&'a AgentClient>,
+    ) -> BoxFuture<'a, Result<Resize>> {
+        Box::pin(self.follow(target, limit, agent))
+    }
+}
+
+/// The size of the device that the VMM reports next.
+async fn reported(reports: &mut broadcast::Receiver<SizeChange>, device: Device) -> u64 {
+    loop {
+        match reports.recv().await {
+            Ok(change) if change.device == device => return change.bytes,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            // The VMM is gone; a look at the size says so better.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Why the guest has not done what it was asked to, as far as it says.
+async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
+    let memory = match agent {
+        Some(agent) => tokio::time::timeout(Duration::from_secs(3), agent.memory()).await,
+        None => return "there is no agent to say why".to_owned(),
+    };
+    let memory = match memory {
+        Ok(Ok(memory)) => memory,
+        Ok(Err(error)) => return format!("the guest cannot say why: {error}"),
+        Err(_) => return "the guest does not say why in time; it may be overloaded".to_owned(),
+    };
+    let free = memory.meminfo_bytes.get("MemAvailable").copied().unwrap_or_default();
+    let free = ByteSize(free);
+    match memory.squeezy {
+        Some(squeezy) if shrinks && !squeezy.shrink_blocked.trim().is_empty() => {
+            format!("blocked by partitions: {}", squeezy.shrink_blocked.trim())
+        }
+        Some(_) if !shrinks => {
+            "the size asked for is no whole number of partitions, or the guest has no memory \
+                                for their memory map; its kernel log says which"
+                .to_owned()
+        }
+        _ if shrinks => {
+            format!("it could not free enough memory to unplug ({free} are available in it)")
+        }
+        _ => format!("it has not taken all the memory it was offered ({free} are available in it)"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! What a VM's memory is made of, and what of it can grow and shrink.
+//!
+//! A kind of memory is a file with two sides. Before the VM starts it is a [`GuestMemory`], a value in
+//! the [`VmConfig`](crate::VmConfig) that says what the VMM has to provide. While the VM runs each part
+//! of it that can be resized is an [`Elastic`], which [`GuestMemory::start`] makes. Nobody else asks of
+//! which kind a VM's memory is.
+//!
+//! Bytes are counted here. Which instance they are for is a matter of the
+//! [`mechanism`](crate::mechanism).
+
+mod balloon;
+mod elastic;
+mod fixed;
+mod guest_driven;
+mod nodes;
+mod partitions;
+mod short_timer;
+mod virtio_mem;
+
+use crate::{AgentClient, BoxFuture, Console, Result, VmError, backend::Devices};
+use bytesize::ByteSize;
+use guest_driven::GuestDriven;
+use std::{fmt, sync::Arc};
+
+pub use balloon::Balloon;
+pub use elastic::{Elastic, Resize, Target};
+pub use fixed::Fixed;
+pub use nodes::Nodes;
+pub use partitions::PartitionLayout;
+pub use virtio_mem::VirtioMem;
+
+/// Memory blocks of Linux on x86-64, in bytes: where a partition's slot starts.
+pub const MEMORY_BLOCK_BYTES: u64 = 128 << 20;
+
+/// What partitions and plugged sizes are rounded up to, in bytes: the largest piece of Linux's
+/// page allocator, and a multiple of virtio-mem's block size.
+pub const GRANULE_BYTES: u64 = 4 << 20;
+
+/// Most partitions or nodes of a VM.
+pub const MAX_INSTANCES: u16 = 255;
+
+/// Largest memory of an instance, in bytes.
+const MAX_INSTANCE_BYTES: u64 = 1 << 40;
+
+/// A kind of memory: what a VM has beside its base, and how that comes and goes.
+///
+/// A mechanism makes one for each VM ([`Mechanism::configure`](crate::mechanism::Mechanism::configure)).
+pub trait GuestMemory: fmt::Debug + Send + Sync {
+    /// Checks what can be checked before anything is started; `vcpus` are the VM's processors.
+    fn check(&self, vcpus: u32) -> Result<()>;
+
+    /// What the VMM has to provide for a VM with so much base memory.
+    fn layout(&self, base_bytes: u64) -> Layout;
+
+    /// What the guest's kernel has to be told of it on its command line.
+    fn kernel_parameters(&self) -> Option<String> {
+        None
+    }
+
+    /// How its first region is divided into partitions, if it is.
+    fn partitions(&self) -> Option<PartitionLayout> {
+        None
+    }
+
+    /// Takes it into operation for a VM: the parts that can grow and shrink, each by itself, by number.
+    ///
+    /// It is called when the VMM has been started and before its guest is waited for. What it returns is
+    /// dropped after the VMM's process has ended.
+    fn start(&self, vm: &Running) -> Vec<Box<dyn Elastic>>;
+
+    /// Checks that the guest's kernel has understood it as it was meant, before anything is resized.
+    fn check_guest<'a>(
+        &'a self,
+        agent: &'a AgentClient,
+        console: &'a Console,
+    ) -> BoxFuture<'a, Result<()>> {
+        let _ = (agent, console);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A VM whose VMM has been started, as [`GuestMemory::start`] finds it.
+pub struct Running {
+    /// Its devices.
+    pub(crate) devices: Arc<dyn Devices>,
+}
+
+/// What a VMM has to provide of a VM's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of ordinary RAM that the guest has from its boot on.
+    pub boot_bytes: u64,
+    /// Of these, the bytes that it keeps; a balloon may take the rest.
+    pub kept_bytes: u64,
+    /// The virtio-mem devices, by number.
+    pub regions: Vec<Region>,
+    /// Whether there is a balloon.
+    pub balloon: bool,
+    /// Whether each region is a NUMA node of its own; node 0 is the base.
+    pub nodes: bool,
+}
+
+impl Layout {
+    /// Ordinary RAM that stays.
+    fn ram(bytes: u64) -> Self {
+        Self { boot_bytes: bytes, kept_bytes: bytes, ..Default::default() }
+    }
+
+    /// Bytes that can be plugged at most.
+    pub fn region_bytes(&self) -> u64 {
+        self.regions.iter().fold(0, |sum, region| sum.saturating_add(region.region_bytes))
+    }
+
+    /// Bytes that the host has to have for the guest to boot.
+    pub fn start_bytes(&self) -> u64 {
+        self.boot_bytes.saturating_add(self.initial_bytes())
+    }
+
+    /// Bytes that the guest has when the VM is ready.
+    pub fn ready_bytes(&self) -> u64 {
+        self.kept_bytes.saturating_add(self.initial_bytes())
+    }
+
+    /// Whether the guest can have more than it has when the VM is ready.
+    pub fn can_grow(&self) -> bool {
+        self.boot_bytes.saturating_add(self.region_bytes()) > self.ready_bytes()
+    }
+
+    fn initial_bytes(&self) -> u64 {
+        self.regions.iter().fold(0, |sum, region| sum.saturating_add(region.initial_bytes))
+    }
+}
+
+/// One virtio-mem device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Bytes that can be plugged at most.
+    pub region_bytes: u64,
+    /// Bytes plugged at start.
+    pub initial_bytes: u64,
+    /// Whether the guest may plug any part of it at any time, rather than the first bytes first.
+    pub any_order: bool,
+}
+
+/// `bytes` rounded up to a multiple of `unit`.
+pub fn round_up(bytes: u64, unit: u64) -> u64 {
+    bytes.div_ceil(unit).saturating_mul(unit)
+}
+
+/// Instances of that size, so many of them, are possible.
+fn check_instances(bytes: u64, count: u16) -> Result<()> {
+    if !(1..=MAX_INSTANCE_BYTES).contains(&bytes) {
+        return Err(VmError::Config(format!("an instance of {} is not possible", ByteSize(bytes))));
+    }
+    if !(1..=MAX_INSTANCES).contains(&count) {
+        return Err(VmError::Config(format!(
+            "{count} instances were asked for; 1 to {MAX_INSTANCES} are possible"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

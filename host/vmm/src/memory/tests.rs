@@ -1,0 +1,96 @@
+//! Whatever the kind of memory, its account adds up.
+
+use super::*;
+use crate::backend::{Device, DeviceRequests, SizeChange};
+use proptest::prelude::*;
+use tokio::sync::broadcast;
+
+/// Devices that nobody asks anything.
+struct Unused;
+
+impl Devices for Unused {
+    fn request(&self, _: Device, _: u64) -> BoxFuture<'_, Result<()>> {
+        unreachable!()
+    }
+
+    fn size(&self, _: Device) -> BoxFuture<'_, Result<u64>> {
+        unreachable!()
+    }
+
+    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
+        unreachable!()
+    }
+
+    fn reports_at_once(&self, _: Device) -> bool {
+        unreachable!()
+    }
+
+    fn device_requests(&self, _: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
+        unreachable!()
+    }
+}
+
+/// Sizes with which instances would be served, in bytes.
+fn kinds(instance_bytes: u64, count: u16, shared_bytes: u64) -> Vec<Box<dyn GuestMemory>> {
+    let all = instance_bytes * u64::from(count);
+    vec![
+        Box::new(Fixed { extra_bytes: all }),
+        Box::new(Balloon { extra_bytes: all }),
+        Box::new(VirtioMem { region_bytes: all + shared_bytes, initial_bytes: shared_bytes }),
+        Box::new(PartitionLayout::new(instance_bytes, count, shared_bytes)),
+        Box::new(Nodes { node_bytes: instance_bytes, nodes: count }),
+    ]
+}
+
+proptest! {
+    /// What the VMM provides at boot is what has been asked for then, and what the guest keeps with what
+    /// its parts start with is what it has when it is ready.
+    #[test]
+    fn all_bytes_are_somewhere_and_none_is_counted_twice(
+        base_granules in 0_u64..1 << 10,
+        instance_granules in 1_u64..1 << 10,
+        count in 1_u16..60,
+        shared_granules in 0_u64..1 << 10,
+    ) {
+        let base = base_granules * GRANULE_BYTES;
+        let vm = Running { devices: Arc::new(Unused) };
+        for memory in
+            kinds(instance_granules * GRANULE_BYTES, count, shared_granules * GRANULE_BYTES)
+        {
+            memory.check(1).unwrap();
+            let layout = memory.layout(base);
+            let parts = memory.start(&vm);
+            let sum = |bytes: fn(&dyn Elastic) -> u64| -> u64 {
+                parts.iter().map(|part| bytes(&**part)).sum()
+            };
+            let requested = sum(|part| part.requested_bytes());
+            let ready = sum(|part| part.start_bytes());
+            let most = sum(|part| part.max_bytes());
+            prop_assert_eq!(layout.kept_bytes + requested, layout.start_bytes(), "{:?}", memory);
+            prop_assert_eq!(layout.kept_bytes + ready, layout.ready_bytes(), "{:?}", memory);
+            prop_assert!(ready.max(requested) <= most, "{:?}", memory);
+            let provided = layout.boot_bytes + layout.region_bytes();
+            prop_assert_eq!(layout.kept_bytes + most, provided, "{:?}", memory);
+        }
+    }
+
+    /// Partitions lie in their region, in order, and none in another.
+    #[test]
+    fn partitions_do_not_overlap(
+        partition_bytes in 1_u64..1 << 32,
+        partitions in 1..=MAX_INSTANCES,
+        shared_bytes in 0_u64..1 << 32,
+    ) {
+        let layout = PartitionLayout::new(partition_bytes, partitions, shared_bytes);
+        let mut end = layout.shared_bytes;
+        for number in 0..partitions {
+            let range = layout.range(squeezy_protocol::PartitionNumber(number)).unwrap();
+            prop_assert!(range.start >= end && range.start.is_multiple_of(MEMORY_BLOCK_BYTES));
+            prop_assert_eq!(range.end - range.start, layout.partition_bytes);
+            end = range.end;
+        }
+        prop_assert!(end <= layout.region_bytes());
+        prop_assert!(layout.requested_bytes(partitions) <= layout.region_bytes());
+        prop_assert_eq!(layout.range(squeezy_protocol::PartitionNumber(partitions)), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! A VM's memory: what it has, and how it is made to have more or less.
+
+use super::Vm;
+use crate::{
+    MemoryBackend, Resident, Result, VmError,
+    backend::HostMemory,
+    measure,
+    memory::{Elastic, Resize, Target},
+};
+use serde::{Deserialize, Serialize};
+use squeezy_protocol::{Partition, PartitionNumber};
+
+/// A VM's memory at one moment, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// What the guest was asked to have, base included.
+    pub asked_bytes: u64,
+    /// What it has, base included.
+    pub plugged_bytes: u64,
+    /// What the host has behind all of it.
+    pub resident: Resident,
+    /// What the host has behind the part that comes and goes (of a balloon or nothing: all of it).
+    pub device_resident: Resident,
+}
+
+impl std::ops::AddAssign for MemoryUse {
+    fn add_assign(&mut self, other: Self) {
+        self.asked_bytes += other.asked_bytes;
+        self.plugged_bytes += other.plugged_bytes;
+        self.resident += other.resident;
+        self.device_resident += other.device_resident;
+    }
+}
+
+impl Vm {
+    /// Makes the guest have `bytes` of the memory that can grow and shrink (of partitions: the shared one
+    /// included), and waits until it has.
+    pub async fn resize(&self, bytes: u64) -> Result<Resize> {
+        self.resize_by(0, &|| bytes).await
+    }
+
+    /// As [`Vm::resize`], of the part of this number, where the memory has several.
+    ///
+    /// When the guest does not follow in time the error carries its reason, and the request stands:
+    /// the guest goes on with it when it can. A later resize of the same part overrides it.
+    pub async fn resize_part(&self, number: u16, bytes: u64) -> Result<Resize> {
+        self.resize_by(number, &|| bytes).await
+    }
+
+    /// As [`Vm::resize_part`], to what `target` says at the moment of the request.
+    pub(crate) async fn resize_by(&self, number: u16, target: Target<'_>) -> Result<Resize> {
+        let part = self.part(number)?;
+        let (asked, region) = (target(), part.max_bytes());
+        if asked > region {
+            return Err(VmError::RegionTooSmall { asked, region });
+        }
+        let target = || target().min(region);
+        let work = async {
+            check_host_memory(asked.saturating_sub(part.requested_bytes()))?;
+            part.resize(&target, self.config().timeouts.resize, self.agent.as_ref()).await
+        };
+        self.shared.fate.guard(work).await
+    }
+
+    /// Asks for a size without waiting for it, to take back a request that has failed.
+    pub(crate) async fn withdraw(&self, number: u16, target: Target<'_>) {
+        if let Ok(part) = self.part(number) {
+            let _ = part.request(target).await;
+        }
+    }
+
+    /// Bytes that the guest has of what [`Vm::resize`] resizes.
+    pub(crate) async fn size(&self) -> Result<u64> {
+        self.shared.fate.guard(self.part(0)?.size()).await
+    }
+
+    /// A part of the memory that can be resized by itself.
+    fn part(&self, number: u16) -> Result<&dyn Elastic> {
+        match self.shared.elastic.get(usize::from(number)) {
+            Some(part) => Ok(&**part),
+            None if self.shared.elastic.is_empty() => Err(VmError::NotResizable("it is fixed")),
+            None => Err(VmError::NotResizable("it has fewer parts")),
+        }
+    }
+
+    /// What is asked for, plugged and resident now.
+    pub async fn memory(&self) -> Result<MemoryUse> {
+        let shared = &*self.shared;
+        let kept_bytes = shared.config.layout().kept_bytes;
+        let requested = shared.elastic.iter().map(|part| part.requested_bytes());
+        let asked_bytes = requested.fold(kept_bytes, u64::saturating_add);
+        let mut plugged_bytes = kept_bytes;
+        let work = async {
+            for part in &shared.elastic {
+                plugged_bytes += part.size().await?;
+            }
+            self.resident().await
+        };
+        let (base, regions) = shared.fate.guard(work).await?;
+        let mut resident = base;
+        resident += regions;
+        let device_resident = if shared.host_memory.regions.is_empty() { base } else { regions };
+        Ok(MemoryUse { asked_bytes, plugged_bytes, resident, device_resident })
+    }
+
+    /// The guest's partitions, as it sees them; none where its memory is not divided into any.
+    pub async fn partitions(&self) -> Result<Vec<Partition>> {
+        if self.config().memory.partitions().is_none() {
+            return Ok(Vec::new());
+        }
+        let memory = self.agent()?.memory().await?;
+        Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
+    }
+
+    /// Bytes that the host has behind one partition. Its number comes from the guest, so there may be none
+    /// of that number. Memory that others may map is not counted so: see [`MemoryBackend`].
+    pub async fn partition_resident(&self, partition: PartitionNumber) -> Result<u64> {
+        let config = self.config();
+        if config.memory_backend != MemoryBackend::Ram {
+            return Err(VmError::system(
+                "counting the pages of a partition",
+                "only of backend ram",
+            ));
+        }
+        let part = config.memory.partitions().and_then(|layout| layout.range(partition));
+        let (Some(part), Some(region)) = (part, self.shared.host_memory.regions.first()) else {
+            return Err(VmError::StrangePartition(partition));
+        };
+        let range = region.start + part.start..region.start + part.end;
+        let process = self.process_id();
+        let look = move || measure::resident_part(process, &range);
+        let work = async {
+            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("pagemap", e))?
+        };
+        self.shared.fate.guard(work).await
+    }
+
+    /// What the host has behind the base and behind the regions.
+    async fn resident(&self) -> Result<(Resident, Resident)> {
+        let process = self.process_id();
+        let HostMemory { base, regions } = &self.shared.host_memory;
+        let ranges: Vec<_> = base.iter().chain(regions).cloned().collect();
+        let pieces = base.len();
+        let private = self.config().memory_backend == MemoryBackend::Ram;
+        let look = move || measure::resident(process, &ranges, private);
+        let found =
+            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("smaps", e))??;
+        let (base, regions) = found.split_at(pieces);
+        Ok((base.iter().copied().sum(), regions.iter().copied().sum()))
+    }
+}
+
+/// The host must have what is going to be used on top.
+pub(super) fn check_host_memory(needed: u64) -> Result<()> {
+    if needed == 0 {
+        return Ok(());
+    }
+    let available = measure::available_bytes()?;
+    if needed > available { Err(VmError::HostMemory { needed, available }) } else { Ok(()) }
+}
