@@ -2,7 +2,7 @@
 //! told of it from outside.
 
 use crate::{
-    common::{Daemon, build},
+    common::{Daemon, build, partitions},
     image::{self, CONFINED, SPIN, UNCONFINED},
     victim,
 };
@@ -99,7 +99,7 @@ impl Arena {
     /// Waits until the guest has back what an attack took, whether the instance is still there or not.
     pub fn settle(&self) {
         wait_for(|| match self.partitions(|state| GOING.contains(&state)) {
-            0.0 => self.guest_is_as_before(),
+            0 => self.guest_is_as_before(),
             going => Err(format!("{going} partitions do not come back")),
         });
     }
@@ -107,7 +107,7 @@ impl Arena {
     /// Waits until all is as before the first attack, without an instance of a hostile function.
     pub fn settle_without_instances(&self) {
         wait_for(|| match self.partitions(|state| !IDLE.contains(&state)) {
-            1.0 => Ok(()),
+            1 => Ok(()),
             taken => Err(format!("{taken} partitions are taken, of which one is the victim's")),
         });
         wait_for(|| self.guest_is_as_before());
@@ -131,14 +131,10 @@ impl Arena {
     }
 
     /// How many partitions there are in such states.
-    fn partitions(&self, which: impl Fn(&str) -> bool) -> f64 {
+    fn partitions(&self, which: impl Fn(&str) -> bool) -> u64 {
         let metrics = self.daemon.metrics();
-        let series = metrics.lines().filter_map(|line| line.strip_prefix("squeezy_partitions{"));
-        let counted = series.filter_map(|line| {
-            let (state, count) = line.split_once("state=\"")?.1.split_once("\"} ")?;
-            which(state).then(|| count.parse::<f64>().unwrap())
-        });
-        counted.sum()
+        let counted = partitions(&metrics).into_iter().filter(|(state, _)| which(state));
+        counted.map(|(_, count)| count).sum()
     }
 }
 

@@ -124,7 +124,8 @@ fn read(path: &Path) -> Result<String, ImageError> {
     let file = |error| ImageError::File { path: path.to_owned(), error };
     let length = path.metadata().map_err(file)?.len();
     if length > MAX_DEFINITION_BYTES {
-        return Err(file(io::Error::other(format!("longer than {MAX_DEFINITION_BYTES} bytes"))));
+        let problem = format!("longer than {} MiB", MAX_DEFINITION_BYTES >> 20);
+        return Err(file(io::Error::other(problem)));
     }
     std::fs::read_to_string(path).map_err(file)
 }

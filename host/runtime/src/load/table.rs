@@ -83,7 +83,7 @@ impl<R: BufRead> Table<R> {
             .read_line(&mut self.text)
             .map_err(|error| TraceError::Read { line: self.line, error })?;
         if read as u64 == MAX_LINE_BYTES && !self.text.ends_with('\n') {
-            return Err(self.error(format!("longer than {MAX_LINE_BYTES} bytes")));
+            return Err(self.error(format!("longer than {} KiB", MAX_LINE_BYTES >> 10)));
         }
         let end = self.text.trim_end_matches(['\r', '\n']).len();
         self.text.truncate(end);

@@ -61,7 +61,7 @@ fn a_bad_2019_trace_is_refused_with_its_line() {
     let broken = INVOCATIONS.replace("f2", "f 2");
     assert_eq!(error_2019(&broken), "line 3: column HashFunction: \"f 2\" is not a hash");
     let endless = "x".repeat(1 << 20);
-    assert_eq!(error_2019(&endless), "line 1: longer than 65536 bytes");
+    assert_eq!(error_2019(&endless), "line 1: longer than 64 KiB");
     assert!(azure2019::Invocations::parse(&b"\xff\xfe\n"[..]).is_err());
 }
 

@@ -7,6 +7,7 @@ mod skip;
 
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -322,6 +323,17 @@ pub fn prometheus_reads(daemon: &Daemon) {
 /// The value of a series, if it is there.
 pub fn value(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+/// How many partitions there are in each state, as the kernels of the guests that run say.
+pub fn partitions(metrics: &str) -> BTreeMap<&str, u64> {
+    let mut counts = BTreeMap::new();
+    for series in metrics.lines().filter_map(|line| line.strip_prefix("squeezy_partitions{")) {
+        let (_, state) = series.split_once("state=\"").expect("a state");
+        let (state, count) = state.split_once("\"} ").expect("a value");
+        *counts.entry(state).or_default() += count.parse::<u64>().expect("a count");
+    }
+    counts
 }
 
 /// Waits until `look` finds something. Whatever a test waits for comes sooner, if it comes.

@@ -1,6 +1,6 @@
 //! What the daemon takes of the host.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// How much more than at the start the daemon may take at the end: threads are kept for a while when
 /// they have nothing to do, and the allocator keeps some of the memory of large answers.
@@ -8,9 +8,10 @@ const MORE_THREADS: usize = 2;
 const MORE_RESIDENT_KIB: u64 = 64 << 10;
 
 /// What the daemon takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Footprint {
-    pub descriptors: usize,
+    /// How many of what.
+    pub descriptors: BTreeMap<String, usize>,
     pub threads: usize,
     pub resident_kib: u64,
     /// Of its VM.
@@ -25,7 +26,7 @@ impl fmt::Display for Footprint {
         write!(
             f,
             "{} descriptors, {} threads, {} MiB resident; its VM: {} MiB asked, {} plugged, {} committed",
-            self.descriptors,
+            self.descriptors.values().sum::<usize>(),
             self.threads,
             self.resident_kib >> 10,
             self.asked_bytes >> 20,
@@ -38,7 +39,8 @@ impl fmt::Display for Footprint {
 impl Footprint {
     /// Whether it is no more than it was.
     pub fn is_back_at(&self, start: &Self) -> bool {
-        self.descriptors <= start.descriptors
+        let held = |of: &Self| of.descriptors.values().sum::<usize>();
+        held(self) <= held(start)
             && self.threads <= start.threads + MORE_THREADS
             && self.resident_kib <= start.resident_kib + MORE_RESIDENT_KIB
             && self.asked_bytes == start.asked_bytes

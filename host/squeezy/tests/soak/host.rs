@@ -1,12 +1,13 @@
 //! The daemon, its VM, and what they take of the host.
 
 use crate::{
-    common::{Daemon, serve, until},
+    common::{Daemon, partitions, serve, until},
     disk::Disk,
     footprint::Footprint,
     world::World,
 };
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -123,21 +124,16 @@ impl Host {
 
     /// Waits until every instance has ended and its memory is back; what is there then.
     pub fn quiet(&self) -> Footprint {
-        until("the end of all instances", || {
+        let metrics = until("the end of all instances", || {
             let metrics = self.metrics();
             let busy = ["instances{", "calls_waiting{", "vms{state=\"booting", "vms_silent "];
-            (busy.iter().map(|series| sum(&metrics, series)).sum::<u64>() == 0).then_some(())
+            let is_quiet = busy.iter().map(|series| sum(&metrics, series)).sum::<u64>() == 0;
+            (is_quiet && !partitions(&metrics).is_empty()).then_some(metrics)
         });
         // What the guest's kernel says of its partitions, beside what the device has plugged.
-        let metrics = self.metrics();
-        let partitions = format!("squeezy_partitions{{function=\"{}\",state=", self.world.function);
-        let kept: Vec<&str> = metrics
-            .lines()
-            .filter_map(|line| line.strip_prefix(&partitions))
-            .filter(|state| !state.starts_with("\"absent\"") && !state.starts_with("\"unplugged\""))
-            .filter(|state| !state.ends_with(" 0"))
-            .collect();
-        assert_eq!(kept, [""; 0], "partitions that nobody uses and that are not back");
+        let mut partitions = partitions(&metrics);
+        partitions.retain(|state, count| !["absent", "unplugged"].contains(state) && *count > 0);
+        assert!(partitions.is_empty(), "nobody uses them, and they are not back: {partitions:?}");
         self.footprint()
     }
 
@@ -152,13 +148,19 @@ impl Host {
     pub fn footprint(&self) -> Footprint {
         let metrics = self.metrics();
         let process = format!("/proc/{}", self.daemon().child.id());
-        let count = |of| fs::read_dir(format!("{process}/{of}")).unwrap().count();
+        let entries = |of| fs::read_dir(format!("{process}/{of}")).unwrap().flatten();
+        let mut descriptors = BTreeMap::new();
+        for link in entries("fd").filter_map(|entry| fs::read_link(entry.path()).ok()) {
+            // Of a socket or a pipe there is a number besides, which is never the same.
+            let name = link.to_string_lossy().split(":[").next().unwrap_or_default().to_owned();
+            *descriptors.entry(name).or_default() += 1;
+        }
         let status = fs::read_to_string(format!("{process}/status")).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let resident = resident.and_then(|line| line.split_whitespace().next()?.parse().ok());
         Footprint {
-            descriptors: count("fd"),
-            threads: count("task"),
+            descriptors,
+            threads: entries("task").count(),
             resident_kib: resident.expect("a process has memory"),
             asked_bytes: sum(&metrics, "asked_bytes{"),
             plugged_bytes: sum(&metrics, "plugged_bytes{"),

@@ -150,7 +150,12 @@ impl Soak {
             std::thread::sleep(Duration::from_millis(500));
             last = self.host.footprint();
         }
-        assert!(last.is_back_at(warm), "something has leaked:\n{last}, after\n{warm} at the start");
+        assert!(
+            last.is_back_at(warm),
+            "something has leaked:\n{last}: {:?}\nafter\n{warm}: {:?} at the start",
+            last.descriptors,
+            warm.descriptors
+        );
         self.world.ledger.say(&format!("all is back: {last}"));
     }
 

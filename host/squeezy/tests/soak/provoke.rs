@@ -14,7 +14,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Clients that call at once: more than have an instance or may wait.
@@ -22,6 +22,10 @@ const CROWD: u64 = 40;
 
 /// How long something stands still that is not to be given up.
 const STALL: Duration = Duration::from_secs(3);
+
+/// How long a call may wait for a VM for which another one has to go, with nobody else calling: several
+/// times as long as it takes under emulation.
+const TURN: Duration = Duration::from_secs(45);
 
 impl Soak {
     /// Provokes a fault, under load, and returns when it is over.
@@ -81,11 +85,20 @@ impl Soak {
 
     /// The other function has calls and pauses between them, for which its VM has to be booted again
     /// where the first one's needs the memory; then nobody calls it, and its VM goes.
-    fn contend(&self) {
-        for _ in 0..2 {
-            self.make_at_once(&[What::Contends]);
-            std::thread::sleep(Duration::from_secs(1));
+    fn contend(&mut self) {
+        self.make_at_once(&[What::Contends]);
+        // With others who call, one that was forgotten would be served when the next one comes.
+        let world = self.world.clone();
+        let silence = world.silence();
+        for what in [What::Page, What::Contends, What::Page, What::Contends] {
+            let begin = Instant::now();
+            self.make(what);
+            let waited = begin.elapsed();
+            assert!(waited < TURN, "{what}, with nobody else calling: {} s", waited.as_secs());
+            // The instance that has answered is at work, idle or just gone when the next call comes.
+            std::thread::sleep(self.random.time(Duration::from_secs(5)));
         }
+        drop(silence);
         until("the end of the other VM", || (!self.host.has_contender()).then_some(()));
     }
 
