@@ -24,8 +24,7 @@ static struct folio *squeezy_get_folio(struct squeezy_partition *p, gfp_t gfp,
 	struct page *page;
 	unsigned int i;
 
-	page = alloc_page_from_zonelist(gfp | __GFP_COMP, order, &p->zonelist,
-					false);
+	page = alloc_partition_page(gfp | __GFP_COMP, order, &p->zonelist);
 	if (!page)
 		return NULL;
 

@@ -176,10 +176,16 @@ bool squeezy_is_empty(struct squeezy_partition *p)
  * one that takes zone->lock before the count is counted, one that takes it after
  * the count sees the bit.
  */
-static void squeezy_watch(struct squeezy_partition *p, bool watch)
+static void squeezy_watch(struct squeezy_partition *p)
 {
-	if (watch != test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
-		zone_pcp_set_bypass(&p->zone, watch);
+	if (!test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		zone_watch(&p->zone);
+}
+
+static void squeezy_unwatch(struct squeezy_partition *p)
+{
+	if (test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		zone_unwatch(&p->zone);
 }
 
 /* Pages of files that are left. */
@@ -256,7 +262,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 	if (squeezy_files_pause(p))
 		return false;
 
-	squeezy_watch(p, true);
+	squeezy_watch(p);
 	lru_add_drain_all();
 	drain_all_pages(&p->zone);
 	left = squeezy_pages_used(p);
@@ -278,7 +284,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 
 out_free:
 	p->files = 0;
-	squeezy_watch(p, false);
+	squeezy_unwatch(p);
 	squeezy_enter_free(p);
 	return true;
 }

@@ -203,7 +203,10 @@ static void squeezy_put_batch_back(struct squeezy_report *report, bool reported)
 
 		list_del(&page->lru);
 		set_page_private(page, 0);
-		putback_free_block(page, order, reported);
+		if (reported)
+			putback_reported_block(page, order);
+		else
+			putback_free_block(page, order);
 		report->blocks += reported;
 		squeezy_relax(zone, &slice);
 	}
