@@ -13,10 +13,11 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
+#include <linux/squeezy_hooks.h>
 #include <linux/swap.h>
 
 #include "../internal.h"
-#include "partition.h"
+#include "shared.h"
 
 /* Leads to the node's ZONE_MOVABLE and nowhere else. */
 static struct zonelist squeezy_shared_zonelist;

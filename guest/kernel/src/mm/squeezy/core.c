@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The state machine of a partition; partition.h has the states, the locks and
- * the invariants.
+ * The state machine of a partition; core.h has the states, the locks and the
+ * invariants.
  */
 #include <linux/bits.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/wait.h>
 
-#include "partition.h"
+#include "core.h"
+#include "counters.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/squeezy.h>
 
-atomic64_t squeezy_counters[SQUEEZY_NR_COUNTERS];
+DEFINE_STATIC_KEY_FALSE(squeezy_key);
+
+struct squeezy_layout squeezy_layout;
+struct squeezy_partition *squeezy_partitions[SQUEEZY_MAX_PARTITIONS + 1];
 
 /* Plug, unplug, populate and drain, one at a time. */
 DEFINE_MUTEX(squeezy_mutex);
@@ -58,12 +62,9 @@ bool squeezy_may_change(enum squeezy_state from, enum squeezy_state to)
 	return squeezy_next_states[from] & BIT(to);
 }
 
-/**
- * squeezy_set_state - take one step of the state machine
- * @p: the partition, locked
- * @to: the state next
- */
-void squeezy_set_state(struct squeezy_partition *p, enum squeezy_state to)
+/* Take one step of the state machine. */
+static void squeezy_set_state(struct squeezy_partition *p,
+			      enum squeezy_state to)
 {
 	lockdep_assert_held(&p->lock);
 	WARN_ON_ONCE(!squeezy_may_change(p->state, to));
@@ -130,7 +131,7 @@ struct squeezy_partition *squeezy_try_assign(int number)
  * squeezy_get - hold an assigned partition
  * @p: the partition
  *
- * Return: true if it is assigned, and stays so until squeezy_put().
+ * Return: true if it is assigned, and stays so until the caller lets go of it.
  */
 bool squeezy_get(struct squeezy_partition *p)
 {
@@ -145,12 +146,14 @@ bool squeezy_get(struct squeezy_partition *p)
 }
 
 /**
- * squeezy_put - let go of an assigned partition
+ * squeezy_leave - let go of an assigned partition
  * @p: the partition
  *
- * The last user's leaving sends the partition to be drained. Does not sleep.
+ * What squeezy_put() is made of, which most callers want.
+ *
+ * Return: true for the last user, who has to have the partition drained.
  */
-void squeezy_put(struct squeezy_partition *p)
+bool squeezy_leave(struct squeezy_partition *p)
 {
 	bool last;
 
@@ -160,8 +163,7 @@ void squeezy_put(struct squeezy_partition *p)
 	if (last)
 		squeezy_set_state(p, SQUEEZY_DRAINING);
 	spin_unlock(&p->lock);
-	if (last)
-		squeezy_queue_drain();
+	return last;
 }
 
 /**
@@ -199,7 +201,8 @@ int squeezy_wait_and_assign(int number, long timeout,
  * squeezy_enter_free - a partition has become free
  * @p: the partition, populating, draining, unplugging or plugging
  *
- * Wakes who waits for one, and the driver, which may owe it to the host.
+ * Wakes who waits for one. The driver, which may owe it to the host, is kicked by
+ * who drains; all others are called by it.
  */
 void squeezy_enter_free(struct squeezy_partition *p)
 {
