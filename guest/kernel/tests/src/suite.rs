@@ -67,7 +67,7 @@ pub struct Report {
 
 impl Suite {
     /// Programs (`NAME` or `NAME:TEST`) on a kernel with this memory. `$SELFTESTS` replaces them:
-    /// `SELFTESTS='oom race:bursts' cargo test -p squeezy-tests --test selftests full_partitions_on_the_debug`.
+    /// `SELFTESTS='oom race:bursts' cargo test -p squeezy-kernel-tests --test selftests full_partitions_on_the_debug`.
     pub fn new(name: &str, kernel: Kernel, memory: GuestMemory, programs: &[&str]) -> Self {
         Self {
             name: name.to_owned(),

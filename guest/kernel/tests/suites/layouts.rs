@@ -1,6 +1,6 @@
 //! Sizes and counts of partitions.
 
-use squeezy_tests::{PLUGS, Suite, partitions};
+use squeezy_kernel_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::Kernel;
 
 const RULES: [&str; 5] = [

@@ -1,6 +1,6 @@
 //! A guest that restarts while partitions are plugged and in use.
 
-use squeezy_tests::{Suite, partitions};
+use squeezy_kernel_tests::{Suite, partitions};
 use squeezy_vmm::Kernel;
 
 /// The firmware runs again; the device has been reset and has nothing plugged.

@@ -1,7 +1,7 @@
 //! Resizing by stock virtio-mem: that the suite passes there shows that it asks for the right
 //! thing, and that a kernel with the option built in and unused behaves as stock.
 
-use squeezy_tests::{MIB, Suite};
+use squeezy_kernel_tests::{MIB, Suite};
 use squeezy_vmm::{GuestMemory, Kernel};
 
 fn stock(name: &str, kernel: Kernel) {

@@ -38,7 +38,7 @@ pub fn names(program: &Path) -> Vec<String> {
 }
 
 fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hostile")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile")
 }
 
 fn run(command: &mut Command) -> String {

@@ -1,6 +1,6 @@
 //! Long races. Not part of `make test`: `make stress` runs them.
 
-use squeezy_tests::{PLUGS, Suite, partitions};
+use squeezy_kernel_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::Kernel;
 
 fn stress(name: &str, kernel: Kernel, seconds: u32) {

@@ -1,6 +1,6 @@
 //! Boot parameters that make no sense: one line, and a guest without partitions.
 
-use squeezy_tests::{MIB, Suite, Verdict};
+use squeezy_kernel_tests::{MIB, Suite, Verdict};
 use squeezy_vmm::{GuestMemory, Kernel};
 
 /// Boots with these parameters on a device with room for three partitions of 128 MiB.

@@ -1,6 +1,6 @@
 //! Free blocks of a partition go back to the host, while an instance lives in it.
 
-use squeezy_tests::{PLUGS, Suite, partitions};
+use squeezy_kernel_tests::{PLUGS, Suite, partitions};
 use squeezy_vmm::{GuestMemory, Kernel};
 
 /// Everything but what leaves the VM unusable, or needs another one.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Checks metrics, on standard input, with Prometheus's own tool. It is taken out of Debian's package, which would
 # start a server if it were installed.
-# usage: tests/prometheus/promtool.sh
+# usage: host/squeezy/tests/prometheus/promtool.sh
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=../../scripts/common.sh
-. "$(dirname "$0")/../../scripts/common.sh"
+# shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
+. "$(dirname "$0")/../../../../scripts/common.sh"
 
 promtool=$cache/prometheus/promtool
 if [ ! -x "$promtool" ]; then

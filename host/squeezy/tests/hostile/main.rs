@@ -7,7 +7,7 @@
 //! `SQUEEZY_HOSTILE_SEED` repeats what it drew. `SQUEEZY_HOSTILE_ATTACKS`, some names, is what either
 //! tries instead.
 
-#[path = "../../host/squeezy/tests/common/mod.rs"]
+#[path = "../common/mod.rs"]
 mod common;
 
 mod arena;
@@ -187,7 +187,7 @@ fn attacks_have_their_names() {
     for name in SHORT.into_iter().chain([SPIN]) {
         assert!(names.iter().any(|known| known == name), "{name} is none of {names:?}");
     }
-    let told = include_str!("../../docs/threat-model.md").lines();
+    let told = include_str!("../../../../docs/threat-model.md").lines();
     for told in told.filter_map(|line| Some(line.split_once("hostile `")?.1)) {
         for name in told.split('`').step_by(2) {
             assert!(SHORT.contains(&name), "{name} is told as a test and not tried");

@@ -1,4 +1,4 @@
-//! Boots VMs and runs the kernel's selftests (`guest/kernel/tests`) in them.
+//! Boots VMs and runs the kernel's selftests (`../programs`) in them.
 //!
 //! A [`Suite`] is one boot: a kernel, a layout, boot parameters and the programs to run. The guest
 //! writes TAP to one virtio-serial port; over another it asks the host to resize its memory. A test
