@@ -31,7 +31,7 @@
  *  page  failed	whose a page is; pages that failed while they were free
  *  memmap		memory for memory maps
  *  core		the state machine, and this file
- *  layout  counters
+ *  layout  counters	how the region is divided; what is counted
  *
  *  shared and charge are about memory that is in no private partition, and use
  *  none of these.

@@ -122,8 +122,7 @@ int squeezy_device_unplug(u64 addr, u64 size)
 }
 
 /**
- * squeezy_device_kick - have the driver compare what is plugged with what is
- * requested
+ * squeezy_device_kick - have the driver compare what is plugged with the request
  */
 void squeezy_device_kick(void)
 {

@@ -87,7 +87,7 @@ static void squeezy_collect_later(void)
 }
 
 /* A partition has become free, and may be one that the host wants back. */
-static void squeezy_freed(void)
+static void squeezy_kick_for_surplus(void)
 {
 	unsigned int counts[SQUEEZY_NR_STATES];
 
@@ -106,7 +106,7 @@ static void squeezy_drain_fn(struct work_struct *work)
 		case SQUEEZY_DRAINING:
 		case SQUEEZY_QUARANTINED:
 			if (squeezy_drain(p))
-				squeezy_freed();
+				squeezy_kick_for_surplus();
 			else if (p->state == SQUEEZY_QUARANTINED)
 				quarantined = true;
 			break;

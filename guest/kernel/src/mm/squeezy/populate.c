@@ -13,6 +13,7 @@
 #include "populate.h"
 #include "retry.h"
 #include "run.h"
+#include "zone.h"
 
 static int squeezy_online_block(struct memory_block *block, void *found)
 {
@@ -80,7 +81,7 @@ static int squeezy_add_memory(struct squeezy_partition *p)
 		}
 		p->online_pages += PHYS_PFN(block);
 	}
-	WARN_ON_ONCE(zone_managed_pages(&p->zone) !=
+	WARN_ON_ONCE(squeezy_managed_pages(p) !=
 		     squeezy_layout.partition_pages);
 	return 0;
 }
