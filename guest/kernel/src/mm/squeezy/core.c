@@ -149,7 +149,7 @@ bool squeezy_get(struct squeezy_partition *p)
  * squeezy_leave - let go of an assigned partition
  * @p: the partition
  *
- * What squeezy_put() is made of, which most callers want.
+ * Callers above drain.c use squeezy_put(), which has the partition drained.
  *
  * Return: true for the last user, who has to have the partition drained.
  */
@@ -201,8 +201,8 @@ int squeezy_wait_and_assign(int number, long timeout,
  * squeezy_enter_free - a partition has become free
  * @p: the partition, populating, draining, unplugging or plugging
  *
- * Wakes who waits for one. The driver, which may owe it to the host, is kicked by
- * who drains; all others are called by it.
+ * Wakes who waits for one. The host may want it back: whoever was not called by the
+ * driver tells it.
  */
 void squeezy_enter_free(struct squeezy_partition *p)
 {

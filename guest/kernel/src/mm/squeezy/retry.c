@@ -44,8 +44,7 @@ static DECLARE_DELAYED_WORK(squeezy_retry, squeezy_retry_fn);
 
 /**
  * squeezy_back_off - try again, later than the last time
- * @rc: how the device or the memory has failed us; nothing happens when it has
- *	not
+ * @rc: how the last try ended; only -ETXTBSY and -ENOMEM are worth another
  */
 void squeezy_back_off(int rc)
 {
@@ -61,7 +60,7 @@ void squeezy_back_off(int rc)
 }
 
 /**
- * squeezy_stop_backing_off - all is as it should be
+ * squeezy_stop_backing_off - what has failed has been done
  */
 void squeezy_stop_backing_off(void)
 {
