@@ -5,7 +5,8 @@
  * Everything here is behind one static key that is switched on when the first
  * partition is set up, so a guest without partitions pays nothing, and nothing
  * at all is compiled in without CONFIG_SQUEEZY. mm/squeezy/core.h has the
- * design.
+ * design. The file is long because each call is in it twice, for the option on
+ * and for the option off.
  */
 #ifndef _LINUX_SQUEEZY_HOOKS_H
 #define _LINUX_SQUEEZY_HOOKS_H
