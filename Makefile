@@ -50,7 +50,7 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-node image selftests ## long races in VMs, and a long soak
-	RUST_TEST_THREADS=1 cargo test -p squeezy-tests --no-fail-fast -- --ignored --nocapture
+	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
@@ -75,7 +75,7 @@ image: dependencies ## the function's image and the initramfs
 	@guest/image/initramfs.sh >/dev/null
 
 selftests: dependencies ## programs that test the kernel from inside
-	@$(MAKE) --no-print-directory -C guest/kernel/tests OUT=$(CURDIR)/build
+	@$(MAKE) --no-print-directory -C guest/kernel/tests/programs OUT=$(CURDIR)/build
 
 programs: dependencies ## target/release/squeezy
 	@mkdir -p build

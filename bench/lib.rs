@@ -23,7 +23,7 @@ mod scale;
 mod simulate;
 mod single;
 #[cfg(test)]
-#[path = "../tests/skip.rs"]
+#[path = "../scripts/skip.rs"]
 mod skip;
 mod squeeze;
 mod throughput;

@@ -172,7 +172,8 @@ fn number(query: Option<&str>, name: &str, most: u64) -> Result<u64, ApiError> {
 /// Reads and checks a JSON body.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ApiError> {
     let body = request.into_body();
-    let too_long = || ApiError::invalid(format!("the body is longer than {} MiB", MAX_BODY_BYTES >> 20));
+    let too_long =
+        || ApiError::invalid(format!("the body is longer than {} MiB", MAX_BODY_BYTES >> 20));
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_long());
     }

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_state_of_the_kernel_has_its_name() {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/src/mm/squeezy/partition.c");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/src/mm/squeezy/core.c");
         let source = fs::read_to_string(source).unwrap();
         let names = source.split("squeezy_state_names[SQUEEZY_NR_STATES] = {").nth(1).unwrap();
         let names = names.split('}').next().unwrap();

@@ -7,11 +7,11 @@ use common::{Daemon, NO_VM, empty_build, python_packages};
 use std::{fs, path::Path, process::Command};
 
 /// How requests are made up, and with what.
-const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz");
+const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz");
 
 #[test]
 fn the_api_is_as_it_is_described() {
-    let packages = python_packages("schemathesis", "tests/fuzz/requirements.txt");
+    let packages = python_packages("schemathesis", "host/squeezy/tests/fuzz/requirements.txt");
     let Some(schemathesis) = packages else { return };
     let directory = tempfile::tempdir().unwrap();
     let build = directory.path().join("build");

@@ -12,7 +12,7 @@ fn openwhisk_s_own_client_works() {
         return skip("there is no npm: apt-get install npm");
     }
     let directory = tempfile::tempdir().unwrap();
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/openwhisk");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openwhisk");
     for file in ["package.json", "package-lock.json", "client.mjs"] {
         fs::copy(own.join(file), directory.path().join(file)).unwrap();
     }

@@ -1,6 +1,6 @@
 //! What systemd says of the unit. `packaging/test.sh` runs it, in a system of its own.
 
-#[path = "../../../tests/skip.rs"]
+#[path = "../../../scripts/skip.rs"]
 mod skip;
 
 use skip::skip;

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Daemon, build, copy_of_html, serve, server, until, value};
 use serde_json::json;
+use squeezy_kernel_tests::{BELIEVED_PROCESSOR, MIB, Monitor, lose_count};
 use squeezy_protocol::PartitionNumber;
-use squeezy_tests::{BELIEVED_PROCESSOR, MIB, Monitor, lose_count};
 use squeezy_vmm::PartitionLayout;
 use std::{
     env, fs,

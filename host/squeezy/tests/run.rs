@@ -3,7 +3,7 @@
 //! Needs the kernel, the initramfs and the image that `make kernel image` build; without them the
 //! tests are skipped and say so.
 
-#[path = "../../../tests/skip.rs"]
+#[path = "../../../scripts/skip.rs"]
 mod skip;
 
 use serde_json::Value;

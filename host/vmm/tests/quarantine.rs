@@ -3,11 +3,11 @@
 mod common;
 
 use common::{config, instance};
+use squeezy_kernel_tests::{BELIEVED_PROCESSOR, Monitor};
 use squeezy_protocol::{
     PartitionNumber,
     PartitionState::{self, Absent, Assigned, Quarantined, Unplugged},
 };
-use squeezy_tests::{BELIEVED_PROCESSOR, Monitor};
 use squeezy_vmm::{
     AgentClient, PartitionLayout, QemuOptions, Vm, VmError, Vmm,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},

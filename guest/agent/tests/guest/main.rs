@@ -1,7 +1,7 @@
 //! The agent in a real VM: boots a kernel under QEMU and speaks to it as the host does.
 
 mod client;
-#[path = "../../../../tests/skip.rs"]
+#[path = "../../../../scripts/skip.rs"]
 mod skip;
 mod vm;
 

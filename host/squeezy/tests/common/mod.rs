@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
 
-#[path = "../../../../tests/skip.rs"]
+#[path = "../../../../scripts/skip.rs"]
 mod skip;
 
 use serde_json::Value;
@@ -312,10 +312,10 @@ pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
 
 /// Has Prometheus's Python client and its own tool read a daemon's metrics, in both formats.
 pub fn prometheus_reads(daemon: &Daemon) {
-    let packages = python_packages("prometheus", "tests/prometheus/requirements.txt");
+    let packages = python_packages("prometheus", "host/squeezy/tests/prometheus/requirements.txt");
     let Some(packages) = packages else { return };
     let mut python = Command::new("python3");
-    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/prometheus/check.py"));
+    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/prometheus/check.py"));
     let output = python.arg(&daemon.url).env("PYTHONPATH", packages).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }

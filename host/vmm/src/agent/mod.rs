@@ -4,6 +4,7 @@ mod running_time;
 
 use crate::{Result, VmError, fate::Fate};
 use bytes::Bytes;
+use bytesize::ByteSize;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{body::Incoming, client::conn::http2};
@@ -147,8 +148,9 @@ impl AgentClient {
         let (mut parts, body) = request.into_parts();
         if body.len() > MAX_PAYLOAD_BYTES {
             return Err(VmError::Request(format!(
-                "it has {} bytes; at most {MAX_PAYLOAD_BYTES} are possible",
-                body.len()
+                "it has {}; at most {} are possible",
+                ByteSize(body.len() as u64),
+                ByteSize(MAX_PAYLOAD_BYTES as u64)
             )));
         }
         let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Private memory partitions: what linux/mm.h and linux/gfp.h need to know of
- * them. All other calls are in linux/squeezy_hooks.h.
+ * Private memory partitions: what linux/mm.h, linux/gfp.h and linux/pagemap.h
+ * need to know of them. All other calls are in linux/squeezy_hooks.h.
  */
 #ifndef _LINUX_SQUEEZY_H
 #define _LINUX_SQUEEZY_H
@@ -21,6 +21,7 @@ DECLARE_STATIC_KEY_FALSE(squeezy_key);
 struct zone *squeezy_page_zone(const struct page *page);
 struct folio *squeezy_vma_alloc_folio(gfp_t gfp, unsigned int order,
 				      struct vm_area_struct *vma);
+struct folio *squeezy_file_alloc(gfp_t gfp, unsigned int order);
 
 /* Are there any partitions? */
 static inline bool squeezy_enabled(void)
@@ -33,6 +34,11 @@ static inline bool squeezy_enabled(void)
 static inline bool squeezy_enabled(void)
 {
 	return false;
+}
+
+static inline struct folio *squeezy_file_alloc(gfp_t gfp, unsigned int order)
+{
+	return NULL;
 }
 
 #endif /* CONFIG_SQUEEZY */

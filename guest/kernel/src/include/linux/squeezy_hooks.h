@@ -4,8 +4,9 @@
  *
  * Everything here is behind one static key that is switched on when the first
  * partition is set up, so a guest without partitions pays nothing, and nothing
- * at all is compiled in without CONFIG_SQUEEZY. See mm/squeezy/partition.h for
- * the design.
+ * at all is compiled in without CONFIG_SQUEEZY. mm/squeezy/core.h has the
+ * design. The file is long because each call is in it twice, for the option on
+ * and for the option off.
  */
 #ifndef _LINUX_SQUEEZY_HOOKS_H
 #define _LINUX_SQUEEZY_HOOKS_H
@@ -224,12 +225,16 @@ int squeezy_plug(void *owner, u64 size);
 int squeezy_unplug(void *owner, u64 size);
 
 /* Provided by the page allocator for mm/squeezy/ only. */
-struct page *alloc_page_from_zonelist(gfp_t gfp, unsigned int order,
-				      struct zonelist *zonelist, bool reserve);
+struct page *alloc_partition_page(gfp_t gfp, unsigned int order,
+				  struct zonelist *zonelist);
+struct page *alloc_shared_page(gfp_t gfp, unsigned int order,
+			       struct zonelist *zonelist);
 void free_partition_core(struct page *page, unsigned int order);
-void zone_pcp_set_bypass(struct zone *zone, bool bypass);
+void zone_watch(struct zone *zone);
+void zone_unwatch(struct zone *zone);
 void isolate_free_block(struct page *page, unsigned int order);
-void putback_free_block(struct page *page, unsigned int order, bool reported);
+void putback_free_block(struct page *page, unsigned int order);
+void putback_reported_block(struct page *page, unsigned int order);
 void partition_zone_init(struct zone *zone, int nid, unsigned int id);
 
 /* Provided by free page reporting, likewise. */

@@ -2,13 +2,10 @@
 /*
  * Allocate the memory of instances from partitions.
  *
- * This file is the seam behind which a partition's pages are handed out: today
- * by a zone's buddy lists. A partition has no watermarks, no fallback and no
- * kswapd. When it is full, what per-CPU lists and reclaim can give back is got
+ * When a partition is full, what per-CPU lists and reclaim can give back is got
  * first; then a process of this partition is killed.
  */
 #include <linux/gfp.h>
-#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/oom.h>
 #include <linux/sched/mm.h>
@@ -16,30 +13,13 @@
 #include <linux/swap.h>
 
 #include "../internal.h"
-#include "partition.h"
-
-static struct folio *squeezy_get_folio(struct squeezy_partition *p, gfp_t gfp,
-				       unsigned int order)
-{
-	struct page *page;
-	unsigned int i;
-
-	page = alloc_page_from_zonelist(gfp | __GFP_COMP, order, &p->zonelist,
-					false);
-	if (!page)
-		return NULL;
-
-	/*
-	 * With init_on_free=1 the allocator takes every free page for zero. One
-	 * that was not freed since it was plugged is only if the host says so,
-	 * which virtio-mem does not promise.
-	 */
-	if (want_init_on_free() && want_init_on_alloc(gfp))
-		for (i = 0; i < 1 << order; i++)
-			clear_highpage(page + i);
-
-	return page_rmappable_folio(page);
-}
+#include "batch.h"
+#include "core.h"
+#include "drain.h"
+#include "oom.h"
+#include "page.h"
+#include "reclaim.h"
+#include "zone.h"
 
 static bool squeezy_is_dying(void)
 {
@@ -67,18 +47,18 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 		return NULL;
 
 	while (!squeezy_is_dying()) {
-		batches = squeezy_report_wait(p);
-		drain_all_pages(&p->zone);
-		folio = squeezy_get_folio(p, gfp, 0);
+		batches = squeezy_wait_for_batch(p);
+		squeezy_flush_cpus(p);
+		folio = squeezy_alloc_folio(p, gfp, 0);
 		if (folio || (gfp & __GFP_NORETRY))
 			break;
 		/* Others may take what we find, but not for ever. */
 		if (tries++ < MAX_RECLAIM_RETRIES && squeezy_reclaim(p))
 			continue;
-		if (squeezy_report_interfered(p, batches))
+		if (squeezy_batch_interfered(p, batches))
 			continue;
 		if (!member || droppable) {
-			folio = squeezy_get_folio(p, gfp, 0);
+			folio = squeezy_alloc_folio(p, gfp, 0);
 			break;
 		}
 		squeezy_out_of_memory(p, gfp, 0);
@@ -105,7 +85,7 @@ struct folio *squeezy_vma_alloc_folio(gfp_t gfp, unsigned int order,
 	if (!p)
 		return folio_alloc_noprof(gfp, order);
 
-	folio = squeezy_get_folio(p, gfp, order);
+	folio = squeezy_alloc_folio(p, gfp, order);
 	if (folio || order)
 		return folio;
 	return squeezy_alloc_slow(p, gfp, vma);
@@ -130,7 +110,7 @@ struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
 	if (!p)
 		return folio_alloc_noprof(gfp, order);
 
-	folio = squeezy_get_folio(p, gfp, order);
+	folio = squeezy_alloc_folio(p, gfp, order);
 	if (folio || order)
 		return folio;
 	return squeezy_alloc_slow(p, gfp, NULL);
@@ -141,7 +121,7 @@ struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
  * @mm: whose memory is collapsed; it has a partition
  * @gfp: GFP flags
  *
- * khugepaged only holds mm_count here; see I1 in partition.h for why that is
+ * khugepaged only holds mm_count here; see I1 in core.h for why that is
  * not enough.
  */
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
@@ -150,7 +130,7 @@ struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
 
 	if (!mmget_not_zero(mm))
 		return NULL;
-	folio = squeezy_get_folio(mm->squeezy, gfp, HPAGE_PMD_ORDER);
+	folio = squeezy_alloc_folio(mm->squeezy, gfp, HPAGE_PMD_ORDER);
 	mmput_async(mm);
 	return folio;
 }
@@ -172,7 +152,7 @@ struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 
 	if (!squeezy_get(p))
 		return __folio_alloc(gfp, order, folio_nid(src), NULL);
-	folio = squeezy_get_folio(p, gfp, order);
+	folio = squeezy_alloc_folio(p, gfp, order);
 	squeezy_put(p);
 	return folio;
 }

@@ -13,7 +13,8 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 
-#include "partition.h"
+#include "core.h"
+#include "drain.h"
 
 /**
  * __squeezy_mm_init - decide which partition a new address space is in

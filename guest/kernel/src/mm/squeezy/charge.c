@@ -17,8 +17,6 @@
 #include <linux/squeezy_hooks.h>
 #include <net/sock.h>
 
-#include "partition.h"
-
 static bool squeezy_is_member(void)
 {
 	return in_task() && current->mm && current->mm->squeezy;

@@ -12,20 +12,29 @@
  * its collector, which is run.
  */
 #include <linux/irq_work.h>
-#include <linux/memory_hotplug.h>
 #include <linux/mm.h>
-#include <linux/page-isolation.h>
-#include <linux/sched/mm.h>
 #include <linux/swap.h>
 #include <linux/workqueue.h>
 #include <net/af_unix.h>
 
 #include "../internal.h"
-#include "partition.h"
+#include "core.h"
+#include "counters.h"
+#include "device.h"
+#include "drain.h"
+#include "page.h"
+#include "retry.h"
+#include "zone.h"
 #include <trace/events/squeezy.h>
 
 static void squeezy_drain_fn(struct work_struct *work);
 static DECLARE_WORK(squeezy_drain_work, squeezy_drain_fn);
+
+/* Have unused partitions drained, from any context but under zone->lock. */
+static void squeezy_queue_drain(void)
+{
+	queue_work(system_unbound_wq, &squeezy_drain_work);
+}
 
 /* For files that are left: when none of them goes for this long, they stay. */
 #define SQUEEZY_FILES_PAUSE	HZ
@@ -77,6 +86,15 @@ static void squeezy_collect_later(void)
 			   squeezy_collect_delay);
 }
 
+/* A partition has become free, and may be one that the host wants back. */
+static void squeezy_kick_for_surplus(void)
+{
+	unsigned int counts[SQUEEZY_NR_STATES];
+
+	if (squeezy_surplus(counts))
+		squeezy_device_kick();
+}
+
 static void squeezy_drain_fn(struct work_struct *work)
 {
 	struct squeezy_partition *p;
@@ -88,7 +106,7 @@ static void squeezy_drain_fn(struct work_struct *work)
 		case SQUEEZY_DRAINING:
 		case SQUEEZY_QUARANTINED:
 			if (squeezy_drain(p))
-				squeezy_kick();
+				squeezy_kick_for_surplus();
 			else if (p->state == SQUEEZY_QUARANTINED)
 				quarantined = true;
 			break;
@@ -101,12 +119,6 @@ static void squeezy_drain_fn(struct work_struct *work)
 	if (quarantined)
 		squeezy_collect_later();
 	mutex_unlock(&squeezy_mutex);
-}
-
-/* Have unused partitions drained, from any context but under zone->lock. */
-void squeezy_queue_drain(void)
-{
-	queue_work(system_unbound_wq, &squeezy_drain_work);
 }
 
 static void squeezy_freed_fn(struct irq_work *work)
@@ -123,63 +135,6 @@ static DEFINE_IRQ_WORK(squeezy_freed_work, squeezy_freed_fn);
 void __squeezy_page_freed(void)
 {
 	irq_work_queue(&squeezy_freed_work);
-}
-
-/* Pages on the zone's free lists, however they are accounted for. */
-static unsigned long squeezy_exact_free(struct zone *zone)
-{
-	unsigned long pages = 0;
-	unsigned int order;
-
-	lockdep_assert_held(&zone->lock);
-	for (order = 0; order < NR_PAGE_ORDERS; order++)
-		pages += zone->free_area[order].nr_free << order;
-	return pages;
-}
-
-/**
- * squeezy_pages_free - pages of a partition that are on its free lists
- * @p: the partition, plugged
- *
- * Those on per-CPU lists do not count, and none does while a block is isolated.
- */
-unsigned long squeezy_pages_free(struct squeezy_partition *p)
-{
-	struct zone *zone = &p->zone;
-	unsigned long pages = 0, flags;
-
-	spin_lock_irqsave(&zone->lock, flags);
-	if (!has_isolate_pageblock(zone))
-		pages = squeezy_exact_free(zone);
-	spin_unlock_irqrestore(&zone->lock, flags);
-	return pages;
-}
-
-/* Pages that somebody has, or a per-CPU list. */
-static unsigned long squeezy_pages_used(struct squeezy_partition *p)
-{
-	const unsigned long used = zone_managed_pages(&p->zone) -
-				   squeezy_pages_free(p);
-
-	return used ? used - min(used, squeezy_pages_failed(p)) : 0;
-}
-
-/* True if every page of the partition is free. */
-bool squeezy_is_empty(struct squeezy_partition *p)
-{
-	return !squeezy_pages_used(p);
-}
-
-/*
- * Have each free of a page run squeezy_drain_fn(), and none end on a per-CPU
- * list. Both before the caller counts again, or the last free could be missed:
- * one that takes zone->lock before the count is counted, one that takes it after
- * the count sees the bit.
- */
-static void squeezy_watch(struct squeezy_partition *p, bool watch)
-{
-	if (watch != test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
-		zone_pcp_set_bypass(&p->zone, watch);
 }
 
 /* Pages of files that are left. */
@@ -243,22 +198,22 @@ bool squeezy_drain(struct squeezy_partition *p)
 		/* Woken by a free. */
 		if (!squeezy_is_empty(p)) {
 			lru_add_drain_all();
-			drain_all_pages(&p->zone);
+			squeezy_flush_cpus(p);
 			if (!squeezy_is_empty(p))
 				return false;
 		}
 		squeezy_change_state(p, SQUEEZY_QUARANTINED, SQUEEZY_DRAINING);
 	}
 
-	drain_all_pages(&p->zone);
+	squeezy_flush_cpus(p);
 	if (squeezy_is_empty(p))
 		goto out_free;
 	if (squeezy_files_pause(p))
 		return false;
 
-	squeezy_watch(p, true);
+	squeezy_watch(p);
 	lru_add_drain_all();
-	drain_all_pages(&p->zone);
+	squeezy_flush_cpus(p);
 	left = squeezy_pages_used(p);
 	if (!left)
 		goto out_free;
@@ -278,7 +233,19 @@ bool squeezy_drain(struct squeezy_partition *p)
 
 out_free:
 	p->files = 0;
-	squeezy_watch(p, false);
+	squeezy_unwatch(p);
 	squeezy_enter_free(p);
 	return true;
+}
+
+/**
+ * squeezy_put - let go of an assigned partition
+ * @p: the partition
+ *
+ * The last user's leaving sends the partition to be drained. Does not sleep.
+ */
+void squeezy_put(struct squeezy_partition *p)
+{
+	if (squeezy_leave(p))
+		squeezy_queue_drain();
 }

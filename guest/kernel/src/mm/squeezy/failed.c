@@ -13,7 +13,7 @@
 #include <linux/vmstat.h>
 
 #include "../internal.h"
-#include "partition.h"
+#include "failed.h"
 
 /*
  * The next one that memory_failure() is done with, or NULL. It marks the page

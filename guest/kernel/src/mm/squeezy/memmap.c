@@ -15,9 +15,11 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sched.h>
+#include <linux/sizes.h>
 #include <linux/vmstat.h>
 
-#include "partition.h"
+#include "core.h"
+#include "memmap.h"
 
 /* What vmemmap_populate() maps as one: the memory map of one section. */
 #define SQUEEZY_MEMMAP_ORDER	(PMD_SHIFT - PAGE_SHIFT)
@@ -84,13 +86,23 @@ bool squeezy_memmap_available(void)
 }
 
 /**
- * squeezy_memmap_use - whether the caller adds memory of a partition
- * @use: true from now on, false no longer
+ * squeezy_memmap_begin - the caller adds memory of a partition from now on
+ *
+ * The memory map for it comes from what was set aside.
  */
-void squeezy_memmap_use(bool use)
+void squeezy_memmap_begin(void)
 {
 	lockdep_assert_held(&squeezy_mutex);
-	WRITE_ONCE(squeezy_memmap_user, use ? current : NULL);
+	WRITE_ONCE(squeezy_memmap_user, current);
+}
+
+/**
+ * squeezy_memmap_end - undo squeezy_memmap_begin()
+ */
+void squeezy_memmap_end(void)
+{
+	lockdep_assert_held(&squeezy_mutex);
+	WRITE_ONCE(squeezy_memmap_user, NULL);
 }
 
 /**

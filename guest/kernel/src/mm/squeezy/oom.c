@@ -24,9 +24,11 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
-#include <linux/vmstat.h>
 
-#include "partition.h"
+#include "core.h"
+#include "counters.h"
+#include "oom.h"
+#include "zone.h"
 
 /* How long the next kill waits for the last victim to close its files. */
 #define SQUEEZY_EXIT_JIFFIES	(2 * HZ)
@@ -276,15 +278,6 @@ bool __squeezy_oom_log(struct mm_struct *mm)
 	       __ratelimit(&mm->squeezy->oom_log);
 }
 
-/**
- * squeezy_managed_pages - pages a partition has in all
- * @p: the partition, plugged
- */
-unsigned long squeezy_managed_pages(struct squeezy_partition *p)
-{
-	return zone_managed_pages(&p->zone);
-}
-
 /* Wait for what a victim frees. */
 static void squeezy_await_victim(struct squeezy_partition *p)
 {
@@ -292,8 +285,8 @@ static void squeezy_await_victim(struct squeezy_partition *p)
 
 	do {
 		schedule_timeout_killable(1);
-		drain_all_pages(&p->zone);
-	} while (!zone_page_state_snapshot(&p->zone, NR_FREE_PAGES) &&
+		squeezy_flush_cpus(p);
+	} while (!squeezy_pages_available(p) &&
 		 !fatal_signal_pending(current) && time_before(jiffies, end));
 }
 

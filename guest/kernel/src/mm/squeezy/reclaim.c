@@ -12,12 +12,15 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/swap.h>
-#include <linux/vmstat.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "../internal.h"
-#include "partition.h"
+#include "core.h"
+#include "counters.h"
+#include "page.h"
+#include "reclaim.h"
+#include "zone.h"
 #include <trace/events/squeezy.h>
 
 static bool squeezy_split(struct folio *folio)
@@ -172,6 +175,6 @@ bool squeezy_reclaim(struct squeezy_partition *p)
 	}
 	if (found)
 		return !squeezy_is_thrashing(p, start, found);
-	drain_all_pages(&p->zone);
-	return zone_page_state_snapshot(&p->zone, NR_FREE_PAGES);
+	squeezy_flush_cpus(p);
+	return squeezy_pages_available(p);
 }

@@ -8,31 +8,27 @@
  * (virtio-balloon), and put back. The partition stays plugged and assigned, and
  * a block that is used again is faulted in by the host.
  *
- * Page frames are walked in order, not free lists: each block is looked at once
- * whatever else happens to the lists, zone->lock is held for a bounded time,
- * and neighbours on the way become one entry of a request.
- *
- * A request holds the partition as a user (I3, I4 in partition.h), so it is
- * neither drained nor unplugged nor assigned meanwhile. Who needs a page that is
- * in a batch waits for it: see squeezy_report_wait().
+ * A request holds the partition as a user (I3, I4 in core.h), so it is neither
+ * drained nor unplugged nor assigned meanwhile.
  */
 #include <linux/completion.h>
 #include <linux/ktime.h>
-#include <linux/list.h>
 #include <linux/mm.h>
-#include <linux/page-isolation.h>
 #include <linux/refcount.h>
 #include <linux/slab.h>
 #include <linux/swap.h>
-#include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "../internal.h"
-#include "partition.h"
+#include "batch.h"
+#include "core.h"
+#include "counters.h"
+#include "drain.h"
+#include "report.h"
+#include "zone.h"
 #include <trace/events/squeezy.h>
 
-/* Blocks looked at, taken or put back before zone->lock is released for others. */
-#define SQUEEZY_REPORT_SLICE	1024
+/* A bit of squeezy_partition.flags: a report is under way. */
+#define SQUEEZY_REPORTING	0
 
 /* How long somebody waits for a report. It gives up after the batch it is at. */
 #define SQUEEZY_REPORT_JIFFIES	(10 * HZ)
@@ -51,8 +47,7 @@
  * @requests: sent to the device so far
  * @start: when it began, in ns
  * @device_ns: how long the device took for @requests
- * @isolated: the blocks of @batch; their order is in page_private()
- * @batch: what the device is told about them
+ * @batch: the blocks it is at, and what the device is told about them
  */
 struct squeezy_report {
 	struct work_struct work;
@@ -67,156 +62,14 @@ struct squeezy_report {
 	u64 requests;
 	u64 start;
 	u64 device_ns;
-	struct list_head isolated;
 	struct squeezy_batch batch;
 };
-
-/* Faults that wait for the blocks of a batch. */
-static DECLARE_WAIT_QUEUE_HEAD(squeezy_report_waiters);
-
-/**
- * squeezy_report_wait - wait until no block is off the free lists for a report
- * @p: the partition
- *
- * Ends early, with blocks off the lists, for who is being killed.
- *
- * Return: what squeezy_report_interfered() wants to know.
- */
-unsigned int squeezy_report_wait(struct squeezy_partition *p)
-{
-	might_sleep();
-	wait_event_killable(squeezy_report_waiters,
-			    !(READ_ONCE(p->batches) & 1));
-	return READ_ONCE(p->batches);
-}
-
-/**
- * squeezy_report_interfered - may an allocation have failed for a report?
- * @p: the partition
- * @batches: what squeezy_report_wait() returned before the allocation
- */
-bool squeezy_report_interfered(struct squeezy_partition *p,
-			       unsigned int batches)
-{
-	return (batches & 1) || READ_ONCE(p->batches) != batches;
-}
-
-/**
- * squeezy_batch_init - start with an empty batch
- * @batch: the batch
- */
-void squeezy_batch_init(struct squeezy_batch *batch)
-{
-	sg_init_table(batch->sgl, PAGE_REPORTING_CAPACITY);
-	batch->nents = 0;
-	batch->bytes = 0;
-}
-
-/**
- * squeezy_batch_add - add a free block to what the device is told
- * @batch: the batch, to which blocks are added by rising address
- * @page: the block
- * @order: its order
- *
- * Return: false if there is no room for it.
- */
-bool squeezy_batch_add(struct squeezy_batch *batch, struct page *page,
-		       unsigned int order)
-{
-	const unsigned int bytes = PAGE_SIZE << order;
-	struct scatterlist *last = NULL;
-
-	if (batch->bytes + bytes > SQUEEZY_BATCH_BYTES)
-		return false;
-
-	if (batch->nents)
-		last = &batch->sgl[batch->nents - 1];
-	if (last && sg_phys(last) + last->length == page_to_phys(page))
-		last->length += bytes;
-	else if (batch->nents < PAGE_REPORTING_CAPACITY)
-		sg_set_page(&batch->sgl[batch->nents++], page, bytes, 0);
-	else
-		return false;
-	batch->bytes += bytes;
-	return true;
-}
-
-static void squeezy_relax(struct zone *zone, unsigned int *slice)
-{
-	lockdep_assert_held(&zone->lock);
-	if (++*slice % SQUEEZY_REPORT_SLICE)
-		return;
-	spin_unlock_irq(&zone->lock);
-	cond_resched();
-	spin_lock_irq(&zone->lock);
-}
-
-/*
- * Fill the batch with blocks of @order and more from *@pfn on, which is moved
- * on. *@pfn is a multiple of 1 << @order, and so is every block there. One that
- * becomes free meanwhile may be found or not.
- */
-static void squeezy_isolate_batch(struct squeezy_report *report,
-				  unsigned long *pfn, unsigned int order)
-{
-	struct squeezy_partition *p = report->p;
-	const unsigned long end = p->start_pfn + squeezy_layout.partition_pages;
-	struct zone *zone = &p->zone;
-	unsigned int slice = 0;
-
-	squeezy_batch_init(&report->batch);
-	spin_lock_irq(&zone->lock);
-	while (*pfn < end) {
-		struct page *page = pfn_to_page(*pfn);
-		unsigned int found = order;
-
-		if (PageBuddy(page) && buddy_order(page) >= order) {
-			found = buddy_order(page);
-			if (!PageReported(page) &&
-			    !is_migrate_isolate_page(page)) {
-				if (!squeezy_batch_add(&report->batch, page,
-						       found))
-					break;
-				if (list_empty(&report->isolated))
-					WRITE_ONCE(p->batches, p->batches + 1);
-				isolate_free_block(page, found);
-				set_page_private(page, found);
-				list_add_tail(&page->lru, &report->isolated);
-			}
-		}
-		*pfn += 1UL << found;
-		squeezy_relax(zone, &slice);
-	}
-	spin_unlock_irq(&zone->lock);
-}
-
-static void squeezy_put_batch_back(struct squeezy_report *report, bool reported)
-{
-	struct squeezy_partition *p = report->p;
-	struct zone *zone = &p->zone;
-	struct page *page, *next;
-	unsigned int slice = 0;
-
-	spin_lock_irq(&zone->lock);
-	list_for_each_entry_safe(page, next, &report->isolated, lru) {
-		const unsigned int order = page_private(page);
-
-		list_del(&page->lru);
-		set_page_private(page, 0);
-		putback_free_block(page, order, reported);
-		report->blocks += reported;
-		squeezy_relax(zone, &slice);
-	}
-	/* Even again: whoever failed before sees a change. */
-	WRITE_ONCE(p->batches, p->batches + 1);
-	spin_unlock_irq(&zone->lock);
-	wake_up_all(&squeezy_report_waiters);
-}
 
 static int squeezy_report_batch(struct squeezy_report *report,
 				unsigned long *pfn, unsigned int order)
 {
 	struct page_reporting_dev_info *prdev = page_reporting_claim();
+	struct squeezy_partition *p = report->p;
 	struct squeezy_batch *batch = &report->batch;
 	u64 start;
 	int rc = 0;
@@ -224,16 +77,20 @@ static int squeezy_report_batch(struct squeezy_report *report,
 	if (!prdev)
 		return -EOPNOTSUPP;
 
-	squeezy_isolate_batch(report, pfn, order);
+	squeezy_isolate_batch(p, batch, pfn, order);
 	if (batch->nents) {
 		sg_mark_end(&batch->sgl[batch->nents - 1]);
 		start = ktime_get_ns();
 		rc = prdev->report(prdev, batch->sgl, batch->nents);
 		report->device_ns += ktime_get_ns() - start;
-		squeezy_put_batch_back(report, !rc);
 		report->requests++;
-		if (!rc)
+		if (rc) {
+			squeezy_put_batch_back(p, batch);
+		} else {
+			squeezy_put_reported_batch_back(p, batch);
 			report->bytes += batch->bytes;
+			report->blocks += batch->blocks;
+		}
 	}
 	page_reporting_release(prdev);
 	return rc ? -EIO : 0;
@@ -297,7 +154,7 @@ static void squeezy_report_fn(struct work_struct *work)
 	report->start = ktime_get_ns();
 	/* What is free for an instance may be on per-CPU lists for the zone. */
 	lru_add_drain_all();
-	drain_all_pages(&p->zone);
+	squeezy_flush_cpus(p);
 
 	/* The biggest first: they are what the host gives back fastest. */
 	report->result = squeezy_report_pass(report, whole);
@@ -321,14 +178,13 @@ static struct squeezy_report *squeezy_new_report(struct squeezy_partition *p,
 	INIT_WORK(&report->work, squeezy_report_fn);
 	init_completion(&report->done);
 	refcount_set(&report->holders, 2);
-	INIT_LIST_HEAD(&report->isolated);
 	report->p = p;
 	report->order = order;
 	return report;
 }
 
 /**
- * squeezy_report - report the free blocks of a partition to the host
+ * squeezy_report_partition - report the free blocks of a partition to the host
  * @p: the partition
  * @order: order of the smallest blocks to report, MAX_PAGE_ORDER at most
  *
@@ -340,7 +196,7 @@ static struct squeezy_report *squeezy_new_report(struct squeezy_partition *p,
  * reporting, -EIO if the device failed, -ETIMEDOUT if the host took too long,
  * -ENOMEM, -ERESTARTSYS if the caller is being killed.
  */
-int squeezy_report(struct squeezy_partition *p, unsigned int order)
+int squeezy_report_partition(struct squeezy_partition *p, unsigned int order)
 {
 	struct squeezy_report *report;
 	long left;

@@ -13,18 +13,19 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
+#include <linux/squeezy_hooks.h>
 #include <linux/swap.h>
 
 #include "../internal.h"
-#include "partition.h"
+#include "shared.h"
 
 /* Leads to the node's ZONE_MOVABLE and nowhere else. */
 static struct zonelist squeezy_shared_zonelist;
 
 static struct folio *squeezy_get_shared(gfp_t gfp, unsigned int order)
 {
-	return page_rmappable_folio(alloc_page_from_zonelist(gfp | __GFP_COMP,
-				order, &squeezy_shared_zonelist, true));
+	return page_rmappable_folio(alloc_shared_page(gfp | __GFP_COMP, order,
+						      &squeezy_shared_zonelist));
 }
 
 /* When reclaim found nothing, it is left alone for so long. */
@@ -71,22 +72,18 @@ static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
 }
 
 /**
- * filemap_alloc_folio_noprof - allocate a folio for the page cache
+ * squeezy_file_alloc - allocate a folio for the page cache
  * @gfp: GFP flags
  * @order: order of the folio
  *
- * On a machine without partitions this is folio_alloc(), as it is without
- * CONFIG_SQUEEZY.
+ * This is filemap_alloc_folio() on a machine with partitions.
  */
-struct folio *filemap_alloc_folio_noprof(gfp_t gfp, unsigned int order)
+struct folio *squeezy_file_alloc(gfp_t gfp, unsigned int order)
 {
-	struct folio *folio = NULL;
-
-	if (squeezy_enabled())
-		folio = squeezy_alloc_shared(gfp, order);
-	return folio ?: folio_alloc_noprof(gfp, order);
+	return squeezy_alloc_shared(gfp, order) ?:
+	       folio_alloc_noprof(gfp, order);
 }
-EXPORT_SYMBOL(filemap_alloc_folio_noprof);
+EXPORT_SYMBOL_GPL(squeezy_file_alloc);
 
 /**
  * squeezy_charge_file - charge a folio that is about to enter the page cache

@@ -6,9 +6,13 @@
 #include <linux/kobject.h>
 #include <linux/mm.h>
 #include <linux/sysfs.h>
-#include <linux/vmstat.h>
 
-#include "partition.h"
+#include "core.h"
+#include "counters.h"
+#include "device.h"
+#include "report.h"
+#include "sysfs.h"
+#include "zone.h"
 
 #define SQUEEZY_RO(_name) \
 	static struct kobj_attribute _name##_attribute = __ATTR_RO(_name)
@@ -16,8 +20,7 @@
 static ssize_t partition_size_show(struct kobject *kobj,
 				   struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%llu\n",
-			  PFN_PHYS(squeezy_layout.partition_pages));
+	return sysfs_emit(buf, "%llu\n", squeezy_partition_size());
 }
 
 SQUEEZY_RO(partition_size);
@@ -25,7 +28,7 @@ SQUEEZY_RO(partition_size);
 static ssize_t shared_size_show(struct kobject *kobj,
 				struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%llu\n", PFN_PHYS(squeezy_layout.shared_pages));
+	return sysfs_emit(buf, "%llu\n", squeezy_shared_size());
 }
 
 SQUEEZY_RO(shared_size);
@@ -72,31 +75,6 @@ static struct attribute *squeezy_attributes[] = {
 
 static const struct attribute_group squeezy_group = {
 	.attrs = squeezy_attributes,
-};
-
-static const char * const squeezy_counter_names[SQUEEZY_NR_COUNTERS] = {
-	[SQUEEZY_PLUGS] = "plugs",
-	[SQUEEZY_UNPLUGS] = "unplugs",
-	[SQUEEZY_PLUG_FAILURES] = "plug_failures",
-	[SQUEEZY_UNPLUG_FAILURES] = "unplug_failures",
-	[SQUEEZY_DEVICE_REQUESTS] = "device_requests",
-	[SQUEEZY_PLUG_GUEST_NS] = "plug_guest_ns",
-	[SQUEEZY_PLUG_DEVICE_NS] = "plug_device_ns",
-	[SQUEEZY_UNPLUG_GUEST_NS] = "unplug_guest_ns",
-	[SQUEEZY_UNPLUG_DEVICE_NS] = "unplug_device_ns",
-	[SQUEEZY_ASSIGNMENTS] = "assignments",
-	[SQUEEZY_WAITS] = "waits",
-	[SQUEEZY_WAIT_TIMEOUTS] = "wait_timeouts",
-	[SQUEEZY_OOM_KILLS] = "oom_kills",
-	[SQUEEZY_LRU_DRAINS] = "lru_drains",
-	[SQUEEZY_QUARANTINES] = "quarantines",
-	[SQUEEZY_STRAGGLERS] = "stragglers",
-	[SQUEEZY_REPORTS] = "reports",
-	[SQUEEZY_REPORTED_BYTES] = "reported_bytes",
-	[SQUEEZY_REPORTED_BLOCKS] = "reported_blocks",
-	[SQUEEZY_REPORT_REQUESTS] = "report_requests",
-	[SQUEEZY_REPORT_GUEST_NS] = "report_guest_ns",
-	[SQUEEZY_REPORT_DEVICE_NS] = "report_device_ns",
 };
 
 static struct kobj_attribute squeezy_counter_files[SQUEEZY_NR_COUNTERS];
@@ -165,7 +143,7 @@ static ssize_t managed_bytes_show(struct kobject *kobj,
 				  struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%llu\n",
-		PFN_PHYS(zone_managed_pages(&to_partition(kobj)->zone)));
+		PFN_PHYS(squeezy_managed_pages(to_partition(kobj))));
 }
 
 SQUEEZY_RO(managed_bytes);
@@ -174,8 +152,7 @@ static ssize_t free_bytes_show(struct kobject *kobj,
 			       struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%llu\n",
-		PFN_PHYS(zone_page_state_snapshot(&to_partition(kobj)->zone,
-						  NR_FREE_PAGES)));
+		PFN_PHYS(squeezy_pages_available(to_partition(kobj))));
 }
 
 SQUEEZY_RO(free_bytes);
@@ -217,7 +194,7 @@ static ssize_t report_store(struct kobject *kobj, struct kobj_attribute *attr,
 	if (!sysfs_streq(buf, "") &&
 	    (kstrtouint(buf, 10, &order) || order > MAX_PAGE_ORDER))
 		return -EINVAL;
-	rc = squeezy_report(to_partition(kobj), order);
+	rc = squeezy_report_partition(to_partition(kobj), order);
 	return rc ?: count;
 }
 
@@ -248,11 +225,11 @@ static const struct kobj_type squeezy_partition_type = {
 };
 
 /**
- * squeezy_sysfs_init - make all files
+ * squeezy_init_sysfs - make all files
  *
  * Return: 0 or -ENOMEM, with some of the files there.
  */
-int squeezy_sysfs_init(void)
+int squeezy_init_sysfs(void)
 {
 	struct kobject *root = kobject_create_and_add("squeezy", mm_kobj);
 	struct squeezy_partition *p;

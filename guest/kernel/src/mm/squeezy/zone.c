@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The pages of a partition, which are kept as those of a zone are: on its free
+ * lists, and on the per-CPU lists before these.
+ *
+ * A partition has no watermarks, no fallback and no kswapd. This file, batch.c
+ * and failed.c are the only ones that know where its free pages are.
+ */
+#include <linux/highmem.h>
+#include <linux/memory_hotplug.h>
+#include <linux/mm.h>
+#include <linux/page-isolation.h>
+#include <linux/vmstat.h>
+
+#include "../internal.h"
+#include "core.h"
+#include "failed.h"
+#include "page.h"
+#include "zone.h"
+
+/**
+ * squeezy_init_zone - make the zone of a partition, without any memory
+ * @p: the partition
+ */
+void squeezy_init_zone(struct squeezy_partition *p)
+{
+	partition_zone_init(&p->zone, 0, p->number + 1);
+	p->zonelist._zonerefs[0].zone = &p->zone;
+	p->zonelist._zonerefs[0].zone_idx = ZONE_MOVABLE;
+}
+
+/**
+ * __squeezy_online_page - put pages of a new partition on its free lists
+ * @page: the first of them
+ * @order: how many
+ *
+ * What lies between the end of a partition and the end of its slot was not
+ * plugged: it stays PageOffline.
+ *
+ * Return: true if the pages are in a partition's slot.
+ */
+bool __squeezy_online_page(struct page *page, unsigned int order)
+{
+	const unsigned long start = page_to_pfn(page);
+	struct squeezy_partition *p = squeezy_pfn_partition(start);
+
+	if (!p)
+		return false;
+
+	/* Sizes are multiples of MAX_ORDER_NR_PAGES: no page straddles one. */
+	if (start < p->start_pfn + squeezy_layout.partition_pages)
+		free_partition_core(page, order);
+	return true;
+}
+
+/**
+ * squeezy_alloc_folio - allocate what is free in a partition
+ * @p: the partition, of which the caller is or holds a user
+ * @gfp: GFP flags
+ * @order: order of the folio
+ *
+ * Neither reclaims nor waits.
+ */
+struct folio *squeezy_alloc_folio(struct squeezy_partition *p, gfp_t gfp,
+				  unsigned int order)
+{
+	struct page *page;
+	unsigned int i;
+
+	page = alloc_partition_page(gfp | __GFP_COMP, order, &p->zonelist);
+	if (!page)
+		return NULL;
+
+	/*
+	 * With init_on_free=1 the allocator takes every free page for zero. One
+	 * that was not freed since it was plugged is only if the host says so,
+	 * which virtio-mem does not promise.
+	 */
+	if (want_init_on_free() && want_init_on_alloc(gfp))
+		for (i = 0; i < 1 << order; i++)
+			clear_highpage(page + i);
+
+	return page_rmappable_folio(page);
+}
+
+/**
+ * squeezy_flush_cpus - put pages from the per-CPU lists on the free lists
+ * @p: the partition, plugged
+ *
+ * Sleeps.
+ */
+void squeezy_flush_cpus(struct squeezy_partition *p)
+{
+	drain_all_pages(&p->zone);
+}
+
+/**
+ * squeezy_managed_pages - pages a partition has in all
+ * @p: the partition, plugged
+ */
+unsigned long squeezy_managed_pages(struct squeezy_partition *p)
+{
+	return zone_managed_pages(&p->zone);
+}
+
+/**
+ * squeezy_pages_available - free pages that are not on per-CPU lists
+ * @p: the partition
+ *
+ * Cheap, and about right.
+ */
+unsigned long squeezy_pages_available(struct squeezy_partition *p)
+{
+	return zone_page_state_snapshot(&p->zone, NR_FREE_PAGES);
+}
+
+/**
+ * __squeezy_free_pages - free pages that ordinary allocations cannot get
+ */
+unsigned long __squeezy_free_pages(void)
+{
+	struct squeezy_partition *p;
+	unsigned long pages = 0;
+
+	squeezy_for_each_partition(p)
+		pages += zone_page_state(&p->zone, NR_FREE_PAGES);
+	return pages;
+}
+
+/* Pages on the zone's free lists, however they are accounted for. */
+static unsigned long squeezy_exact_free(struct zone *zone)
+{
+	unsigned long pages = 0;
+	unsigned int order;
+
+	lockdep_assert_held(&zone->lock);
+	for (order = 0; order < NR_PAGE_ORDERS; order++)
+		pages += zone->free_area[order].nr_free << order;
+	return pages;
+}
+
+/*
+ * Pages of a partition that are on its free lists. Those on per-CPU lists do not
+ * count, and none does while a block is isolated.
+ */
+static unsigned long squeezy_pages_free(struct squeezy_partition *p)
+{
+	struct zone *zone = &p->zone;
+	unsigned long pages = 0, flags;
+
+	spin_lock_irqsave(&zone->lock, flags);
+	if (!has_isolate_pageblock(zone))
+		pages = squeezy_exact_free(zone);
+	spin_unlock_irqrestore(&zone->lock, flags);
+	return pages;
+}
+
+/**
+ * squeezy_pages_used - pages that somebody has, or a per-CPU list
+ * @p: the partition, plugged
+ */
+unsigned long squeezy_pages_used(struct squeezy_partition *p)
+{
+	const unsigned long used = squeezy_managed_pages(p) -
+				   squeezy_pages_free(p);
+
+	return used ? used - min(used, squeezy_pages_failed(p)) : 0;
+}
+
+/**
+ * squeezy_is_empty - is every page of a partition free?
+ * @p: the partition, plugged
+ */
+bool squeezy_is_empty(struct squeezy_partition *p)
+{
+	return !squeezy_pages_used(p);
+}
+
+/**
+ * squeezy_watch - have each free of a page run the drain
+ * @p: the partition, without users
+ *
+ * And have none end on a per-CPU list. Both before the caller counts again, or the
+ * last free could be missed: one that takes zone->lock before the count is
+ * counted, one that takes it after the count sees the bit.
+ */
+void squeezy_watch(struct squeezy_partition *p)
+{
+	if (!test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		zone_watch(&p->zone);
+}
+
+/**
+ * squeezy_unwatch - undo squeezy_watch()
+ * @p: the partition, watched or not
+ */
+void squeezy_unwatch(struct squeezy_partition *p)
+{
+	if (test_bit(ZONE_SQUEEZY_WATCHED, &p->zone.flags))
+		zone_unwatch(&p->zone);
+}
+
+/**
+ * squeezy_show - make the memory of a partition visible, as far as it is online
+ * @p: the partition, hidden, all of it free
+ *
+ * In counters, and to those who walk page frames. The sections' online bits are
+ * otherwise only written while memory is hotplugged, which
+ * __squeezy_veto_offline() keeps away from them.
+ */
+void squeezy_show(struct squeezy_partition *p)
+{
+	if (!p->online_pages)
+		return;
+
+	page_offline_begin();
+	online_mem_sections(p->start_pfn, p->start_pfn + p->online_pages);
+	page_offline_end();
+
+	mod_zone_page_state(&p->zone, NR_FREE_PAGES, squeezy_pages_free(p));
+	totalram_pages_add(squeezy_managed_pages(p));
+}
+
+/**
+ * squeezy_hide - undo squeezy_show()
+ * @p: the partition, visible, all of it free
+ */
+void squeezy_hide(struct squeezy_partition *p)
+{
+	if (!p->online_pages)
+		return;
+
+	page_offline_begin();
+	offline_mem_sections(p->start_pfn, p->start_pfn + p->online_pages);
+	page_offline_end();
+
+	mod_zone_page_state(&p->zone, NR_FREE_PAGES,
+			    -(long)squeezy_pages_free(p));
+	totalram_pages_add(-(long)squeezy_managed_pages(p));
+}

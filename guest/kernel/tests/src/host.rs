@@ -1,0 +1,96 @@
+//! The host's side of the port over which a selftest has its VM resized (`host.h` in
+//! `guest/kernel/tests/programs`): a line in, `ok NUMBER` or `error MESSAGE` out.
+
+use crate::Monitor;
+use serde_json::json;
+use squeezy_vmm::Vm;
+use std::{io, path::Path, sync::Arc};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{UnixListener, UnixStream},
+};
+
+/// The device that selftests resize.
+const DEVICE: &str = "/machine/peripheral/vmem0";
+
+pub(crate) struct Host {
+    pub(crate) vm: Arc<Vm>,
+    pub(crate) monitor: Monitor,
+    /// Where an outgoing migration goes that never ends.
+    pub(crate) sink: UnixListener,
+    pub(crate) sink_path: std::path::PathBuf,
+    /// How often the guest has said that it starts.
+    pub(crate) boots: u64,
+}
+
+impl Host {
+    /// Serves requests until the port closes.
+    pub(crate) async fn serve(mut self, port: UnixStream) -> io::Result<()> {
+        let mut port = BufReader::new(port);
+        let mut line = String::new();
+        while port.read_line(&mut line).await? > 0 {
+            let answer = match self.answer(line.trim()).await {
+                Ok(number) => format!("ok {number}\n"),
+                Err(error) => format!("error {}\n", error.to_string().replace('\n', " ")),
+            };
+            port.get_mut().write_all(answer.as_bytes()).await?;
+            line.clear();
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, line: &str) -> io::Result<u64> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["request", bytes] => {
+                let bytes: u64 = bytes.parse().map_err(io::Error::other)?;
+                let arguments =
+                    json!({ "path": DEVICE, "property": "requested-size", "value": bytes });
+                self.monitor.run("qom-set", arguments).await.map(|_| 0)
+            }
+            ["size"] => {
+                let size = self
+                    .monitor
+                    .run("qom-get", json!({ "path": DEVICE, "property": "size" }))
+                    .await?;
+                size.as_u64().ok_or_else(|| io::Error::other(format!("{size} is no size")))
+            }
+            ["resident"] => {
+                let memory = self.vm.memory().await.map_err(io::Error::other)?;
+                Ok(memory.device_resident.resident_bytes)
+            }
+            ["base-resident"] => {
+                let memory = self.vm.memory().await.map_err(io::Error::other)?;
+                Ok(memory.resident.resident_bytes - memory.device_resident.resident_bytes)
+            }
+            ["device-cpu"] => {
+                let times = self.vm.cpu_times().map_err(io::Error::other)?;
+                Ok(times.devices_ns)
+            }
+            ["busy", "1"] => self.start_migration().await,
+            ["busy", "0"] => self.monitor.run("migrate_cancel", json!({})).await.map(|_| 0),
+            ["boot"] => {
+                self.boots += 1;
+                Ok(self.boots)
+            }
+            _ => Err(io::Error::other(format!("what is `{line}`?"))),
+        }
+    }
+
+    /// While a migration runs a virtio-mem device answers every request with BUSY.
+    async fn start_migration(&mut self) -> io::Result<u64> {
+        self.monitor.run("migrate-set-parameters", json!({ "max-bandwidth": 1 })).await?;
+        self.monitor.run("migrate", json!({ "uri": uri(&self.sink_path) })).await?;
+        // Nobody reads: once the socket is full it stays where it is.
+        let (stream, _) = self.sink.accept().await?;
+        tokio::spawn(async move {
+            tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+            drop(stream);
+        });
+        Ok(0)
+    }
+}
+
+fn uri(path: &Path) -> String {
+    format!("unix:{}", path.display())
+}

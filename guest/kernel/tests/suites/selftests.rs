@@ -1,0 +1,102 @@
+//! The kernel's selftests, in groups of one boot each. The debug kernel has PROVE_LOCKING, DEBUG_VM
+//! and KASAN; both have panic_on_warn.
+
+use squeezy_kernel_tests::{PLUGS, Suite, partitions};
+use squeezy_vmm::{Kernel, PartitionLayout};
+
+/// What most groups run on.
+fn usual() -> PartitionLayout {
+    partitions(128, 4, 128)
+}
+
+/// A read of memory that is not plugged is an error, as it is where the host protects it.
+const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
+
+// In each group the last program leaves something behind: a device without a driver, a partition
+// that is lost.
+
+#[test]
+fn rules_on_the_release_kernel() {
+    let programs = ["resize", "partition", "assign", "confine", "straggler", "robust", "unbind"];
+    Suite::new("rules-release", Kernel::Release, usual(), &programs)
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+#[test]
+fn full_partitions_on_the_release_kernel() {
+    let programs =
+        [PLUGS, "oom", "limit", "charged", "shortage", "files", "shared", "zero", "race", "poison"];
+    Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
+}
+
+/// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn unit_tests_in_the_debug_kernel() {
+    let report = Suite::new("kunit", Kernel::Debug, usual(), &[PLUGS]).run();
+    report.assert_passed();
+    for suite in ["squeezy_layout", "squeezy_core", "squeezy_batch", "squeezy_oom"] {
+        let ended = report
+            .console
+            .iter()
+            .find(|line| line.contains("ok ") && line.split_whitespace().last() == Some(suite));
+        let ended = ended.unwrap_or_else(|| panic!("the suite `{suite}` has not run"));
+        assert!(!ended.contains("not ok"), "{ended}");
+    }
+    let cases = report.console.iter().filter(|line| line.contains("     ok ")).count();
+    assert!(cases >= 15, "{cases} cases have passed");
+}
+
+/// The debug kernel is several times slower.
+#[test]
+#[ignore = "takes five minutes: run by `make stress`"]
+fn rules_on_the_debug_kernel() {
+    let programs = [PLUGS, "assign", "partition", "confine", "straggler", "robust", "unbind"];
+    Suite::new("rules-debug", Kernel::Debug, usual(), &programs).arguments(&INACCESSIBLE).check();
+}
+
+#[test]
+#[ignore = "takes ten minutes: run by `make stress`"]
+fn full_partitions_on_the_debug_kernel() {
+    let programs = [
+        PLUGS,
+        "shared",
+        "files",
+        "limit",
+        "charged",
+        "shortage",
+        "oom:kills_inside_only",
+        "oom:partly_mapped_huge_pages_are_split_before_a_kill",
+        "oom:a_storm_of_copies_is_killed_inside",
+        "race:all_together",
+        "poison",
+    ];
+    Suite::new("full-debug", Kernel::Debug, usual(), &programs).data().check();
+}
+
+/// The allocator zeroes what it hands out; a resize must not.
+#[test]
+fn zeroing_on_allocation() {
+    Suite::new("init-on-alloc", Kernel::Release, usual(), &[PLUGS, "zero", "resize"])
+        .parameters(&["init_on_alloc=1"])
+        .check();
+}
+
+/// The allocator zeroes what it takes back, and trusts that what is free is zero.
+#[test]
+fn zeroing_on_free() {
+    Suite::new("init-on-free", Kernel::Release, usual(), &[PLUGS, "zero", "resize"])
+        .parameters(&["init_on_free=1"])
+        .check();
+}
+
+/// Of faults in several instances at once; more processors than the machine has show who waits for
+/// whom, not how fast they are.
+#[test]
+#[ignore = "a measurement: run by `make stress`"]
+fn contention_of_many_processors() {
+    Suite::new("contention", Kernel::Release, usual(), &[PLUGS, "contention"])
+        .processors(8)
+        .check();
+}

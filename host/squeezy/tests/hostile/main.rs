@@ -1,0 +1,196 @@
+//! A hostile function beside a victim in one VM: whatever it does, no call of the victim is lost or
+//! answered wrongly, the VM stays, and what the hostile one took is back when it has ended.
+//!
+//! The attacks are in C beside this file, each a few lines. `make test` tries those of [`SHORT`] and
+//! then all at once. `make stress` has them in [`rotation`] for `SQUEEZY_HOSTILE_SECONDS`, an hour
+//! without it, but each once however short that is, and compares with a function that only spins;
+//! `SQUEEZY_HOSTILE_SEED` repeats what it drew. `SQUEEZY_HOSTILE_ATTACKS`, some names, is what either
+//! tries instead.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arena;
+mod image;
+mod rotation;
+mod victim;
+
+use arena::Arena;
+use common::number;
+use image::{CONFINED, SPIN};
+use rotation::Step;
+use squeezy_runtime::load::Random;
+use std::{
+    iter,
+    time::{Duration, Instant, SystemTime},
+};
+use victim::{Victim, p99};
+
+/// Seconds of each attack in the short form; most come to their end before.
+const SHORT_SECONDS: u64 = 3;
+
+/// Those that once brought down their neighbours, those that `docs/threat-model.md` names, and one of each
+/// other kind.
+const SHORT: [&str; 32] = [
+    "shm_files",
+    "tmp_inodes",
+    "sparse_file",
+    "private_memory",
+    "page_tables",
+    "fork_bomb",
+    "arguments",
+    "pipes",
+    "netlink",
+    "messages",
+    "locks",
+    "polls",
+    "file_cache",
+    "areas",
+    "epoll_watches",
+    "descriptors_in_flight",
+    "tcp_buffers",
+    "negative_dentries",
+    "accept_queue",
+    "spliced_zeros",
+    "fragments",
+    "error_queues",
+    "directory_lists",
+    "control_data",
+    "groups",
+    "flow_labels",
+    "futex_vectors",
+    "locked_image",
+    "locks_of_all",
+    "orphans",
+    "sockets",
+    "task_fragments",
+];
+
+/// How much longer than beside a function that only spins, on all the processors that it may have, the
+/// victim's 99th percentile may be.
+const P99_RATIO: f64 = 1.5;
+
+/// How long that function has a turn, and for how long the others have theirs between.
+const SPIN_TURN: Duration = Duration::from_secs(20);
+const OTHER_TURNS: Duration = Duration::from_secs(80);
+
+/// The attacks to try: these, or what whoever runs the test wants instead.
+fn chosen(arena: &Arena, usual: &[String]) -> Vec<String> {
+    let Ok(names) = std::env::var("SQUEEZY_HOSTILE_ATTACKS") else { return usual.to_vec() };
+    let names: Vec<_> = names.split_whitespace().map(str::to_owned).collect();
+    for name in &names {
+        assert!(arena.attacks.contains(name), "{name} is none of {:?}", arena.attacks);
+    }
+    names
+}
+
+/// Has a function attack, as often as there is time for if it is to try again; the victim's calls
+/// meanwhile. Afterwards the guest is as it was.
+fn turn(arena: &Arena, victim: &Victim, step: &Step, again: bool) -> Vec<Duration> {
+    victim.take();
+    let (begin, mut count) = (Instant::now(), 0);
+    let came = loop {
+        let left = step.length.saturating_sub(begin.elapsed()).as_secs_f64().ceil() as u64;
+        let came = arena.attack(step.function, &step.attacks, left);
+        count += 1;
+        assert!(!victim.is_hurt(), "{step}: a call of the victim went wrong");
+        if !again || begin.elapsed() >= step.length {
+            break came;
+        }
+    };
+    let (calls, length) = (victim.take(), begin.elapsed());
+    arena.settle();
+    let longest = p99(&calls).unwrap_or_default();
+    println!(
+        "{step}: {count} times in {length:.1?}, back after {:.1?}; {} calls of the victim, P99 {longest:.1?}; \
+         {came}",
+        begin.elapsed() - length,
+        calls.len()
+    );
+    calls
+}
+
+#[test]
+fn an_attack_hurts_nobody_else() {
+    let Some(arena) = Arena::start() else { return };
+    let victim = Victim::start(&arena.daemon);
+    let mut calls = Vec::new();
+    for mut step in rotation::alone(&chosen(&arena, &SHORT.map(str::to_owned))) {
+        step.length = Duration::from_secs(SHORT_SECONDS);
+        calls.extend(turn(&arena, &victim, &step, false));
+    }
+    for mut step in rotation::at_once(&chosen(&arena, &arena.attacks), &mut Random::new(0)) {
+        step.length = Duration::from_secs(SHORT_SECONDS);
+        calls.extend(turn(&arena, &victim, &step, true));
+    }
+    victim.end();
+    println!("{} calls of the victim, P99 {:.1?}", calls.len(), p99(&calls).unwrap());
+    arena.settle_without_instances();
+}
+
+#[test]
+#[ignore = "takes an hour: run by `make stress`"]
+fn all_attacks_hurt_nobody_else() {
+    let Some(arena) = Arena::start() else { return };
+    let seconds = number("SQUEEZY_HOSTILE_SECONDS").unwrap_or(3600);
+    let seed = number("SQUEEZY_HOSTILE_SEED")
+        .unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs());
+    println!("SQUEEZY_HOSTILE_SEED={seed}");
+    let (attacks, mut random) = (chosen(&arena, &arena.attacks), Random::new(seed));
+    let spin = Step { function: CONFINED, attacks: vec![SPIN.to_owned()], length: SPIN_TURN };
+    let victim = Victim::start(&arena.daemon);
+    let (mut spun, mut attacked) = (Vec::new(), Vec::new());
+    let begin = Instant::now();
+    let mut last_spin = None;
+    let rounds = iter::repeat_with(|| rotation::round(&attacks, &mut random)).flatten();
+    let first = rotation::alone(&attacks).len();
+    for (number, step) in rounds.enumerate() {
+        if number >= first && begin.elapsed() >= Duration::from_secs(seconds) {
+            break;
+        }
+        // In turns, so that both have the same share of what else runs on the machine.
+        if last_spin.is_none_or(|last: Instant| last.elapsed() >= OTHER_TURNS) {
+            spun.extend(turn(&arena, &victim, &spin, true));
+            last_spin = Some(Instant::now());
+            println!("{:.0?}: {}", begin.elapsed(), compared(&spun, &attacked).1);
+        }
+        attacked.extend(turn(&arena, &victim, &step, true));
+    }
+    victim.end();
+    let (ratio, text) = compared(&spun, &attacked);
+    println!("{text}");
+    arena.settle_without_instances();
+    assert!(ratio <= P99_RATIO, "{text}");
+}
+
+/// How many times as long the victim's calls are beside attacks as beside a spin, also in words.
+fn compared(spun: &[Duration], attacked: &[Duration]) -> (f64, String) {
+    let [beside_spin, beside_attacks] =
+        [spun, attacked].map(|calls| p99(calls).unwrap_or_default());
+    let ratio = beside_attacks.as_secs_f64() / beside_spin.as_secs_f64();
+    let text = format!(
+        "P99 {beside_attacks:.2?} of {} calls beside attacks, {beside_spin:.2?} of {} beside a spin: \
+         {ratio:.2} times as long",
+        attacked.len(),
+        spun.len()
+    );
+    (ratio, text)
+}
+
+/// What is tried in the short form is there under that name, and what the threat model names is tried.
+#[test]
+fn attacks_have_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("hostile");
+    image::compile(&program);
+    let names = image::names(&program);
+    for name in SHORT.into_iter().chain([SPIN]) {
+        assert!(names.iter().any(|known| known == name), "{name} is none of {names:?}");
+    }
+    let told = include_str!("../../../../docs/threat-model.md").lines();
+    for told in told.filter_map(|line| Some(line.split_once("hostile `")?.1)) {
+        for name in told.split('`').step_by(2) {
+            assert!(SHORT.contains(&name), "{name} is told as a test and not tried");
+        }
+    }
+}
