@@ -1,7 +1,10 @@
 //! Finds what the scripts have built: kernels, initramfs and function images.
 
 use crate::{Result, VmError};
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// The directory that holds them.
 #[derive(Clone, Debug)]
@@ -18,6 +21,17 @@ pub enum Kernel {
     Off,
     /// Stock, with NUMA.
     Node,
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Release => "release",
+            Self::Debug => "debug",
+            Self::Off => "off",
+            Self::Node => "node",
+        })
+    }
 }
 
 impl Artifacts {
@@ -62,13 +76,7 @@ impl Artifacts {
 
     /// A kernel.
     pub fn kernel(&self, kernel: Kernel) -> PathBuf {
-        let name = match kernel {
-            Kernel::Release => "release",
-            Kernel::Debug => "debug",
-            Kernel::Off => "off",
-            Kernel::Node => "node",
-        };
-        self.0.join("kernel").join(name).join("bzImage")
+        self.0.join("kernel").join(kernel.to_string()).join("bzImage")
     }
 
     /// The initramfs with the agent.
