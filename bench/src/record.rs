@@ -70,11 +70,14 @@ impl<F> Deref for Measured<F> {
 }
 
 /// Figures that lines are made of.
-pub(crate) trait Recorded: Serialize + DeserializeOwned {
-    /// The function that they are about; nothing where they are about none.
-    fn function(&self) -> &str {
-        ""
-    }
+pub(crate) trait Recorded: Serialize + DeserializeOwned {}
+
+impl<F: Serialize + DeserializeOwned> Recorded for F {}
+
+/// Figures about a function.
+pub(crate) trait OfFunction {
+    /// Its name.
+    fn function(&self) -> &str;
 }
 
 /// Writes lines to a file, each one at once, so that an interrupted run leaves what it has.
@@ -205,8 +208,6 @@ pub(crate) mod tests {
     struct Example {
         latency_ns: u64,
     }
-
-    impl Recorded for Example {}
 
     #[derive(Serialize)]
     struct Careless {

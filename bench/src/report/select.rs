@@ -1,6 +1,6 @@
 //! Which lines a row of a table, a bound or a point of a plot is made of.
 
-use crate::record::{Measured, Recorded};
+use crate::record::{Measured, OfFunction};
 
 /// The lines about a method.
 pub(crate) fn of_method<'a, F>(
@@ -11,7 +11,7 @@ pub(crate) fn of_method<'a, F>(
 }
 
 /// The lines about a method and a function.
-pub(crate) fn of_function<'a, F: Recorded>(
+pub(crate) fn of_function<'a, F: OfFunction>(
     records: &'a [Measured<F>],
     method: &'a str,
     function: &'a str,
@@ -34,7 +34,7 @@ pub(crate) fn by_method<F>(records: &[Measured<F>]) -> impl Fn(&Measured<F>) -> 
 }
 
 /// The functions that lines are about.
-pub(crate) fn functions<F: Recorded>(records: &[Measured<F>]) -> Vec<String> {
+pub(crate) fn functions<F: OfFunction>(records: &[Measured<F>]) -> Vec<String> {
     sorted(records, |record| record.function().to_owned())
 }
 
@@ -64,12 +64,10 @@ pub(crate) fn sorted<R, T: Ord>(records: &[R], value: impl Fn(&R) -> T) -> Vec<T
 mod tests {
     use super::*;
     use crate::record::tests::header;
-    use serde::{Deserialize, Serialize};
 
-    #[derive(Serialize, Deserialize)]
     struct Figures(String);
 
-    impl Recorded for Figures {
+    impl OfFunction for Figures {
         fn function(&self) -> &str {
             &self.0
         }

@@ -3,7 +3,7 @@
 use super::{Arguments, CONTROL, Figures, LIBRARIES, Line, PAGEOUT, RECLAIM};
 use crate::{
     harness::Report,
-    record::{Recorded, describe_run},
+    record::{OfFunction, describe_run},
     report::{
         Assessments, Estimate, Sample, Spread, Table,
         chart::{Chart, Panel, Series},

@@ -11,7 +11,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step},
-    record::{Measured, Recorded, nanoseconds},
+    record::{Measured, nanoseconds},
     rigs::{
         load::{Arrival, LoadOptions},
         process::{self, FunctionChoice, NativeFunction, Setup, parse_share, percent},
@@ -121,8 +121,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 /// One run.
 struct Run<'a> {

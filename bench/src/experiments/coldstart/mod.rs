@@ -5,7 +5,7 @@
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Report, Session},
-    record::{Measured, Recorded, describe_run, nanoseconds},
+    record::{Measured, OfFunction, describe_run, nanoseconds},
     report::{
         Assessments, Estimate, Sample, Spread, Table,
         chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series, VERMILION},
@@ -62,12 +62,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "coldstart";
@@ -255,6 +249,12 @@ fn select<'a>(
     there: bool,
 ) -> impl Iterator<Item = &'a Line> {
     of_function(records, method, function).filter(move |line| line.vm_was_there == there)
+}
+
+impl OfFunction for Figures {
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session},
-    record::{Measured, Recorded, describe_run, nanoseconds},
+    record::{Measured, describe_run, nanoseconds},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{BLUE, Chart, GREEN, ORANGE, Panel, Series},
@@ -58,8 +58,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "cpu";

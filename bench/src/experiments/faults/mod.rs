@@ -6,7 +6,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session},
-    record::{Guest, Measured, Recorded},
+    record::{Guest, Measured},
     rigs::memhog_vm::instance,
 };
 use serde::{Deserialize, Serialize};
@@ -95,8 +95,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 /// What `faultbench` prints.
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session},
-    record::{Measured, Recorded, describe_run},
+    record::{Measured, OfFunction, describe_run},
     report::{
         Assessments, Estimate, Sample, Spread, Table, by_method,
         chart::{Chart, Panel, Series},
@@ -41,12 +41,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "footprint";
@@ -171,6 +165,12 @@ fn select<'a>(
     instances: u16,
 ) -> impl Iterator<Item = &'a Line> {
     of_function(records, method, function).filter(move |line| line.instances == instances)
+}
+
+impl OfFunction for Figures {
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step, processor::spent_ns},
-    record::{Guest, Measured, Recorded, nanoseconds},
+    record::{Guest, Measured, nanoseconds},
     report::median,
 };
 use daemon::Daemon;
@@ -60,12 +60,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 /// Everything once. The first round only warms up.
 struct Round(u32);

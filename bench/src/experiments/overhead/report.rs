@@ -119,8 +119,7 @@ fn vm_cpu(line: &Line) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{super::IDLE, Arguments, Figures, *};
-    use crate::harness::assess;
-    use crate::record::Measured;
+    use crate::{harness::assess, record::Measured};
     use crate::{
         record::{
             complaint,

@@ -3,7 +3,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session, Step},
-    record::{Measured, Recorded, describe_run, nanoseconds},
+    record::{Measured, describe_run, nanoseconds},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{self, Chart, Panel, Series},
@@ -49,8 +49,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 /// One VM's worth of trials.
 struct Setting {

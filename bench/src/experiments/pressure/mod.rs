@@ -6,7 +6,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step},
-    record::{Header, Measured, Recorded, nanoseconds},
+    record::{Header, Measured, OfFunction, nanoseconds},
     report::median,
     rigs::{
         fleet::{FleetOptions, FleetPlan, Replayed, Sample, Trial, Usual, replay, trials},
@@ -85,12 +85,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 /// One run of the load.
 struct Run<'a> {
@@ -247,5 +241,11 @@ fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Re
             plugged_gib_seconds: gib_seconds(|sample| sample.memory.plugged_bytes),
             resident_gib_seconds: gib_seconds(|sample| sample.memory.resident.resident_bytes),
         },
+    }
+}
+
+impl OfFunction for Figures {
+    fn function(&self) -> &str {
+        &self.function
     }
 }

@@ -146,10 +146,9 @@ fn select<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::pressure::ABUNDANT;
-    use crate::harness::assess;
-    use crate::record::Measured;
-    use crate::report::Assessment;
+    use crate::{
+        experiments::pressure::ABUNDANT, harness::assess, record::Measured, report::Assessment,
+    };
     use crate::{
         record::{
             complaint,

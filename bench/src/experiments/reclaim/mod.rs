@@ -6,7 +6,7 @@ mod report;
 use crate::{
     error::Result,
     harness::{Experiment, Session, Step},
-    record::{Measured, Recorded, nanoseconds},
+    record::{Measured, nanoseconds},
     rigs::memhog_vm::{EVERY_METHOD, MemhogVm, Methods, Reclaimed, floor, hog_bytes},
     size,
 };
@@ -81,8 +81,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 /// One VM's worth of trials.
 struct Setting {

@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session, Step},
-    record::{Measured, Recorded, describe_run, nanoseconds},
+    record::{Measured, describe_run, nanoseconds},
     report::{
         Spread, Table, by_method,
         chart::{Chart, Panel, Series},
@@ -59,8 +59,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 /// The trials with one set of VMs.
 struct Setting {

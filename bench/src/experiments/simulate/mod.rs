@@ -9,7 +9,7 @@ use super::coldstart;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Report, Session},
-    record::{self, Header, Measured, NO_GUEST, Recorded, nanoseconds},
+    record::{self, Header, Measured, NO_GUEST, nanoseconds},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{self, Chart, Panel, Series},
@@ -109,8 +109,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "simulate";

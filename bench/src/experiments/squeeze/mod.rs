@@ -5,7 +5,7 @@
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Report, Session},
-    record::{Header, Measured, Recorded, describe_run, nanoseconds},
+    record::{Header, Measured, OfFunction, describe_run, nanoseconds},
     report::{
         Assessments, Estimate, Spread, Table,
         chart::{BLUE, Chart, ORANGE, Panel, Series},
@@ -88,12 +88,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "squeeze";
@@ -291,6 +285,12 @@ fn problem(image: &FunctionImage, reason: String) -> BenchError {
 
 fn uss_mib(line: &Line) -> f64 {
     mib(line.uss_bytes)
+}
+
+impl OfFunction for Figures {
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 #[cfg(test)]

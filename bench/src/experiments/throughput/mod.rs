@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session},
-    record::{Measured, Recorded, describe_run, nanoseconds},
+    record::{Measured, OfFunction, describe_run, nanoseconds},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{Chart, Panel, Series},
@@ -49,12 +49,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {
-    fn function(&self) -> &str {
-        &self.function
-    }
-}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "throughput";
@@ -152,6 +146,12 @@ impl Report for Arguments {
 /// In MiB a second.
 fn rate(line: &Line) -> f64 {
     line.reclaimed_bytes_per_second / f64::from(1 << 20)
+}
+
+impl OfFunction for Figures {
+    fn function(&self) -> &str {
+        &self.function
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session},
-    record::{Measured, Recorded, describe_run},
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{Chart, Panel, Series},
@@ -61,8 +61,6 @@ pub(crate) struct Figures {
 }
 
 pub(crate) type Line = Measured<Figures>;
-
-impl Recorded for Figures {}
 
 impl Experiment for Arguments {
     const NAME: &'static str = "utilisation";

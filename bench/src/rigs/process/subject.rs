@@ -2,10 +2,10 @@
 
 use super::{function::Language, functions::percent, instance::Instance, trial::Trial};
 use crate::{
-    record::{Measured, Recorded},
+    record::{Measured, OfFunction},
     report::{of_function, sorted},
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
 /// An instance, and how it was started.
@@ -58,7 +58,7 @@ impl<F> Deref for OfProcess<F> {
     }
 }
 
-impl<F: Serialize + DeserializeOwned> Recorded for OfProcess<F> {
+impl<F> OfFunction for OfProcess<F> {
     fn function(&self) -> &str {
         &self.subject.function
     }
@@ -80,7 +80,7 @@ pub(crate) fn sizes_of<F>(records: &[Line<F>]) -> Vec<u64> {
 }
 
 /// The lines about a method and a function, of instances that may take so much memory.
-pub(crate) fn of_size<'a, F: Serialize + DeserializeOwned>(
+pub(crate) fn of_size<'a, F>(
     records: &'a [Line<F>],
     method: &'a str,
     function: &'a str,
