@@ -199,7 +199,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// As often as a bound needs them, to be told apart from noise.
+    /// As often as a verdict needs them, to be told apart from noise.
     pub(crate) fn repeated<R: Clone>(records: &[R]) -> Vec<R> {
         std::iter::repeat_n(records, 5).flatten().cloned().collect()
     }

@@ -120,7 +120,7 @@ async fn the_floor_can_be_measured_anywhere() {
     }
 }
 
-/// What is promised in words is what is judged.
+/// What is written is what is judged.
 #[test]
 fn the_specification_is_made_of_the_targets_and_the_recorded_lines() {
     let root = Path::new(REPOSITORY);

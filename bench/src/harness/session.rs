@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long `--quick` may take: less than the 6 minutes that are promised, for the last step may
+/// How long `--quick` may take: less than the 6 minutes of bench/targets.toml, for the last step may
 /// take longer than those before it.
 const QUICK_BUDGET: Duration = Duration::from_secs(280);
 

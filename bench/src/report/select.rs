@@ -1,4 +1,4 @@
-//! Which lines a row of a table, a bound or a point of a plot is made of.
+//! Which lines a row of a table, a verdict or a point of a plot is made of.
 
 use crate::record::{Measured, OfFunction};
 

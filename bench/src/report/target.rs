@@ -87,7 +87,7 @@ impl TryFrom<Entry> for Target {
         let Entry { experiment, name, shown_by, what, at_most, at_least, exactly, unit } = entry;
         let shown_by = match (experiment, name, shown_by) {
             (Some(experiment), Some(name), None) => ShownBy::Experiment(experiment, name),
-            (None, None, Some(other)) => ShownBy::Other(other),
+            (None, _, Some(other)) => ShownBy::Other(other),
             _ => return Err(format!("`{what}` wants an experiment and a name, or shown_by")),
         };
         let limit = match (at_most, at_least, exactly) {

@@ -1,4 +1,4 @@
-//! What the lines say: table, bounds and plot.
+//! What the lines say: table, verdicts and plot.
 
 use super::{Arguments, CONTROL, Figures, LIBRARIES, Line, PAGEOUT, RECLAIM};
 use crate::{
@@ -145,11 +145,10 @@ fn ms(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Measured;
     use crate::{
         harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::{Assessment, Verdict},

@@ -1,4 +1,4 @@
-//! What the lines say: table, bounds and plot.
+//! What the lines say: table, verdicts and plot.
 
 use super::{Arguments, Figures, Line, RECLAIM, VANILLA, VARIANTS};
 use crate::{
@@ -152,11 +152,10 @@ fn select<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Measured;
     use crate::{
         harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::Verdict,
@@ -203,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn the_best_factor_and_the_middle_one_are_promised() {
+    fn the_best_factor_and_the_middle_one_are_judged() {
         let mut records = Vec::new();
         for (factor, cold, p99) in [(5, 3, 900), (15, 0, 500), (25, 30, 100)] {
             records.extend([line(VANILLA, factor, 60, 1000), line(RECLAIM, factor, cold, p99)]);
         }
         assert_eq!(complaint(&records[0], &["variant", "scale_factor"]), None);
         let judged = |records: &[Line]| {
-            let bounds = assess::<Arguments>(&repeated(records));
-            bounds.iter().map(|b| (b.measured.value, b.verdict())).collect::<Vec<_>>()
+            let assessed = assess::<Arguments>(&repeated(records));
+            assessed.iter().map(|b| (b.measured.value, b.verdict())).collect::<Vec<_>>()
         };
         use Verdict::{Met, Missed};
         assert_eq!(judged(&records), [(60.0, Met), (0.5, Met), (0.0, Met)]);

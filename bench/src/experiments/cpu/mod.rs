@@ -268,8 +268,8 @@ mod tests {
             },
         };
         assert_eq!(complaint(&line, &["guest_ns", "host_vcpus_ns", "host_devices_ns"]), None);
-        let bounds = assess::<Arguments>(&repeated(std::slice::from_ref(&line)));
-        let verdicts: Vec<_> = bounds.iter().map(Assessment::verdict).collect();
+        let assessed = assess::<Arguments>(&repeated(std::slice::from_ref(&line)));
+        let verdicts: Vec<_> = assessed.iter().map(Assessment::verdict).collect();
         assert_eq!(verdicts, [Verdict::Met, Verdict::Missed]);
         assert!(Arguments::plot(std::slice::from_ref(&line)).svg().unwrap().contains("vCPU"));
         assert!(Arguments::table(&[line]).to_string().contains("400"));

@@ -1,4 +1,4 @@
-//! What is made of the lines: table, bounds and plot.
+//! What is made of the lines: table, verdicts and plot.
 
 use super::{Arguments, Figures, Line};
 use crate::{
@@ -161,11 +161,10 @@ impl Report for Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Measured;
     use crate::{
         harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::Verdict,
@@ -195,10 +194,10 @@ mod tests {
             line("assigned", 2, 1.0),
         ];
         assert_eq!(complaint(&records[0], &["elapsed_ns", "operations_count"]), None);
-        let bounds = assess::<Arguments>(&repeated(&records));
-        assert_eq!(bounds.len(), 1);
-        assert!((bounds[0].measured.value - 2.0).abs() < 1e-9, "{bounds:?}");
-        assert_eq!(bounds[0].verdict(), Verdict::Met);
+        let assessed = assess::<Arguments>(&repeated(&records));
+        assert_eq!(assessed.len(), 1);
+        assert!((assessed[0].measured.value - 2.0).abs() < 1e-9, "{assessed:?}");
+        assert_eq!(assessed[0].verdict(), Verdict::Met);
         assert!(Arguments::table(&records).to_string().contains("+2.00"));
         assert!(Arguments::plot(&records).svg().unwrap().contains("fault small"));
     }

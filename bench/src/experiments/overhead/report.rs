@@ -1,4 +1,4 @@
-//! What is made of the lines: table, bound and plot.
+//! What is made of the lines: table, verdict and plot.
 
 use super::{Arguments, DAEMON, Figures, INSIDE, Line};
 use crate::{
@@ -119,10 +119,10 @@ fn vm_cpu(line: &Line) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{super::IDLE, Arguments, Figures, *};
-    use crate::{harness::assess, record::Measured};
     use crate::{
+        harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::Verdict,
@@ -154,10 +154,10 @@ mod tests {
         ];
         assert_eq!(complaint(&records[0], &["daemon_cpu_ns", "vm_cpu_ns", "items_count"]), None);
         assert_eq!((daemon_cpu(&records[1]), daemon_cpu(&records[3])), (0.9, 1.5));
-        // The bound is about the function's own request.
-        let promised = assess::<Arguments>(&repeated(&records));
-        assert!(promised.len() == 1 && promised[0].verdict() == Verdict::Met, "{promised:?}");
-        assert_eq!(promised[0].measured.value, 0.9);
+        // The target is about the function's own request.
+        let assessed = assess::<Arguments>(&repeated(&records));
+        assert!(assessed.len() == 1 && assessed[0].verdict() == Verdict::Met, "{assessed:?}");
+        assert_eq!(assessed[0].measured.value, 0.9);
         let text = Arguments::table(&records).to_string();
         assert!(text.contains("second") && text.contains("1.50"), "{text}");
         assert!(Arguments::plot(&records).svg().unwrap().contains("Latency"));

@@ -147,14 +147,13 @@ fn select<'a>(
 mod tests {
     use super::*;
     use crate::{
-        experiments::pressure::ABUNDANT, harness::assess, record::Measured, report::Assessment,
-    };
-    use crate::{
+        experiments::pressure::ABUNDANT,
+        harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
-        report::Verdict,
+        report::{Assessment, Verdict},
     };
 
     fn line(method: &str, memory: &str, p99_over_abundant: f64, gib_seconds: f64) -> Line {

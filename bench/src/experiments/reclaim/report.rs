@@ -1,4 +1,4 @@
-//! What is made of the lines: table, bounds and plot.
+//! What is made of the lines: table, verdicts and plot.
 
 use super::{Arguments, Figures, Line};
 use crate::{
@@ -223,11 +223,10 @@ fn breakdown(records: &[Line]) -> Option<Panel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Measured;
     use crate::{
         harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::{Assessment, Verdict},
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_what_was_promised_with_units() {
+    fn lines_have_all_figures_with_units() {
         let required = [
             "size_bytes",
             "latency_ns",

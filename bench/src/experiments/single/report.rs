@@ -1,4 +1,4 @@
-//! What the lines say: table, bounds and plot.
+//! What the lines say: table, verdicts and plot.
 
 use super::{Arguments, EAGER, Figures, IDEAL, LIBRARIES, Line, RECLAIM, VANILLA};
 use crate::{
@@ -167,11 +167,10 @@ fn heap_over_live(line: &Line) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Measured;
     use crate::{
         harness::assess,
         record::{
-            complaint,
+            Measured, complaint,
             tests::{header, repeated},
         },
         report::{Assessment, Verdict},

@@ -328,9 +328,9 @@ mod tests {
         let records = [line(VANILLA, 120, 100), line(RECLAIM, 30, 11), line(IDEAL, 30, 10)];
         let fields = ["function", "variant", "uss_bytes", "live_bytes"];
         assert_eq!(complaint(&records[0], &fields), None);
-        let [bound] = &assess::<Arguments>(&repeated(&records))[..] else { panic!("one function") };
-        assert!((bound.measured.value - 1.1).abs() < 1e-9, "{bound}");
-        assert_eq!(bound.verdict(), Verdict::Missed);
+        let [heap] = &assess::<Arguments>(&repeated(&records))[..] else { panic!("one function") };
+        assert!((heap.measured.value - 1.1).abs() < 1e-9, "{heap}");
+        assert_eq!(heap.verdict(), Verdict::Missed);
         assert!(Arguments::table(&records).to_string().contains("4.00"));
         assert!(Arguments::plot(&records).svg().unwrap().contains("hotel"));
     }

@@ -266,8 +266,8 @@ mod tests {
     fn flat_is_within_a_fifth() {
         let mut records = vec![line("squeezy", 0, 1_000_000), line("squeezy", 100, 1_150_000)];
         let verdicts = |records: &[Line]| {
-            let bounds = assess::<Arguments>(&repeated(records));
-            bounds.iter().map(Assessment::verdict).collect::<Vec<_>>()
+            let assessed = assess::<Arguments>(&repeated(records));
+            assessed.iter().map(Assessment::verdict).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(&records), [Verdict::Met]);
         records.push(line("squeezy", 50, 1_300_000));

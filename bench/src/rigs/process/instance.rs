@@ -3,21 +3,18 @@
 use super::{
     function::NativeFunction,
     group::{Group, Limits},
+    port::Port,
 };
 use crate::{
     error::{BenchError, Result},
     harness::processor::spent_ns,
 };
-use rustix::{
-    fd::OwnedFd,
-    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
-    process::Signal,
-};
+use rustix::process::Signal;
 use squeezy_node::openwhisk;
 use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
 use std::{
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream},
+    net::TcpStream,
     os::unix::process::CommandExt,
     process::{Child, Stdio},
     sync::Arc,
@@ -326,26 +323,6 @@ fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
     }
 }
 
-/// A port of this machine that nobody else is given while this is held. A server may listen on it, as
-/// servers do that can be restarted: with `SO_REUSEADDR`.
-#[derive(Debug)]
-struct Port {
-    address: SocketAddr,
-    /// Bound, and never listens.
-    _held: OwnedFd,
-}
-
-impl Port {
-    fn reserve() -> std::io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC;
-        let held = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&held, true)?;
-        bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-        let address = getsockname(&held)?.try_into()?;
-        Ok(Self { address, _held: held })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
@@ -366,17 +343,6 @@ mod tests {
         let agent = Path::new(REPOSITORY).join("reclaim/v8");
         std::os::unix::fs::symlink(agent, reclaim.join("v8")).unwrap();
         directory
-    }
-
-    #[test]
-    fn a_port_is_nobody_elses_and_can_be_listened_on() {
-        let port = Port::reserve().unwrap();
-        let others: Vec<_> = (0..1000).map_while(|_| Port::reserve().ok()).collect();
-        assert!(!others.is_empty() && others.iter().all(|other| other.address != port.address));
-        // Rust's listeners have SO_REUSEADDR, too.
-        let listener = std::net::TcpListener::bind(port.address).unwrap();
-        TcpStream::connect(port.address).unwrap();
-        drop(listener);
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ mod function;
 mod functions;
 mod group;
 mod instance;
+mod port;
 mod prepare;
 mod subject;
 mod trial;
