@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs agents dependencies clean
+.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs squeezy agents dependencies clean
 
 # What `make run` passes on: make run ARGS="--method squeezy --duration 60"
 ARGS ?=
@@ -21,7 +21,7 @@ EXPERIMENT ?= reclaim
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: dependencies kernel-release image programs ## build what is missing and run a function in an N:1 VM
+run: dependencies kernel-release image squeezy ## build what is missing and run a function in an N:1 VM
 	target/release/squeezy run $(FUNCTION) $(ARGS)
 
 test: test-fast test-off test-reclaim test-vm ## all tests, the fast ones first
@@ -77,7 +77,10 @@ image: dependencies ## the function's image and the initramfs
 selftests: dependencies ## programs that test the kernel from inside
 	@$(MAKE) --no-print-directory -C guest/kernel/tests/programs OUT=$(CURDIR)/build
 
-programs: dependencies ## target/release/squeezy
+programs: squeezy ## target/release/squeezy, and squeezy-bench beside it
+	@cargo build --release -p squeezy-bench
+
+squeezy: dependencies
 	@mkdir -p build
 	@cargo build --release -p squeezy
 

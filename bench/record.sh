@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the experiments and keeps lines and plots beside them: bench/record.sh [NAME...], all by
+# Runs the experiments and keeps lines and plots in bench/results: bench/record.sh [NAME...], all by
 # default. Options for all of them: BENCH_ARGS="--trials 3". Wants a quiet machine: under emulation
 # a neighbour that takes a processor shows up as milliseconds.
 set -eu
@@ -11,20 +11,18 @@ squeezy=${SQUEEZY:-$root/target/release/squeezy}
 	exit 1
 }
 if [ $# = 0 ]; then
-	for folder in "$root"/bench/*/results.jsonl; do
-		set -- "$@" "$(basename "$(dirname "$folder")")"
+	for folder in "$root"/bench/results/*/; do
+		set -- "$@" "$(basename "$folder")"
 	done
 fi
 
 for name in "$@"; do
-	folder=$root/bench/$name
-	[ -f "$folder/mod.rs" ] || {
-		echo "record: there is no experiment $name" >&2
-		exit 1
-	}
+	folder=$root/bench/results/$name
 	echo "== $name" >&2
+	mkdir -p "$folder"
 	# shellcheck disable=SC2086 # several words
 	"$squeezy" bench "$name" --json "$folder/results.new" ${BENCH_ARGS:-}
 	mv "$folder/results.new" "$folder/results.jsonl"
 	"$squeezy" bench "$name" --from "$folder/results.jsonl" --plot "$folder/plot.svg" >/dev/null
 done
+"$squeezy" bench specification --checkout "$root"

@@ -63,6 +63,8 @@ linux=$(guest/kernel/build.sh --source | tail -1)
 check "checkpatch: guest/kernel/src" kernel_sources
 check "checkpatch: guest/kernel/hooks" kernel_hooks
 check "rustfmt" cargo fmt --all --check
+# These modules are declared by a macro, into which cargo fmt does not look.
+check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 check "shellcheck" shell_scripts
 check "pyflakes" python_sources

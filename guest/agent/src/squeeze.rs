@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tokio::task::spawn_blocking;
 
 /// The order of the smallest free blocks that go back: pages. What a runtime frees lies scattered, as its
-/// pages came one by one; blocks of 2 MiB are a seventh of it (`bench/squeeze/README.md`).
+/// pages came one by one; blocks of 2 MiB are a seventh of it (`bench/results/squeeze/README.md`).
 const SMALLEST_ORDER: u8 = 0;
 
 /// Lets a frozen instance run while its runtime collects, and freezes it again. A request that comes

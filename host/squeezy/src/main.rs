@@ -1,5 +1,6 @@
 //! `squeezy`: runs functions in VMs whose memory comes and goes with their instances.
 
+mod bench;
 mod client;
 mod interrupt;
 mod output;
@@ -8,7 +9,6 @@ mod serve;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use squeezy_bench::{Bench, BenchError};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -73,8 +73,7 @@ enum Command {
     Logs(client::Logs),
     Status(client::Status),
     Top(client::Top),
-    /// Runs an experiment that compares ways of changing a VM's memory.
-    Bench(Box<Bench>),
+    Bench(bench::Bench),
     /// Prints what makes a shell complete this program's commands and options.
     ///
     /// For bash, once and for all: squeezy completion bash > /etc/bash_completion.d/squeezy
@@ -105,6 +104,7 @@ fn main() -> ExitCode {
         Command::Logs(logs) => logs.run().unwrap_or_else(fail),
         Command::Status(status) => status.run().unwrap_or_else(fail),
         Command::Top(top) => top.run().unwrap_or_else(fail),
+        Command::Bench(bench) => fail(bench.execute(&log)),
         Command::Completion { shell } => {
             // Whole before it is written: that nobody reads it must not end in a panic.
             let mut script = Vec::new();
@@ -112,14 +112,6 @@ fn main() -> ExitCode {
             output::print(String::from_utf8_lossy(&script).trim_end());
             ExitCode::SUCCESS
         }
-        Command::Bench(bench) => match runtime.block_on(bench.run()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error @ BenchError::Interrupted) => {
-                fail(error);
-                ExitCode::from(INTERRUPTED)
-            }
-            Err(error) => fail(error),
-        },
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
@@ -146,9 +147,53 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
     }
     let help = help(&[]);
     assert!(help.contains("squeezy serve functions/html"), "{help}");
-    for command in ["run", "serve", "invoke", "function", "activations", "logs", "status", "top"] {
+    for command in
+        ["run", "serve", "invoke", "function", "activations", "logs", "status", "top", "bench"]
+    {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
     }
+}
+
+/// A directory with a program of this name that says how it was called.
+fn with_program(name: &str) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join(name);
+    std::fs::write(&path, "#!/bin/sh\necho \"$0 $* at $SQUEEZY_LOG\"\nexit 7\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+#[test]
+fn experiments_are_a_program_beside_this_one_or_in_the_path() {
+    let beside = with_program("squeezy-bench");
+    let own = beside.path().join("squeezy");
+    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &own).unwrap();
+    let alone = TempDir::new().unwrap();
+    let lonely = alone.path().join("squeezy");
+    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &lonely).unwrap();
+    let in_path = with_program("squeezy-bench");
+    let call = |program: &Path, path: &Path| {
+        let arguments = ["--log", "info", "bench", "plug", "--quick", "--help"];
+        let output = Command::new(program).args(arguments).env("PATH", path).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let shell = Path::new("/bin:/usr/bin");
+    let (code, said, _) = call(&own, in_path.path());
+    let expected =
+        format!("{} plug --quick --help at info\n", beside.path().join("squeezy-bench").display());
+    assert_eq!((code, said), (Some(7), expected));
+    let path = format!("{}:{}", in_path.path().display(), shell.display());
+    let (code, said, _) = call(&lonely, Path::new(&path));
+    let expected =
+        format!("{} plug --quick --help at info\n", in_path.path().join("squeezy-bench").display());
+    assert_eq!((code, said), (Some(7), expected));
+    let (code, said, error) = call(&lonely, alone.path());
+    assert_eq!((code, &*said, error.lines().count()), (Some(1), "", 1), "{error}");
+    assert!(
+        error.starts_with("squeezy: squeezy-bench is neither") && error.contains("make programs"),
+        "{error}"
+    );
 }
 
 #[test]

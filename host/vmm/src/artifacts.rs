@@ -1,7 +1,10 @@
 //! Finds what the scripts have built: kernels, initramfs and function images.
 
 use crate::{Result, VmError};
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// The directory that holds them.
 #[derive(Clone, Debug)]
@@ -23,6 +26,17 @@ pub enum Kernel {
 impl Kernel {
     /// Most processors of a guest (`CONFIG_NR_CPUS`).
     pub const MAX_PROCESSORS: u32 = 64;
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Release => "release",
+            Self::Debug => "debug",
+            Self::Off => "off",
+            Self::Node => "node",
+        })
+    }
 }
 
 impl Artifacts {
@@ -67,13 +81,7 @@ impl Artifacts {
 
     /// A kernel.
     pub fn kernel(&self, kernel: Kernel) -> PathBuf {
-        let name = match kernel {
-            Kernel::Release => "release",
-            Kernel::Debug => "debug",
-            Kernel::Off => "off",
-            Kernel::Node => "node",
-        };
-        self.0.join("kernel").join(name).join("bzImage")
+        self.0.join("kernel").join(kernel.to_string()).join("bzImage")
     }
 
     /// The initramfs with the agent.

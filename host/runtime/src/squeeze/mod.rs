@@ -36,7 +36,7 @@ pub struct SqueezePolicy {
 impl SqueezePolicy {
     /// From a quarter of the memory on, those frozen for a second. The paper's 60% are hardly ever
     /// reached here: instances that start or work are charged in full, and for them frozen ones are
-    /// ended before (`bench/cache/README.md`).
+    /// ended before (`bench/results/cache/README.md`).
     pub fn of_memory(limit_bytes: u64, processors: u32) -> Self {
         Self::above(limit_bytes / 4, processors)
     }

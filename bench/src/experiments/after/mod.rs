@@ -1,0 +1,209 @@
+//! What the requests just after a reclaim take, against those before it (Figure 13 of the
+//! Desiccant paper). See README.md.
+
+mod pageout;
+mod report;
+
+use crate::{
+    error::{BenchError, Result},
+    harness::{Experiment, Session},
+    record::{Measured, nanoseconds},
+    report::mean,
+    rigs::process::{Call, Functions, Instance, OfProcess, Subject, Trial, trials},
+    size::parse_instance,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_reclaim::{Answer, Request};
+use std::time::{Duration, Instant};
+
+/// What is done to the frozen instance: nothing; a reclaim; that and its libraries evicted; as much
+/// of its memory moved to swap.
+const CONTROL: &str = "control";
+const RECLAIM: &str = "reclaim";
+const LIBRARIES: &str = "reclaim+libraries";
+const PAGEOUT: &str = "pageout";
+
+/// Requests that are compared, before and after.
+const COMPARED: u32 = 10;
+/// Requests between what was done last and those before what is done next.
+const BETWEEN: u32 = 30;
+/// How long these may take under `--quick`, at the price of some.
+const QUICK_BETWEEN: Duration = Duration::from_secs(1);
+/// How long an instance is frozen.
+const FROZEN: Duration = Duration::from_millis(300);
+
+/// What the requests just after a reclaim take, against those before it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    functions: Functions,
+    /// Memory of an instance
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_instance)]
+    size: u64,
+}
+
+/// Ten requests before and ten after something was done to an instance.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// Of a request before, on average.
+    before_latency_ns: u64,
+    /// Of a request after, on average.
+    after_latency_ns: u64,
+    /// Of the first one after.
+    first_latency_ns: u64,
+    /// CPU time of the instance for a request before, on average.
+    before_cpu_ns: u64,
+    /// And for one after.
+    after_cpu_ns: u64,
+    /// Memory that no other process has, before.
+    before_uss_bytes: u64,
+    /// How much less it was then, or how much went to swap.
+    released_bytes: u64,
+    /// CPU time of the instance that the reclaim itself took.
+    reclaim_cpu_ns: u64,
+}
+
+pub(crate) type Line = Measured<OfProcess<Figures>>;
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "after";
+
+    async fn measure(&self, session: &mut Session<OfProcess<Figures>>) -> Result {
+        let functions = self.functions.find(session).await?;
+        let mut methods = vec![CONTROL, RECLAIM, LIBRARIES];
+        if pageout::is_possible() {
+            methods.push(PAGEOUT);
+        } else {
+            session.progress.note(&format!("left out: {PAGEOUT}, for this machine has no swap"));
+        }
+        let count = session.options.trials_or(3, 10);
+        let trials = trials(count, &functions, &[self.size], &[false]);
+        let mut longest = Duration::ZERO;
+        session
+            .each(&trials, async |session, trial| {
+                if trial.number > 0 && !session.has_time(longest) {
+                    return Ok(());
+                }
+                let start = Instant::now();
+                // Each is as often the first as another.
+                methods.rotate_left(1);
+                self.one(session, trial, &methods).await?;
+                longest = longest.max(start.elapsed());
+                Ok(())
+            })
+            .await
+    }
+}
+
+impl Arguments {
+    /// One instance, to which one after the other is done.
+    async fn one(
+        &self,
+        session: &mut Session<OfProcess<Figures>>,
+        trial: &Trial,
+        methods: &[&str],
+    ) -> Result {
+        let warm = self.functions.warm(trial, session.options.quick, async |_| Ok(()));
+        let (instance, calls) = warm.await?;
+        // Also tells the runtime, and how much a reclaim gives back.
+        let found = instance.memory().await?.uss_bytes;
+        let reclaimed = instance.reclaim(Request::default()).await?;
+        let mut released = found.saturating_sub(instance.memory().await?.uss_bytes);
+        let subject = Subject::new(trial, &instance, reclaimed.runtime(), calls);
+        for method in methods {
+            settle(&instance, session.options.quick).await?;
+            let before = compared(&instance).await?;
+            let done = treat(&instance, method, released).await?;
+            let after = compared(&instance).await?;
+            if *method == RECLAIM {
+                released = done.released_bytes;
+            }
+            let cpu = |calls: &[Call]| average(calls.iter().map(|call| call.cpu_ns));
+            let latency =
+                |calls: &[Call]| average(calls.iter().map(|call| nanoseconds(call.latency)));
+            session.keep(
+                trial.header(session, method),
+                OfProcess {
+                    subject: subject.clone(),
+                    figures: Figures {
+                        before_latency_ns: latency(&before),
+                        after_latency_ns: latency(&after),
+                        first_latency_ns: latency(&after[..1]),
+                        before_cpu_ns: cpu(&before),
+                        after_cpu_ns: cpu(&after),
+                        before_uss_bytes: done.before_uss_bytes,
+                        released_bytes: done.released_bytes,
+                        reclaim_cpu_ns: done.answer.map_or(0, |answer| answer.cpu_ns),
+                    },
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets an instance forget what was done to it last.
+async fn settle(instance: &Instance, quick: bool) -> Result {
+    let start = Instant::now();
+    for _ in 0..BETWEEN {
+        if quick && start.elapsed() > QUICK_BETWEEN {
+            break;
+        }
+        instance.call().await?;
+    }
+    Ok(())
+}
+
+/// What was done to an instance.
+struct Done {
+    before_uss_bytes: u64,
+    released_bytes: u64,
+    answer: Option<Answer>,
+}
+
+/// Freezes an instance for a while, and does something to it meanwhile.
+async fn treat(instance: &Instance, method: &str, wanted_bytes: u64) -> Result<Done> {
+    instance.freeze().await?;
+    let before_uss_bytes = instance.memory().await?.uss_bytes;
+    let mut answer = None;
+    let mut swapped = None;
+    match method {
+        RECLAIM | LIBRARIES => {
+            instance.thaw().await?;
+            answer = Some(instance.reclaim(Request::default()).await?.answer);
+            instance.freeze().await?;
+            if method == LIBRARIES {
+                instance.evict_libraries().await?;
+            }
+        }
+        PAGEOUT => swapped = Some(page_out(instance, wanted_bytes).await?),
+        _ => {}
+    }
+    let after = instance.memory().await?.uss_bytes;
+    tokio::time::sleep(FROZEN).await;
+    instance.thaw().await?;
+    let released_bytes = swapped.unwrap_or(before_uss_bytes.saturating_sub(after));
+    Ok(Done { before_uss_bytes, released_bytes, answer })
+}
+
+async fn page_out(instance: &Instance, wanted_bytes: u64) -> Result<u64> {
+    let process = instance.process().clone();
+    let work = move || pageout::page_out(&process, wanted_bytes);
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| e.to_string())
+        .and_then(|result| result.map_err(|e| e.to_string()))
+        .map_err(|e| BenchError::Arguments(format!("process_madvise(2): {e}; be root")))
+}
+
+async fn compared(instance: &Instance) -> Result<Vec<Call>> {
+    let mut calls = Vec::new();
+    for _ in 0..COMPARED {
+        calls.push(instance.call().await?);
+    }
+    Ok(calls)
+}
+
+fn average(values: impl Iterator<Item = u64>) -> u64 {
+    mean(values.map(|value| value as f64)).unwrap_or(0.0) as u64
+}

@@ -1,0 +1,277 @@
+//! What page faults, new processes and calls that allocate kernel memory cost in a partition, and in a
+//! kernel that could have partitions but has none. See README.md.
+
+mod report;
+
+use crate::{
+    error::{BenchError, Result},
+    harness::{Experiment, Session},
+    record::{Guest, Measured},
+    rigs::memhog_vm::instance,
+};
+use serde::{Deserialize, Serialize};
+use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
+use squeezy_vmm::{
+    AcceleratorKind, GuestClock, Kernel, PartitionLayout, Vm, VmConfig,
+    memory::{Fixed, GuestMemory},
+};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+/// Memory that the process faults in, over and over; it must fit beside the process.
+const FAULT_BYTES: u64 = 64 << 20;
+/// A partition, and as much shared memory, so that both processes have the same room.
+const PARTITION_BYTES: u64 = 256 << 20;
+/// Base memory of each VM: Linux turns transparent huge pages off in a VM that boots with less than
+/// 512 MiB.
+const BASE_BYTES: u64 = 640 << 20;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+enum Case {
+    /// A process in a partition
+    Assigned,
+    /// A process in none, in the same VM
+    Unassigned,
+    /// The same kernel without a partition
+    Unused,
+    /// A kernel built without the option
+    Off,
+}
+
+impl Case {
+    const ALL: [Self; 4] = [Self::Assigned, Self::Unassigned, Self::Unused, Self::Off];
+
+    fn kernel(self) -> Kernel {
+        if self == Self::Off { Kernel::Off } else { Kernel::Release }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Assigned => "assigned",
+            Self::Unassigned => "unassigned",
+            Self::Unused => "unused",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// What the guest's clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Clock {
+    /// Instructions without KVM, time with it
+    Auto,
+    /// The guest's instructions, one a nanosecond; not with KVM
+    Instructions,
+    /// Time
+    Time,
+}
+
+/// What page faults, new processes and calls cost in a partition, and in a kernel that could have some.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What to compare, with commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
+    methods: Vec<Case>,
+    /// What the guest's clock counts
+    #[arg(long, value_enum, default_value_t = Clock::Auto)]
+    clock: Clock,
+    /// How long a trial of one test lasts at least, in milliseconds of the guest's clock
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=60_000))]
+    duration: Option<u32>,
+}
+
+/// One trial of one test.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// What the guest's clock counted: `instructions`, one a nanosecond, or `time`.
+    clock: String,
+    /// What was done, as `faultbench` calls it.
+    test: String,
+    /// How often.
+    operations_count: u64,
+    /// How long all of it took, by the guest's clock.
+    elapsed_ns: u64,
+    /// How long one took.
+    operation_ns: f64,
+}
+
+pub(crate) type Line = Measured<Figures>;
+
+/// What `faultbench` prints.
+#[derive(Deserialize)]
+struct Printed {
+    test: String,
+    operations: u64,
+    elapsed_ns: u64,
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "faults";
+
+    async fn measure(&self, session: &mut Session<Figures>) -> Result {
+        let mut cases: Vec<Case> =
+            self.methods.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        if cases.is_empty() {
+            cases = Case::ALL.to_vec();
+            cases.retain(|&case| case != Case::Off || session.has_kernel(Kernel::Off, &case));
+        }
+        let tcg = session.accelerator() == AcceleratorKind::Tcg;
+        if self.clock == Clock::Instructions && !tcg {
+            return Err(BenchError::Arguments(
+                "instructions can only be counted by the accelerator `tcg`".to_owned(),
+            ));
+        }
+        let counting = self.clock != Clock::Time && tcg;
+        let trials = session.options.trials_or(4, if counting { 10 } else { 40 });
+        let duration = self.duration.unwrap_or(if session.options.quick { 100 } else { 200 });
+        // The first round warms up: it touches memory that the host has not given yet.
+        session.progress.plan(f64::from(trials + 1));
+        let beds = Beds::start(session, &cases, counting).await?;
+        for round in 0..=trials {
+            let start = std::time::Instant::now();
+            session.progress.say(&format!("round {round} of {trials}"));
+            // Each is as often the first as the last.
+            let mut order = cases.clone();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for case in order {
+                let bed = beds.of(case)?;
+                for printed in bed.run(case, duration).await? {
+                    if let Some(trial) = round.checked_sub(1) {
+                        session.keep(
+                            session.header(&case.to_string(), trial, Some(&bed.guest)),
+                            Figures {
+                                clock: if counting { "instructions" } else { "time" }.to_owned(),
+                                test: printed.test,
+                                operations_count: printed.operations,
+                                elapsed_ns: printed.elapsed_ns,
+                                operation_ns: printed.elapsed_ns as f64
+                                    / printed.operations.max(1) as f64,
+                            },
+                        )?;
+                    }
+                }
+            }
+            session.progress.advance(1.0);
+            if round > 0 && !session.has_time(start.elapsed()) {
+                break;
+            }
+        }
+        beds.stop().await
+    }
+}
+
+/// A VM that cases run in.
+struct Bed {
+    vm: Vm,
+    guest: Guest,
+}
+
+impl Bed {
+    async fn start(
+        session: &Session<Figures>,
+        kernel: Kernel,
+        memory: impl GuestMemory + 'static,
+        counting: bool,
+    ) -> Result<Self> {
+        let mut config =
+            VmConfig::new("bench-faults", session.files.kernel(kernel), session.files.initramfs());
+        session.configure(&mut config);
+        config.base_bytes = BASE_BYTES;
+        config.memory = Arc::new(memory);
+        if counting {
+            config.clock = GuestClock::Instructions;
+            // Other processors' instructions would count as well.
+            config.vcpus = 1;
+        }
+        let vm = Vm::start(config).await?;
+        let release = vm.agent()?.info().await?.kernel_release;
+        let guest = Guest::new(&release, kernel, vm.vmm_version());
+        Ok(Self { vm, guest })
+    }
+
+    /// Runs every test once in one process; what it printed.
+    async fn run(&self, case: Case, duration_ms: u32) -> Result<Vec<Printed>> {
+        let agent = self.vm.agent()?;
+        let command = ["/bin/faultbench", "--trials", "1", "--size", &FAULT_BYTES.to_string()];
+        let mut command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        command.extend(["--duration".to_owned(), duration_ms.to_string()]);
+        let mut spec = instance(0, command)?;
+        if case == Case::Assigned {
+            spec.partition = PartitionChoice::Any;
+            spec.wait_ms = 20_000;
+        }
+        agent.start(&spec).await?;
+        let limit = Duration::from_secs(120) + Duration::from_millis(u64::from(duration_ms) * 60);
+        let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
+        let fail = |reason: String| BenchError::Workload { program: "faultbench", reason };
+        let ended =
+            ended.map_err(|_| fail(format!("it has not ended within {} s", limit.as_secs())))??;
+        let log = agent.log(&spec.id).await?;
+        agent.stop(&spec.id, Duration::ZERO).await?;
+        if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
+            return Err(fail(format!("{:?}: {}", ended.state, log.trim().replace('\n', "; "))));
+        }
+        let printed: Vec<Printed> =
+            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if printed.is_empty() {
+            Err(fail("it has printed no result".to_owned()))
+        } else {
+            Ok(printed)
+        }
+    }
+}
+
+/// The VMs, all there at the same time, so that the cases can take turns.
+struct Beds {
+    partitions: Option<Bed>,
+    unused: Option<Bed>,
+    off: Option<Bed>,
+}
+
+impl Beds {
+    async fn start(session: &Session<Figures>, cases: &[Case], counting: bool) -> Result<Self> {
+        let mut beds = Self { partitions: None, unused: None, off: None };
+        // As much memory as the VM with partitions has.
+        let fixed = Fixed { extra_bytes: 2 * PARTITION_BYTES };
+        for &case in cases {
+            session.progress.say(&format!("booting for {case}"));
+            match case {
+                Case::Assigned | Case::Unassigned if beds.partitions.is_none() => {
+                    let layout = PartitionLayout::new(PARTITION_BYTES, 1, PARTITION_BYTES);
+                    let bed = Bed::start(session, case.kernel(), layout, counting).await?;
+                    bed.vm.resize(layout.requested_bytes(1)).await?;
+                    beds.partitions = Some(bed);
+                }
+                Case::Assigned | Case::Unassigned => {}
+                Case::Unused => {
+                    beds.unused = Some(Bed::start(session, case.kernel(), fixed, counting).await?)
+                }
+                Case::Off => {
+                    beds.off = Some(Bed::start(session, case.kernel(), fixed, counting).await?)
+                }
+            }
+        }
+        Ok(beds)
+    }
+
+    fn of(&self, case: Case) -> Result<&Bed> {
+        let bed = match case {
+            Case::Assigned | Case::Unassigned => &self.partitions,
+            Case::Unused => &self.unused,
+            Case::Off => &self.off,
+        };
+        bed.as_ref()
+            .ok_or_else(|| BenchError::Arguments(format!("there is no VM for the case `{case}`")))
+    }
+
+    async fn stop(self) -> Result {
+        for bed in [self.partitions, self.unused, self.off].into_iter().flatten() {
+            bed.vm.stop().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! Hosts and functions that exist in time only: the runtime's own scaler decides, and each step takes
+//! what it took when it was measured.
+
+use super::{costs::Costs, workload::Workload};
+use crate::error::{BenchError, Result};
+use squeezy_runtime::{
+    Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
+    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState, load::Random,
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
+    time::Duration,
+};
+
+/// How long ending a VM takes.
+const END: Duration = Duration::from_millis(500);
+
+/// How long freezing an instance takes, with counting what it holds.
+const FREEZE: Duration = Duration::from_millis(10);
+
+/// How long an agent takes that finds no garbage.
+const SQUEEZE: Duration = Duration::from_millis(50);
+
+/// How long stopping a VM's processors takes, with counting what it holds.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a VM holds beside its instances when it is paused, and what of that each instance leaves behind it
+/// beside the memory map of its partition. Of `html` on Linux 6.12: 100 MiB after one instance of 768
+/// MiB, 128 after three.
+const PAUSED_BYTES: u64 = 86 << 20;
+const TRACE_BYTES: u64 = 2 << 20;
+
+/// After so many events is looked whether a person has asked for the end.
+const EVENTS_AT_A_TIME: u64 = 1000;
+
+/// What a workload came to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// From each call to its answer, in seconds; of those that were answered.
+    pub(super) latencies: Vec<f64>,
+    /// Of these, how long before an instance took it.
+    pub(super) waits: Vec<f64>,
+    pub(super) rejected: u64,
+    /// Instances that were started.
+    pub(super) started: u64,
+    /// Instances that were ended to make room.
+    pub(super) evicted: u64,
+    pub(super) booted: u64,
+    pub(super) byte_seconds: f64,
+    /// Of these, those of VMs that have no instance.
+    pub(super) base_byte_seconds: f64,
+    pub(super) peak_bytes: u64,
+    /// The most instances that each application had at once.
+    pub(super) peak_instances: Vec<u16>,
+    /// Commands and events of the scaler.
+    pub(super) events: u64,
+    /// Instances started and ended, by member.
+    pub(super) turnover: HashMap<u32, u64>,
+}
+
+/// How functions are kept.
+pub(super) struct Rules {
+    pub(super) budget: Budget,
+    /// When frozen instances are squeezed, if they cost what they hold.
+    pub(super) squeezing: Option<SqueezePolicy>,
+    pub(super) freeze_after: Duration,
+    pub(super) keep_alive: Duration,
+    pub(super) queue: usize,
+    pub(super) vm_idle: Duration,
+}
+
+/// Plays a workload.
+pub(super) async fn play(
+    workload: &Workload,
+    rules: &Rules,
+    costs: &Costs,
+    seed: u64,
+    policy_of: impl Fn(usize, u64) -> Result<VmPolicy>,
+) -> Result<Outcome> {
+    let mut scaler = Scaler::new(rules.budget);
+    if let Some(squeezing) = rules.squeezing {
+        scaler = scaler.with_squeezing(squeezing);
+    }
+    let refused = |error: squeezy_runtime::PolicyError| BenchError::Arguments(error.to_string());
+    let (mut vms, mut places) = (Vec::new(), Vec::new());
+    for (app, bytes) in workload.apps() {
+        let idle_time = Some(rules.vm_idle);
+        // Processors are not simulated: a start takes as long beside others as alone.
+        let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(app, bytes)? };
+        let vm = scaler.add_vm(policy).map_err(refused)?;
+        places.push(Place::new(&policy));
+        vms.push(vm);
+    }
+    for member in &workload.members {
+        let policy = FunctionPolicy {
+            vm: vms[member.app],
+            max_instances: u32::MAX,
+            keep_alive: rules.keep_alive,
+            freeze_after: Some(rules.freeze_after),
+            queue_limit: rules.queue,
+            wait_limit: None,
+        };
+        scaler.add_function(policy).map_err(refused)?;
+    }
+    let mut simulation = Simulation {
+        workload,
+        costs,
+        scaler,
+        random: Random::new(seed),
+        coming: BinaryHeap::new(),
+        sequence: 0,
+        now: Moment::START,
+        came: HashMap::new(),
+        of: HashMap::new(),
+        places,
+        bases_bytes: 0,
+        outcome: Outcome { peak_instances: vec![0; vms.len()], ..Outcome::default() },
+    };
+    simulation.play().await?;
+    Ok(simulation.outcome)
+}
+
+/// Something to come, in order of time and then of its decision.
+type Coming = Reverse<(Moment, u64, What)>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Booted(VmIndex),
+    Ended(VmIndex),
+    Paused(VmIndex),
+    Started(InstanceNumber),
+    Answered(InstanceNumber),
+    Frozen(InstanceNumber),
+    Squeezed(InstanceNumber),
+    Stopped(InstanceNumber),
+    Reclaimed(InstanceNumber),
+}
+
+struct Simulation<'a> {
+    workload: &'a Workload,
+    costs: &'a Costs,
+    scaler: Scaler,
+    random: Random,
+    coming: BinaryHeap<Coming>,
+    sequence: u64,
+    now: Moment,
+    came: HashMap<RequestNumber, (Moment, u32)>,
+    of: HashMap<InstanceNumber, u32>,
+    /// The VM of each application, which has its number.
+    places: Vec<Place>,
+    /// What they have of the budget without their instances.
+    bases_bytes: u64,
+    outcome: Outcome,
+}
+
+/// A VM, or where it would be.
+struct Place {
+    base_bytes: u64,
+    /// What it has of the budget without its instances.
+    charged_bytes: u64,
+    /// What an instance leaves behind in it: the memory map of its partition above all.
+    trace_bytes: u64,
+    /// Instances that live in it, and the most that did since its boot.
+    within: BTreeSet<InstanceNumber>,
+    most: u64,
+}
+
+impl Place {
+    fn new(policy: &VmPolicy) -> Self {
+        Self {
+            base_bytes: policy.base_bytes,
+            charged_bytes: 0,
+            trace_bytes: policy.instance_bytes / 64 + TRACE_BYTES,
+            within: BTreeSet::new(),
+            most: 0,
+        }
+    }
+
+    /// What it holds beside its instances when it is paused.
+    fn held_bytes(&self) -> u64 {
+        (PAUSED_BYTES + self.most * self.trace_bytes).min(self.base_bytes)
+    }
+}
+
+impl Simulation<'_> {
+    async fn play(&mut self) -> Result {
+        let mut arrivals = (0..).zip(&self.workload.arrivals).peekable();
+        loop {
+            if self.outcome.events.is_multiple_of(EVENTS_AT_A_TIME) {
+                tokio::task::yield_now().await;
+            }
+            let arrival = arrivals.peek().map(|(_, (at, _))| Moment(*at));
+            let coming = self.coming.peek().map(|Reverse((at, ..))| *at);
+            let tick = self.scaler.next_deadline();
+            let Some(next) = [arrival, coming, tick].into_iter().flatten().min() else { break };
+            // What is left after the day's end concerns nobody.
+            if next.0 > self.workload.length && arrival.is_none() && self.came.is_empty() {
+                break;
+            }
+            self.pass(next);
+            if coming == Some(next) {
+                if let Some(Reverse((_, _, what))) = self.coming.pop() {
+                    self.happen(what)?;
+                }
+            } else if arrival == Some(next) {
+                if let Some((number, &(_, member))) = arrivals.next() {
+                    let request = RequestNumber(number);
+                    self.came.insert(request, (self.now, member));
+                    let function = FunctionIndex(member);
+                    self.tell(Event::Request { function, request })?;
+                }
+            } else {
+                self.tell(Event::Tick)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, to: Moment) {
+        let committed = self.scaler.budget().committed_bytes();
+        let seconds = to.since(self.now).as_secs_f64();
+        self.outcome.byte_seconds += committed as f64 * seconds;
+        self.outcome.base_byte_seconds += self.bases_bytes as f64 * seconds;
+        self.outcome.peak_bytes = self.outcome.peak_bytes.max(committed);
+        self.now = to;
+    }
+
+    fn happen(&mut self, what: What) -> Result {
+        if let What::Ended(vm) = what {
+            self.charge(vm, 0);
+            self.places[vm.0 as usize].most = 0;
+        }
+        self.tell(match what {
+            What::Paused(vm) => Event::VmPaused { vm, resident_bytes: self.held_bytes_of_vm(vm) },
+            What::Booted(vm) => Event::VmBooted(vm),
+            What::Ended(vm) => Event::VmEnded(vm),
+            What::Started(instance) => Event::Started(instance),
+            What::Answered(instance) => Event::Answered(instance),
+            What::Frozen(instance) => {
+                Event::Frozen { instance, resident_bytes: self.held_bytes(instance) }
+            }
+            What::Squeezed(instance) => {
+                // What garbage there is, no trace tells: all that it holds is taken to be in use.
+                let resident_bytes = self.held_bytes(instance);
+                Event::Squeezed { instance, resident_bytes, cpu: SQUEEZE }
+            }
+            What::Stopped(instance) => Event::Stopped(instance),
+            What::Reclaimed(instance) => Event::Reclaimed(instance),
+        })?;
+        if let What::Paused(vm) = what
+            && let Some(VmState::Paused { .. }) = self.scaler.vm_state(vm)
+        {
+            self.charge(vm, self.places[vm.0 as usize].held_bytes());
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self, vm: VmIndex, bytes: u64) {
+        let place = &mut self.places[vm.0 as usize];
+        self.bases_bytes = self.bases_bytes - place.charged_bytes + bytes;
+        place.charged_bytes = bytes;
+    }
+
+    fn tell(&mut self, event: Event) -> Result {
+        let commands = self.scaler.handle(self.now, event);
+        let commands = commands.map_err(|e| BenchError::Arguments(format!("a mistake: {e}")))?;
+        self.outcome.events += 1;
+        commands.into_iter().for_each(|command| self.carry_out(command));
+        Ok(())
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        let Costs { boot, start, stop, reclaim } = *self.costs;
+        match command {
+            Command::BootVm(vm) => {
+                self.outcome.booted += 1;
+                self.charge(vm, self.places[vm.0 as usize].base_bytes);
+                self.later(boot, What::Booted(vm));
+            }
+            Command::EndVm { vm, reason } => {
+                for instance in self.places[vm.0 as usize].within.clone() {
+                    self.end(instance, reason);
+                }
+                self.later(END, What::Ended(vm));
+            }
+            Command::PauseVm(vm) => self.later(PAUSE, What::Paused(vm)),
+            Command::ResumeVm(vm) => self.charge(vm, self.places[vm.0 as usize].base_bytes),
+            Command::Start { function, instance, .. } => {
+                self.outcome.started += 1;
+                self.of.insert(instance, function.0);
+                let app = self.workload.members[function.0 as usize].app;
+                let Place { within, most, .. } = &mut self.places[app];
+                within.insert(instance);
+                *most = (within.len() as u64).max(*most);
+                let peak = &mut self.outcome.peak_instances[app];
+                *peak = u16::try_from(within.len()).unwrap_or(u16::MAX).max(*peak);
+                *self.outcome.turnover.entry(function.0).or_default() += 1;
+                self.later(start, What::Started(instance));
+            }
+            Command::Dispatch { instance, request, .. } => {
+                let Some((came, member)) = self.came.remove(&request) else { return };
+                let unit = self.random.unit();
+                let took = self.workload.members[member as usize].duration(unit);
+                let waited = self.now.since(came);
+                self.outcome.waits.push(waited.as_secs_f64());
+                self.outcome.latencies.push((waited + took).as_secs_f64());
+                self.later(took, What::Answered(instance));
+            }
+            Command::Stop { instance, reason } => {
+                self.end(instance, reason);
+                self.later(stop, What::Stopped(instance));
+            }
+            Command::Reclaim { instance, .. } => self.later(reclaim, What::Reclaimed(instance)),
+            Command::Reject { request, .. } => {
+                self.came.remove(&request);
+                self.outcome.rejected += 1;
+            }
+            Command::Freeze(instance) => self.later(FREEZE, What::Frozen(instance)),
+            Command::Squeeze(instance) => self.later(SQUEEZE, What::Squeezed(instance)),
+        }
+    }
+
+    fn end(&mut self, instance: InstanceNumber, reason: StopReason) {
+        self.outcome.evicted += u64::from(reason == StopReason::Evicted);
+        if let Some(member) = self.of.remove(&instance) {
+            self.places[self.workload.members[member as usize].app].within.remove(&instance);
+            *self.outcome.turnover.entry(member).or_default() += 1;
+        }
+    }
+
+    fn held_bytes_of_vm(&self, vm: VmIndex) -> u64 {
+        let place = &self.places[vm.0 as usize];
+        let within = place.within.iter().map(|&instance| self.held_bytes(instance));
+        place.held_bytes() + within.sum::<u64>()
+    }
+
+    fn held_bytes(&self, instance: InstanceNumber) -> u64 {
+        let member = self.of.get(&instance).map(|&member| &self.workload.members[member as usize]);
+        member.map_or(0, |member| member.held_bytes)
+    }
+
+    fn later(&mut self, after: Duration, what: What) {
+        self.sequence += 1;
+        self.coming.push(Reverse((self.now + after, self.sequence, what)));
+    }
+}

@@ -1,0 +1,109 @@
+//! Memory of one frozen instance after many calls: as it is, with eager collection, squeezed, and
+//! as it would be at best (Figures 7, 8 and 12 of the Desiccant paper). See README.md.
+
+mod report;
+
+use crate::{
+    error::Result,
+    harness::{Experiment, Session},
+    record::Measured,
+    rigs::process::{OfProcess, ProcessOptions, Subject, Trial},
+};
+use serde::{Deserialize, Serialize};
+use squeezy_reclaim::{Memory, Request};
+
+/// What an instance was when it was looked at.
+const VANILLA: &str = "vanilla";
+const EAGER: &str = "eager";
+const RECLAIM: &str = "reclaim";
+const LIBRARIES: &str = "reclaim+libraries";
+const IDEAL: &str = "ideal";
+
+/// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    processes: ProcessOptions,
+}
+
+/// A frozen instance.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// As the header's `method`.
+    variant: String,
+    uss_bytes: u64,
+    rss_bytes: u64,
+    pss_bytes: u64,
+    /// Resident memory of its heap.
+    heap_bytes: u64,
+    /// What of its heap was in use, by the collection after it was looked at, or just before.
+    live_bytes: u64,
+    /// Pages of files that another process maps too, as of when libraries were evicted.
+    shared_bytes: u64,
+}
+
+pub(crate) type Line = Measured<OfProcess<Figures>>;
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "single";
+
+    async fn measure(&self, session: &mut Session<OfProcess<Figures>>) -> Result {
+        let count = session.options.trials_or(1, 5);
+        let trials = self.processes.trials(session, count, &[false, true]).await?;
+        session.each(&trials, async |session, trial| self.one(session, trial).await).await
+    }
+}
+
+impl Arguments {
+    /// One instance: all that can be seen of it, one after the other.
+    async fn one(&self, session: &mut Session<OfProcess<Figures>>, trial: &Trial) -> Result {
+        let quick = session.options.quick;
+        let (instance, calls_count) =
+            self.processes.functions.warm(trial, quick, async |_| Ok(())).await?;
+        instance.freeze().await?;
+        let found = instance.memory().await?;
+        instance.thaw().await?;
+        let reclaimed = instance.reclaim(Request::default()).await?;
+        instance.freeze().await?;
+        let squeezed = instance.memory().await?;
+        let evicted = instance.evict_libraries().await?;
+        let without_libraries = instance.memory().await?;
+
+        let answer = &reclaimed.answer;
+        let garbage = answer.before_bytes.saturating_sub(answer.live_bytes);
+        let subject = Subject::new(trial, &instance, reclaimed.runtime(), calls_count);
+        let mut keep = |variant: &str, memory: Memory, heap_bytes| {
+            session.keep(
+                trial.header(session, variant),
+                OfProcess {
+                    subject: subject.clone(),
+                    figures: Figures {
+                        variant: variant.to_owned(),
+                        uss_bytes: memory.uss_bytes,
+                        rss_bytes: memory.rss_bytes,
+                        pss_bytes: memory.pss_bytes,
+                        heap_bytes,
+                        live_bytes: answer.live_bytes,
+                        shared_bytes: evicted.shared_bytes,
+                    },
+                },
+            )
+        };
+        if trial.eager {
+            return keep(EAGER, found, answer.before_bytes);
+        }
+        keep(VANILLA, found, answer.before_bytes)?;
+        keep(RECLAIM, squeezed, answer.after_bytes)?;
+        keep(LIBRARIES, without_libraries, answer.after_bytes)?;
+        keep(IDEAL, less(found, garbage), answer.live_bytes)
+    }
+}
+
+/// The memory of a process without so much of its own.
+fn less(memory: Memory, bytes: u64) -> Memory {
+    Memory {
+        uss_bytes: memory.uss_bytes.saturating_sub(bytes),
+        rss_bytes: memory.rss_bytes.saturating_sub(bytes),
+        pss_bytes: memory.pss_bytes.saturating_sub(bytes),
+    }
+}

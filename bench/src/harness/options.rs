@@ -1,0 +1,43 @@
+//! What all experiments can be told.
+
+use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
+use std::path::PathBuf;
+
+/// How to measure and where results go.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Measure little: an answer within minutes, with more noise
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write each measurement to FILE as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the result to FILE as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Measure nothing; take the lines of an earlier run from FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "json"])]
+    pub(crate) from: Option<PathBuf>,
+    /// How often to measure each thing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) trials: Option<u32>,
+    /// What runs the guest's code: auto, kvm or tcg
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) accelerator: AcceleratorChoice,
+    /// What backs the guest's memory on the host: ram or memfd
+    #[arg(long, value_name = "NAME", default_value = "ram")]
+    pub(crate) memory_backend: MemoryBackend,
+    /// Processors of a VM
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) vcpus: u32,
+    /// The directory of kernels and images
+    #[arg(long, value_name = "DIR")]
+    pub(crate) build: Option<PathBuf>,
+}
+
+impl Options {
+    /// How often to measure: what was asked for, else one of these.
+    pub(crate) fn trials_or(&self, quick: u32, full: u32) -> u32 {
+        self.trials.unwrap_or(if self.quick { quick } else { full })
+    }
+}

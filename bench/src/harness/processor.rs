@@ -1,0 +1,75 @@
+//! CPU time of other processes.
+
+use crate::error::{BenchError, Result};
+use std::fs;
+
+/// CPU time that a process has had so far, that of threads which have ended included, in nanoseconds.
+pub(crate) fn spent_ns(process: u32) -> Result<u64> {
+    let gone = |error: i32| {
+        BenchError::file(format!("/proc/{process}"), std::io::Error::from_raw_os_error(error))
+    };
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the call writes one clock id, to which the pointer is.
+    let error = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
+    if error != 0 {
+        return Err(gone(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec, to which the pointer is.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(gone(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ESRCH)));
+    }
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The processes that a process has started and not outlived.
+pub(crate) fn children(process: u32) -> Result<Vec<u32>> {
+    let path = format!("/proc/{process}/task");
+    let mut children = Vec::new();
+    for thread in fs::read_dir(&path).map_err(|e| BenchError::file(&path, e))?.flatten() {
+        // A thread may end at any moment; its children are another's then.
+        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        children.extend(text.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    Ok(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Read, process, thread};
+
+    /// Works until the thread has had so much CPU time; the number keeps the work from being left out.
+    fn work(ns: u64) -> u64 {
+        let start = spent_ns(process::id()).unwrap();
+        let mut rounds = 0;
+        while spent_ns(process::id()).unwrap() - start < ns {
+            rounds += 1;
+        }
+        rounds
+    }
+
+    #[test]
+    fn work_counts_also_of_threads_that_have_ended() {
+        let before = spent_ns(process::id()).unwrap();
+        assert!(thread::spawn(|| work(20_000_000)).join().unwrap() > 0);
+        assert!(spent_ns(process::id()).unwrap() - before >= 20_000_000);
+    }
+
+    #[test]
+    fn a_child_is_found_and_one_that_is_gone_is_an_error() {
+        let mut child = process::Command::new("cat")
+            .stdin(process::Stdio::piped())
+            .stdout(process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert!(children(process::id()).unwrap().contains(&child.id()));
+        assert!(spent_ns(child.id()).is_ok());
+        drop(child.stdin.take());
+        child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+        child.wait().unwrap();
+        assert!(!children(process::id()).unwrap().contains(&child.id()));
+        let error = spent_ns(child.id()).unwrap_err().to_string();
+        assert!(error.contains("/proc/") && !error.contains('\n'), "{error}");
+    }
+}

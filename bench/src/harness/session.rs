@@ -1,0 +1,148 @@
+//! One run of an experiment: what it measures with, and the lines it has yielded.
+
+use super::{Options, Progress, Step};
+use crate::{
+    error::{BenchError, Result},
+    record::{Guest, Header, Measured, NO_GUEST, Recorded, Writer},
+};
+use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, Vmm};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// How long `--quick` may take: less than the 6 minutes of bench/targets.toml, for the last step may
+/// take longer than those before it.
+const QUICK_BUDGET: Duration = Duration::from_secs(280);
+
+/// The things that every VM of an experiment has in common, and its results.
+pub(crate) struct Session<F> {
+    pub(crate) files: Artifacts,
+    pub(crate) progress: Progress,
+    pub(crate) options: Options,
+    experiment: &'static str,
+    accelerator: Accelerator,
+    writer: Writer,
+    records: Vec<Measured<F>>,
+    failures: Vec<String>,
+    started: Instant,
+    /// What of the work is done after the step that is being taken, 0 to 1.
+    share: f64,
+}
+
+impl<F: Recorded> Session<F> {
+    /// Checks that everything that is needed is there.
+    pub(crate) fn open(experiment: &'static str, options: &Options) -> Result<Self> {
+        let files = Artifacts::find(options.build.as_deref())?;
+        let progress = Progress::new();
+        let accelerator = Vmm::default().accelerator(options.accelerator)?;
+        progress.note(&format!("accelerator {}: {}", accelerator.kind, accelerator.reason));
+        Ok(Self {
+            files,
+            progress,
+            experiment,
+            accelerator,
+            options: options.clone(),
+            writer: Writer::create(options.json.as_deref())?,
+            records: Vec::new(),
+            failures: Vec::new(),
+            started: Instant::now(),
+            share: 1.0,
+        })
+    }
+
+    /// Sets in a VM's configuration what all VMs have in common.
+    pub(crate) fn configure(&self, config: &mut VmConfig) {
+        config.vcpus = self.options.vcpus;
+        config.accelerator = self.options.accelerator;
+        config.memory_backend = self.options.memory_backend;
+        config.count_device_requests = true;
+        // Stock methods may well take a minute without KVM.
+        config.timeouts.resize = Duration::from_secs(if self.options.quick { 60 } else { 180 });
+        config.timeouts.boot = Duration::from_secs(180);
+        config.timeouts.call = Duration::from_secs(120);
+    }
+
+    /// The header of a line about a guest, or about none.
+    pub(crate) fn header(&self, method: &str, trial: u32, guest: Option<&Guest>) -> Header {
+        let (kernel, qemu) = guest.map_or((NO_GUEST, NO_GUEST), |g| (&*g.kernel, &*g.qemu));
+        Header {
+            experiment: self.experiment.to_owned(),
+            method: method.to_owned(),
+            trial,
+            accelerator: self.accelerator.kind.to_string(),
+            memory_backend: self.options.memory_backend.to_string(),
+            kernel: kernel.to_owned(),
+            qemu: qemu.to_owned(),
+        }
+    }
+
+    /// What runs the guests' code.
+    pub(crate) fn accelerator(&self) -> AcceleratorKind {
+        self.accelerator.kind
+    }
+
+    /// Keeps a line.
+    pub(crate) fn keep(&mut self, header: Header, figures: F) -> Result {
+        let record = Measured { header, figures };
+        self.writer.write(&record)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Takes one step after the other, also after one has failed: hours of the others' lines are
+    /// worth having. What failed is said at once, and once more at the end.
+    ///
+    /// # Errors
+    /// What would fail the others too: lines that cannot be written.
+    pub(crate) async fn each<S: Step>(
+        &mut self,
+        steps: &[S],
+        mut take: impl AsyncFnMut(&mut Self, &S) -> Result,
+    ) -> Result {
+        let total = steps.iter().map(S::weight).sum();
+        self.progress.plan(total);
+        let mut done = 0.0;
+        for step in steps {
+            done += step.weight();
+            self.share = done / total;
+            self.progress.say(&step.to_string());
+            match take(self, step).await {
+                Err(
+                    error @ (BenchError::Vm(_)
+                    | BenchError::Workload { .. }
+                    | BenchError::Instance { .. }),
+                ) => {
+                    let failure = format!("{step}: {error}");
+                    self.progress.note(&failure);
+                    self.failures.push(failure);
+                }
+                outcome => outcome?,
+            }
+            self.progress.reach(done);
+        }
+        Ok(())
+    }
+
+    /// Whether the work until the end of this step may have taken as long as it has, and `next`
+    /// more: `--quick` must end in time, at the price of trials.
+    pub(crate) fn has_time(&self, next: Duration) -> bool {
+        !self.options.quick || self.started.elapsed() + next <= QUICK_BUDGET.mul_f64(self.share)
+    }
+
+    /// Whether a kernel has been built; if not, what needs it is left out, with a note.
+    pub(crate) fn has_kernel(&self, kernel: Kernel, what: &impl fmt::Display) -> bool {
+        let path = self.files.kernel(kernel);
+        let there = path.exists();
+        if !there {
+            self.progress.note(&format!("left out: {what}, for there is no {}", path.display()));
+        }
+        there
+    }
+
+    /// All lines, and what failed.
+    pub(crate) fn close(self) -> (Vec<Measured<F>>, Vec<String>) {
+        self.progress.finish();
+        (self.records, self.failures)
+    }
+}

@@ -1,0 +1,102 @@
+//! `squeezy-bench`: the experiments, which `squeezy bench NAME` runs.
+//!
+//! An experiment (`experiments/`) measures with a rig (`rigs/`) in a session (`harness/`). Each of its
+//! measurements becomes a line of JSON (`record`); a table, verdicts on the targets of
+//! bench/targets.toml and a plot (`report/`) are made of these lines, of this run or of an earlier one.
+
+mod error;
+mod experiments;
+mod harness;
+mod record;
+mod report;
+mod rigs;
+mod size;
+#[cfg(test)]
+#[path = "../../scripts/skip.rs"]
+mod skip;
+mod specification;
+#[cfg(test)]
+mod tests;
+
+use clap::Parser;
+use error::BenchError;
+use experiments::Experiment;
+use harness::interrupt;
+use std::{path::PathBuf, process::ExitCode};
+use tracing_subscriber::EnvFilter;
+
+/// Exit status after Ctrl-C, as shells expect it.
+const INTERRUPTED: u8 = 130;
+
+/// Runs an experiment that compares ways of changing a VM's memory.
+#[derive(Debug, Parser)]
+#[command(version, name = "squeezy-bench", bin_name = "squeezy bench", propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// What of its inner workings is told on standard error: error, warn, info, debug or trace, also of
+    /// a part alone, as in `warn,squeezy_vmm=debug`.
+    #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", default_value = "warn", value_parser = filter)]
+    log: String,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Experiment(Box<Experiment>),
+    /// Brings the table of SPECIFICATION.md up to date with bench/targets.toml and with the recorded lines.
+    #[command(hide = true)]
+    Specification {
+        /// The checkout
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        checkout: PathBuf,
+    },
+}
+
+/// Checks it where the command line is read.
+fn filter(text: &str) -> Result<String, String> {
+    let wanted = "a level, or PART=LEVEL, or several with commas between them";
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
+}
+
+impl Cli {
+    /// Runs the experiment: progress goes to standard error, the table to standard output, lines
+    /// and plot to the files that were asked for. Ctrl-C or SIGTERM end it with
+    /// [`BenchError::Interrupted`]; what was measured until then is kept, and no VM is left.
+    async fn run(self) -> Result<(), BenchError> {
+        // Dropping an experiment drops its VMs, and with them their processes.
+        let done = async {
+            match self.command {
+                Command::Experiment(experiment) => experiment.run().await,
+                Command::Specification { checkout } => specification::write(&checkout),
+            }
+        };
+        tokio::select! {
+            result = done => result,
+            result = interrupt::wait() => result,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&cli.log))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(cli.run()),
+        Err(error) => Err(BenchError::Arguments(format!("cannot start: {error}"))),
+    };
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // Nothing can be done for somebody who has closed standard error.
+    let _ =
+        std::io::Write::write_all(&mut std::io::stderr(), format!("squeezy: {error}\n").as_bytes());
+    match error {
+        BenchError::Interrupted => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,255 @@
+//! What a measurement is written as: one line of JSON, with the unit in the name of each figure.
+
+use crate::error::{BenchError, Result};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use squeezy_vmm::Kernel;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    ops::Deref,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Stands for the accelerator where there is no guest, and plain processes are measured.
+pub(crate) const NATIVE: &str = "none";
+
+/// Stands for the kernel and the VMM where there is no guest.
+pub(crate) const NO_GUEST: &str = "none";
+
+/// What every line says, whatever was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    /// The experiment's name.
+    pub(crate) experiment: String,
+    /// What is compared.
+    pub(crate) method: String,
+    /// Counts the measurements of a method under the same conditions, from 0.
+    pub(crate) trial: u32,
+    /// `kvm` or `tcg`; `none` for plain processes.
+    pub(crate) accelerator: String,
+    /// `ram` or `memfd`; `none` for plain processes.
+    pub(crate) memory_backend: String,
+    /// The guest's kernel and its configuration, `none` where there is no guest.
+    pub(crate) kernel: String,
+    /// The VMM's version, `none` where there is no guest.
+    pub(crate) qemu: String,
+}
+
+/// The guest that a line is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    /// Its kernel and that one's configuration: `6.12.117 release`.
+    pub(crate) kernel: String,
+    /// The VMM's version.
+    pub(crate) qemu: String,
+}
+
+impl Guest {
+    /// With this release of a kernel, built so.
+    pub(crate) fn new(release: &str, kernel: Kernel, vmm_version: &str) -> Self {
+        Self { kernel: format!("{release} {kernel}"), qemu: vmm_version.to_owned() }
+    }
+}
+
+/// A line: what was measured, and with what. It reads as its figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measured<F> {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    #[serde(flatten)]
+    pub(crate) figures: F,
+}
+
+impl<F> Deref for Measured<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        &self.figures
+    }
+}
+
+/// Figures that lines are made of.
+pub(crate) trait Recorded: Serialize + DeserializeOwned {}
+
+impl<F: Serialize + DeserializeOwned> Recorded for F {}
+
+/// Figures about a function.
+pub(crate) trait OfFunction {
+    /// Its name.
+    fn function(&self) -> &str;
+}
+
+/// Writes lines to a file, each one at once, so that an interrupted run leaves what it has.
+pub(crate) struct Writer(Option<(PathBuf, File)>);
+
+impl Writer {
+    /// To this file, which is emptied; or to nowhere.
+    pub(crate) fn create(path: Option<&Path>) -> Result<Self> {
+        let open = |path: &Path| {
+            File::create(path)
+                .map(|file| (path.to_owned(), file))
+                .map_err(|e| BenchError::file(path, e))
+        };
+        path.map(open).transpose().map(Self)
+    }
+
+    /// Writes one line.
+    pub(crate) fn write(&mut self, record: &impl Serialize) -> Result {
+        let Some((path, file)) = &mut self.0 else { return Ok(()) };
+        let mut line =
+            serde_json::to_vec(record).map_err(|e| BenchError::file(path.as_path(), e))?;
+        line.push(b'\n');
+        file.write_all(&line).map_err(|e| BenchError::file(path.as_path(), e))
+    }
+}
+
+/// Reads the lines of an earlier run.
+pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Measured<F>>> {
+    /// Longer files are not ours.
+    const MOST_LINES: usize = 100_000;
+    let file = File::open(path).map_err(|e| BenchError::file(path, e))?;
+    let mut records = Vec::new();
+    for (index, line) in BufReader::new(file).lines().enumerate() {
+        let fail = |reason: String| BenchError::file(path, format!("line {}: {reason}", index + 1));
+        let line = line.map_err(|e| fail(e.to_string()))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let record: Measured<F> = serde_json::from_str(&line).map_err(|e| fail(e.to_string()))?;
+        if record.header.experiment != experiment {
+            return Err(fail(format!("it is of the experiment `{}`", record.header.experiment)));
+        }
+        records.push(record);
+        if records.len() > MOST_LINES {
+            return Err(fail("the file is too long for results".to_owned()));
+        }
+    }
+    if records.is_empty() { Err(BenchError::file(path, "it has no results")) } else { Ok(records) }
+}
+
+/// What lines were measured with, for the head of a plot.
+pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
+    let headers =
+        || records.iter().map(|record| &record.header).filter(|header| header.qemu != NO_GUEST);
+    let mut kernels: Vec<&str> = headers().map(|header| header.kernel.as_str()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let guest = headers().next().map_or(String::new(), |header| {
+        format!(
+            "QEMU {}, Linux {}, ",
+            header.qemu.trim_start_matches("QEMU "),
+            kernels.join(" and ")
+        )
+    });
+    records.first().map(|record| &record.header).map_or(String::new(), |header| {
+        if header.accelerator == NATIVE {
+            return "plain processes; medians with quartiles".to_owned();
+        }
+        format!(
+            "{}, {guest}memory backend {}; medians with quartiles",
+            header.accelerator, header.memory_backend
+        )
+    })
+}
+
+/// What is wrong with a line, for the tests of each experiment: a field that every line must have
+/// is missing, or a figure does not name its unit.
+#[cfg(test)]
+pub(crate) fn complaint(record: &impl Serialize, required: &[&str]) -> Option<String> {
+    const HEADER: [&str; 7] =
+        ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "qemu"];
+    /// What a figure's name ends in, and numbers that are settings or counts by themselves.
+    const UNITS: [&str; 8] =
+        ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count", "_seconds"];
+    const PLAIN: [&str; 6] =
+        ["trial", "init_on_alloc", "instances", "plugs", "p99_over_abundant", "scale_factor"];
+    let value = serde_json::to_value(record).unwrap();
+    let object = value.as_object().unwrap();
+    for name in HEADER.iter().chain(required) {
+        if !object.contains_key(*name) {
+            return Some(format!("`{name}` is missing"));
+        }
+    }
+    object.iter().find_map(|(name, value)| {
+        let named = PLAIN.contains(&name.as_str()) || UNITS.iter().any(|unit| name.ends_with(unit));
+        (value.is_number() && !named).then(|| format!("`{name}` does not say its unit"))
+    })
+}
+
+/// A duration as figures carry it.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A header for tests.
+    pub(crate) fn header(experiment: &str, method: &str, trial: u32) -> Header {
+        Header {
+            experiment: experiment.to_owned(),
+            method: method.to_owned(),
+            trial,
+            accelerator: "tcg".to_owned(),
+            memory_backend: "ram".to_owned(),
+            kernel: "6.12.0 release".to_owned(),
+            qemu: "QEMU 7.2.0".to_owned(),
+        }
+    }
+
+    /// As often as a verdict needs them, to be told apart from noise.
+    pub(crate) fn repeated<R: Clone>(records: &[R]) -> Vec<R> {
+        std::iter::repeat_n(records, 5).flatten().cloned().collect()
+    }
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Example {
+        latency_ns: u64,
+    }
+
+    #[derive(Serialize)]
+    struct Careless {
+        latency: u64,
+    }
+
+    fn example(latency_ns: u64) -> Measured<Example> {
+        Measured { header: header("reclaim", "floor", 3), figures: Example { latency_ns } }
+    }
+
+    #[test]
+    fn lines_are_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        let mut writer = Writer::create(Some(&path)).unwrap();
+        for latency_ns in [7, 8] {
+            writer.write(&example(latency_ns)).unwrap();
+        }
+        assert_eq!(read::<Example>(&path, "reclaim").unwrap(), [example(7), example(8)]);
+        assert!(read::<Example>(&path, "plug").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        for content in ["", "{", "{\"experiment\":\"reclaim\"}", "null\n"] {
+            std::fs::write(&path, content).unwrap();
+            let error = read::<Example>(&path, "reclaim").unwrap_err().to_string();
+            assert!(error.contains("results.jsonl") && !error.contains('\n'), "{error}");
+        }
+        assert!(read::<Example>(&directory.path().join("none"), "reclaim").is_err());
+        assert!(Writer::create(Some(directory.path())).is_err());
+    }
+
+    #[test]
+    fn a_figure_without_a_unit_is_found() {
+        let good = example(7);
+        assert_eq!(complaint(&good, &["latency_ns"]), None);
+        assert!(complaint(&good, &["guest_ns"]).unwrap().contains("guest_ns"));
+        let bad =
+            Measured { header: header("reclaim", "floor", 0), figures: Careless { latency: 7 } };
+        assert!(complaint(&bad, &[]).unwrap().contains("latency"));
+    }
+}

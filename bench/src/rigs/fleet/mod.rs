@@ -1,0 +1,257 @@
+//! Functions on one node, called as a load says: what every experiment with the runtime measures with.
+
+mod functions;
+mod options;
+mod plan;
+mod policies;
+mod replay;
+mod trial;
+mod watch;
+
+pub(crate) use functions::{Functions, Usual};
+pub(crate) use options::FleetOptions;
+pub(crate) use plan::FleetPlan;
+pub(crate) use policies::Policies;
+pub(crate) use replay::{Replayed, replay};
+pub(crate) use trial::{Trial, trials};
+pub(crate) use watch::Seen;
+
+use super::load::Arrival;
+use crate::{
+    error::{BenchError, Result},
+    harness::Session,
+    record::Recorded,
+};
+use squeezy_node::{
+    Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan, openwhisk,
+};
+use squeezy_runtime::{Budget, Counts, FunctionIndex};
+use squeezy_vmm::MemoryUse;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::task::JoinSet;
+use watch::Watch;
+
+/// How long everything may take to end after the load.
+const DRAIN_LIMIT: Duration = Duration::from_secs(120);
+/// Between two looks whether all instances are gone.
+const QUIET_PAUSE: Duration = Duration::from_millis(50);
+/// How long an instance is idle before it is frozen, where that makes a difference to the others.
+const FREEZE_AFTER: Duration = Duration::from_millis(500);
+/// Calls of one function that may wait.
+const QUEUE: usize = 10_000;
+
+/// Memory of each VM for what its instances share, such as the page cache.
+const SHARED_BYTES: u64 = 128 << 20;
+
+/// What came of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) arrival: Arrival,
+    /// From the call to its answer.
+    pub(crate) latency: Duration,
+    /// Of that, until an instance took it.
+    pub(crate) waited: Duration,
+    /// How long `/init` took of the instance that was started for it, if one was.
+    pub(crate) cold: Option<Duration>,
+    /// What is wrong with the answer, or why there is none.
+    pub(crate) problem: Option<String>,
+}
+
+/// The whole fleet at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// From the load's begin on.
+    pub(crate) at: Duration,
+    /// What is promised to VMs and instances.
+    pub(crate) committed_bytes: u64,
+    /// All VMs together.
+    pub(crate) memory: MemoryUse,
+    /// By function.
+    pub(crate) counts: Vec<Counts>,
+}
+
+/// Functions on a node.
+pub(crate) struct Fleet {
+    node: Node,
+    begin: Instant,
+    members: Vec<(FunctionIndex, FunctionImage)>,
+    watch: Arc<Watch>,
+}
+
+impl Fleet {
+    /// A node with these functions, and nothing booted yet.
+    pub(crate) async fn start<F: Recorded>(
+        session: &Session<F>,
+        functions: &[FunctionImage],
+        plan: &FleetPlan,
+    ) -> Result<Self> {
+        let begin = Instant::now();
+        let watch = Arc::new(Watch::default());
+        let reserve_bytes = plan.policy.reserve_bytes(plan.budget_bytes);
+        let freeze_after = plan.squeezing.map(|_| FREEZE_AFTER);
+        let budget = Budget::new(plan.budget_bytes).with_reserve(reserve_bytes);
+        let node = Node::start(budget, plan.squeezing, begin, watch.clone());
+        let mut members = Vec::new();
+        let together = if plan.one_vm { functions.len() } else { 1 };
+        for images in functions.chunks(together.max(1)) {
+            let name = &images[0].function.name;
+            let mut vm = VmPlan::new(name, images, &session.files, plan.policy, SHARED_BYTES);
+            let options = &session.options;
+            vm.accelerator = options.accelerator;
+            vm.memory_backend = options.memory_backend;
+            vm.vcpus = options.vcpus;
+            let vm = node.add_vm(vm, None).await.map_err(node_error)?;
+            for image in images {
+                let keep_alive = plan.keep_alive;
+                let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
+                let contract = Arc::new(openwhisk::OpenWhisk);
+                let index = node.add_function(vm, image.clone(), contract, limits).await;
+                members.push((index.map_err(node_error)?, image.clone()));
+            }
+        }
+        Ok(Self { node, begin, members, watch })
+    }
+
+    /// Calls each function once and ends its instance, so that its VM is there and its files are in
+    /// the page cache.
+    pub(crate) async fn warm_up(&self) -> Result {
+        for member in 0..self.members.len() {
+            let answered = self.call(Arrival { at: Duration::ZERO, member }).await;
+            if let Some(problem) = answered.problem {
+                let name = &self.members[member].1.function.name;
+                let reason = format!("the first call of {name}: {problem}");
+                return Err(BenchError::function(reason));
+            }
+        }
+        self.evict().await
+    }
+
+    /// Ends all idle instances and waits until they and their memory are gone.
+    pub(crate) async fn evict(&self) -> Result {
+        self.node.evict_idle();
+        let deadline = Instant::now() + DRAIN_LIMIT;
+        while Instant::now() < deadline {
+            let status = self.node.status().await.ok_or_else(ended)?;
+            if status.functions.iter().all(|(_, counts)| counts.is_quiet()) {
+                return Ok(());
+            }
+            tokio::time::sleep(QUIET_PAUSE).await;
+        }
+        Err(BenchError::Arguments("instances did not end in time".to_owned()))
+    }
+
+    /// Calls a function until so many of its instances are there and wait for the next call.
+    pub(crate) async fn have(&self, member: usize, instances: u16) -> Result {
+        loop {
+            let sample = self.sample(Instant::now()).await?;
+            let counts = sample.counts.get(member).copied().unwrap_or_default();
+            if counts.idle >= usize::from(instances) {
+                return Ok(());
+            }
+            if counts.starting + counts.idle < usize::from(instances) {
+                // One that is there may take several, while others still start.
+                self.call_at_once(member, instances).await?;
+            } else {
+                tokio::time::sleep(QUIET_PAUSE).await;
+            }
+        }
+    }
+
+    /// Calls a function so many times at once, and waits for all answers.
+    async fn call_at_once(&self, member: usize, count: u16) -> Result {
+        let arrival = Arrival { at: Duration::ZERO, member };
+        let mut calls = JoinSet::new();
+        for _ in 0..count {
+            let (node, member) = (self.node.clone(), self.members[member].clone());
+            calls.spawn(async move { call(&node, &member, arrival).await });
+        }
+        for answered in calls.join_all().await {
+            if let Some(problem) = answered.problem {
+                return Err(BenchError::function(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a function and all its instances.
+    pub(crate) fn retire(&self, member: usize) {
+        self.node.remove_function(self.members[member].0);
+    }
+
+    /// Calls one function.
+    pub(crate) async fn call(&self, arrival: Arrival) -> Answered {
+        call(&self.node, &self.members[arrival.member], arrival).await
+    }
+
+    /// How things stand, from `load` on.
+    pub(crate) async fn sample(&self, load: Instant) -> Result<Sample> {
+        let status = self.node.status().await.ok_or_else(ended)?;
+        let mut memory = MemoryUse::default();
+        for (_, _, vm) in status.vms {
+            memory += vm.unwrap_or_default();
+        }
+        Ok(Sample {
+            at: load.elapsed(),
+            committed_bytes: status.committed_bytes,
+            memory,
+            counts: status.functions.into_iter().map(|(_, counts)| counts).collect(),
+        })
+    }
+
+    /// What runs the guests, once one has run.
+    pub(crate) fn details(&self) -> Option<MachineDetails> {
+        self.watch.lock().details.clone()
+    }
+
+    /// What went wrong until now, for notes.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        self.watch.lock().trouble.clone()
+    }
+
+    /// Everything that happened.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.watch.lock().seen.iter().map(|(_, seen)| seen.clone()).collect()
+    }
+
+    /// Ends everything.
+    pub(crate) async fn stop(self) {
+        if tokio::time::timeout(DRAIN_LIMIT, self.node.drain()).await.is_err() {
+            self.node.kill();
+        }
+    }
+}
+
+async fn call(
+    node: &Node,
+    (index, image): &(FunctionIndex, FunctionImage),
+    arrival: Arrival,
+) -> Answered {
+    let function = &image.function;
+    let value = serde_json::to_value(&function.request).unwrap_or_default();
+    let activation = format!("{:032x}", arrival.at.as_nanos());
+    let start = Instant::now();
+    let answer = node.call(*index, Call { activation, value, logs: false }).await;
+    let latency = start.elapsed();
+    let (waited, cold, problem) = match answer {
+        Ok(answer) => (answer.waited, answer.cold, openwhisk::problem(function, &answer.response)),
+        Err(error) => {
+            let waited = match &error {
+                CallError::Failed { waited, .. } => *waited,
+                _ => latency,
+            };
+            (waited, None, Some(error.to_string()))
+        }
+    };
+    Answered { arrival, latency, waited, cold, problem }
+}
+
+fn ended() -> BenchError {
+    BenchError::Arguments("the node has ended".to_owned())
+}
+
+fn node_error(error: squeezy_node::NodeError) -> BenchError {
+    BenchError::Arguments(error.to_string())
+}

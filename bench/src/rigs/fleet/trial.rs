@@ -1,0 +1,57 @@
+//! What the experiments with the runtime go through: policies, with one function or with several.
+
+use crate::{
+    harness::{Session, Step},
+    record::{Guest, Header, Recorded},
+};
+use squeezy_node::{FunctionImage, MachineDetails, PolicyName};
+use squeezy_vmm::Kernel;
+use std::fmt;
+
+/// One trial of one policy.
+#[derive(Clone, Copy)]
+pub(crate) struct Trial<'a> {
+    pub(crate) policy: PolicyName,
+    /// The functions that are on the node.
+    pub(crate) functions: &'a [FunctionImage],
+    /// Counts the trials of a policy with these functions, from 0.
+    pub(crate) number: u32,
+}
+
+impl fmt::Display for Trial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, functions, number } = self;
+        let names: Vec<_> = functions.iter().map(|image| image.function.name.as_str()).collect();
+        write!(f, "{policy}, {}, trial {number}", names.join(" and "))
+    }
+}
+
+impl Step for Trial<'_> {}
+
+impl Trial<'_> {
+    /// The header of a line about it, with what has run the guests.
+    pub(crate) fn header<F: Recorded>(
+        &self,
+        session: &Session<F>,
+        details: Option<&MachineDetails>,
+    ) -> Header {
+        let guest = |it: &MachineDetails| Guest::new(&it.kernel, Kernel::Release, &it.vmm_version);
+        session.header(self.policy.name(), self.number, details.map(guest).as_ref())
+    }
+}
+
+/// Policies take turns, and trials are far apart, so that what changes on the host meanwhile hits
+/// all. For a trial with each function by itself `groups` is `functions.chunks(1)`.
+pub(crate) fn trials<'a>(
+    count: u32,
+    groups: impl IntoIterator<Item = &'a [FunctionImage]> + Clone,
+    policies: &[PolicyName],
+) -> Vec<Trial<'a>> {
+    let mut trials = Vec::new();
+    for number in 0..count {
+        for functions in groups.clone() {
+            trials.extend(policies.iter().map(|&policy| Trial { policy, functions, number }));
+        }
+    }
+    trials
+}

@@ -1,0 +1,70 @@
+//! Programs that come with the guest, above all `memhog`, which touches memory and holds it.
+
+use crate::error::{BenchError, Result};
+use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, PartitionChoice};
+use squeezy_vmm::AgentClient;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// How long an instance may take to touch its memory.
+const TOUCH_LIMIT: Duration = Duration::from_secs(300);
+/// How often is looked whether it has.
+const TOUCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// What an instance takes of its memory: all but what its process needs besides, and what a stock
+/// kernel keeps on the other processor's free lists without looking there before it kills.
+pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
+    size_bytes.saturating_sub((6 << 20) + size_bytes / 16)
+}
+
+/// The name of an instance.
+pub(super) fn id(index: u16) -> Result<InstanceId> {
+    format!("i{index}").parse().map_err(|e| BenchError::Arguments(format!("{e}")))
+}
+
+/// A program that comes with the guest, in no partition.
+pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec> {
+    Ok(InstanceSpec {
+        id: id(index)?,
+        command,
+        environment: BTreeMap::new(),
+        working_directory: "/".to_owned(),
+        image: None,
+        partition: PartitionChoice::None,
+        wait_ms: 0,
+        memory_limit_bytes: None,
+        files_limit_bytes: None,
+        memory_node: None,
+        cpu_share_millis: None,
+        cpu_limit_millis: None,
+        seccomp: squeezy_protocol::Seccomp::Default,
+        port: None,
+    })
+}
+
+/// Waits until memhog has written its line; the time it took to touch its memory.
+pub(super) async fn touched(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
+    let start = Instant::now();
+    let fail = |reason: String| BenchError::Workload { program: "memhog", reason };
+    loop {
+        let log = agent.log(id).await?;
+        for line in log.lines() {
+            let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            if let Some(ns) = value.get("touch_ns").and_then(serde_json::Value::as_u64) {
+                return Ok(ns);
+            }
+        }
+        if let InstanceState::Ended(reason) = agent.instance(id).await?.state {
+            return Err(fail(format!("it ended ({reason:?}): {}", log.trim().replace('\n', "; "))));
+        }
+        if start.elapsed() > TOUCH_LIMIT {
+            return Err(fail(format!(
+                "it has not touched its memory within {} s",
+                TOUCH_LIMIT.as_secs()
+            )));
+        }
+        tokio::time::sleep(TOUCH_PAUSE).await;
+    }
+}

@@ -1,0 +1,234 @@
+//! A VM with instances of memhog in it, and what taking one's memory back does.
+
+mod counters;
+mod floor;
+mod hog;
+mod methods;
+mod reclaim;
+
+pub(crate) use floor::floor;
+pub(crate) use hog::{hog_bytes, instance};
+pub(crate) use methods::{EVERY_METHOD, Methods};
+pub(crate) use reclaim::Reclaimed;
+
+use crate::{
+    error::{BenchError, Result},
+    harness::Session,
+    record::{Guest, Recorded, nanoseconds},
+};
+use counters::workers_ns;
+use futures_util::future::try_join_all;
+use squeezy_protocol::InstanceSpec;
+use squeezy_vmm::{
+    AgentClient, BoxFuture, Resize, Vm, VmConfig,
+    mechanism::{Mechanism, MechanismName, Sizing, Slot},
+    round_up,
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+use tokio::task::JoinSet;
+
+/// How long the guest is left alone before something is measured, so that what was started before
+/// does not count.
+const SETTLE: Duration = Duration::from_millis(400);
+
+/// A VM for instances of one size.
+pub(crate) struct MemhogVm {
+    vm: Vm,
+    method: Box<dyn Mechanism>,
+    guest: Guest,
+    slots: Vec<Option<Slot>>,
+    /// Instances that run, with the bytes each takes.
+    running: BTreeMap<u16, u64>,
+}
+
+impl MemhogVm {
+    /// Boots a VM that has room for the instances, and none in it.
+    pub(crate) async fn start<F: Recorded>(
+        session: &Session<F>,
+        name: MechanismName,
+        sizing: Sizing,
+        arguments: &[String],
+    ) -> Result<Self> {
+        let method = name
+            .mechanism(sizing)
+            .ok_or_else(|| BenchError::Arguments(format!("the method `{name}` has no VM")))?;
+        let kernel = method.kernel();
+        let mut config = VmConfig::new(
+            format!("bench-{name}"),
+            session.files.kernel(kernel),
+            session.files.initramfs(),
+        );
+        config.base_bytes = base_bytes(sizing);
+        config.command_line = arguments.to_vec();
+        session.configure(&mut config);
+        let vm = Vm::start(method.configure(config)).await?;
+        let release = vm.agent()?.info().await?.kernel_release;
+        let guest = Guest::new(&release, kernel, vm.vmm_version());
+        Ok(Self {
+            vm,
+            method,
+            guest,
+            slots: vec![None; sizing.instances.into()],
+            running: BTreeMap::new(),
+        })
+    }
+
+    /// What runs in it, for the header.
+    pub(crate) fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    fn agent(&self) -> Result<&AgentClient> {
+        Ok(self.vm.agent()?)
+    }
+
+    /// Plugs memory for an instance that has none; how long the device took for it.
+    pub(crate) async fn plug(&mut self, index: u16) -> Result<Option<Resize>> {
+        let slot = &mut self.slots[usize::from(index)];
+        if slot.is_some() {
+            return Ok(None);
+        }
+        let taken = self.method.slots().take()?;
+        let resize = self.method.plug(&self.vm, taken).await?;
+        *slot = Some(taken);
+        Ok(resize)
+    }
+
+    /// Plugs memory for all these instances, starts them at the same time, so that their pages come
+    /// to lie as they are touched, and waits until each has its bytes. Returns how long each took to
+    /// touch them, in nanoseconds, as measured in the guest.
+    pub(crate) async fn fill(&mut self, bytes: &BTreeMap<u16, u64>) -> Result<BTreeMap<u16, u64>> {
+        for &index in bytes.keys() {
+            self.plug(index).await?;
+        }
+        let mut starting = JoinSet::new();
+        for (&index, &bytes) in bytes {
+            let (agent, spec) = (self.agent()?.clone(), self.spec(index, bytes)?);
+            starting.spawn(async move {
+                agent.start(&spec).await?;
+                let touch_ns = hog::touched(&agent, &spec.id).await?;
+                Ok::<_, BenchError>((index, touch_ns))
+            });
+        }
+        let mut took = BTreeMap::new();
+        while let Some(done) = starting.join_next().await {
+            let (index, touch_ns) =
+                done.map_err(|e| BenchError::Arguments(format!("a task failed: {e}")))??;
+            took.insert(index, touch_ns);
+        }
+        self.running.extend(bytes);
+        Ok(took)
+    }
+
+    fn spec(&self, index: u16, bytes: u64) -> Result<InstanceSpec> {
+        let slot = self.slots[usize::from(index)]
+            .ok_or_else(|| BenchError::Arguments(format!("instance {index} has no memory")))?;
+        let mut spec = hog::instance(index, vec!["/bin/memhog".to_owned(), bytes.to_string()])?;
+        self.method.place(slot, &mut spec);
+        spec.wait_ms = 20_000;
+        Ok(spec)
+    }
+
+    /// Kills an instance; returns when its processes are gone.
+    pub(crate) async fn kill(&mut self, index: u16) -> Result {
+        if self.running.remove(&index).is_some() {
+            self.agent()?.stop(&hog::id(index)?, Duration::ZERO).await?;
+        }
+        Ok(())
+    }
+
+    /// Kills all instances.
+    pub(crate) async fn kill_all(&mut self) -> Result {
+        for index in self.running.keys().copied().collect::<Vec<_>>() {
+            self.kill(index).await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that the running instances hold.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.running.values().sum()
+    }
+
+    /// Waits until what was started before is done.
+    pub(crate) async fn settle(&self) {
+        tokio::time::sleep(SETTLE).await;
+    }
+
+    /// Plugs memory for all instances at once; how long that took, and requests to the device.
+    pub(crate) async fn plug_all(&mut self) -> Result<(u64, u64)> {
+        for slot in &mut self.slots {
+            *slot = Some(self.method.slots().take()?);
+        }
+        let slots = self.slots.iter().flatten();
+        self.at_once(slots.map(|&slot| self.method.plug(&self.vm, slot)).collect()).await
+    }
+
+    /// Takes the memory of all instances, which are gone, back at once.
+    pub(crate) async fn reclaim_all(&mut self) -> Result<(u64, u64)> {
+        let slots: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
+        for &slot in &slots {
+            self.method.slots().free(slot)?;
+        }
+        self.at_once(slots.iter().map(|&slot| self.method.reclaim(&self.vm, slot)).collect()).await
+    }
+
+    async fn at_once(
+        &self,
+        resizes: Vec<BoxFuture<'_, squeezy_vmm::Result<Option<Resize>>>>,
+    ) -> Result<(u64, u64)> {
+        let start = Instant::now();
+        let done = try_join_all(resizes).await?;
+        let took = nanoseconds(start.elapsed());
+        // Each has seen those of all, as far as they went on at the same time.
+        let requests = |resize: &Resize| resize.device.map_or(0, |d| d.plug + d.unplug);
+        Ok((took, done.iter().flatten().map(requests).max().unwrap_or(0)))
+    }
+
+    /// Has an instance in each slot use its memory and end.
+    pub(crate) async fn touch_all(&mut self, size_bytes: u64) -> Result {
+        let count = self.slots.len() as u16;
+        // A few at a time: all at once would take as long, and memory of the host besides.
+        for first in (0..count).step_by(4) {
+            let some = first..count.min(first + 4);
+            self.fill(&some.map(|index| (index, hog_bytes(size_bytes))).collect()).await?;
+            self.kill_all().await?;
+        }
+        Ok(())
+    }
+
+    /// CPU time of the guest's kworkers, in nanoseconds since boot.
+    pub(crate) async fn workers_ns(&self) -> Result<u64> {
+        Ok(workers_ns(&self.agent()?.memory().await?))
+    }
+
+    /// Ends the VM.
+    pub(crate) async fn stop(self) -> Result {
+        Ok(self.vm.stop().await?)
+    }
+}
+
+/// Base memory: what the kernel, the agent and the memory map need, and no more, for free base
+/// memory would be room that a VM in use does not have.
+fn base_bytes(sizing: Sizing) -> u64 {
+    let all = sizing.shared_bytes + u64::from(sizing.instances) * sizing.instance_bytes;
+    round_up((160 << 20) + all / 40, 2 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_is_what_a_vm_needs_and_little_more() {
+        let sizing = Sizing { instance_bytes: 512 << 20, instances: 4, shared_bytes: 0 };
+        let bytes = base_bytes(sizing);
+        assert!(
+            (192 << 20..256 << 20).contains(&bytes) && bytes.is_multiple_of(2 << 20),
+            "{bytes}"
+        );
+    }
+}

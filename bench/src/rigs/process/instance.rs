@@ -1,0 +1,390 @@
+//! One instance: a runtime with its agent, as a process.
+
+use super::{
+    function::NativeFunction,
+    group::{Group, Limits},
+    port::Port,
+};
+use crate::{
+    error::{BenchError, Result},
+    harness::processor::spent_ns,
+};
+use rustix::process::Signal;
+use squeezy_node::openwhisk;
+use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
+use std::{
+    fs::{self, File},
+    net::TcpStream,
+    os::unix::process::CommandExt,
+    process::{Child, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// How often is looked whether an instance listens, or stands still.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long an agent may take, and the kernel to stop a process and to count its memory.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Largest answer of a function.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+
+/// How an instance is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// What its runtime is told that it may take, and its cgroup where there is one.
+    pub(crate) memory_bytes: u64,
+    /// Its share of a processor, where there are cgroups.
+    pub(crate) processors: f64,
+    /// Whether it collects garbage after each request.
+    pub(crate) eager: bool,
+}
+
+/// A call that was answered correctly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) latency: Duration,
+    /// CPU time of the instance meanwhile, all its threads.
+    pub(crate) cpu_ns: u64,
+}
+
+/// What an agent has done.
+#[derive(Clone, Debug)]
+pub(crate) struct Reclaimed {
+    pub(crate) answer: Answer,
+    pub(crate) hello: Hello,
+}
+
+impl Reclaimed {
+    /// The runtime, its version and its collector.
+    pub(crate) fn runtime(&self) -> String {
+        let Hello { runtime, runtime_version, collector, .. } = &self.hello;
+        let collector = collector.as_deref().unwrap_or("no collector");
+        format!("{runtime} {runtime_version} {collector}")
+    }
+}
+
+/// An instance that has answered `/init`. Its process ends when this is dropped, also when frozen.
+///
+/// What waits for it does so on another thread, so that instances can be used side by side and a
+/// user's Ctrl-C is noticed.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    function: Arc<NativeFunction>,
+    child: Child,
+    process: Process,
+    group: Arc<Group>,
+    processors: f64,
+    /// Its socket and what it says.
+    directory: TempDir,
+    port: Port,
+    client: ureq::Agent,
+}
+
+impl Instance {
+    /// Starts an instance and waits until it has answered `/init`.
+    pub(crate) async fn start(function: &Arc<NativeFunction>, setup: Setup) -> Result<Self> {
+        let instance = Self::spawn(function, setup)?;
+        let (process, address) = (instance.process.clone(), instance.port.address);
+        let limit = function.function.init_timeout;
+        let deadline = Instant::now() + limit;
+        let listens = instance
+            .blocking(move || {
+                while TcpStream::connect_timeout(&address, limit).is_err() {
+                    if process.has_ended() {
+                        return Err("it has ended".to_owned());
+                    }
+                    if Instant::now() > deadline {
+                        return Err("it does not listen in time".to_owned());
+                    }
+                    thread::sleep(PAUSE);
+                }
+                Ok(())
+            })
+            .await;
+        listens.map_err(|error| instance.with_last_words(error))?;
+        let request = openwhisk::init(&function.name);
+        let answer = instance.exchange(request, limit).await?;
+        match answer.status() {
+            http::StatusCode::OK => Ok(instance),
+            status => Err(instance.failed(format!("/init: {status}"))),
+        }
+    }
+
+    fn spawn(function: &Arc<NativeFunction>, setup: Setup) -> Result<Self> {
+        let failed = |reason: String| failed(function, reason);
+        let directory = tempfile::tempdir().map_err(|e| failed(e.to_string()))?;
+        let port = Port::reserve().map_err(|e| failed(format!("a port: {e}")))?;
+        let log = File::create(directory.path().join("log"))
+            .and_then(|log| Ok((log.try_clone()?, log)))
+            .map_err(|e| failed(e.to_string()))?;
+        let Setup { memory_bytes, processors, eager } = setup;
+        let group = Group::create(Limits { processors, memory_bytes });
+        let mut command = function.command();
+        command
+            .env("PORT", port.address.port().to_string())
+            .env("MEMORY_LIMIT", memory_bytes.to_string())
+            .env("SQUEEZY_RECLAIM_SOCKET", directory.path().join("reclaim.sock"))
+            .env_remove("EAGER_GC")
+            .envs(eager.then_some(("EAGER_GC", "1")))
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.0)
+            .stderr(log.1)
+            // A user's Ctrl-C is ours to act upon.
+            .process_group(0);
+        let child = group.hold(&mut command).and_then(|()| command.spawn());
+        let mut child = child.map_err(|e| failed(format!("it cannot be started: {e}")))?;
+        let process = Process::open(child.id()).map_err(|e| {
+            end(&group, &mut child);
+            with_last_words(failed(e.to_string()), &directory)
+        })?;
+        Ok(Self {
+            function: function.clone(),
+            child,
+            process,
+            group: Arc::new(group),
+            processors,
+            directory,
+            port,
+            client: ureq::Agent::config_builder()
+                .http_status_as_error(false)
+                // An instance that was frozen for long may have given up an idle connection.
+                .max_idle_connections(0)
+                .build()
+                .new_agent(),
+        })
+    }
+
+    /// Calls the function with its own request and checks the answer.
+    pub(crate) async fn call(&self) -> Result<Call> {
+        let NativeFunction { name, function, value, .. } = &*self.function;
+        let limit = function.run_timeout;
+        let request = openwhisk::run(name, "0", value, limit);
+        let (cpu_before, start) = (self.cpu_ns()?, Instant::now());
+        let answer = self.exchange(request, limit).await?;
+        let latency = start.elapsed();
+        let cpu_ns = self.cpu_ns()?.saturating_sub(cpu_before);
+        match openwhisk::problem(function, &answer.map(Into::into)) {
+            None => Ok(Call { latency, cpu_ns }),
+            Some(problem) => Err(self.failed(format!("a wrong answer: {problem}"))),
+        }
+    }
+
+    /// Stops all its threads, until it is thawed.
+    pub(crate) async fn freeze(&self) -> Result {
+        let (group, process) = (self.group.clone(), self.process.clone());
+        self.blocking(move || {
+            if group.freeze(true).map_err(|e| e.to_string())? {
+                return Ok(());
+            }
+            process.signal(Signal::STOP).map_err(|e| e.to_string())?;
+            let deadline = Deadline::after(LIMIT);
+            while process.run().map_err(|e| e.to_string())? == Run::Running {
+                deadline.check("stopping it").map_err(|e| e.to_string())?;
+                thread::sleep(PAUSE);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Lets it go on.
+    pub(crate) async fn thaw(&self) -> Result {
+        let (group, process) = (self.group.clone(), self.process.clone());
+        self.blocking(move || match group.freeze(false).map_err(|e| e.to_string())? {
+            true => Ok(()),
+            false => process.signal(Signal::CONT).map_err(|e| e.to_string()),
+        })
+        .await
+    }
+
+    /// What memory it has.
+    pub(crate) async fn memory(&self) -> Result<Memory> {
+        let process = self.process.clone();
+        self.blocking(move || {
+            Memory::of(&process, Deadline::after(LIMIT)).map_err(|e| e.to_string())
+        })
+        .await
+    }
+
+    /// Has its agent collect garbage and give free memory back. It must not be frozen.
+    pub(crate) async fn reclaim(&self, request: Request) -> Result<Reclaimed> {
+        let process = self.process.clone();
+        self.blocking(move || {
+            let deadline = Deadline::after(LIMIT);
+            let mut agent = Agent::of(&process, deadline).map_err(|e| e.to_string())?;
+            let answer = agent.reclaim(&request, deadline).map_err(|e| e.to_string())?;
+            Ok(Reclaimed { answer, hello: agent.hello().clone() })
+        })
+        .await
+    }
+
+    /// Evicts the pages of its libraries that no other process maps. It should be frozen.
+    pub(crate) async fn evict_libraries(&self) -> Result<libraries::Evicted> {
+        let process = self.process.clone();
+        self.blocking(move || {
+            libraries::evict(&process, Deadline::after(LIMIT)).map_err(|e| e.to_string())
+        })
+        .await
+    }
+
+    /// CPU time that all its threads have had.
+    pub(crate) fn cpu_ns(&self) -> Result<u64> {
+        spent_ns(self.process.pid()).map_err(|error| self.failed(error.to_string()))
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its share of a processor, if it is held to one.
+    pub(crate) fn processors(&self) -> Option<f64> {
+        self.group.limits_processors.then_some(self.processors)
+    }
+
+    /// Sends a request and waits for the answer.
+    async fn exchange(
+        &self,
+        request: http::Request<impl AsRef<[u8]>>,
+        limit: Duration,
+    ) -> Result<http::Response<Vec<u8>>> {
+        let (mut parts, body) = request.into_parts();
+        let address = format!("http://{}{}", self.port.address, parts.uri);
+        parts.uri = address.parse().map_err(|e| self.failed(format!("{address}: {e}")))?;
+        let request = http::Request::from_parts(parts, body.as_ref().to_vec());
+        let client = self.client.clone();
+        self.blocking(move || {
+            let request = client.configure_request(request).timeout_global(Some(limit)).build();
+            let (parts, mut body) = client.run(request).map_err(|e| e.to_string())?.into_parts();
+            let body = body.with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+            Ok(http::Response::from_parts(parts, body.map_err(|e| e.to_string())?))
+        })
+        .await
+        .map_err(|error| self.with_last_words(error))
+    }
+
+    /// Waits for `work` without holding up others.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<T> {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result.map_err(|reason| self.failed(reason)),
+            Err(error) => Err(self.failed(error.to_string())),
+        }
+    }
+
+    /// An error with the last line that the instance said.
+    fn with_last_words(&self, error: BenchError) -> BenchError {
+        with_last_words(error, &self.directory)
+    }
+
+    fn failed(&self, reason: String) -> BenchError {
+        failed(&self.function, reason)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        end(&self.group, &mut self.child);
+    }
+}
+
+fn end(group: &Group, child: &mut Child) {
+    group.kill();
+    // One that has ended already is only waited for.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn failed(function: &NativeFunction, reason: String) -> BenchError {
+    BenchError::Instance { function: function.name.clone(), reason }
+}
+
+/// An error with the last line in the log of an instance, of the directory that is its own.
+fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
+    let log = fs::read(directory.path().join("log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let is_word = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && line != openwhisk::END_OF_ACTIVATION
+    };
+    match (error, log.lines().rfind(is_word)) {
+        (BenchError::Instance { function, reason }, Some(line)) => {
+            let reason = format!("{reason}; its last words: {:.200}", line.trim());
+            BenchError::Instance { function, reason }
+        }
+        (error, _) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Language, function::find},
+        *,
+    };
+    use crate::skip::skip;
+    use std::{os::unix::fs::PermissionsExt, path::Path};
+
+    const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    const SETUP: Setup = Setup { memory_bytes: 128 << 20, processors: 1.0, eager: false };
+
+    /// The agent as it is in the repository, which works without its addon, in place of a built one.
+    fn build() -> TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let reclaim = directory.path().join("reclaim");
+        fs::create_dir(&reclaim).unwrap();
+        let agent = Path::new(REPOSITORY).join("reclaim/v8");
+        std::os::unix::fs::symlink(agent, reclaim.join("v8")).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn an_instance_that_cannot_start_says_why() {
+        let (functions, build) = (tempfile::tempdir().unwrap(), build());
+        let folder = functions.path().join("javascript");
+        fs::create_dir_all(folder.join("pi")).unwrap();
+        let definition = Path::new(REPOSITORY).join("functions/javascript/pi/function.toml");
+        fs::copy(definition, folder.join("pi/function.toml")).unwrap();
+        let script = folder.join("run.sh");
+        fs::write(&script, "#!/bin/sh\necho \"no luck with $1 at ${PORT:+a port}\"\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let function = find(functions.path(), build.path(), Language::JavaScript, "pi").unwrap();
+        let error = Instance::start(&function, SETUP).await.unwrap_err().to_string();
+        assert!(error.ends_with("no luck with pi at a port") && !error.contains('\n'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_instance_is_frozen_squeezed_and_ended() {
+        if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
+            return skip("there is no node: apt-get install nodejs");
+        }
+        let (functions, build) = (Path::new(REPOSITORY).join("functions"), build());
+        let function = find(&functions, build.path(), Language::JavaScript, "pi").unwrap();
+        let instance = Instance::start(&function, SETUP).await.unwrap();
+        assert!(instance.call().await.unwrap().cpu_ns > 0);
+
+        instance.freeze().await.unwrap();
+        let memory = instance.memory().await.unwrap();
+        assert!(memory.uss_bytes > 0 && memory.uss_bytes <= memory.rss_bytes);
+        let call = tokio::time::timeout(Duration::from_millis(300), instance.call()).await;
+        assert!(call.is_err(), "a frozen instance has answered");
+        instance.thaw().await.unwrap();
+
+        let reclaimed = instance.reclaim(Request::default()).await.unwrap();
+        assert!(reclaimed.runtime().starts_with("v8 "), "{}", reclaimed.runtime());
+        assert!(reclaimed.answer.live_bytes > 0);
+        instance.call().await.unwrap();
+
+        let process = instance.process().clone();
+        instance.freeze().await.unwrap();
+        drop(instance);
+        assert!(process.has_ended());
+    }
+}

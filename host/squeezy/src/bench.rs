@@ -1,0 +1,41 @@
+//! `squeezy bench`: the experiments are a program of their own, `squeezy-bench`.
+
+use std::{
+    ffi::OsString,
+    io::{Error, ErrorKind},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The program, as it is called where this one is and in $PATH.
+const PROGRAM: &str = "squeezy-bench";
+
+/// Runs an experiment that compares ways of changing a VM's memory.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Bench {
+    /// What squeezy-bench is told: an experiment and its options, or --help.
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Bench {
+    /// Becomes `squeezy-bench`, with this log level; an error is why it could not.
+    pub fn execute(self, log: &str) -> String {
+        let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
+        let beside = beside.filter(|path| path.exists());
+        let program = beside.clone().unwrap_or_else(|| PathBuf::from(PROGRAM));
+        let error = Command::new(&program).args(self.arguments).env("SQUEEZY_LOG", log).exec();
+        refusal(&program, &error)
+    }
+}
+
+fn refusal(program: &Path, error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => format!(
+            "{PROGRAM} is neither beside this program nor in $PATH: `make programs` in a checkout builds it"
+        ),
+        _ => format!("{}: {error}", program.display()),
+    }
+}
