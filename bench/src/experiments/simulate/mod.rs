@@ -108,8 +108,6 @@ pub(crate) struct Figures {
     decision_ns: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "simulate";
 
@@ -148,6 +146,9 @@ impl Experiment for Arguments {
         session.keep(header, abundant.figures)
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;
