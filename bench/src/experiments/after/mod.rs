@@ -7,7 +7,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session},
-    record::{Measured, nanoseconds},
+    record::nanoseconds,
     report::mean,
     rigs::process::{Call, Functions, Instance, OfProcess, Subject, Trial, trials},
     size::parse_instance,
@@ -62,8 +62,6 @@ pub(crate) struct Figures {
     /// CPU time of the instance that the reclaim itself took.
     reclaim_cpu_ns: u64,
 }
-
-pub(crate) type Line = Measured<OfProcess<Figures>>;
 
 impl Experiment for Arguments {
     const NAME: &'static str = "after";

@@ -1,9 +1,9 @@
 //! What the lines say: table, verdicts and plot.
 
-use super::{Arguments, CONTROL, Figures, LIBRARIES, Line, PAGEOUT, RECLAIM};
+use super::{Arguments, CONTROL, Figures, LIBRARIES, PAGEOUT, RECLAIM};
 use crate::{
     harness::Report,
-    record::{OfFunction, describe_run},
+    record::{Measured, OfFunction, describe_run},
     report::{
         Assessments, Estimate, Sample, Spread, Table,
         chart::{Chart, Panel, Series},
@@ -14,6 +14,9 @@ use crate::{
 };
 
 const METHODS: [&str; 4] = [CONTROL, RECLAIM, LIBRARIES, PAGEOUT];
+
+/// One line.
+type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -11,7 +11,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step},
-    record::{Measured, nanoseconds},
+    record::nanoseconds,
     rigs::{
         load::{Arrival, LoadOptions},
         process::{self, FunctionChoice, NativeFunction, Setup, parse_share, percent},
@@ -119,8 +119,6 @@ pub(crate) struct Figures {
     wait_p50_ns: u64,
     wait_most_ns: u64,
 }
-
-pub(crate) type Line = Measured<Figures>;
 
 /// One run.
 struct Run<'a> {

@@ -1,9 +1,9 @@
 //! What the lines say: table, verdicts and plot.
 
-use super::{Arguments, Figures, Line, RECLAIM, VANILLA, VARIANTS};
+use super::{Arguments, Figures, RECLAIM, VANILLA, VARIANTS};
 use crate::{
     harness::Report,
-    record::describe_run,
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table,
         chart::{Chart, Panel, Series},
@@ -11,6 +11,9 @@ use crate::{
     },
     size::{self, mib},
 };
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

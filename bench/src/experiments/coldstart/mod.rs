@@ -61,8 +61,6 @@ pub(crate) struct Figures {
     pub(crate) size_bytes: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "coldstart";
 
@@ -73,6 +71,9 @@ impl Experiment for Arguments {
         session.each(&trials, one).await
     }
 }
+
+/// One line.
+pub(crate) type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -57,8 +57,6 @@ pub(crate) struct Figures {
     failure: Option<String>,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "cpu";
 
@@ -77,6 +75,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

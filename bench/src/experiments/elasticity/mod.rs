@@ -62,8 +62,6 @@ pub(crate) struct Figures {
     resident_bytes: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "elasticity";
 
@@ -87,6 +85,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -6,7 +6,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session},
-    record::{Guest, Measured},
+    record::Guest,
     rigs::memhog_vm::instance,
 };
 use serde::{Deserialize, Serialize};
@@ -96,8 +96,6 @@ pub(crate) struct Figures {
     /// How long one took.
     operation_ns: f64,
 }
-
-pub(crate) type Line = Measured<Figures>;
 
 /// What `faultbench` prints.
 #[derive(Deserialize)]

@@ -1,9 +1,9 @@
 //! What is made of the lines: table, verdicts and plot.
 
-use super::{Arguments, Figures, Line};
+use super::{Arguments, Figures};
 use crate::{
     harness::Report,
-    record::describe_run,
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{BLUE, Chart, GREEN, ORANGE, PURPLE, Panel, Series},
@@ -43,6 +43,9 @@ fn slower<'a>(
         Some((line.operation_ns / other.operation_ns - 1.0) * 100.0)
     })
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

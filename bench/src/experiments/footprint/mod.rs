@@ -40,8 +40,6 @@ pub(crate) struct Figures {
     plugged_bytes: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "footprint";
 
@@ -52,6 +50,9 @@ impl Experiment for Arguments {
         session.each(&trials, one).await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -43,8 +43,6 @@ pub(crate) struct Figures {
     live_bytes: u64,
 }
 
-pub(crate) type Line = Measured<OfProcess<Figures>>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "frozen-garbage";
 
@@ -54,6 +52,9 @@ impl Experiment for Arguments {
         session.each(&trials, async |session, trial| self.one(session, trial).await).await
     }
 }
+
+/// One line.
+type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

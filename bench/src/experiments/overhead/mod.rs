@@ -7,7 +7,7 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step, processor::spent_ns},
-    record::{Guest, Measured, nanoseconds},
+    record::{Guest, nanoseconds},
     report::median,
 };
 use daemon::Daemon;
@@ -58,8 +58,6 @@ pub(crate) struct Figures {
     /// CPU time of the VMM's process meanwhile.
     vm_cpu_ns: u64,
 }
-
-pub(crate) type Line = Measured<Figures>;
 
 /// Everything once. The first round only warms up.
 struct Round(u32);

@@ -1,15 +1,18 @@
 //! What is made of the lines: table, verdict and plot.
 
-use super::{Arguments, DAEMON, Figures, INSIDE, Line};
+use super::{Arguments, DAEMON, Figures, INSIDE};
 use crate::{
     harness::Report,
-    record::describe_run,
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table,
         chart::{Chart, Panel, Series},
         number, of_method, sorted,
     },
 };
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

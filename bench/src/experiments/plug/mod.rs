@@ -48,8 +48,6 @@ pub(crate) struct Figures {
     touch_ns: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 /// One VM's worth of trials.
 struct Setting {
     method: MechanismName,
@@ -99,6 +97,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

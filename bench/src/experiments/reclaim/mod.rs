@@ -6,7 +6,7 @@ mod report;
 use crate::{
     error::Result,
     harness::{Experiment, Session, Step},
-    record::{Measured, nanoseconds},
+    record::nanoseconds,
     rigs::memhog_vm::{EVERY_METHOD, MemhogVm, Methods, Reclaimed, floor, hog_bytes},
     size,
 };
@@ -79,8 +79,6 @@ pub(crate) struct Figures {
     /// Calls of each counted function; only where `profiled`.
     functions_calls: BTreeMap<String, u64>,
 }
-
-pub(crate) type Line = Measured<Figures>;
 
 /// One VM's worth of trials.
 struct Setting {

@@ -1,9 +1,9 @@
 //! What is made of the lines: table, verdicts and plot.
 
-use super::{Arguments, Figures, Line};
+use super::{Arguments, Figures};
 use crate::{
     harness::Report,
-    record::describe_run,
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
         chart::{self, BLUE, Chart, GREEN, ORANGE, Panel, Series, VERMILION},
@@ -34,6 +34,9 @@ fn resident(lines: &[&Line]) -> String {
     let drop = median(drops.map(|bytes| bytes as f64));
     drop.map_or("-".to_owned(), |bytes| format!("-{}", size::show(bytes as u64)))
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

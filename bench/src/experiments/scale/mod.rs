@@ -58,8 +58,6 @@ pub(crate) struct Figures {
     reclaim_device_requests: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 /// The trials with one set of VMs.
 struct Setting {
     method: MechanismName,
@@ -108,6 +106,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -108,8 +108,6 @@ pub(crate) struct Figures {
     decision_ns: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "simulate";
 
@@ -118,9 +116,12 @@ impl Experiment for Arguments {
         let functions = self.functions.unwrap_or(functions) as usize;
         let workload = Workload::read(&self.load, functions, self.hours.unwrap_or(hours))?;
         session.progress.note(&format!("{}: {} calls", workload.source, workload.arrivals.len()));
-        let recorded = || session.files.path().with_file_name(RECORDED);
-        let costs = self.costs.clone().unwrap_or_else(recorded);
-        let recorded = record::read(&costs, coldstart::Arguments::NAME)?;
+        let recorded = session.files.path().with_file_name(RECORDED);
+        if self.costs.is_none() && !recorded.exists() {
+            return Err(BenchError::file(recorded, "there are no costs: name a file with --costs"));
+        }
+        let costs = self.costs.as_ref().unwrap_or(&recorded);
+        let recorded = record::read(costs, coldstart::Arguments::NAME)?;
         let policies = self.policies.or(&POLICIES);
         session.progress.plan((policies.len() + 2) as f64);
         let ours = PolicyName::Mechanism(MechanismName::Squeezy);
@@ -145,6 +146,9 @@ impl Experiment for Arguments {
         session.keep(header, abundant.figures)
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

@@ -6,7 +6,6 @@ mod report;
 use crate::{
     error::Result,
     harness::{Experiment, Session},
-    record::Measured,
     rigs::process::{OfProcess, ProcessOptions, Subject, Trial},
 };
 use serde::{Deserialize, Serialize};
@@ -41,8 +40,6 @@ pub(crate) struct Figures {
     /// Pages of files that another process maps too, as of when libraries were evicted.
     shared_bytes: u64,
 }
-
-pub(crate) type Line = Measured<OfProcess<Figures>>;
 
 impl Experiment for Arguments {
     const NAME: &'static str = "single";

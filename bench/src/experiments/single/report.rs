@@ -1,9 +1,9 @@
 //! What the lines say: table, verdicts and plot.
 
-use super::{Arguments, EAGER, Figures, IDEAL, LIBRARIES, Line, RECLAIM, VANILLA};
+use super::{Arguments, EAGER, Figures, IDEAL, LIBRARIES, RECLAIM, VANILLA};
 use crate::{
     harness::Report,
-    record::describe_run,
+    record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Sample, Spread, Table,
         chart::{BLUE, Chart, ORANGE, Panel, Series},
@@ -14,6 +14,9 @@ use crate::{
 };
 
 const VARIANTS: [&str; 5] = [VANILLA, EAGER, RECLAIM, LIBRARIES, IDEAL];
+
+/// One line.
+type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

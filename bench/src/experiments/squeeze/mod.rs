@@ -87,8 +87,6 @@ pub(crate) struct Figures {
     after_ns: u64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "squeeze";
 
@@ -105,6 +103,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

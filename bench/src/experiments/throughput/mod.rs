@@ -48,8 +48,6 @@ pub(crate) struct Figures {
     reclaimed_bytes_per_second: f64,
 }
 
-pub(crate) type Line = Measured<Figures>;
-
 impl Experiment for Arguments {
     const NAME: &'static str = "throughput";
 
@@ -84,6 +82,9 @@ impl Experiment for Arguments {
             .await
     }
 }
+
+/// One line.
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

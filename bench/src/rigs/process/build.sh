@@ -2,7 +2,7 @@
 # Builds what the experiments with plain processes start: the agents and the Java functions.
 # usage: bench/src/rigs/process/build.sh
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=../../../../../scripts/common.sh
+# shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
 . "$(dirname "$0")/../../../../scripts/common.sh"
 
 "$root/scripts/install-dependencies.sh" reclaim
