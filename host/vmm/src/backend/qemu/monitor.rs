@@ -239,3 +239,37 @@ fn translate(event: &qmp::Event) -> Option<Event> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn event(name: &str, data: Value) -> qmp::Event {
+        let timestamp = json!({ "seconds": 1, "microseconds": 2 });
+        serde_json::from_value(json!({ "event": name, "data": data, "timestamp": timestamp }))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_balloon_is_as_large_as_what_it_leaves_beside_the_memory_that_the_guest_keeps() {
+        let left = |actual: u64| {
+            size_change(&event("BALLOON_CHANGE", json!({ "actual": actual })), 200).unwrap()
+        };
+        assert_eq!(left(700), SizeChange { device: Device::Balloon, bytes: 500 });
+        assert_eq!(left(100).bytes, 0, "it took more than it was to");
+        let data = json!({ "id": "vmem3", "size": 700, "qom-path": "/vmem3" });
+        let plugged = size_change(&event("MEMORY_DEVICE_SIZE_CHANGE", data), 200);
+        assert_eq!(plugged, Some(SizeChange { device: Device::VirtioMem(3), bytes: 700 }));
+    }
+
+    #[test]
+    fn only_a_guest_ends_by_itself() {
+        let end = |guest: bool, reason: &str| {
+            translate(&event("SHUTDOWN", json!({ "guest": guest, "reason": reason })))
+        };
+        assert_eq!(end(true, "guest-shutdown"), Some(Event::Ended(GuestEnd::PowerOff)));
+        assert_eq!(end(true, "guest-reset"), Some(Event::Ended(GuestEnd::Restart)));
+        assert_eq!(end(false, "host-qmp-quit"), None);
+    }
+}
