@@ -58,7 +58,7 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-node image se
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
 	cargo test -p squeezy --test hostile -- --ignored --nocapture
 
-lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links
+lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links, the architecture picture
 	@scripts/install-dependencies.sh lint
 	@scripts/lint.sh
 
@@ -83,6 +83,11 @@ programs: squeezy ## target/release/squeezy, and squeezy-bench beside it
 squeezy: dependencies
 	@mkdir -p build
 	@cargo build --release -p squeezy
+
+# Needs Graphviz. The checksum tells `make lint` which version of the source was rendered.
+docs/architecture.svg: docs/architecture.dot
+	neato -n -Tsvg $< -o $@
+	@sed -i "2i <!-- architecture.dot: $$(sha256sum <$< | cut -d' ' -f1) -->" $@
 
 agents: dependencies ## an archive of the agents in reclaim/, for other machines
 	@scripts/install-dependencies.sh reclaim

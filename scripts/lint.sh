@@ -58,6 +58,15 @@ python_sources() {
 	git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 -r pyflakes3
 }
 
+# The picture is rendered by hand, so that nobody needs Graphviz.
+architecture_picture() {
+	local sum
+	sum=$(sha256sum <docs/architecture.dot | cut -d' ' -f1)
+	grep -qF "<!-- architecture.dot: $sum -->" docs/architecture.svg && return
+	echo "docs/architecture.svg is not made from docs/architecture.dot: make docs/architecture.svg"
+	return 1
+}
+
 linux=$(guest/kernel/build.sh --source | tail -1)
 [ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
 check "checkpatch: guest/kernel/src" kernel_sources
@@ -69,6 +78,7 @@ check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 check "shellcheck" shell_scripts
 check "pyflakes" python_sources
 check "links in documents" python3 scripts/check-links.py
+check "picture of the architecture" architecture_picture
 
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'lint: findings in: %s\n' "$(printf '%s; ' "${failed[@]}" | sed 's/; $//')" >&2
