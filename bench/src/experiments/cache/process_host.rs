@@ -12,7 +12,10 @@ use crate::{
         process::{NativeFunction, Setup},
     },
 };
-use squeezy_scaler::{Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError, RequestNumber, Scaler, SqueezePolicy, StopReason, VmPolicy};
+use squeezy_scaler::{
+    Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
+    RequestNumber, Scaler, SqueezePolicy, StopReason, VmPolicy,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

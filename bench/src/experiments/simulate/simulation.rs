@@ -4,7 +4,10 @@
 use super::{costs::Costs, workload::Workload};
 use crate::error::{BenchError, Result};
 use squeezy_load::Random;
-use squeezy_scaler::{Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState};
+use squeezy_scaler::{
+    Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
+    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState,
+};
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap},
