@@ -28,14 +28,14 @@ use tracing_subscriber::EnvFilter;
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
 
-/// Runs an experiment that compares ways of changing a VM's memory.
+/// Runs an experiment that compares methods to resize a VM's memory.
 #[derive(Debug, Parser)]
 #[command(version, name = "squeezy-bench", bin_name = "squeezy bench", propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// What of its inner workings is told on standard error: error, warn, info, debug or trace, also of
-    /// a part alone, as in `warn,squeezy_vmm=debug`.
+    /// Level of diagnostics on standard error: error, warn, info, debug or trace, also per component,
+    /// as in `warn,squeezy_vmm=debug`.
     #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", default_value = "warn", value_parser = filter)]
     log: String,
 }
@@ -44,7 +44,7 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Experiment(Box<Experiment>),
-    /// Brings the table of SPECIFICATION.md up to date with bench/targets.toml and with the recorded lines.
+    /// Regenerates the table of SPECIFICATION.md from bench/targets.toml and the recorded lines.
     #[command(hide = true)]
     Specification {
         /// The checkout
@@ -55,7 +55,7 @@ enum Command {
 
 /// Checks it where the command line is read.
 fn filter(text: &str) -> Result<String, String> {
-    let wanted = "a level, or PART=LEVEL, or several with commas between them";
+    let wanted = "a level, or COMPONENT=LEVEL, or several, separated by commas";
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
 }
 

@@ -11,11 +11,11 @@ use std::{
 /// The program, as it is called where this one is and in $PATH.
 const PROGRAM: &str = "squeezy-bench";
 
-/// Runs an experiment that compares ways of changing a VM's memory.
+/// Runs an experiment that compares methods to resize a VM's memory.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Bench {
-    /// What squeezy-bench is told: an experiment and its options, or --help.
+    /// Arguments of squeezy-bench: an experiment and its options, or --help.
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -15,19 +15,19 @@ use tracing_subscriber::EnvFilter;
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
 
-/// How it goes, for those who have just installed it.
+/// First steps after the installation.
 const EXAMPLES: &str = "\
-To see what it does, with a function of the checkout:
+To see it at work, with a function of the checkout:
   squeezy run functions/html
 
-To serve that function, and to call it:
+To serve that function and call it:
   squeezy serve functions/html
   squeezy invoke html --param username you
   squeezy status
 
 Clients find the daemon at --url or $SQUEEZY_URL, and its key in --key-file or $SQUEEZY_KEY_FILE.
-The exit status is 0 when all went well, 1 when not, 2 for a wrong command line.
-`squeezy COMMAND --help` is the manual of a command, docs/operations.md that of all of it.";
+The exit status is 0 on success, 1 on failure, 2 for a wrong command line.
+`squeezy COMMAND --help` is the manual of a command; docs/operations.md is the whole manual.";
 
 /// Runs functions in VMs whose memory comes and goes with their instances.
 ///
@@ -37,15 +37,15 @@ The exit status is 0 when all went well, 1 when not, 2 for a wrong command line.
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// What of its inner workings is told on standard error: error, warn, info, debug or trace, also of
-    /// a part alone, as in `warn,squeezy_vmm=debug`.
+    /// Level of diagnostics on standard error: error, warn, info, debug or trace, also per component,
+    /// as in `warn,squeezy_vmm=debug`.
     #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", default_value = "warn", value_parser = filter)]
     log: String,
 }
 
 /// Checks it where the command line is read.
 fn filter(text: &str) -> Result<String, String> {
-    let wanted = "a level, or PART=LEVEL, or several with commas between them";
+    let wanted = "a level, or COMPONENT=LEVEL, or several, separated by commas";
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
 }
 
@@ -74,9 +74,9 @@ enum Command {
     Status(client::Status),
     Top(client::Top),
     Bench(bench::Bench),
-    /// Prints what makes a shell complete this program's commands and options.
+    /// Prints a script that makes a shell complete this program's commands and options.
     ///
-    /// For bash, once and for all: squeezy completion bash > /etc/bash_completion.d/squeezy
+    /// To install it for bash: squeezy completion bash > /etc/bash_completion.d/squeezy
     Completion {
         /// The shell.
         shell: Shell,

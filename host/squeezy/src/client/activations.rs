@@ -12,22 +12,22 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-/// Shows what came of calls, the latest first.
+/// Shows the outcome of calls, the latest first.
 ///
-/// TIME is when a call came, in UTC. The status is `success`, or `application error` when the function answered with an error of its own,
-/// `action developer error` when it failed, exceeded a limit or took too long, `whisk internal error`
-/// when it could not be called. WAIT is how long the call waited for an instance, INIT how long that took
-/// to start, if it was started for it.
+/// TIME is when a call arrived, in UTC. The status is `success`, `application error` if the function
+/// answered with an error of its own, `action developer error` if it failed, exceeded a limit or took too
+/// long, or `whisk internal error` if it could not be called. WAIT is how long the call waited for an
+/// instance, INIT how long that instance took to start, if it was started for the call.
 #[derive(Clone, Debug, Args)]
 pub struct Activations {
     #[command(flatten)]
     connection: Connection,
-    /// One activation instead of a list, as JSON.
+    /// Shows this activation instead of a list, as JSON.
     id: Option<String>,
-    /// Of this function only.
+    /// Only calls of this function.
     #[arg(long, value_name = "FUNCTION", conflicts_with = "id")]
     name: Option<String>,
-    /// How many at most.
+    /// Maximum number of activations.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=200))]
     limit: u16,
     /// Prints JSON.

@@ -16,10 +16,10 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Largest answer: a result of 5 MiB may be six times as long as text, and there are logs.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
-/// Where the daemon is, and who asks.
+/// The daemon's address and key.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
-    /// Where the daemon listens.
+    /// The daemon's address.
     #[arg(long, value_name = "URL", env = "SQUEEZY_URL", default_value = "http://127.0.0.1:3233")]
     url: String,
     /// The file with the daemon's key.

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 
-/// Makes, lists and removes functions of a running daemon.
+/// Creates, lists and removes functions of a running daemon.
 #[derive(Clone, Debug, Args)]
 pub struct Functions {
     #[command(flatten)]
@@ -21,19 +21,19 @@ pub struct Functions {
 
 #[derive(Clone, Debug, Subcommand)]
 enum FunctionCommand {
-    /// Makes or changes a function.
+    /// Creates or changes a function.
     Create {
         /// A directory with a function.toml, an OCI image, or the name of an image.
         ///
-        /// The image of a directory with a function.toml has to be built already, unless its
-        /// function.toml makes it from an OCI image: that, an archive (as `docker save` makes it)
-        /// and an OCI layout directory are turned into an image first, which takes root and a
-        /// daemon on this machine.
+        /// The image of a directory with a function.toml must already be built, unless its
+        /// function.toml names an OCI image: that, an archive (as made by `docker save`) and an
+        /// OCI layout directory are converted into an image first, which needs root and a daemon
+        /// on this machine.
         function: PathBuf,
-        /// What it is called; without it as its image.
+        /// The function's name; the default is that of its image.
         #[arg(long)]
         name: Option<String>,
-        /// Changes a function that is there already.
+        /// Changes an existing function.
         #[arg(long)]
         overwrite: bool,
     },
@@ -48,7 +48,7 @@ enum FunctionCommand {
         /// The function.
         name: String,
     },
-    /// Removes a function: calls that wait are turned away, others answered.
+    /// Removes a function: waiting calls are refused, running ones answered.
     Delete {
         /// The function.
         name: String,

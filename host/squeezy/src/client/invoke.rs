@@ -18,7 +18,7 @@ const MOST_VALUES: usize = 20;
 
 /// Calls a function of a running daemon.
 ///
-/// What it answers is printed as JSON; on a terminal, long texts and lists of a large answer are cut short.
+/// The answer is printed as JSON; on a terminal, long texts and lists of a large answer are abbreviated.
 /// The exit status is 0 when the function answered without an error.
 #[derive(Clone, Debug, Args)]
 pub struct Invoke {
@@ -26,10 +26,10 @@ pub struct Invoke {
     connection: Connection,
     /// The function.
     name: String,
-    /// An argument; the value is JSON, or a text if it is none. May be given several times.
+    /// An argument; the value is JSON, otherwise a text. May be given several times.
     #[arg(long = "param", short, num_args = 2, value_names = ["KEY", "VALUE"])]
     parameters: Vec<String>,
-    /// Arguments from a file, a JSON object; --param goes before them.
+    /// Arguments from a file, a JSON object; --param overrides them.
     #[arg(long, value_name = "FILE")]
     param_file: Option<PathBuf>,
     /// Does not wait for the answer; prints the activation's id.

@@ -12,24 +12,24 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Activations that are asked for at once.
 const PART: usize = 200;
 
-/// Shows what functions have written while they were called.
+/// Shows what functions wrote during calls.
 ///
-/// Of one activation each line is printed with its moment and stream. Of several, the oldest first,
-/// the function and the activation stand before each line; activations without a line are left out.
-/// As JSON, each activation is a line with `activationId`, `name` and `logs`.
+/// For one activation, each line is printed with its time and stream. For several, oldest first, each
+/// line is preceded by the function and the activation; activations without output are left out. As
+/// JSON, each activation is a line with `activationId`, `name` and `logs`.
 #[derive(Clone, Debug, Args)]
 pub struct Logs {
     #[command(flatten)]
     connection: Connection,
-    /// Of this activation only.
+    /// Only this activation.
     id: Option<String>,
-    /// Of this function only.
+    /// Only calls of this function.
     #[arg(long, value_name = "FUNCTION", conflicts_with = "id")]
     name: Option<String>,
-    /// How many of the latest activations to begin with.
+    /// Number of latest activations to start with.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200), conflicts_with = "id")]
     limit: u16,
-    /// Goes on with activations as they end, until Ctrl-C.
+    /// Continues with activations as they end, until Ctrl-C.
     #[arg(long, short, conflicts_with = "id")]
     follow: bool,
     /// Prints JSON.

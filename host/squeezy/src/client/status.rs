@@ -9,23 +9,24 @@ use crate::output::print;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Shows how a running daemon stands.
+/// Shows the state of a running daemon.
 ///
 /// That is its memory, and for each function its instances, its VM's memory and its latency.
 ///
-/// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
-/// the calls that wait for one. INSTANCE is the memory that one instance is promised, PROMISED what all
-/// of the function are promised together: less than so many times as much while frozen ones count as
-/// what they hold, nothing where the VM has it from its boot on. PLUGGED is what the VM has, RESIDENT what the host really spends on it, BACK what instances have given back so far,
-/// COLD the calls that waited for an instance to start, FAILED those that no instance answered: it
-/// ended under them or could not be started, or its VM. P50 and P99 are the latency of calls in the last
-/// minutes. Below the table stands whose ended instances' memory is not back, and which functions' calls
-/// are turned away, and why, if the key can be read; nothing else takes it.
+/// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING the
+/// calls that wait for one. INSTANCE is the memory limit of one instance, PROMISED the memory committed to
+/// all instances of the function: less than the sum while frozen ones are charged only for what they
+/// occupy, nothing if the VM has it from its boot on. PLUGGED is the memory of the VM, RESIDENT what the
+/// host really spends on it, BACK what instances have given back so far, COLD the number of calls that
+/// waited for an instance to start, FAILED those that no instance answered because it or its VM ended or
+/// could not be started. P50 and P99 are latencies of calls in the last minutes. Lines below the table
+/// list functions with memory held back by ended instances, and functions whose calls are refused, with
+/// the reason; only the reasons need the key.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
     connection: Connection,
-    /// Prints JSON, with all that the daemon says.
+    /// Prints everything that the daemon reports, as JSON.
     #[arg(long)]
     json: bool,
 }

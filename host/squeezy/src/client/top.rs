@@ -28,11 +28,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How far back the chart goes.
 const CHART_MS: u64 = 5 * 60 * 1000;
 
-/// Shows live how a running daemon stands.
+/// Shows the state of a running daemon live.
 ///
-/// That is memory over the last minutes, functions with their instances and latency, and memory that
-/// has come back. The columns are those of `squeezy status`, and so are lines about calls that are
-/// turned away. q or Ctrl-C ends it.
+/// That is memory over the last minutes, functions with their instances and latency, and reclaimed
+/// memory. The columns are those of `squeezy status`, and so are lines about refused calls. q or Ctrl-C
+/// ends it.
 #[derive(Clone, Debug, Args)]
 pub struct Top {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use std::{path::PathBuf, time::Duration};
 /// Replays a load against a function in a VM, and shows instances and memory over time.
 ///
 /// Boots a VM for the function, replays the load with real HTTP requests, starts instances as
-/// requests come and gives their memory back to the host as they end; once for each method.
+/// requests arrive, and gives their memory back to the host as they end; once for each method.
 ///
 /// Ctrl-C ends the run early and still prints the summary. The exit status is 0 when every request
 /// was answered correctly, 1 when not, and 130 after Ctrl-C.
@@ -40,12 +40,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 
-    /// The function of the trace to replay, by the start of its hash. Without it the burstiest
-    /// one that is invoked at most 120 times in its busiest minute.
+    /// The function of the trace to replay, by the start of its hash. The default is the burstiest
+    /// one with at most 120 invocations in its busiest minute.
     #[arg(long = "function", value_name = "HASH", requires = "trace")]
     pub trace_function: Option<String>,
 
-    /// Where in the trace to begin, in seconds; without it where most is going on.
+    /// Where in the trace to begin, in seconds; the default is its busiest part.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "trace")]
     pub from: Option<Duration>,
 
@@ -53,14 +53,14 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, requires = "trace")]
     pub speed: f64,
 
-    /// How long to send requests, for each method. Without it a minute of a trace, and as long as
-    /// suits the machine for the synthetic load: 14 times what the first instance took to answer,
-    /// from 20 to 120 s.
+    /// How long to send requests, for each method. The default is a minute of a trace; for the
+    /// synthetic load it depends on the machine: 14 times as long as the first instance took to
+    /// answer, from 20 to 120 s.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
     pub duration: Option<Duration>,
 
-    /// Requests in the largest burst of the synthetic load; without it as many as the VM may hold
-    /// instances.
+    /// Requests in the largest burst of the synthetic load; the default is the number of instances
+    /// that the VM may hold.
     #[arg(
         long,
         value_name = "N",
@@ -69,45 +69,45 @@ pub struct Args {
     )]
     pub burst: Option<u32>,
 
-    /// How long an instance without a request is kept, in seconds. Without it what function.toml
-    /// says with a trace, and a sixth of the load's length with the synthetic load.
+    /// How long an instance without a request is kept, in seconds. The default is that of
+    /// function.toml with a trace, and a sixth of the load's length with the synthetic load.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub keep_alive: Option<Duration>,
 
-    /// Instances the VM may hold; without it what function.toml says.
+    /// Instances that the VM may hold; the default is in function.toml.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     pub concurrency: Option<u16>,
 
-    /// An instance's memory, such as 768M; without it what function.toml says.
+    /// An instance's memory, such as 768M; the default is in function.toml.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
 
-    /// Memory for what instances share, the page cache above all.
+    /// Memory shared by the instances, mainly page cache.
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
     pub shared_memory: u64,
 
-    /// The VM's processors; without it as many as the instances' shares add up to, at most the
-    /// host's.
+    /// The VM's processors; the default is the sum of the instances' shares, at most the host's
+    /// processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub vcpus: Option<u32>,
 
-    /// Requests that may wait for an instance before more are turned away.
+    /// Requests that may wait for an instance; further ones are refused.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub queue: u32,
 
-    /// Determines everything that is drawn.
+    /// Seed of all random choices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// What runs the guest's code: auto, kvm or tcg.
+    /// The accelerator: auto, kvm or tcg.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub accelerator: AcceleratorChoice,
 
-    /// What backs the guest's memory: ram (private, huge pages advised) or memfd.
+    /// The memory backend of the guest: ram (private, huge pages advised) or memfd.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub memory_backend: MemoryBackend,
 
-    /// Writes everything that was measured to this file.
+    /// Writes all measurements to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
@@ -115,11 +115,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = svg_file)]
     pub plot: Option<PathBuf>,
 
-    /// The directory of kernels and images; without it $SQUEEZY_BUILD, else `build` of the checkout.
+    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout.
     #[arg(long, value_name = "DIRECTORY")]
     pub build: Option<PathBuf>,
 
-    /// Prints lines instead of the live view, as when the output is no terminal.
+    /// Prints lines instead of the live view, as when the output is not a terminal.
     #[arg(long)]
     pub plain: bool,
 }
@@ -169,6 +169,6 @@ fn svg_file(text: &str) -> Result<PathBuf, String> {
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
         Ok(path)
     } else {
-        Err("the plot is an SVG file; give it a name that ends with .svg".to_owned())
+        Err("the plot is an SVG file: its name must end with .svg".to_owned())
     }
 }

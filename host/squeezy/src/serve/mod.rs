@@ -60,25 +60,25 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves functions over HTTP, in VMs that grow and shrink with the calls.
 ///
-/// It speaks OpenWhisk's API until it gets SIGTERM or Ctrl-C; then calls that an instance has taken are
-/// answered, and instances and VMs end. A second signal does not wait for that.
+/// It speaks OpenWhisk's API until it gets SIGTERM or Ctrl-C; then it answers the calls that an instance
+/// has taken, and ends instances and VMs. A second signal skips the wait.
 ///
-/// Boots a VM for a function when it is called first, starts instances in it as calls come, and
-/// gives their memory back to the host as they end. Clients authenticate with the key in the state
+/// It boots a VM at the first call of a function, starts instances in it as calls arrive, and gives
+/// their memory back to the host as they end. Clients authenticate with the key in the state
 /// directory, which is made at the first start.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = config::HELP)]
 pub struct Args {
-    /// The configuration file; without it everything has its default.
+    /// The configuration file; without it all keys have their defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Functions to serve besides those that the configuration names: directories with a
+    /// Functions to serve in addition to those in the configuration: directories with a
     /// function.toml, or images NAME.erofs with NAME.toml beside them.
     #[arg(value_name = "FUNCTION")]
     functions: Vec<PathBuf>,
 
-    /// The directory of kernels and images; without it $SQUEEZY_BUILD, else `build` of the checkout.
+    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout.
     #[arg(long, value_name = "DIRECTORY")]
     build: Option<PathBuf>,
 }
