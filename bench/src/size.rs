@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    bytes.ok_or_else(|| format!("`{text}` is no size: give bytes, or a number with K, M or G"))
+    bytes.ok_or_else(|| format!("`{text}` is not a size: give bytes, or a number with K, M or G"))
 }
 
 /// The size of an instance: whole pieces of 4 MiB, and not more than such a machine has.

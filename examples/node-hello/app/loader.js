@@ -23,7 +23,7 @@ function fromCode(code, main) {
 exports.load = ({ code, binary = false, main }) => {
   const name = main || "main";
   if (!NAME.test(name)) {
-    throw new Error(`${JSON.stringify(name)} is no name of a function`);
+    throw new Error(`${JSON.stringify(name)} is not a function name`);
   }
   if (binary) {
     throw new Error("archives are not taken, only code as text");

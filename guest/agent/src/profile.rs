@@ -78,7 +78,7 @@ fn check(request: &ProfileRequest) -> Result<(), ApiError> {
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.')
     };
     match request.functions.iter().find(|name| !valid(name)) {
-        Some(name) => Err(ApiError::invalid(format!("'{name}' is no name of a function"))),
+        Some(name) => Err(ApiError::invalid(format!("'{name}' is not a function name"))),
         None => Ok(()),
     }
 }

@@ -23,8 +23,8 @@ const NOT_FOUND: u8 = 127;
 
 /// Runs commands in partitions of this guest's memory, and shows the partitions.
 ///
-/// Exit status of exec: that of COMMAND; 125 if squeezyctl itself fails, 126 if COMMAND is found
-/// but cannot be executed, 127 if COMMAND is not found. Of the others: 0, or 125 when they fail.
+/// The exit status of exec is that of COMMAND; 125 if squeezyctl itself fails, 126 if COMMAND is found
+/// but cannot be executed, 127 if COMMAND is not found. The other commands return 0, or 125 on failure.
 #[derive(Parser)]
 #[command(name = "squeezyctl", version)]
 struct Arguments {
@@ -34,19 +34,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Run a command with its memory, and that of all its descendants, in a partition.
+    /// Run a command, and all its descendants, with their memory in a partition.
     Exec {
         /// How long to wait for the partition: milliseconds, or 'forever'.
         #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_wait)]
         wait: Wait,
-        /// The number of the partition; without it, any that is free.
+        /// The number of the partition; the default is any free one.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..255))]
         partition: Option<u16>,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Give the free memory of a partition in use back to the host; prints how many bytes that were.
+    /// Give the free memory of a partition in use back to the host, and print the number of bytes.
     Report {
         /// The smallest blocks to give back: 0 is a page, 9 a huge page of 2 MiB.
         #[arg(long, value_name = "ORDER", default_value = "9", value_parser = clap::value_parser!(u8).range(0..=10))]

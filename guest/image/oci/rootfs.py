@@ -107,7 +107,7 @@ def put_in_order(root, user):
         path = os.path.join(root, name)
         # The agent mounts over these, before it has made the image its root.
         if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
-            raise Problem(f"/{name} of the image is no directory")
+            raise Problem(f"/{name} of the image is not a directory")
     for directory, names, files in os.walk(root, onerror=_fail):
         for path in (directory, *(os.path.join(directory, name) for name in names + files)):
             entry = os.lstat(path)

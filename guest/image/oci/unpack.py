@@ -54,7 +54,7 @@ def transport(source):
             except (tarfile.TarError, EOFError, ValueError) as error:
                 raise Problem(f"the archive is cut short or damaged: {error}") from error
     except tarfile.TarError as error:
-        raise Problem("no OCI image: it is no tar archive") from error
+        raise Problem("not an OCI image: it is not a tar archive") from error
     # Newer versions of Docker write both; its own names the one image that was asked for.
     if "manifest.json" in names:
         return "docker-archive"

@@ -47,7 +47,7 @@ class MaliciousImageTest(BuildTest):
     def test_mount_points_are_no_links(self):
         for name in ("proc", "dev"):
             path = self.make([layer(PROGRAM, link(name, "/run"))], name, Cmd=["serve"])
-            self.refused(path, f"/{name} of the image is no directory")
+            self.refused(path, f"/{name} of the image is not a directory")
 
     def test_too_much(self):
         header, _ = entry("large")

@@ -40,7 +40,7 @@ class UnusableImageTest(BuildTest):
         self.refused(empty, "no OCI image")
         script = self.input / "script"
         script.write_text("#!/bin/sh\n" * 1000)
-        self.refused(script, "no OCI image: it is no tar archive")
+        self.refused(script, "not an OCI image: it is not a tar archive")
         zipped = self.input / "image.tar.gz"
         zipped.write_bytes(gzip.compress(b""))
         (self.input / "function.toml").write_text('name = "x"\n[image]\noci = "image.tar.gz"\n')

@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Result<usize, String> {
         .ok()
         .and_then(|number| number.checked_mul(unit))
         .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| format!("'{text}' is no size: give bytes, or a number with K, M or G"))
+        .ok_or_else(|| format!("'{text}' is not a size: give bytes, or a number with K, M or G"))
 }
 
 #[cfg(test)]

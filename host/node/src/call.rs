@@ -99,22 +99,22 @@ pub enum CallError {
 
 fn reason(reason: RejectReason) -> &'static str {
     match reason {
-        RejectReason::QueueFull => "too many calls of this function wait",
+        RejectReason::QueueFull => "too many calls of this function are waiting",
         RejectReason::WaitedTooLong(WaitingFor::Vm) => {
-            "no instance took it in time: the VM was still booted or ended"
+            "no instance took it in time: the VM was still booting or ending"
         }
         RejectReason::WaitedTooLong(WaitingFor::Start) => {
             "no instance took it in time: one was still being started"
         }
         RejectReason::WaitedTooLong(WaitingFor::Busy) => {
-            "no instance took it in time: all of its function worked on other calls"
+            "no instance took it in time: all instances of its function were busy"
         }
         RejectReason::WaitedTooLong(WaitingFor::Memory) => {
             "no instance took it in time: other functions had the memory or the room for one"
         }
         RejectReason::StartFailed => "the instance for it could not be started",
         RejectReason::VmFailed => "the VM for it could not be booted, or has ended",
-        RejectReason::Retired => "the function is not there any more",
+        RejectReason::Retired => "the function no longer exists",
         RejectReason::Draining => "everything ends",
     }
 }

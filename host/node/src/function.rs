@@ -246,7 +246,7 @@ fn value<T>(key: &'static str, problem: &str) -> Result<T, FunctionError> {
 
 /// Reads a size in bytes, with K, M, G or T for powers of 1,024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let problem = || format!("{text:?} is no size such as 768M or 2G");
+    let problem = || format!("{text:?} is not a size such as 768M or 2G");
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match &text[digits.len()..] {
         "" => 0,

@@ -32,13 +32,13 @@ const POLICIES: [(PolicyName, &str, &str); 7] = [
     (
         PolicyName::Mechanism(MechanismName::VirtioMem),
         "virtio-mem",
-        "Stock virtio-mem: the guest migrates pages to free what is asked back",
+        "Stock virtio-mem: the guest migrates pages to free the requested memory",
     ),
     (PolicyName::Mechanism(MechanismName::Balloon), "balloon", "Stock ballooning"),
     (
         PolicyName::Mechanism(MechanismName::Static),
         "static",
-        "The VM has all its memory from the start on, and keeps it",
+        "The VM has all its memory from the start, and keeps it",
     ),
     (
         PolicyName::Harvest,
@@ -48,9 +48,9 @@ const POLICIES: [(PolicyName, &str, &str); 7] = [
     (
         PolicyName::Overcommit,
         "overcommit",
-        "squeezy, and what frozen instances do not hold is for others; they give back what they can",
+        "squeezy, with frozen instances charged only for the memory they occupy; they give back what they can",
     ),
-    (PolicyName::Microvm, "microvm", "A VM of its own for each instance"),
+    (PolicyName::Microvm, "microvm", "One VM per instance"),
 ];
 
 impl PolicyName {
@@ -106,7 +106,7 @@ impl PolicyName {
 
 /// There is no policy of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is none of {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
+#[error("must be one of {}", PolicyName::ALL.map(PolicyName::name).join(", "))]
 pub struct UnknownPolicy;
 
 impl FromStr for PolicyName {

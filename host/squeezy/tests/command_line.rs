@@ -119,7 +119,7 @@ fn a_function_that_the_trace_lacks_is_refused() {
     let text = run(directory.path(), &["--trace", &path, "--function", "f"]);
     assert!(text.contains("2 functions of the trace begin with \"f\""), "{text}");
     let text = run(directory.path(), &["--trace", &path, "--function", "f1", "--from", "500"]);
-    assert!(text.contains("nothing is invoked within 60 s from second 500"), "{text}");
+    assert!(text.contains("no invocations in the 60 s from second 500"), "{text}");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn a_vm_whose_guest_and_device_disagree_is_replaced_while_calls_run() {
         world.daemon.says("is replaced after its last call: ")
     });
     assert!(begin.elapsed() < RESIZE_LIMIT, "{:?}", begin.elapsed());
-    let why = "do not agree: 320.0 MiB are plugged, and the guest uses 448.0 MiB of them";
+    let why = "disagree: 320.0 MiB are plugged, and the guest uses 448.0 MiB of them";
     assert!(said.contains(why), "{said}");
     assert!(world.refused("plug", "guest") >= 1.0);
     world.daemon.says("ended: it was to be replaced");

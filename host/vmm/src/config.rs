@@ -196,7 +196,7 @@ impl VmConfig {
         }
         if !(1..=Kernel::MAX_PROCESSORS).contains(&self.vcpus) {
             return fail(format!(
-                "{} processors were asked for; 1 to {} are possible",
+                "{} processors were requested; 1 to {} are possible",
                 self.vcpus,
                 Kernel::MAX_PROCESSORS
             ));
@@ -205,7 +205,7 @@ impl VmConfig {
         let layout = self.layout();
         let region = layout.region_bytes();
         if region.saturating_add(layout.boot_bytes) > 1 << 46 {
-            return fail("more than 64 TiB of memory were asked for".to_owned());
+            return fail("more than 64 TiB of memory were requested".to_owned());
         }
         // The memory map of what is plugged, 64 bytes a page, comes out of the base.
         let least = MIN_BASE_BYTES + region / 64;

@@ -41,7 +41,7 @@ pub enum VmError {
 
     /// KVM was asked for by name and does not work.
     #[error(
-        "KVM was asked for but cannot be used here: {0}; choose the accelerator `tcg`, or `auto` to have it chosen"
+        "KVM was requested but cannot be used here: {0}; choose the accelerator `tcg`, or `auto` to have it chosen"
     )]
     Kvm(String),
 
@@ -133,15 +133,15 @@ pub enum VmError {
     },
 
     /// The guest's kernel runs without the partitions it was told to have.
-    #[error("the guest's kernel has no partitions as asked for: {0}")]
+    #[error("the guest's kernel does not have the requested partitions: {0}")]
     NoPartitions(String),
 
     /// The guest speaks of a partition that its VM does not have.
-    #[error("the guest speaks of a partition {0}, which there is not")]
+    #[error("the guest reports a partition {0} that does not exist")]
     StrangePartition(squeezy_protocol::PartitionNumber),
 
     /// Every instance that the VM has room for is there.
-    #[error("all {instances} instances that the VM has room for are there")]
+    #[error("the VM is full: it has room for {instances} instances")]
     Full {
         /// How many.
         instances: u16,
@@ -153,7 +153,7 @@ pub enum VmError {
 
     /// More memory was asked for than the VM's region can hold.
     #[error(
-        "{} were asked for, but the VM's region holds {}: start the VM with more instances or smaller ones",
+        "{} were requested, but the VM's region holds {}: start the VM with more instances or smaller ones",
         ByteSize(*asked), ByteSize(*region)
     )]
     RegionTooSmall {
@@ -176,7 +176,7 @@ pub enum VmError {
     },
 
     /// The guest did not plug or unplug what it was asked to in time.
-    #[error("the guest has {} of the {} it was asked to have after {:.1} s: {reason}", ByteSize(*plugged), ByteSize(*requested), after.as_secs_f64())]
+    #[error("the guest has {} of the requested {} after {:.1} s: {reason}", ByteSize(*plugged), ByteSize(*requested), after.as_secs_f64())]
     Resize {
         /// Bytes that were asked for.
         requested: u64,
@@ -190,7 +190,7 @@ pub enum VmError {
 
     /// An instance has ended, and its partition still has pages of it.
     #[error(
-        "the guest holds {partitions} partitions of instances that have ended: something outside of them, such as a pipe, a socket or a pin, still has pages of their memory, or it is broken"
+        "the guest holds {partitions} partitions of instances that have ended: something outside, such as a pipe, a socket or a pin, still has pages of them, or the memory is broken"
     )]
     Held {
         /// Partitions that are held.
@@ -212,7 +212,7 @@ pub enum VmError {
 
     /// The guest's kernel has lost count of its partitions.
     #[error(
-        "the guest and its memory device do not agree: {} are plugged, and the guest uses {} of them", ByteSize(*device_bytes), ByteSize(*guest_bytes)
+        "the guest and its memory device disagree: {} are plugged, and the guest uses {} of them", ByteSize(*device_bytes), ByteSize(*guest_bytes)
     )]
     Disagreement {
         /// Bytes that are plugged at the device.
@@ -222,7 +222,7 @@ pub enum VmError {
     },
 
     /// The operation does not fit the VM's kind of memory.
-    #[error("this VM's memory cannot be resized so: {0}")]
+    #[error("this VM's memory cannot be resized like this: {0}")]
     NotResizable(&'static str),
 
     /// The VMM refused a command.

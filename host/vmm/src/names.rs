@@ -10,7 +10,7 @@ macro_rules! names {
                 match text {
                     $($name => Ok($variant),)+
                     _ => Err($crate::VmError::Config(format!(
-                        "`{text}` is none of {}", [$($name),+].join(", ")
+                        "`{text}` is not one of {}", [$($name),+].join(", ")
                     ))),
                 }
             }

@@ -80,7 +80,7 @@ impl SocketFile {
             Errno::AGAIN => Error::Deadline(what),
             Errno::CONNREFUSED => Error::Socket {
                 path: self.path.clone(),
-                reason: "nobody listens there any more".to_owned(),
+                reason: "nothing listens there any more".to_owned(),
             },
             error => Error::system(format!("connecting to {}", self.path), error),
         })?;
@@ -147,7 +147,7 @@ mod tests {
         socket.connect(deadline).unwrap();
         drop(listener);
         let error = socket.connect(deadline).unwrap_err().to_string();
-        assert!(error.ends_with("nobody listens there any more"), "{error}");
+        assert!(error.ends_with("nothing listens there any more"), "{error}");
     }
 
     #[test]

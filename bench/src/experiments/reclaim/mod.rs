@@ -181,7 +181,7 @@ async fn reclaim(
         let start = Instant::now();
         if last.is_some_and(|last| !session.has_time(last)) {
             session.progress.note(&format!(
-                "{setting}: {trial} of {} trials, for want of time",
+                "{setting}: {trial} of {} trials, to stay within the time limit",
                 trials + breakdown
             ));
             break;

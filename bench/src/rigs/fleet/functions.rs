@@ -57,7 +57,7 @@ impl Functions {
             if !named && !path.exists() {
                 session
                     .progress
-                    .note(&format!("left out: {name}, for there is no {}", path.display()));
+                    .note(&format!("left out: {name}, because there is no {}", path.display()));
                 continue;
             }
             let image = FunctionImage::find(&path, &session.files);

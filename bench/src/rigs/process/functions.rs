@@ -147,7 +147,7 @@ impl FunctionChoice {
             let language = Language::ALL.into_iter().find(|language| there(*language, name));
             let language = language.ok_or_else(|| {
                 let path = directory.display();
-                BenchError::Arguments(format!("`{name}` is no function of {path}: see its folders"))
+                BenchError::Arguments(format!("`{name}` is not a function in {path}: see its folders"))
             })?;
             chosen.push((language, name.as_str()));
         }
@@ -179,7 +179,7 @@ impl FunctionChoice {
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.01..=64.0).contains(&share) => Ok(share),
-        _ => Err(format!("`{text}` is no share of a processor: 0.01 to 64 are possible")),
+        _ => Err(format!("`{text}` is not a share of a processor: choose 0.01 to 64")),
     }
 }
 

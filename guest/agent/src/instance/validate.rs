@@ -19,13 +19,13 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     match spec.command.first() {
         None => return fail("command: give the program".to_owned()),
         Some(program) if !program.starts_with('/') => {
-            return fail(format!("command: {program:?} is no absolute path"));
+            return fail(format!("command: {program:?} is not an absolute path"));
         }
         Some(_) => {}
     }
     if !spec.working_directory.starts_with('/') {
         return fail(format!(
-            "working_directory: {:?} is no absolute path",
+            "working_directory: {:?} is not an absolute path",
             spec.working_directory
         ));
     }
@@ -39,7 +39,7 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
         return fail("a string holds a zero byte or is 128 KiB or longer".to_owned());
     }
     if let Some(name) = spec.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
-        return fail(format!("environment: {name:?} is no name of a variable"));
+        return fail(format!("environment: {name:?} is not a variable name"));
     }
     if let PartitionChoice::Number(number) = spec.partition
         && number.0 >= MAX_PARTITIONS
@@ -69,7 +69,7 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
         }
     }
     if spec.port == Some(0) {
-        return fail("port: 0 is no port".to_owned());
+        return fail("port: 0 is not a port".to_owned());
     }
     Ok(())
 }

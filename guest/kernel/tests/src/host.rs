@@ -53,7 +53,7 @@ impl Host {
                     .monitor
                     .run("qom-get", json!({ "path": DEVICE, "property": "size" }))
                     .await?;
-                size.as_u64().ok_or_else(|| io::Error::other(format!("{size} is no size")))
+                size.as_u64().ok_or_else(|| io::Error::other(format!("{size} is not a size")))
             }
             ["resident"] => {
                 let memory = self.vm.memory().await.map_err(io::Error::other)?;

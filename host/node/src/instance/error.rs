@@ -53,7 +53,7 @@ pub enum InstanceError {
     #[error("{0}")]
     NoAnswer(String),
     /// Nobody knows how much memory the host has behind it.
-    #[error("nobody knows what it holds")]
+    #[error("its memory could not be measured")]
     NotMeasured,
     /// Its VM ended while it had a call.
     #[error("{0}")]

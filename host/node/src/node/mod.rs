@@ -46,7 +46,7 @@ pub enum NodeError {
     #[error("{0}")]
     Vm(#[from] VmError),
     /// The VM does not have the function's image.
-    #[error("{}: the VM is not made with this image", .0.display())]
+    #[error("{}: the VM was not made with this image", .0.display())]
     NoImage(PathBuf),
     /// The node has ended.
     #[error("the node has ended")]

@@ -44,7 +44,7 @@ pub enum ClientError {
         reason: String,
     },
     /// The key cannot be read.
-    #[error("the daemon's key cannot be read from {}: {error}; name its file, `key` in the daemon's state directory, with --key-file or $SQUEEZY_KEY_FILE", path.display())]
+    #[error("the daemon's key cannot be read from {}: {error}; give its path (`key` in the daemon's state directory) with --key-file or $SQUEEZY_KEY_FILE", path.display())]
     Key {
         /// Where it should be.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum ClientError {
         reason: String,
     },
     /// There is no function in it.
-    #[error("{}: no function: a directory has a function.toml, an OCI image is an archive or a layout, and an image that has been built has a name without '/'", path.display())]
+    #[error("{}: not a function: expected a directory with a function.toml, an OCI archive or layout, or the name (without '/') of a built image", path.display())]
     NoFunction {
         /// What was given.
         path: PathBuf,
@@ -82,10 +82,10 @@ pub enum ClientError {
     )]
     NoScript,
     /// The terminal cannot be drawn on.
-    #[error("the terminal cannot be drawn on: {0}; `squeezy status` needs none")]
+    #[error("cannot draw on the terminal: {0}; `squeezy status` needs none")]
     Terminal(std::io::Error),
     /// There is no such name.
-    #[error("{0:?} is no name: letters, digits, '-', '_' and '.'")]
+    #[error("{0:?} is not a valid name: use letters, digits, '-', '_' and '.'")]
     Name(String),
     /// Nobody answers.
     #[error("{url} cannot be reached: {reason}; is `squeezy serve` running there?")]
@@ -96,7 +96,7 @@ pub enum ClientError {
         reason: String,
     },
     /// A function of this name is there.
-    #[error("there is a function of this name: --overwrite changes it, --name gives another")]
+    #[error("a function of this name exists: change it with --overwrite, or choose another name with --name")]
     Exists,
     /// The daemon says no.
     #[error("{message} (status {status})")]

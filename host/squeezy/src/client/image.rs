@@ -169,7 +169,7 @@ mod tests {
         let archive = directory.path().join("f-1.tar");
         std::fs::write(&archive, "").unwrap();
         assert_eq!(find(&archive).unwrap().name(), "f-1");
-        for (path, part) in [("", "no function: "), ("missing", "No such file")] {
+        for (path, part) in [("", "not a function: "), ("missing", "No such file")] {
             let path = directory.path().join(path);
             let error = find(&path).unwrap_err().to_string();
             assert!(error.contains(&*path.to_string_lossy()) && error.contains(part), "{error}");

@@ -102,7 +102,7 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, ClientError> {
     let text = std::fs::read_to_string(path).map_err(|error| ClientError::file(path, &error))?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(ClientError::file(path, &"it is no JSON object")),
+        Ok(_) => Err(ClientError::file(path, &"it is not a JSON object")),
         Err(error) => Err(ClientError::file(path, &error)),
     }
 }

@@ -37,7 +37,7 @@ pub enum RunError {
     },
     /// The window of the trace is empty.
     #[error(
-        "nothing is invoked within {length_seconds} s from second {from_seconds} of the trace on; give another --from, more --speed or a longer --duration"
+        "the trace has no invocations in the {length_seconds} s from second {from_seconds} on; choose another --from, a higher --speed or a longer --duration"
     )]
     EmptyWindow {
         /// Where the window begins.

@@ -44,7 +44,7 @@ impl Key {
         if valid {
             Ok(Self(text.to_owned()))
         } else {
-            Err(io::Error::other("it is no NAME:SECRET with a secret of at least 16 characters"))
+            Err(io::Error::other("it is not NAME:SECRET with a secret of at least 16 characters"))
         }
     }
 

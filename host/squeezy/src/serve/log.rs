@@ -201,7 +201,7 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
 /// Why an instance is stopped. What it has failed at, the line before says.
 fn why(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::KeepAliveOver => "nobody has called it for its keep-alive",
+        StopReason::KeepAliveOver => "it was idle for its keep-alive",
         StopReason::Evicted => "its memory is needed",
         StopReason::Broken => "it takes no more calls",
         StopReason::Retired => "its function was removed or changed",

@@ -177,7 +177,7 @@ mod tests {
         );
         assert_eq!(
             call(&problems, rejected(RejectReason::QueueFull)),
-            "too many calls of this function wait"
+            "too many calls of this function are waiting"
         );
         assert!(problems.of(F).is_some());
 

@@ -441,7 +441,7 @@ impl Service {
 fn no_memory(answer: squeezy_node::Answer) -> CallError {
     CallError::Failed {
         reason: InstanceError::NoAnswer(
-            "there is no memory for its answer at the moment, because of what others send and get"
+            "there is not enough memory for its answer at the moment, because of other requests and answers"
                 .to_owned(),
         ),
         waited: answer.waited,

@@ -76,7 +76,7 @@ pub enum StateError {
     },
     /// It would become too large.
     #[error(
-        "there may be {MOST_ACTIONS} actions of {} MiB together: delete some first",
+        "at most {MOST_ACTIONS} actions of {} MiB together are allowed: delete some first",
         MOST_BYTES >> 20
     )]
     Full,

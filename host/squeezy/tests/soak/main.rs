@@ -172,7 +172,7 @@ impl Soak {
         self.host.stop();
         assert_eq!(self.host.files(), ["actions.json", "key", "lock", "pinned"]);
         let log = self.host.log_from(0);
-        for complaint in [" internal error: ", "panicked", " do not agree: "] {
+        for complaint in [" internal error: ", "panicked", " disagree: "] {
             let line = log.lines().find(|line| line.contains(complaint));
             assert_eq!(line, None, "the daemon complains of itself, or of its guest's memory");
         }

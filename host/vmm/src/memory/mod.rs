@@ -154,7 +154,7 @@ fn check_instances(bytes: u64, count: u16) -> Result<()> {
     }
     if !(1..=MAX_INSTANCES).contains(&count) {
         return Err(VmError::Config(format!(
-            "{count} instances were asked for; 1 to {MAX_INSTANCES} are possible"
+            "{count} instances were requested; 1 to {MAX_INSTANCES} are possible"
         )));
     }
     Ok(())

@@ -29,7 +29,7 @@ impl GuestMemory for Nodes {
         // has a processor that never comes.
         if vcpus + u32::from(self.nodes) > Kernel::MAX_PROCESSORS {
             return Err(VmError::Config(format!(
-                "{} nodes beside {vcpus} processors were asked for; both together are {} at most",
+                "{} nodes and {vcpus} processors were requested; at most {} together are possible",
                 self.nodes,
                 Kernel::MAX_PROCESSORS
             )));

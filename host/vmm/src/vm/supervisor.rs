@@ -101,7 +101,7 @@ impl Shared {
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (_, Some(9)) => {
-            "killed by signal 9; when nobody did that, the host ran out of memory".to_owned()
+            "killed by signal 9; unless somebody did that, the host ran out of memory".to_owned()
         }
         (_, Some(signal)) => format!("killed by signal {signal}"),
         (code, None) => format!("exit status {}", code.unwrap_or_default()),

@@ -4,24 +4,24 @@ use clap::{Parser, ValueEnum};
 use squeezy_reclaim::{Level, Request};
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
-/// Makes a process give its free memory back at once, and shows what came of it.
+/// Makes a process give its free memory back at once, and shows the result.
 ///
-/// The process has an agent in it (of Java, Node or Python: see reclaim/README.md), which listens on
-/// a unix socket. It is asked to collect garbage and to give every free page back to the system.
-/// Prints the memory of the process before and after: USS (pages that no other process maps), RSS
-/// (all that it maps), PSS (all, each divided by the number of processes that map it); of the
-/// runtime's heap what is resident; what of it is live; what was given back, how long the program
-/// was paused for it, and the processor time that it took.
+/// The process must contain an agent (for Java, Node or Python: see reclaim/README.md), which listens on
+/// a unix socket. It is asked to collect garbage and to give every free page back to the system. Prints
+/// the memory of the process before and after: USS (pages that no other process maps), RSS (all that it
+/// maps), PSS (all, each divided by the number of processes that map it), and the resident part of the
+/// runtime's heap; then the live part of it, the memory given back, how long the program was paused,
+/// and the CPU time.
 #[derive(Parser)]
 #[command(name = "squeezy-reclaim", version, after_long_help = MANUAL)]
 pub struct Arguments {
-    /// The number of a process, or the path of an agent's socket (with a '/' in it).
+    /// The PID of a process, or the path of an agent's socket (containing a '/').
     #[arg(value_name = "PID|SOCKET")]
     pub target: Target,
     /// Do not collect garbage, and leave the heap as it is.
     #[arg(long)]
     no_heap: bool,
-    /// Do not give back free memory of malloc, and what else the runtime keeps beside its heap.
+    /// Do not give back free memory of malloc and other memory outside the heap.
     #[arg(long)]
     no_trim: bool,
     /// How much to give back.
@@ -29,35 +29,34 @@ pub struct Arguments {
     level: LevelArgument,
     /// Also evict clean pages of files that only this process maps: its program and libraries.
     ///
-    /// For a process that will not run for a while: it reads them again when it goes on, one by one.
-    /// The process is stopped meanwhile (SIGSTOP) and then goes on (SIGCONT), unless it was stopped
-    /// before; also on an error or Ctrl-C. After a SIGKILL of this program, `kill -CONT PID`. Needs
-    /// root, or CAP_SYS_NICE and to own both the process and the files; with
-    /// --no-heap and --no-trim it needs no agent.
+    /// For a process that will not run for a while: it reads the pages again, one by one, when it
+    /// continues. The process is stopped meanwhile (SIGSTOP) and then continued (SIGCONT), also on an
+    /// error or Ctrl-C, unless it was stopped before. After a SIGKILL of this program, use
+    /// `kill -CONT PID`. Needs root, or CAP_SYS_NICE and ownership of both the process and the files;
+    /// with --no-heap and --no-trim it needs no agent.
     #[arg(long)]
     pub libraries: bool,
     /// Print one line of JSON instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// How long all of it may take.
+    /// Time limit of the whole operation.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub deadline: Duration,
 }
 
 const MANUAL: &str = "\
-Where the agent is: at the path in SQUEEZY_RECLAIM_SOCKET of the process's environment, or else at
+The agent's socket is at the path in SQUEEZY_RECLAIM_SOCKET of the process's environment, or else at
 /tmp/squeezy-reclaim-PID.sock, with the PID that the process sees itself; both in the process's own
-root, so that it works from outside of a container. Only the process that was named is asked: who
-listens at the socket is taken from the kernel.
+root, so that it works from outside a container. Only the named process is asked: the kernel says who
+listens at the socket.
 
 A process that is stopped or frozen cannot answer: resume it first.
 
-Exit status: 0 if it was done, 1 if not (standard error says why, in one line), 2 if the arguments
-make no sense.
+Exit status: 0 on success, 1 on failure (with one line on standard error), 2 for invalid arguments.
 
 Examples:
   squeezy-reclaim 4242                       collect, trim, show
-  squeezy-reclaim 4242 --level all           also what would make the next request fast
+  squeezy-reclaim 4242 --level all           also memory that makes the next request fast
   squeezy-reclaim 4242 --libraries           also clean pages of its libraries
   squeezy-reclaim 4242 --no-heap --no-trim --libraries
                                              only these; needs no agent
@@ -68,7 +67,7 @@ Examples:
 enum LevelArgument {
     /// Keep what makes the next request fast: compiled code, caches
     Keep,
-    /// Give back whatever can be made again
+    /// Give back everything that can be recreated
     All,
 }
 

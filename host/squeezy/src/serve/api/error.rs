@@ -49,7 +49,7 @@ impl ApiError {
         match none {
             NoRoom::Short => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "There is no memory for this at the moment, because of what others send and get; try again later.",
+                "There is not enough memory for this at the moment, because of other requests and answers; try again later.",
             ),
             NoRoom::Never => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -31,7 +31,7 @@ async fn nothing() -> Json<Value> {
 
 fn not_found(one: &str) -> ApiError {
     let message = format!(
-        "There is no such {one}, and none at all: this daemon has actions and activations."
+        "There is no such {one}: this daemon supports only actions and activations."
     );
     ApiError::new(StatusCode::NOT_FOUND, message)
 }
@@ -43,7 +43,7 @@ fn not_implemented(kind: &str) -> ApiError {
 
 async fn in_package(Path((_, package, name)): Path<(String, String, String)>) -> ApiError {
     let message = format!(
-        "There is no package {package:?}, and none at all: the action {name:?} can only be outside of one."
+        "There is no package {package:?}: packages are not supported, and the action {name:?} can only be outside one."
     );
     ApiError::new(StatusCode::NOT_FOUND, message)
 }

@@ -222,9 +222,9 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, part) in [
             ("\nmemroy = \"4G\"", "line 2: unknown field `memroy`"),
-            ("\n\nmemory = \"much\"", "line 3: memory: \"much\" is no size"),
+            ("\n\nmemory = \"much\"", "line 3: memory: \"much\" is not a size"),
             ("memory = 4", "line 1: invalid type"),
-            ("method = \"floor\"", "line 1: method: \"floor\": it is none of squeezy, "),
+            ("method = \"floor\"", "line 1: method: \"floor\": must be one of squeezy, "),
             ("method = \"magic\"", "line 1: method: \"magic\""),
             ("listen = \"localhost\"", "line 1: listen: \"localhost\": must be "),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),

@@ -71,59 +71,59 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Memory that VMs and instances may have together: `memory` of the configuration.
+    /// Memory budget of all VMs and instances: `memory` of the configuration.
     memory_limit: Gauge, Bytes;
-    /// The part of it that is promised to VMs that run and to instances that live.
+    /// The part of the budget that is committed to running VMs and living instances.
     memory_committed: Gauge, Bytes;
-    /// What the host has asked the guests of a function's VM to have, base memory included.
+    /// Memory that the host has requested the guests of a function's VM to have, including base memory.
     asked: Gauges<Of>, Bytes;
-    /// What these guests have.
+    /// Memory that these guests have.
     plugged: Gauges<Of>, Bytes;
-    /// What the host has behind it: the memory that is really spent.
+    /// Host memory behind it: the memory that is really spent.
     resident: Gauges<Of>, Bytes;
-    /// Memory of ended instances that guests have given back, at an instance's size for each.
+    /// Memory of ended instances that guests have given back, counted at each instance's size.
     reclaimed: Counters<Of>, Bytes;
-    /// Memory that frozen instances have given back and live on, as the host had it before and after.
+    /// Memory that living, frozen instances have given back, as the host measured it before and after.
     squeezed: Counters<Of>, Bytes;
     /// Frozen instances that could not be made to give memory back.
     squeezes_failed: Counters<Of>;
-    /// From asking a frozen instance to give memory back until that was done.
+    /// Time from asking a frozen instance to give memory back until it has.
     squeeze: Times<Of>, Seconds;
-    /// Instances by state: starting, idle, frozen, busy, stopping (its processes end), reclaiming (its memory is asked back) or stranded (the guest has not given its memory back in time).
+    /// Instances by state: starting, idle, frozen, busy, stopping (its processes end), reclaiming (its memory is being unplugged) or stranded (the guest has not given its memory back in time).
     instances: Gauges<OfState>;
     /// Calls that wait for an instance.
     calls_waiting: Gauges<Of>;
-    /// VMs that there are, by state: booting, up or ending.
+    /// VMs by state: booting, up, paused or ending.
     vms: Gauges<State>;
-    /// VMs that did not say in time for this scrape how their memory stands; their series are absent.
+    /// VMs that did not report their memory in time for this scrape; their series are absent.
     vms_silent: Gauge;
-    /// The guests' partitions by state, as docs/abi.md has them. One that is draining or quarantined keeps memory that nobody uses.
+    /// The guests' partitions by state (docs/abi.md). A draining or quarantined one holds memory that nobody uses.
     partitions: Gauges<OfState>;
-    /// Calls that an instance has taken, and how they came by it: warm, one was there; cold, it was started meanwhile; recreated, likewise, and the function had had an instance that has ended, since the daemon began.
+    /// Calls that an instance has taken, by start: warm, it existed; cold, it was started meanwhile; recreated, likewise, and an earlier instance of the function had ended since the daemon started.
     starts: Counters<OfStart>;
-    /// Calls that an instance has taken, by what they waited for, as activations and `squeezy run` have it: nothing (an instance was idle), thaw, busy (all were at work), start or boot.
+    /// Calls that an instance has taken, by what they waited for, as in activations and `squeezy run`: nothing (an instance was idle), thaw, busy (all were at work), start or boot.
     calls_taken: Counters<OfWait>;
-    /// Calls that got no answer from an instance that had taken them.
+    /// Calls that an instance has taken and not answered.
     calls_failed: Counters<Of>;
     /// Calls that no instance has taken, by reason; when an action is changed, its successor takes those that are retired.
     calls_refused: Counters<OfReason>;
     /// How long calls waited for the instance that took them.
     queue: Times<Of>, Seconds;
-    /// How long new instances took to answer /init, from the execution of their command on.
+    /// How long new instances took to answer /init, from the execution of their command.
     init: Times<Of>, Seconds;
     /// How long instances took to answer calls.
     run: Times<Of>, Seconds;
-    /// From asking a guest to take an instance's memory until it had it; the plugs that succeeded.
+    /// Time from requesting a plug until the guest has the memory; only successful plugs.
     plug: Times<Of>, Seconds;
-    /// From asking an instance's memory back until the guest had given it; the unplugs that succeeded.
+    /// Time from requesting an unplug until the guest has given the memory back; only successful unplugs.
     unplug: Times<Of>, Seconds;
-    /// Plugs and unplugs that were not done in time, by direction and reason. Of an unplug: assigned, draining or quarantined partitions keep it up, guest (something else in the guest does), vm (the VM has ended) or other.
+    /// Plugs and unplugs that were not done in time, by direction and reason. Reasons of an unplug: assigned, draining or quarantined partitions, guest (something else in the guest), vm (the VM has ended) or other.
     resizes_refused: Counters<OfResize>;
     /// Instances that could not be started.
     starts_failed: Counters<Of>;
-    /// Instances that are told to stop, by reason: keep_alive_over, evicted (others need the memory), broken, retired or draining; and those that ended without it: died or vm_ended.
+    /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired or draining; otherwise: died or vm_ended.
     instances_ended: Counters<OfReason>;
-    /// From the start of a VM's boot until it took instances.
+    /// Time from the start of a VM's boot until it takes instances.
     vm_boot: Histogram, Seconds;
 }
 

@@ -152,7 +152,7 @@ impl Monitor {
                 let value = self.run(qmp::qom_get { path: device_id(number), property }).await?;
                 value.as_u64().ok_or_else(|| VmError::Command {
                     command: "qom-get size".to_owned(),
-                    reason: format!("{value} is no size"),
+                    reason: format!("{value} is not a size"),
                 })
             }
             Device::Balloon => {
