@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// How to measure and where results go.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Measure little: an answer within minutes, with more noise
+    /// Measure less: results within minutes, with more noise
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write each measurement to FILE as a line of JSON
@@ -15,16 +15,16 @@ pub(crate) struct Options {
     /// Draw the result to FILE as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Measure nothing; take the lines of an earlier run from FILE
+    /// Measure nothing; read the lines of an earlier run from FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "json"])]
     pub(crate) from: Option<PathBuf>,
-    /// How often to measure each thing
+    /// Number of trials
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) trials: Option<u32>,
-    /// What runs the guest's code: auto, kvm or tcg
+    /// The accelerator: auto, kvm or tcg
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) accelerator: AcceleratorChoice,
-    /// What backs the guest's memory on the host: ram or memfd
+    /// The memory backend of the guest: ram or memfd
     #[arg(long, value_name = "NAME", default_value = "ram")]
     pub(crate) memory_backend: MemoryBackend,
     /// Processors of a VM

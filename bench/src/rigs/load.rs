@@ -22,18 +22,18 @@ pub(crate) struct Arrival {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadOptions {
     /// Replay the burstiest functions of a trace in the Azure 2019 (invocations) or 2021 format;
-    /// without it bursts are made up
+    /// the default is synthetic bursts
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// What is drawn depends on it: arrivals within a minute of a trace, and made-up loads
+    /// Seed of random choices: arrivals within a minute of a trace, and synthetic loads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
-    /// How many times as fast as it was recorded a trace is played: instances that are kept for
-    /// minutes show in as many seconds
+    /// How many times as fast as recorded to replay a trace, so that a keep-alive of minutes shows
+    /// within seconds
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "trace",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) speed: u32,
-    /// How long calls are sent, in seconds
+    /// How long to send calls, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..=86_400))]
     pub(crate) duration: Option<u32>,
 }

@@ -32,7 +32,7 @@ const QUICK_BETWEEN: Duration = Duration::from_secs(1);
 /// How long an instance is frozen.
 const FROZEN: Duration = Duration::from_millis(300);
 
-/// What the requests just after a reclaim take, against those before it.
+/// Latency and CPU time of the requests just after a reclaim, compared with those before it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -30,27 +30,27 @@ const EAGER: &str = "eager";
 const RECLAIM: &str = "reclaim";
 const VARIANTS: [&str; 3] = [VANILLA, EAGER, RECLAIM];
 
-/// Cold boots and latency of functions whose instances share a cache, squeezed and not.
+/// Cold boots and latency of functions whose instances share a cache, with and without squeezing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     functions: FunctionChoice,
     #[command(flatten)]
     load: LoadOptions,
-    /// How many times as fast the load is played, with commas [default: 5,10,15,20,25,30; with
-    /// --quick 5,15,25]
+    /// How many times as fast to replay the load, separated by commas [default: 5,10,15,20,25,30;
+    /// with --quick 5,15,25]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     scale_factors: Vec<u32>,
-    /// Variants to compare, with commas: vanilla, eager, reclaim
+    /// Variants to compare, separated by commas: vanilla, eager, reclaim
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = VARIANTS, default_values = VARIANTS)]
     variants: Vec<String>,
-    /// From which share of the memory on frozen instances are squeezed, in percent
+    /// Share of the memory from which on frozen instances are squeezed, in percent
     #[arg(long, value_name = "PERCENT", default_value = "25", value_parser = clap::value_parser!(u32).range(1..=100))]
     threshold: u32,
-    /// How often each function is called before the load begins
+    /// Calls of each function before the load begins
     #[arg(long, value_name = "CALLS", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     warm_up: u32,
-    /// Functions of the load; which of the functions each one is depends on the seed
+    /// Number of functions in the load; the seed decides which function each of them is
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1000))]
     members: u32,
     /// An instance's share of a processor
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Memory for all instances
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_instance)]
     cache: u64,
-    /// Memory of an instance that works
+    /// Memory of a working instance
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_instance)]
     size: u64,
 }

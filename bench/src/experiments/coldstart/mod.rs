@@ -27,7 +27,7 @@ const POLICIES: [PolicyName; 3] = [
     PolicyName::Microvm,
 ];
 
-/// What the first answer of an instance takes, part by part, in VMs of their own and in one.
+/// Time to the first answer of an instance, part by part, in its own VM and in a shared one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Instant};
 /// Instances of a VM.
 const INSTANCES: u16 = 3;
 
-/// CPU time, of the guest and of the host, that taking memory back takes.
+/// CPU time of a reclaim, in the guest and on the host.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

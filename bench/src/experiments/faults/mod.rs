@@ -68,16 +68,16 @@ enum Clock {
     Time,
 }
 
-/// What page faults, new processes and calls cost in a partition, and in a kernel that could have some.
+/// Cost of page faults, new processes and calls in a partition, and in a kernel built with partitions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to compare, with commas
+    /// The cases to compare, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     methods: Vec<Case>,
     /// What the guest's clock counts
     #[arg(long, value_enum, default_value_t = Clock::Auto)]
     clock: Clock,
-    /// How long a trial of one test lasts at least, in milliseconds of the guest's clock
+    /// Minimum duration of a trial of one test, in milliseconds of the guest's clock
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=60_000))]
     duration: Option<u32>,
 }

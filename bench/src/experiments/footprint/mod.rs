@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const POLICIES: [PolicyName; 2] =
     [PolicyName::Mechanism(MechanismName::Squeezy), PolicyName::Microvm];
 
-/// Host memory that an instance takes, in VMs of their own and in one.
+/// Host memory of an instance, in its own VM and in a shared one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -21,7 +21,7 @@ use squeezy_reclaim::Request;
 
 const VANILLA: &str = "vanilla";
 
-/// What a frozen Java or JavaScript instance holds over what it needs, by its memory.
+/// Memory that a frozen Java or JavaScript instance holds but does not need, by its memory limit.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

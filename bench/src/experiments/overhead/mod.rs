@@ -32,10 +32,10 @@ const IDLE: &str = "idle";
 /// How long nothing is asked.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What the daemon itself takes for a call of an instance that is there.
+/// CPU time of the daemon itself for a call of a warm instance.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Calls one after the other before the other way is measured
+    /// Consecutive calls before the other way is measured
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=200))]
     calls: u32,
 }

@@ -23,12 +23,12 @@ use std::{
 /// Instances of a VM; only the first comes and goes.
 const INSTANCES: u16 = 2;
 
-/// Latency of giving an instance memory, and of its first touch.
+/// Latency of plugging an instance's memory, and of its first touch.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     methods: Methods,
-    /// Sizes of an instance, with commas
+    /// Sizes of an instance, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size::parse_instance)]
     sizes: Vec<u64>,
 }

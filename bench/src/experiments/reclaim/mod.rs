@@ -31,19 +31,19 @@ const FUNCTIONS: [&str; 10] = [
     "tell_host",
 ];
 
-/// Latency of taking an instance's memory back while the rest of the VM is full, by size.
+/// Latency of reclaiming an instance's memory while the rest of the VM is full, by size.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     methods: Methods,
-    /// Sizes of an instance, with commas
+    /// Sizes of an instance, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size::parse_instance)]
     sizes: Vec<u64>,
     /// Whether the guest's kernel zeroes memory that it allocates (init_on_alloc): 0, 1 or both
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=1))]
     init_on_alloc: Vec<u8>,
-    /// Trials more in which the guest counts calls of kernel functions, for the breakdown; they take
-    /// longer and do not count for the latency
+    /// Additional trials in which the guest counts calls of kernel functions, for the breakdown; they
+    /// take longer and do not count for the latency
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     breakdown: Option<u32>,
 }

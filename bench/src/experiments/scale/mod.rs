@@ -21,7 +21,7 @@ use std::{fmt, time::Instant};
 const METHODS: [MechanismName; 3] =
     [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon];
 
-/// How plugging and reclaiming grow with the instances that come and go at once.
+/// Cost of plugging and reclaiming by the number of instances that come and go at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -29,10 +29,10 @@ pub(crate) struct Arguments {
     /// Size of an instance
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse_instance)]
     size: u64,
-    /// How many come and go at once, with commas
+    /// Numbers of instances that come and go at once, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=255))]
     instances: Vec<u16>,
-    /// In how many VMs four of them come and go at once in each, with commas
+    /// Numbers of VMs in which four instances each come and go at once, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=32))]
     vms: Vec<u16>,
 }

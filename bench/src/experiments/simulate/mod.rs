@@ -52,30 +52,30 @@ const VM_IDLE: Duration = Duration::from_secs(600);
 const FREEZE_AFTER: Duration = Duration::from_secs(10);
 const QUEUE: usize = 256;
 
-/// A whole day of many functions, decided by the runtime's own code and with measured costs.
+/// A simulated day of many functions, with the daemon's own decisions and measured costs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
     policies: Policies,
-    /// Most functions
+    /// Maximum number of functions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     functions: Option<u32>,
-    /// Most hours
+    /// Maximum number of hours
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=24))]
     hours: Option<u32>,
-    /// Most instances of one VM. It has room for as many as its functions have at once when there is
-    /// plenty of memory, up to the next power of two
+    /// Maximum number of instances in one VM. It has room for as many as its functions have at once
+    /// with plenty of memory, rounded up to a power of two
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=255))]
     concurrency: u16,
     /// How long an idle instance is kept, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = clap::value_parser!(u32).range(0..=86_400))]
     keep_alive: u32,
-    /// Memory of the host; without it 70% of what squeezy takes at the peak when there is plenty
+    /// Memory of the host; the default is 70% of the peak of squeezy with plenty of memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
-    /// Lines of `bench coldstart` with the costs of each step; without them those of the checkout
+    /// Lines of `bench coldstart` with the costs of each step; the default is those of the checkout
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
 }

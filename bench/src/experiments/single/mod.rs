@@ -18,7 +18,7 @@ const RECLAIM: &str = "reclaim";
 const LIBRARIES: &str = "reclaim+libraries";
 const IDEAL: &str = "ideal";
 
-/// Memory of a frozen Java or JavaScript instance: as it is, and squeezed.
+/// Memory of a frozen Java or JavaScript instance, as it is and squeezed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -28,7 +28,7 @@ const POLICIES: [PolicyName; 3] = [
 /// How long an idle instance is kept, of the load's length: short, for reclaims are what is measured.
 const KEEP_ALIVE: f64 = 0.1;
 
-/// How fast memory comes back while instances are ended under load.
+/// Reclaim throughput while instances end under load.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

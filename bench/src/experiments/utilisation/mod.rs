@@ -26,7 +26,7 @@ const INSTANCES: u16 = 4;
 /// What an instance of an otherwise empty VM holds.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Latency of taking an instance's memory back, by how full the rest of the VM is.
+/// Latency of reclaiming an instance's memory, by how full the rest of the VM is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Size of an instance
     #[arg(long, value_name = "SIZE", value_parser = size::parse_instance)]
     size: Option<u64>,
-    /// How full the rest of the VM is, in percent, with commas
+    /// How full the rest of the VM is, in percent, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0, 25, 50, 75, 100],
           value_parser = clap::value_parser!(u8).range(0..=100))]
     fill: Vec<u8>,

@@ -13,11 +13,11 @@ const QUICK_CONCURRENCY: u16 = 4;
 /// Which functions.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Functions {
-    /// The functions, by the names of their images, with commas; one that comes twice is two
+    /// The functions, by the names of their images, separated by commas; a name given twice is two
     /// functions
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     functions: Vec<String>,
-    /// Most instances of each function
+    /// Maximum number of instances of each function
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     concurrency: Option<u16>,
 }

@@ -5,8 +5,8 @@ use squeezy_node::PolicyName;
 /// Which policies.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Policies {
-    /// Which policies to compare, with commas: squeezy, virtio-mem, balloon, static, harvest, overcommit,
-    /// microvm
+    /// The policies to compare, separated by commas: squeezy, virtio-mem, balloon, static, harvest,
+    /// overcommit, microvm
     #[arg(long = "methods", value_name = "LIST", value_delimiter = ',')]
     policies: Vec<PolicyName>,
 }

@@ -26,7 +26,7 @@ const QUICK_WARM_UP: Duration = Duration::from_secs(4);
 /// Which functions are called.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FunctionChoice {
-    /// The functions, with commas; all of functions/java and functions/javascript without it
+    /// The functions, separated by commas; the default is all of functions/java and functions/javascript
     #[arg(long = "functions", value_name = "LIST", value_delimiter = ',')]
     names: Vec<String>,
     /// The directory of functions
@@ -42,7 +42,7 @@ pub(crate) struct Functions {
     /// An instance's share of a processor [default: 0.14; with --quick 1]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     processors: Option<f64>,
-    /// Calls of an instance before it is looked at; with --quick fewer where they take too long
+    /// Calls of an instance before it is measured; with --quick fewer if they take too long
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     calls: u32,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Functions {
 /// Which memory instances have.
 #[derive(Clone, Debug, clap::Args)]
 struct Sizes {
-    /// Memory of an instance, with commas [default: 256M,512M,1G; with --quick 256M,1G]
+    /// Memory of an instance, several separated by commas [default: 256M,512M,1G; with --quick 256M,1G]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_instance)]
     sizes: Vec<u64>,
 }
