@@ -135,7 +135,8 @@ impl<F: Recorded> Session<F> {
         let path = self.files.kernel(kernel);
         let there = path.exists();
         if !there {
-            self.progress.note(&format!("left out: {what}, because there is no {}", path.display()));
+            self.progress
+                .note(&format!("left out: {what}, because there is no {}", path.display()));
         }
         there
     }

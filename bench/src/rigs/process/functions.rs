@@ -147,7 +147,9 @@ impl FunctionChoice {
             let language = Language::ALL.into_iter().find(|language| there(*language, name));
             let language = language.ok_or_else(|| {
                 let path = directory.display();
-                BenchError::Arguments(format!("`{name}` is not a function in {path}: see its folders"))
+                BenchError::Arguments(format!(
+                    "`{name}` is not a function in {path}: see its folders"
+                ))
             })?;
             chosen.push((language, name.as_str()));
         }

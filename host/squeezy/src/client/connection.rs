@@ -96,7 +96,9 @@ pub enum ClientError {
         reason: String,
     },
     /// A function of this name is there.
-    #[error("a function of this name exists: change it with --overwrite, or choose another name with --name")]
+    #[error(
+        "a function of this name exists: change it with --overwrite, or choose another name with --name"
+    )]
     Exists,
     /// The daemon says no.
     #[error("{message} (status {status})")]

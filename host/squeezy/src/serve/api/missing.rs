@@ -30,9 +30,8 @@ async fn nothing() -> Json<Value> {
 }
 
 fn not_found(one: &str) -> ApiError {
-    let message = format!(
-        "There is no such {one}: this daemon supports only actions and activations."
-    );
+    let message =
+        format!("There is no such {one}: this daemon supports only actions and activations.");
     ApiError::new(StatusCode::NOT_FOUND, message)
 }
 
