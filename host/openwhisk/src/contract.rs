@@ -80,7 +80,7 @@ pub fn problem(function: &Function, response: &Response<Bytes>) -> Option<String
         return Some(format!("status {}: {}", response.status().as_u16(), quote(response)));
     }
     let Ok(Value::Object(answer)) = serde_json::from_slice(response.body()) else {
-        return Some(format!("no JSON object: {}", quote(response)));
+        return Some(format!("not a JSON object: {}", quote(response)));
     };
     let check = function.check.as_ref()?;
     match answer.get(&check.field).and_then(Value::as_str) {

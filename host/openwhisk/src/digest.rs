@@ -35,7 +35,7 @@ impl Digest {
 
 /// A text is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no digest: sha256: and 64 hexadecimal digits")]
+#[error("not a digest: expected sha256: and 64 hexadecimal digits")]
 pub struct NoDigest;
 
 impl Display for Digest {

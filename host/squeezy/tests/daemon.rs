@@ -161,7 +161,7 @@ fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
     let again = Daemon::start_in(directory, directory, NO_VM, &[]);
     let (list, _) = said(&again.client(&["function", "list"]));
     let row = list.lines().nth(1).unwrap();
-    assert!(row.starts_with("made ") && row.contains("is not there any more"), "{list}");
+    assert!(row.starts_with("made ") && row.contains("is missing"), "{list}");
     let (status, error) = again.ask("POST", "/namespaces/_/actions/made?blocking=true", None);
     let problem = "The action cannot be served: its image sha256:";
     assert!(status == 503 && error["error"].as_str().unwrap().starts_with(problem), "{error}");
@@ -197,7 +197,7 @@ fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
 
     let function = directory.join("images/f.erofs");
     let error = refusal(directory, &[&function, &function]);
-    assert!(error.contains("there is a function \"f\" already"), "{error}");
+    assert!(error.contains("the function \"f\" exists already"), "{error}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub enum Error {
     )]
     Deadline(&'static str),
     /// Another process's pages may not be evicted.
-    #[error("evicting libraries takes root, or CAP_SYS_NICE and the right to trace the process")]
+    #[error("evicting libraries needs root, or CAP_SYS_NICE and the right to trace the process")]
     NotPermitted,
     /// The system did not do what it was asked for.
     #[error("{what}: {error}{}", hint(.error))]

@@ -101,8 +101,7 @@ impl State {
     pub fn ask(connection: &Connection, since_ms: u64) -> Result<Self, ClientError> {
         let text = Self::text(connection, since_ms)?;
         serde_json::from_str(&text).map_err(|error| {
-            connection
-                .unreachable(&format!("it answers otherwise than this version does ({error})"))
+            connection.unreachable(&format!("its answer does not match this version ({error})"))
         })
     }
 

@@ -54,7 +54,7 @@ impl Top {
     /// Shows it until it is told to end.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(ClientError::Terminal(io::Error::other("it is none")));
+            return Err(ClientError::Terminal(io::Error::other("there is none")));
         }
         // A daemon that is not there is worth no screen.
         let mut screen = Screen::default();
@@ -182,7 +182,7 @@ fn draw_reclaims(frame: &mut Frame<'_>, area: Rect, state: &State) {
         }
     };
     let text: Vec<_> = state.reclaims.iter().map(line).collect();
-    let block = Block::bordered().title("memory that has come back");
+    let block = Block::bordered().title("reclaimed memory");
     frame.render_widget(Paragraph::new(text).block(block), area);
 }
 

@@ -68,12 +68,10 @@ pub enum PinError {
     #[error("there is no image {0:?}")]
     Missing(String),
     /// It is gone.
-    #[error(
-        "its image {0} is not there any more: make it anew with `squeezy function create --overwrite`"
-    )]
+    #[error("its image {0} is missing: rebuild it with `squeezy function create --overwrite`")]
     Gone(Digest),
     /// It is not what it should be.
-    #[error("{} is not {wanted}: make the image anew", path.display())]
+    #[error("{} is not {wanted}: rebuild the image", path.display())]
     Different {
         /// Where it is.
         path: PathBuf,

@@ -20,7 +20,7 @@ impl Key {
             Ok(text) => {
                 if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
                     let problem = format!(
-                        "others than its owner can read or change the key: run `chmod 600 {}`, and remove it for a new one if they may have",
+                        "users other than its owner can read or change the key: run `chmod 600 {}`; if they may have read it, delete it to get a new one",
                         path.display()
                     );
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));

@@ -50,7 +50,7 @@ pub enum ServiceError {
     #[error("resource already exists")]
     Exists,
     /// Too many calls wait; the one of this id does not.
-    #[error("Too many requests wait for this action; try again later.")]
+    #[error("Too many requests are waiting for this action; try again later.")]
     Busy,
     /// The daemon ends.
     #[error("The daemon is shutting down.")]
@@ -146,8 +146,7 @@ impl Service {
         let _changing = self.changing.lock().await;
         let name = image.function.name.clone();
         if self.action(&name).is_some() {
-            let problem =
-                format!("there is a function {name:?} already: each needs a name of its own");
+            let problem = format!("the function {name:?} exists already: names must be unique");
             return Err(ServiceError::Invalid(problem));
         }
         let body = ActionBody::default();
@@ -217,7 +216,9 @@ impl Service {
             // Its image is what is kept of it, not what the configuration says besides.
             (None, Some(kept)) => self.kept_image(kept).await?,
             (None, None) => {
-                return Err(ServiceError::Invalid("exec is missing: which image?".to_owned()));
+                return Err(ServiceError::Invalid(
+                    "exec is missing: it has to name an image".to_owned(),
+                ));
             }
         };
         let body = match &kept {
@@ -244,7 +245,7 @@ impl Service {
             return Err(ServiceError::Invalid(problem.to_owned()));
         };
         if exec.code.is_some_and(|code| code.as_str() != Some("")) {
-            let problem = "the image holds the function's code; exec takes none besides";
+            let problem = "the image contains the function's code; exec must not contain any";
             return Err(ServiceError::Invalid(problem.to_owned()));
         }
         // It becomes the name of a file.

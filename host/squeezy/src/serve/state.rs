@@ -202,7 +202,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, StoredAction>, StateError> {
     let Head { version } =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     if version != VERSION {
-        return Err(damaged(format!("it is of version {version}, this squeezy knows {VERSION}")));
+        return Err(damaged(format!("it has version {version}, this squeezy supports {VERSION}")));
     }
     let contents: Contents<BTreeMap<_, _>> =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
@@ -289,7 +289,7 @@ mod tests {
         for (text, part) in [
             ("", "EOF"),
             ("{", "line 1"),
-            ("{ \"version\": 2, \"things\": [] }", "version 2, this squeezy knows 1"),
+            ("{ \"version\": 2, \"things\": [] }", "version 2, this squeezy supports 1"),
             ("{ \"version\": 1, \"actions\": { \"f\": {} } }", "missing field"),
             ("{ \"version\": 1, \"actions\": [] }", "invalid type"),
         ] {

@@ -165,7 +165,7 @@ fn arguments(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
     match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(malformed("no JSON object")),
+        Ok(_) => Err(malformed("not a JSON object")),
         Err(error) => Err(malformed(error)),
     }
 }

@@ -40,7 +40,7 @@ pub async fn list(
     let action = name.filter(|name| !name.trim().is_empty());
     let selection = Selection { action, since_ms: since, upto_ms: upto };
     if count && docs {
-        return Err(ApiError::bad_request("The parameter 'docs' is not possible with 'count'."));
+        return Err(ApiError::bad_request("The parameter 'docs' cannot be combined with 'count'."));
     }
     if count {
         let count = api.service.count_activations(&selection).saturating_sub(part.skip());

@@ -62,11 +62,11 @@ impl ApiError {
     }
 
     pub fn too_slow() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "The request's content took too long to come.")
+        Self::new(StatusCode::REQUEST_TIMEOUT, "The request's content took too long to arrive.")
     }
 
     pub fn method_not_allowed() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "This method is not possible here.")
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "This method is not supported here.")
     }
 }
 

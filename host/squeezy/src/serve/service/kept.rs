@@ -44,7 +44,7 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         let restored = self.read(state, name, stored).await;
         if let Err(error) = &restored {
-            say(&format!("action {name:?} is kept, but cannot be served: {error}"));
+            say(&format!("action {name:?} is stored, but cannot be served: {error}"));
             let problem = without_directories(&error.to_string());
             let unavailable = Unavailable { stored: stored.clone(), problem };
             lock(&self.unavailable).insert(name.to_owned(), unavailable);
