@@ -154,7 +154,7 @@ async fn functions_of_one_name_are_an_error() {
     let image = service.files.image("f");
     let (path, error) = service.add_functions(&[image.clone().into()]).await.unwrap_err();
     assert_eq!(path, image);
-    assert!(error.to_string().contains("\"f\" already"), "{error}");
+    assert!(error.to_string().contains("\"f\" exists already"), "{error}");
 }
 
 #[tokio::test]
