@@ -337,7 +337,7 @@ mod tests {
     fn an_instance_has_memory_for_a_server() {
         assert_eq!(parse_memory("32M"), Ok(MIN_MEMORY_BYTES));
         assert_eq!(parse_memory("1024G"), Ok(MAX_MEMORY_BYTES));
-        for (bad, part) in [("32767K", "least 32M"), ("1025G", "most 1024G"), ("x", "no size")] {
+        for (bad, part) in [("32767K", "least 32M"), ("1025G", "most 1024G"), ("x", "not a size")] {
             let error = parse_memory(bad).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
