@@ -60,7 +60,7 @@ def transport(source):
         return "docker-archive"
     if {"oci-layout", "index.json"} <= names:
         return "oci-archive"
-    raise Problem("no OCI image: the archive has neither an oci-layout nor a manifest.json")
+    raise Problem("not an OCI image: the archive has neither an oci-layout nor a manifest.json")
 
 
 def in_sandbox(source, work, *command):

@@ -37,7 +37,7 @@ class UnusableImageTest(BuildTest):
     def test_files_that_are_something_else(self):
         empty = self.input / "empty"
         empty.write_bytes(b"")
-        self.refused(empty, "no OCI image")
+        self.refused(empty, "not an OCI image")
         script = self.input / "script"
         script.write_text("#!/bin/sh\n" * 1000)
         self.refused(script, "not an OCI image: it is not a tar archive")
