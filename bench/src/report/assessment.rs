@@ -132,7 +132,7 @@ impl fmt::Display for Assessment {
         let measured = number(self.measured.value);
         write!(
             f,
-            "{:7} {}: {measured}{unit} ({certainty}; promised: {word}{limit}{unit})",
+            "{:7} {}: {measured}{unit} ({certainty}; target: {word}{limit}{unit})",
             self.verdict(),
             self.what
         )
@@ -186,18 +186,18 @@ mod tests {
             (
                 Certainty::Within(266.0, 476.2),
                 limit,
-                "unclear speed: 321x (90%: 266 to 476x; promised: at least 300x)",
+                "unclear speed: 321x (90%: 266 to 476x; target: at least 300x)",
             ),
-            (Certainty::TooFew(1), limit, "unclear speed: 321x (one run; promised: at least 300x)"),
+            (Certainty::TooFew(1), limit, "unclear speed: 321x (one run; target: at least 300x)"),
             (
                 Certainty::TooFew(3),
                 limit,
-                "unclear speed: 321x (only 3 runs; promised: at least 300x)",
+                "unclear speed: 321x (only 3 runs; target: at least 300x)",
             ),
             (
                 Certainty::Counted(7),
                 Limit::Exactly(0.0),
-                "MISSED  speed: 321x (counted 7 times; promised: 0x)",
+                "MISSED  speed: 321x (counted 7 times; target: 0x)",
             ),
         ] {
             assert_eq!(assessment(321.4, certainty, limit).to_string(), text);

@@ -72,7 +72,7 @@ impl Experiment for Arguments {
         if pageout::is_possible() {
             methods.push(PAGEOUT);
         } else {
-            session.progress.note(&format!("left out: {PAGEOUT}, for this machine has no swap"));
+            session.progress.note(&format!("left out: {PAGEOUT}, because this machine has no swap"));
         }
         let count = session.options.trials_or(3, 10);
         let trials = trials(count, &functions, &[self.size], &[false]);
