@@ -98,7 +98,7 @@ as_root() {
 install_packages() {
 	local log=$cache/logs/apt.log
 	command -v apt-get >/dev/null ||
-		die "this is no Debian: install these by other means: ${missing[*]}"
+		die "this is not Debian: install these by other means: ${missing[*]}"
 	as_root true || die "root is needed to install: ${missing[*]}"
 	with_progress "installing: steps" "$log" '^(Get|Unpacking|Setting up)' 0 \
 		"cannot install ${missing[*]}" as_root sh -c 'export DEBIAN_FRONTEND=noninteractive
