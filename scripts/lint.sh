@@ -58,6 +58,17 @@ python_sources() {
 	git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 -r pyflakes3
 }
 
+# rust-version in Cargo.toml is true of what is installed; clippy's incompatible_msrv sees to the tests.
+oldest_rust() {
+	local version
+	version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+	command -v rustup >/dev/null || {
+		skip "whether Rust $version will do: there is no rustup to get it"
+		return
+	}
+	cargo "+$version" check --quiet --locked --workspace
+}
+
 linux=$(guest/kernel/build.sh --source | tail -1)
 [ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
 check "checkpatch: guest/kernel/src" kernel_sources
@@ -66,6 +77,7 @@ check "rustfmt" cargo fmt --all --check
 # These modules are declared by a macro, into which cargo fmt does not look.
 check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+check "oldest Rust" oldest_rust
 check "shellcheck" shell_scripts
 check "pyflakes" python_sources
 check "links in documents" python3 scripts/check-links.py
