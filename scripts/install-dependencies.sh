@@ -140,6 +140,19 @@ check_rust() {
 	rustup toolchain install --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
 }
 
+install_lint_tools() {
+	local tools
+	tools=$(lint_tools)
+	[ -d "$tools" ] && return
+	say "installing: tools for lint (scripts/lint-tools.txt)"
+	rm -rf "$tools.new"
+	pip3 install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
+		--require-hashes --target "$tools.new" -r "$root/scripts/lint-tools.txt" ||
+		die "pip cannot install what scripts/lint-tools.txt lists"
+	mv "$tools.new" "$tools"
+	keep_newest "$cache/lint" 2
+}
+
 missing=()
 while read -r package sign reason; do
 	there "$sign" || have_source "$package" && continue
@@ -148,3 +161,4 @@ while read -r package sign reason; do
 done < <(wanted)
 [ ${#missing[@]} -eq 0 ] || install_packages
 check_rust
+[ "$purpose" != lint ] || install_lint_tools

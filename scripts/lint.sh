@@ -69,6 +69,13 @@ oldest_rust() {
 	cargo "+$version" check --quiet --locked --workspace
 }
 
+# What may be wrong with a dependency is known to a database that changes without us: `cargo deny check
+# advisories` is for whoever looks after releases, and not asked of a change.
+dependencies() {
+	"$tools/cargo-deny" --log-level error --locked check --hide-inclusion-graph bans licenses sources
+}
+
+tools=$(lint_tools)/bin
 linux=$(guest/kernel/build.sh --source | tail -1)
 [ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
 check "checkpatch: guest/kernel/src" kernel_sources
@@ -78,6 +85,7 @@ check "rustfmt" cargo fmt --all --check
 check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 check "oldest Rust" oldest_rust
+check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
 check "pyflakes" python_sources
 check "links in documents" python3 scripts/check-links.py
