@@ -75,6 +75,11 @@ dependencies() {
 	"$tools/cargo-deny" --log-level error --locked check --hide-inclusion-graph bans licenses sources
 }
 
+# The documentation of what is private too: links in it break as easily.
+rust_documentation() {
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
+}
+
 tools=$(lint_tools)/bin
 linux=$(guest/kernel/build.sh --source | tail -1)
 [ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
@@ -84,6 +89,7 @@ check "rustfmt" cargo fmt --all --check
 # These modules are declared by a macro, into which cargo fmt does not look.
 check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+check "rustdoc" rust_documentation
 check "oldest Rust" oldest_rust
 check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
