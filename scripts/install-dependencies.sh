@@ -68,7 +68,6 @@ TABLE
 git git which files there are
 perl perl checkpatch
 shellcheck shellcheck scripts
-pyflakes3 pyflakes3 Python
 TABLE
 	fi
 	if [ "$purpose" = examples ]; then

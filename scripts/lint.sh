@@ -54,10 +54,6 @@ shell_scripts() {
 	done | xargs -0 -r shellcheck -x
 }
 
-python_sources() {
-	git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 -r pyflakes3
-}
-
 # rust-version in Cargo.toml is true of what is installed; clippy's incompatible_msrv sees to the tests.
 oldest_rust() {
 	local version
@@ -93,7 +89,7 @@ check "rustdoc" rust_documentation
 check "oldest Rust" oldest_rust
 check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
-check "pyflakes" python_sources
+check "ruff" "$tools/ruff" check --quiet --no-cache .
 check "links in documents" python3 scripts/check-links.py
 
 if [ ${#failed[@]} -gt 0 ]; then
