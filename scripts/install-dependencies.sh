@@ -68,6 +68,8 @@ TABLE
 git git which files there are
 perl perl checkpatch
 shellcheck shellcheck scripts
+openjdk-17-jdk-headless javac Java
+maven mvn a library of the Java functions
 TABLE
 	fi
 	if [ "$purpose" = examples ]; then

@@ -71,6 +71,16 @@ shell_scripts() {
 	done | xargs -0 -r shellcheck -x
 }
 
+# javac's warnings are errors, as they are wherever these are built.
+java_sources() {
+	local classes status=0
+	functions/java/build.sh >/dev/null || status=1
+	classes=$(mktemp -d)
+	javac -Xlint:all -Werror --release 11 -d "$classes" reclaim/hotspot/tests/java/*.java || status=1
+	rm -rf "$classes"
+	return $status
+}
+
 # rust-version in Cargo.toml is true of what is installed; clippy's incompatible_msrv sees to the tests.
 oldest_rust() {
 	local version
@@ -107,6 +117,8 @@ check "rustdoc" rust_documentation
 check "oldest Rust" oldest_rust
 check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
+check "oxlint" "$tools/oxlint" --quiet --deny-warnings .
+check "javac" java_sources
 check "ruff" "$tools/ruff" check --quiet --no-cache .
 check "links in documents" python3 scripts/check-links.py
 
