@@ -31,7 +31,7 @@ test-fast: dependencies ## tests that need no VM
 	cargo test --workspace --lib --bins
 	@python3 scripts/run-unittest.py discover scripts/tests
 	@[ -n "$$SQUEEZY_TRACES" ] || { echo "left out: the published Azure traces, for SQUEEZY_TRACES names no directory with them"; exit; }; \
-	cargo test -p squeezy-runtime --test real_traces -- --ignored
+	cargo test -p squeezy-load --test real_traces -- --ignored
 	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
 	@[ "$$(id -u)" = 0 ] || { bash -c '. scripts/common.sh; skip "functions from OCI images, whose files keep their owners: run this as root"'; exit; }; \
 	python3 scripts/run-unittest.py discover guest/image/tests && \

@@ -1,6 +1,6 @@
 //! Sizes on the command line and in tables.
 
-use squeezy_runtime::function::MIN_MEMORY_BYTES;
+use squeezy_node::function::MIN_MEMORY_BYTES;
 
 /// Reads `512M` and the like as bytes.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {

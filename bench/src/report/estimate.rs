@@ -5,7 +5,7 @@
 //! days or builds differ by.
 
 use super::spread::{mean, median};
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 
 /// What of all intervals holds the true value. Promises are one-sided, so that 5% of the verdicts
 /// at most are wrong.

@@ -1,6 +1,6 @@
 //! Medians and quartiles.
 
-use squeezy_runtime::series::quantile;
+use squeezy_node::series::quantile;
 
 /// The middle and the spread of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The targets of bench/targets.toml, the only place where they stand.
 
 use serde::Deserialize;
-use squeezy_runtime::parse_toml;
+use squeezy_node::parse_toml;
 use std::sync::LazyLock;
 
 /// Every target, in the order of the file.

@@ -1,7 +1,7 @@
 //! What several functions are asked over time: from a trace, or made up and labelled so.
 
 use crate::error::{BenchError, Result};
-use squeezy_runtime::load::{Candidate, Load, Random, Synthetic, azure2019, azure2021};
+use squeezy_load::{Candidate, Load, Random, Synthetic, azure2019, azure2021};
 use std::{
     fs::File,
     io::{BufRead, BufReader},

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::Response;
 use serde::Serialize;
 use serde_json::Value;
-use squeezy_runtime::{RejectReason, WaitingFor};
+use squeezy_scaler::{RejectReason, WaitingFor};
 use std::time::Duration;
 
 /// A call of a function.
@@ -62,7 +62,7 @@ pub struct Answer {
     pub waited_for: WaitedFor,
     /// How long the instance took for it.
     pub took: Duration,
-    /// Whether the instance was started while it waited; how long its `/init` took.
+    /// Whether the instance was started while it waited; how long its first request took.
     pub cold: Option<Duration>,
     /// What the instance has written meanwhile, line by line, if it was wanted.
     pub logs: Vec<String>,

@@ -1,9 +1,8 @@
 //! How a node and the server of an instance talk.
 
-use crate::Call;
+use crate::{Call, function::Function};
 use bytes::Bytes;
 use http::{Request, Response};
-use squeezy_runtime::function::Function;
 use std::time::Duration;
 
 /// What an instance's server is asked, from its start on. It says nothing of what answers to calls mean:

@@ -1,10 +1,10 @@
 //! A function's definition, and where its image is.
 
-use serde::Deserialize;
-use squeezy_runtime::{
+use crate::{
     function::{Function, FunctionError, check_name},
     parse_toml,
 };
+use serde::Deserialize;
 use squeezy_vmm::Artifacts;
 use std::{
     io,

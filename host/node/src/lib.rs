@@ -1,6 +1,6 @@
 //! Functions, their VMs and instances on one machine.
 //!
-//! `squeezy-runtime` decides and does nothing; `squeezy-vmm` runs a VM and decides nothing. This
+//! `squeezy-scaler` decides and does nothing; `squeezy-vmm` runs a VM and decides nothing. This
 //! crate is what is between them.
 //!
 //! - [`Node`] is all of it at work: it takes calls of functions, tells the scaler what happens and
@@ -8,20 +8,26 @@
 //! - [`Machine`] is where instances run and how their memory is changed: one VM for all, or one for
 //!   each. [`Guest`] is what is asked of the guest in it, and `instance` has the life of one of them.
 //! - [`FunctionImage`], [`PolicyName`] and [`VmPlan`] are where they come from.
-//! - A [`Contract`] is what an instance's server is asked; [`openwhisk`] has the one there is.
+//! - [`function`] is what is known of a function, its `function.toml`; [`settings`] is what may override
+//!   that.
+//! - A [`Contract`] is what an instance's server is asked.
+//! - [`series`] sums up what was measured: percentiles, and integrals over time.
 
 mod call;
 mod contract;
+pub mod function;
 mod guest;
 mod image;
 mod instance;
 mod machine;
 mod node;
 mod observe;
-pub mod openwhisk;
 mod plan;
 mod policy;
 mod response;
+pub mod series;
+pub mod settings;
+mod toml_file;
 
 pub use call::{Answer, Call, CallError, WaitedFor};
 pub use contract::Contract;
@@ -34,3 +40,5 @@ pub use observe::{NodeEvent, Observer, VmEnd};
 pub use plan::VmPlan;
 pub use policy::{PolicyName, UnknownPolicy};
 pub use response::quote;
+pub use settings::FunctionSettings;
+pub use toml_file::{TomlError, parse_toml};

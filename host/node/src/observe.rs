@@ -4,7 +4,7 @@ use crate::{
     Answer, CallError, InstanceError, MachineDetails, ResizeOutcome, SqueezeReport, StartTimes,
 };
 use squeezy_protocol::ExitReason;
-use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
+use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
 use squeezy_vmm::{BootStep, VmError};
 use std::{fmt, time::Duration};
 

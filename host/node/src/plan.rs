@@ -4,7 +4,7 @@ use crate::{
     Blueprint, FunctionImage, Machine, MachineDetails, PolicyName,
     machine::{MicroVms, SharedVm},
 };
-use squeezy_runtime::VmPolicy;
+use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
     AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, BoxFuture, GRANULE_BYTES,
     MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError, Vmm,
@@ -196,7 +196,7 @@ impl Blueprint for VmPlan {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use squeezy_runtime::function::Function;
+    use crate::function::Function;
     use squeezy_vmm::mechanism::MechanismName;
 
     /// A plan that seems to be all right until it is booted.

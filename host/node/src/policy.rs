@@ -1,6 +1,6 @@
 //! How instances get their memory and give it back, as users name it.
 
-use squeezy_runtime::SqueezePolicy;
+use squeezy_scaler::SqueezePolicy;
 use squeezy_vmm::mechanism::MechanismName;
 use std::{fmt, str::FromStr};
 

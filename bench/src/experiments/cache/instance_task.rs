@@ -5,7 +5,7 @@ use crate::{
     rigs::process::{Instance, NativeFunction, Setup},
 };
 use squeezy_reclaim::{Answer, Request};
-use squeezy_runtime::{InstanceNumber, RequestNumber};
+use squeezy_scaler::{InstanceNumber, RequestNumber};
 use std::{
     pin::pin,
     sync::Arc,

@@ -4,7 +4,7 @@ use crate::{
     error::{BenchError, Result},
     rigs::load::{Arrival, FleetLoad, LoadOptions},
 };
-use squeezy_runtime::load::{Random, Synthetic};
+use squeezy_load::{Random, Synthetic};
 use std::time::Duration;
 
 /// Mean time between two calls of all functions together in the load that is made up, at factor 1.

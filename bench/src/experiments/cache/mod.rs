@@ -22,7 +22,7 @@ use counters::Counters;
 use process_host::{ProcessHost, Rules};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use squeezy_runtime::SqueezePolicy;
+use squeezy_scaler::SqueezePolicy;
 use std::{fmt, sync::Arc, thread, time::Duration};
 
 const VANILLA: &str = "vanilla";
@@ -276,6 +276,6 @@ fn own_cpu() -> Duration {
 /// 0 of nothing.
 fn percentile(times: &[Duration], percent: f64) -> u64 {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-    let found = squeezy_runtime::series::percentile(&seconds, percent).unwrap_or(0.0);
+    let found = squeezy_node::series::percentile(&seconds, percent).unwrap_or(0.0);
     nanoseconds(Duration::from_secs_f64(found))
 }

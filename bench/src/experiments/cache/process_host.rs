@@ -12,7 +12,7 @@ use crate::{
         process::{NativeFunction, Setup},
     },
 };
-use squeezy_runtime::{
+use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
     RequestNumber, Scaler, SqueezePolicy, StopReason, VmPolicy,
 };

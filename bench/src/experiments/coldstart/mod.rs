@@ -17,8 +17,7 @@ use crate::{
     },
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::PolicyName;
-use squeezy_runtime::function::Function;
+use squeezy_node::{PolicyName, function::Function};
 use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 

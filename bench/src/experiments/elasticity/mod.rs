@@ -17,8 +17,8 @@ use crate::{
     size::{gib, mib},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::PolicyName;
-use squeezy_runtime::{Moment, series};
+use squeezy_node::{PolicyName, series};
+use squeezy_scaler::Moment;
 use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ impl Report for Arguments {
 }
 
 fn figures(load: &str, length: Duration, sample: &Sample) -> Figures {
-    let count = |of: fn(&squeezy_runtime::Counts) -> usize| {
+    let count = |of: fn(&squeezy_scaler::Counts) -> usize| {
         sample.counts.iter().map(of).sum::<usize>() as u64
     };
     Figures {

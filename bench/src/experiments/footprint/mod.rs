@@ -18,7 +18,8 @@ use squeezy_node::PolicyName;
 use squeezy_vmm::mechanism::MechanismName;
 use std::time::{Duration, Instant};
 
-const POLICIES: [PolicyName; 2] = [PolicyName::Mechanism(MechanismName::Squeezy), PolicyName::Microvm];
+const POLICIES: [PolicyName; 2] =
+    [PolicyName::Mechanism(MechanismName::Squeezy), PolicyName::Microvm];
 
 /// Host memory that an instance takes, in VMs of their own and in one.
 #[derive(Debug, clap::Args)]

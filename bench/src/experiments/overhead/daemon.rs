@@ -7,7 +7,7 @@ use crate::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
-use squeezy_runtime::parse_toml;
+use squeezy_node::parse_toml;
 use std::{
     fs::{self, File},
     os::unix::fs::symlink,
@@ -229,7 +229,7 @@ fn failed(reason: String) -> BenchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_runtime::function::Function;
+    use squeezy_node::function::Function;
 
     #[test]
     fn a_definition_keeps_all_but_its_command() {

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 use serde::{Deserialize, Serialize};
-use squeezy_node::{FunctionImage, PolicyName};
-use squeezy_runtime::{Moment, series};
+use squeezy_node::{FunctionImage, PolicyName, series};
+use squeezy_scaler::Moment;
 use squeezy_vmm::mechanism::MechanismName;
 use std::{fmt, time::Duration};
 

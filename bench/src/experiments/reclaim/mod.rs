@@ -143,8 +143,9 @@ impl Arguments {
         for size_bytes in or(&self.sizes, default) {
             for &init_on_alloc in init {
                 // Without a guest there is nothing that zeroes.
-                let methods =
-                    methods.iter().filter(|&&m| m != MechanismName::Floor || init_on_alloc == init[0]);
+                let methods = methods
+                    .iter()
+                    .filter(|&&m| m != MechanismName::Floor || init_on_alloc == init[0]);
                 settings.extend(methods.map(|&method| Setting {
                     method,
                     size_bytes,

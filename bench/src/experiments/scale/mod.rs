@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{fmt, time::Instant};
 
-const METHODS: [MechanismName; 3] = [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon];
+const METHODS: [MechanismName; 3] =
+    [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon];
 
 /// How plugging and reclaiming grow with the instances that come and go at once.
 #[derive(Debug, clap::Args)]

@@ -20,8 +20,8 @@ use crate::{
 };
 use costs::Costs;
 use serde::{Deserialize, Serialize};
-use squeezy_node::{FunctionImage, PolicyName, VmPlan};
-use squeezy_runtime::{Budget, function::Function, series};
+use squeezy_node::{FunctionImage, PolicyName, VmPlan, function::Function, series};
+use squeezy_scaler::Budget;
 use squeezy_vmm::mechanism::MechanismName;
 use std::{
     path::PathBuf,
@@ -317,7 +317,7 @@ fn vm_policy(
     policy: PolicyName,
     instance_bytes: u64,
     instances: u16,
-) -> Result<squeezy_runtime::VmPolicy> {
+) -> Result<squeezy_scaler::VmPolicy> {
     let definition = include_str!("../../../../functions/html/function.toml");
     let mut function =
         Function::parse(definition).map_err(|error| BenchError::Arguments(error.to_string()))?;

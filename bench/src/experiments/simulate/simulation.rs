@@ -3,9 +3,10 @@
 
 use super::{costs::Costs, workload::Workload};
 use crate::error::{BenchError, Result};
-use squeezy_runtime::{
+use squeezy_load::Random;
+use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
-    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState, load::Random,
+    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState,
 };
 use std::{
     cmp::Reverse,
@@ -82,7 +83,7 @@ pub(super) async fn play(
     if let Some(squeezing) = rules.squeezing {
         scaler = scaler.with_squeezing(squeezing);
     }
-    let refused = |error: squeezy_runtime::PolicyError| BenchError::Arguments(error.to_string());
+    let refused = |error: squeezy_scaler::PolicyError| BenchError::Arguments(error.to_string());
     let (mut vms, mut places) = (Vec::new(), Vec::new());
     for (app, bytes) in workload.apps() {
         let idle_time = Some(rules.vm_idle);

@@ -4,7 +4,7 @@ use crate::{
     error::{BenchError, Result},
     rigs::load::LoadOptions,
 };
-use squeezy_runtime::load::{
+use squeezy_load::{
     Random,
     azure2019::{Invocations, Percentiles, durations_ms, memory_mb},
 };

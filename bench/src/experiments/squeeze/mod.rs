@@ -19,7 +19,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName, SqueezeReport};
-use squeezy_runtime::SqueezePolicy;
+use squeezy_scaler::SqueezePolicy;
 use std::{
     slice,
     time::{Duration, Instant},

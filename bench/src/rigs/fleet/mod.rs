@@ -22,10 +22,9 @@ use crate::{
     harness::Session,
     record::Recorded,
 };
-use squeezy_node::{
-    Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan, openwhisk,
-};
-use squeezy_runtime::{Budget, Counts, FunctionIndex};
+use squeezy_node::{Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan};
+use squeezy_openwhisk::{OpenWhisk, contract};
+use squeezy_scaler::{Budget, Counts, FunctionIndex};
 use squeezy_vmm::MemoryUse;
 use std::{
     sync::Arc,
@@ -107,7 +106,7 @@ impl Fleet {
             for image in images {
                 let keep_alive = plan.keep_alive;
                 let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
-                let contract = Arc::new(openwhisk::OpenWhisk);
+                let contract = Arc::new(OpenWhisk);
                 let index = node.add_function(vm, image.clone(), contract, limits).await;
                 members.push((index.map_err(node_error)?, image.clone()));
             }
@@ -236,7 +235,7 @@ async fn call(
     let answer = node.call(*index, Call { activation, value, logs: false }).await;
     let latency = start.elapsed();
     let (waited, cold, problem) = match answer {
-        Ok(answer) => (answer.waited, answer.cold, openwhisk::problem(function, &answer.response)),
+        Ok(answer) => (answer.waited, answer.cold, contract::problem(function, &answer.response)),
         Err(error) => {
             let waited = match &error {
                 CallError::Failed { waited, .. } => *waited,

@@ -1,7 +1,7 @@
 //! What a fleet is started with.
 
 use squeezy_node::PolicyName;
-use squeezy_runtime::SqueezePolicy;
+use squeezy_scaler::SqueezePolicy;
 use std::time::Duration;
 
 /// What a fleet is started with.

@@ -1,7 +1,7 @@
 //! What happens on a node while it is measured.
 
 use squeezy_node::{MachineDetails, NodeEvent, Observer, SqueezeReport, StartTimes};
-use squeezy_runtime::{FunctionIndex, Moment};
+use squeezy_scaler::{FunctionIndex, Moment};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,

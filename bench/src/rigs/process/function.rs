@@ -3,7 +3,7 @@
 use crate::error::{BenchError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use squeezy_runtime::function::Function;
+use squeezy_node::function::Function;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},

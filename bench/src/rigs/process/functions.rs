@@ -13,7 +13,7 @@ use crate::{
     record::Recorded,
     size::parse_instance,
 };
-use squeezy_runtime::function::check_name;
+use squeezy_node::function::check_name;
 use std::{
     path::PathBuf,
     sync::Arc,

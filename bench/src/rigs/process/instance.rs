@@ -10,7 +10,7 @@ use crate::{
     harness::processor::spent_ns,
 };
 use rustix::process::Signal;
-use squeezy_node::openwhisk;
+use squeezy_openwhisk::contract;
 use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
 use std::{
     fs::{self, File},
@@ -106,7 +106,7 @@ impl Instance {
             })
             .await;
         listens.map_err(|error| instance.with_last_words(error))?;
-        let request = openwhisk::init(&function.name);
+        let request = contract::init(&function.name);
         let answer = instance.exchange(request, limit).await?;
         match answer.status() {
             http::StatusCode::OK => Ok(instance),
@@ -163,12 +163,12 @@ impl Instance {
     pub(crate) async fn call(&self) -> Result<Call> {
         let NativeFunction { name, function, value, .. } = &*self.function;
         let limit = function.run_timeout;
-        let request = openwhisk::run(name, "0", value, limit);
+        let request = contract::run(name, "0", value, limit);
         let (cpu_before, start) = (self.cpu_ns()?, Instant::now());
         let answer = self.exchange(request, limit).await?;
         let latency = start.elapsed();
         let cpu_ns = self.cpu_ns()?.saturating_sub(cpu_before);
-        match openwhisk::problem(function, &answer.map(Into::into)) {
+        match contract::problem(function, &answer.map(Into::into)) {
             None => Ok(Call { latency, cpu_ns }),
             Some(problem) => Err(self.failed(format!("a wrong answer: {problem}"))),
         }
@@ -312,7 +312,7 @@ fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
     let log = String::from_utf8_lossy(&log);
     let is_word = |line: &&str| {
         let line = line.trim();
-        !line.is_empty() && line != openwhisk::END_OF_ACTIVATION
+        !line.is_empty() && line != contract::END_OF_ACTIVATION
     };
     match (error, log.lines().rfind(is_word)) {
         (BenchError::Instance { function, reason }, Some(line)) => {

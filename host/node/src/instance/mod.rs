@@ -4,6 +4,7 @@ mod error;
 
 use crate::{
     Contract, Guest, Machine,
+    function::{Function, Seccomp},
     plan::outside_bytes,
     response::{agent_problem, is_from_instance},
 };
@@ -13,7 +14,6 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
     PartitionChoice, Squeezed, SqueezedHeap,
 };
-use squeezy_runtime::function::{Function, Seccomp};
 use squeezy_vmm::{AcceleratorKind, VmError, mechanism::Slot};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -54,7 +54,7 @@ pub enum Reply {
 pub struct StartTimes {
     /// Until its command was executed.
     pub spawn: Duration,
-    /// From there until its server had answered `/init`.
+    /// From there until its server had answered its first request.
     pub init: Duration,
 }
 

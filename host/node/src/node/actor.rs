@@ -11,7 +11,7 @@ use super::{
 use crate::{Contract, FunctionImage, Machine, NodeEvent, Observer};
 use futures_util::StreamExt;
 use squeezy_protocol::ImageNumber;
-use squeezy_runtime::{
+use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber,
     Scaler, SqueezePolicy, VmIndex,
 };

@@ -6,7 +6,7 @@ use super::{
     table::{Assignment, PendingCall},
 };
 use crate::{Answer, Call, CallError, InstanceError, NodeEvent, Reply, WaitedFor};
-use squeezy_runtime::{Event, FunctionIndex, InstanceNumber, Moment, RejectReason, RequestNumber};
+use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, RejectReason, RequestNumber};
 use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 

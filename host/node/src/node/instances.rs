@@ -10,7 +10,7 @@ use crate::{
     instance::{Instance, LogPosition},
 };
 use squeezy_protocol::{ExitReason, InstanceId};
-use squeezy_runtime::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
+use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
 use tokio::sync::oneshot;
 
 impl Actor {

@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::stream::FuturesUnordered;
 use squeezy_protocol::{ExitReason, Partition};
-use squeezy_runtime::{
+use squeezy_scaler::{
     FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber, VmIndex, VmPolicy,
 };
 use squeezy_vmm::{BoxFuture, VmError};

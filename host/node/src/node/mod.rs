@@ -13,7 +13,7 @@ mod vms;
 use crate::{Answer, Blueprint, Call, CallError, Contract, FunctionImage, Observer, VmPlan};
 use actor::Actor;
 use message::{Message, PartitionsOfVms};
-use squeezy_runtime::{
+use squeezy_scaler::{
     Budget, Counts, FunctionIndex, PolicyError, SqueezePolicy, VmIndex, VmPolicy, VmState,
 };
 use squeezy_vmm::{MemoryUse, VmError};

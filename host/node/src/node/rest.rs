@@ -2,7 +2,7 @@
 
 use super::{actor::Actor, message::Completion};
 use crate::{InstanceError, NodeEvent, SqueezeReport, instance::Instance};
-use squeezy_runtime::{Event, InstanceNumber};
+use squeezy_scaler::{Event, InstanceNumber};
 
 impl Actor {
     pub(super) fn freeze(&mut self, instance: InstanceNumber) {

@@ -3,12 +3,12 @@
 use super::FunctionLimits;
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, Machine, WaitedFor,
+    function::Function,
     instance::{Instance, LogPosition},
 };
 use squeezy_protocol::{ImageNumber, InstanceId};
-use squeezy_runtime::{
+use squeezy_scaler::{
     FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, VmIndex,
-    function::Function,
 };
 use squeezy_vmm::{Timeouts, mechanism::Slot};
 use std::{sync::Arc, time::Duration};

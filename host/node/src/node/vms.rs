@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{InstanceError, Machine, NodeEvent, VmEnd};
 use futures_util::future::join_all;
-use squeezy_runtime::{Event, Moment, StopReason, VmIndex};
+use squeezy_scaler::{Event, Moment, StopReason, VmIndex};
 use squeezy_vmm::VmError;
 use std::{sync::Arc, time::Duration};
 use tokio::{

@@ -6,6 +6,7 @@ use super::{
 };
 use clap::Args;
 use serde_json::Value;
+use squeezy_openwhisk::activation::Status;
 use std::{
     process::ExitCode,
     time::{Duration, UNIX_EPOCH},
@@ -57,7 +58,7 @@ impl Activations {
                     ("TIME", |a| time(&a["start"])),
                     ("ACTIVATION", |a| text(&a["activationId"])),
                     ("FUNCTION", |a| text(&a["name"])),
-                    ("STATUS", |a| status(&a["statusCode"]).to_owned()),
+                    ("STATUS", |a| status(&a["statusCode"])),
                     ("DURATION MS", |a| text(&a["duration"])),
                     ("WAIT MS", |a| annotation(a, "waitTime")),
                     ("INIT MS", |a| annotation(a, "initTime")),
@@ -69,13 +70,10 @@ impl Activations {
 }
 
 /// What OpenWhisk calls a status.
-fn status(code: &Value) -> &'static str {
-    match code.as_u64() {
-        Some(0) => "success",
-        Some(1) => "application error",
-        Some(2) => "action developer error",
-        _ => "whisk internal error",
-    }
+fn status(code: &Value) -> String {
+    code.as_u64()
+        .and_then(Status::of_code)
+        .map_or("-".to_owned(), |status| status.name().to_owned())
 }
 
 /// A moment that is given in milliseconds since 1970.

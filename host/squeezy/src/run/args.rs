@@ -4,8 +4,10 @@ use clap::{
     Args as ClapArgs,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use squeezy_node::PolicyName;
-use squeezy_runtime::function::{parse_memory, parse_size};
+use squeezy_node::{
+    PolicyName,
+    function::{parse_memory, parse_size},
+};
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{path::PathBuf, time::Duration};
 

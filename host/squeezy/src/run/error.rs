@@ -1,7 +1,7 @@
 //! Why a run cannot begin, or what is left of it cannot be written.
 
+use squeezy_load::{ChoiceError, SyntheticError, TraceError};
 use squeezy_node::{ImageError, NodeError};
-use squeezy_runtime::load::{ChoiceError, SyntheticError, TraceError};
 use squeezy_vmm::VmError;
 use std::path::PathBuf;
 

@@ -1,10 +1,8 @@
 //! Reads what a run is about besides the function: the load.
 
 use super::{args::Args, error::RunError};
-use squeezy_runtime::{
-    function::Function,
-    load::{Load, Synthetic, TraceError, azure2019, azure2021, choose},
-};
+use squeezy_load::{Load, Synthetic, TraceError, azure2019, azure2021, choose};
+use squeezy_node::function::Function;
 use std::{
     fs::File,
     io::{BufRead, BufReader},

@@ -5,7 +5,7 @@ use super::{
     view::View,
 };
 use squeezy_node::{NodeEvent, Observer, ResizeOutcome};
-use squeezy_runtime::{Counts, InstanceNumber, Moment, StopReason};
+use squeezy_scaler::{Counts, InstanceNumber, Moment, StopReason};
 use squeezy_vmm::{AcceleratorKind, MemoryUse};
 use std::{
     collections::BTreeMap,
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::run::view::lines::Lines;
     use squeezy_node::StartTimes;
-    use squeezy_runtime::FunctionIndex;
+    use squeezy_scaler::FunctionIndex;
 
     #[test]
     fn what_happens_after_the_end_is_not_recorded() {

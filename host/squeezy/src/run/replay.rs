@@ -6,8 +6,9 @@ use super::{
 };
 use crate::interrupt::Interrupt;
 use serde_json::Value;
-use squeezy_node::{Answer, Call, CallError, Node, NodeStatus, openwhisk};
-use squeezy_runtime::{Counts, FunctionIndex, Moment, RejectReason, function::Function};
+use squeezy_node::{Answer, Call, CallError, Node, NodeStatus, function::Function};
+use squeezy_openwhisk::contract;
+use squeezy_scaler::{Counts, FunctionIndex, Moment, RejectReason};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -189,7 +190,7 @@ impl Replay {
 
     fn judge(&self, answer: &Result<Answer, CallError>) -> Outcome {
         match answer {
-            Ok(answer) => match openwhisk::problem(&self.function, &answer.response) {
+            Ok(answer) => match contract::problem(&self.function, &answer.response) {
                 None => Outcome::Right,
                 Some(problem) => Outcome::Wrong(problem),
             },

@@ -10,8 +10,9 @@ use super::{
     view::View,
 };
 use crate::interrupt::Interrupt;
-use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan, openwhisk::OpenWhisk};
-use squeezy_runtime::{Budget, Moment, VmPolicy};
+use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
+use squeezy_openwhisk::OpenWhisk;
+use squeezy_scaler::{Budget, Moment, VmPolicy};
 use squeezy_vmm::{AcceleratorKind, Artifacts};
 use std::{
     sync::Arc,

@@ -5,11 +5,11 @@ use super::{
     view::milliseconds,
 };
 use serde::Serialize;
-use squeezy_node::WaitedFor;
-use squeezy_runtime::{
-    Moment,
+use squeezy_node::{
+    WaitedFor,
     series::{integral, percentile},
 };
+use squeezy_scaler::Moment;
 use std::time::Duration;
 
 /// Requests that waited for the same.

@@ -5,13 +5,7 @@
 //! small ones alone, so that large ones do not keep those out.
 
 use axum::body::Bytes;
-use serde::{
-    Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::Value;
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -146,85 +140,6 @@ pub fn held(bytes: Vec<u8>, held: Held) -> Bytes {
     Bytes::from_owner(Owner(bytes, held))
 }
 
-/// How much memory the value takes that a JSON text says, in bytes; nothing is made of it. An array of
-/// small arrays takes forty times what it takes as text.
-pub fn cost(text: &[u8]) -> serde_json::Result<usize> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let cost = Cost.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(cost)
-}
-
-/// What the allocator takes for itself, in bytes.
-const ALLOCATION: usize = 16;
-
-/// Counts instead of building.
-struct Cost;
-
-impl<'de> DeserializeSeed<'de> for Cost {
-    type Value = usize;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Cost {
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<usize, E> {
-        Ok(size_of::<Value>())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<usize, E> {
-        Ok(size_of::<Value>())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<usize, E> {
-        Ok(size_of::<Value>())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<usize, E> {
-        Ok(size_of::<Value>())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<usize, E> {
-        Ok(size_of::<Value>())
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<usize, E> {
-        Ok(size_of::<Value>() + ALLOCATION + text.len())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<usize, A::Error> {
-        let (mut count, mut inside) = (0usize, 0);
-        while let Some(cost) = values.next_element_seed(Cost)? {
-            count += 1;
-            inside += cost - size_of::<Value>();
-        }
-        // It grows by doubling, from four on.
-        let room = if count == 0 { 0 } else { count.next_power_of_two().max(4) };
-        let allocation = if count == 0 { 0 } else { ALLOCATION };
-        Ok(size_of::<Value>() + allocation + room * size_of::<Value>() + inside)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
-        let (mut count, mut inside) = (0usize, 0);
-        while let Some(key) = entries.next_key_seed(Cost)? {
-            count += 1;
-            inside +=
-                key - size_of::<Value>() + entries.next_value_seed(Cost)? - size_of::<Value>();
-        }
-        // A node of the tree has room for eleven, of which five are there at least.
-        let node = 11 * (size_of::<String>() + size_of::<Value>()) + 3 * ALLOCATION;
-        Ok(size_of::<Value>() + count.div_ceil(5) * node + inside)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,20 +172,5 @@ mod tests {
     fn a_node_gives_a_small_part_of_its_memory() {
         assert_eq!(share(1 << 30), 32 << 20);
         assert_eq!((share(0), share(u64::MAX)), (LEAST, MOST));
-    }
-
-    #[test]
-    fn a_value_costs_what_it_takes() {
-        assert_eq!(cost(b"1").unwrap(), size_of::<Value>());
-        let text = format!("\"{}\"", "x".repeat(1000));
-        assert!((1000..1100).contains(&cost(text.as_bytes()).unwrap()));
-        let small = format!("[{}]", ["[0]"; 1000].join(","));
-        assert!(cost(small.as_bytes()).unwrap() >= 1000 * 5 * size_of::<Value>());
-        let entries: Vec<_> = (0..1000).map(|key| format!("\"{key}\":0")).collect();
-        let object = format!("{{{}}}", entries.join(","));
-        assert!(cost(object.as_bytes()).unwrap() >= 1000 * 2 * size_of::<Value>());
-        for wrong in ["", "[", "1 2", "{\"a\"}", &"[".repeat(1000)] {
-            assert!(cost(wrong.as_bytes()).is_err(), "{wrong}");
-        }
     }
 }

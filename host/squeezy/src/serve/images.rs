@@ -7,18 +7,16 @@
 //! the daemon is killed, an action that is kept has its image, and what no action has goes away when the
 //! directory is opened the next time and swept.
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest as _, Sha256};
 use squeezy_node::{FunctionImage, ImageError};
+use squeezy_openwhisk::Digest;
 use squeezy_vmm::Artifacts;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Display},
     fs::{self, DirBuilder, File},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    str::FromStr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -38,51 +36,11 @@ const UNFINISHED: &str = ".new";
 /// Bytes that are copied and hashed at once.
 const PART: usize = 1 << 18;
 
-/// What an image and its definition are, together: what
-/// `sha256sum image.erofs image.toml | sha256sum` says of them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(into = "String")]
-pub struct Digest(String);
-
-impl Digest {
-    /// Of files with these sums, in hexadecimal digits.
-    fn of(image: &str, definition: &str) -> Self {
-        let list = format!("{image}  {IMAGE}\n{definition}  {DEFINITION}\n");
-        Self(hexadecimal(Sha256::digest(list)))
-    }
-
-    /// The one with these digits, if they are some.
-    fn of_digits(digits: &str) -> Option<Self> {
-        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        (digits.len() == 64 && digits.bytes().all(is_digit)).then(|| Self(digits.to_owned()))
-    }
-}
-
-impl Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", self.0)
-    }
-}
-
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
-    }
-}
-
-impl FromStr for Digest {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.strip_prefix("sha256:").and_then(Self::of_digits);
-        digits.ok_or("no digest: sha256: and 64 hexadecimal digits")
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
+/// The digest of an image and its definition that have these sums, in hexadecimal digits: what
+/// `sha256sum image.erofs image.toml | sha256sum` says.
+fn digest_of(image: &str, definition: &str) -> Digest {
+    let list = format!("{image}  {IMAGE}\n{definition}  {DEFINITION}\n");
+    Digest::of_sum(Sha256::digest(list).into())
 }
 
 /// An image that is kept as long as there is one of these.
@@ -166,7 +124,7 @@ impl Images {
         let Some(digest) = digest else { return self.take_in(files.image(name), None).await };
         match self.find(digest).await {
             Err(PinError::Gone(_)) => {
-                let made = files.path().join("images/sha256").join(&digest.0).join(IMAGE);
+                let made = files.path().join("images/sha256").join(digest.digits()).join(IMAGE);
                 match self.take_in(made, Some(digest.clone())).await {
                     Err(PinError::Missing(_)) => Err(PinError::Gone(digest.clone())),
                     taken => taken,
@@ -218,11 +176,11 @@ impl Images {
         // used it need not be read to know that.
         let in_use = self.used().values().any(|pinned| pinned.strong_count() > 0);
         if in_use {
-            let digest = Digest::of(&hash(image)?, &hash(&definition)?);
+            let digest = digest_of(&hash(image)?, &hash(&definition)?);
             if wanted.is_none_or(|wanted| *wanted == digest)
                 && let Some(pinned) = self.used().get(&digest).and_then(Weak::upgrade)
             {
-                let kept = self.directory.join(&digest.0).join(IMAGE);
+                let kept = self.directory.join(digest.digits()).join(IMAGE);
                 return Ok((pinned, FunctionImage::at(&kept)?));
             }
         }
@@ -231,11 +189,11 @@ impl Images {
         let made = DirBuilder::new().mode(0o700).create(&aside.0);
         made.map_err(failed(&aside.0))?;
         let definition = copy_file(&definition, &aside.0.join(DEFINITION))?;
-        let digest = Digest::of(&copy_file(image, &aside.0.join(IMAGE))?, &definition);
+        let digest = digest_of(&copy_file(image, &aside.0.join(IMAGE))?, &definition);
         if let Some(wanted) = wanted.filter(|wanted| **wanted != digest) {
             return Err(PinError::Different { path: image.to_owned(), wanted: wanted.clone() });
         }
-        let place = self.directory.join(&digest.0);
+        let place = self.directory.join(digest.digits());
         let mut used = self.used();
         let pinned = match used.get(&digest).and_then(Weak::upgrade) {
             Some(pinned) => pinned,
@@ -252,7 +210,7 @@ impl Images {
     }
 
     fn check(self: &Arc<Self>, digest: &Digest) -> Result<(Arc<Pinned>, FunctionImage), PinError> {
-        let place = self.directory.join(&digest.0);
+        let place = self.directory.join(digest.digits());
         let found = |pinned| Ok((pinned, FunctionImage::at(&place.join(IMAGE))?));
         if let Some(pinned) = self.used().get(digest).and_then(Weak::upgrade) {
             return found(pinned);
@@ -263,7 +221,7 @@ impl Images {
         let sum = |name| hash(&place.join(name));
         // Of one that lost a file, as of one that was changed, nothing is left to run.
         let is_right = match (sum(IMAGE), sum(DEFINITION)) {
-            (Ok(image), Ok(definition)) => Digest::of(&image, &definition) == *digest,
+            (Ok(image), Ok(definition)) => digest_of(&image, &definition) == *digest,
             (Err(error), _) | (_, Err(error)) if !error.is_missing() => return Err(error),
             _ => false,
         };
@@ -289,7 +247,7 @@ impl Images {
         let entries = fs::read_dir(&self.directory).map_err(failed(&self.directory))?;
         for entry in entries.flatten() {
             // What has another name is a copy under way.
-            let Some(digest) = Digest::of_digits(&entry.file_name().to_string_lossy()) else {
+            let Ok(digest) = Digest::of_digits(&entry.file_name().to_string_lossy()) else {
                 continue;
             };
             if !kept.contains(&digest) && !used.contains_key(&digest) {

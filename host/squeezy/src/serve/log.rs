@@ -5,7 +5,7 @@ use super::metrics::Watch;
 use crate::diagnostics::is_journal;
 use humantime::format_rfc3339_millis;
 use squeezy_node::{CallError, NodeEvent, Observer, ResizeOutcome, SqueezeReport};
-use squeezy_runtime::{FunctionIndex, Moment, StopReason};
+use squeezy_scaler::{FunctionIndex, Moment, StopReason};
 use squeezy_vmm::BootStep;
 use std::{
     collections::VecDeque,
@@ -213,7 +213,7 @@ fn ms(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::serve::failed_call;
-    use squeezy_runtime::InstanceNumber;
+    use squeezy_scaler::InstanceNumber;
 
     fn line(event: &NodeEvent<'_>) -> String {
         describe(event, |FunctionIndex(index)| format!("f{index}")).unwrap()

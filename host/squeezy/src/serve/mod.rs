@@ -1,7 +1,7 @@
 //! `squeezy serve`: functions behind OpenWhisk's API, in VMs whose memory comes and goes with them.
 
 mod action;
-mod activation;
+mod activations;
 mod api;
 mod bodies;
 mod config;
@@ -10,7 +10,6 @@ mod crowd;
 mod host;
 mod images;
 mod key;
-mod limits;
 mod log;
 mod memory;
 mod metrics;
@@ -34,8 +33,8 @@ use log::{Log, say};
 use metrics::{Seen, Watch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
-use squeezy_node::Node;
-use squeezy_runtime::{Budget, TomlError};
+use squeezy_node::{Node, TomlError};
+use squeezy_scaler::Budget;
 use squeezy_vmm::{Artifacts, VmError};
 use state::{State, StateError};
 use std::{

@@ -1,7 +1,8 @@
 //! Why calls were turned away although there was room for them: what could not be booted or started.
 
-use squeezy_node::{CallError, NodeEvent, openwhisk::now_ms};
-use squeezy_runtime::{FunctionIndex, InstanceNumber, RejectReason};
+use squeezy_node::{CallError, NodeEvent};
+use squeezy_openwhisk::now_ms;
+use squeezy_scaler::{FunctionIndex, InstanceNumber, RejectReason};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use crate::serve::failed_call;
     use squeezy_node::{InstanceError, ResizeOutcome, VmEnd};
-    use squeezy_runtime::VmIndex;
+    use squeezy_scaler::VmIndex;
     use squeezy_vmm::VmError;
     use std::time::Duration;
 

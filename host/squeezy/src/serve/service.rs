@@ -3,9 +3,9 @@
 mod kept;
 
 use super::{
-    action::{Action, ActionBody, Exec, check_name},
-    activation::{Activation, Activations, Selection},
-    bodies::{Bodies, Held, cost},
+    action::Action,
+    activations::{Activations, Selection},
+    bodies::{Bodies, Held},
     config::{Config, FunctionEntry},
     images::{Images, PinError, Pinned},
     key::random,
@@ -18,9 +18,14 @@ use serde_json::{Map, Value};
 use squeezy_node::{
     Call, CallError, FunctionImage, FunctionLimits, ImageError, InstanceError, Node, NodeError,
     VmPlan,
-    openwhisk::{OpenWhisk, now_ms},
 };
-use squeezy_runtime::{RejectReason, VmIndex};
+use squeezy_openwhisk::{
+    OpenWhisk,
+    action::{ActionBody, Exec, check_name},
+    activation::Activation,
+    now_ms, size_of_text,
+};
+use squeezy_scaler::{RejectReason, VmIndex};
 use squeezy_vmm::Artifacts;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -243,7 +248,7 @@ impl Service {
             return Err(ServiceError::Invalid(problem.to_owned()));
         }
         // It becomes the name of a file.
-        if squeezy_runtime::function::check_name(&image).is_err() {
+        if squeezy_node::function::check_name(&image).is_err() {
             return Err(PinError::Missing(image).into());
         }
         Ok(self.images.pin(&self.files, &image, exec.digest.as_ref()).await?)
@@ -380,7 +385,7 @@ impl Service {
         // Before its text becomes a value, which may take many times as much.
         let (answer, _held) = match answer {
             Ok(answer) => {
-                let bytes = cost(answer.response.body()).unwrap_or(0);
+                let bytes = size_of_text(answer.response.body()).unwrap_or(0);
                 match self.bodies.take(bytes.min(most)).await {
                     Ok(held) => (Ok(answer), Some(held)),
                     Err(_) => (Err(no_memory(answer)), None),
@@ -389,7 +394,15 @@ impl Service {
             failed => (failed, None),
         };
         let explain = |error: &CallError| self.problems.explain(action.index, error);
-        let activation = Activation::of(&action, id, start_ms, answer, most, explain);
+        let activation = Activation::of(
+            id,
+            action.name.clone(),
+            action.version(),
+            start_ms,
+            answer,
+            most,
+            explain,
+        );
         let activation = Arc::new(activation);
         // Whoever was told the id may ask for it.
         if refused.is_none() || accept.is_none() {

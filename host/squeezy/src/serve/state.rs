@@ -1,11 +1,11 @@
 //! What outlives the daemon: actions that were made over the API, in the state directory.
 
-use super::{action::ActionBody, images::Digest};
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use squeezy_openwhisk::{Digest, action::ActionBody};
 use std::{
     collections::BTreeMap,
     fs::{self, File},

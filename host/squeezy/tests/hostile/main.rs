@@ -19,7 +19,7 @@ use arena::Arena;
 use common::number;
 use image::{CONFINED, SPIN};
 use rotation::Step;
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use std::{
     iter,
     time::{Duration, Instant, SystemTime},

@@ -2,7 +2,7 @@
 //! because one of them ends the instance after a fraction of a second.
 
 use crate::image::{CONFINED, UNCONFINED};
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use std::{fmt, time::Duration};
 
 /// What is refused by the filter of system calls, and has to be stopped by something else without it.

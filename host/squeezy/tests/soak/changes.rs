@@ -6,7 +6,7 @@ use crate::{
     world::World,
 };
 use serde_json::{Value, json};
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use std::time::{Duration, Instant};
 
 const PATH: &str = "/api/v1/namespaces/_/actions/changing";

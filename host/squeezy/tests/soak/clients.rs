@@ -2,7 +2,7 @@
 
 use crate::{calls::What, world::World};
 use serde_json::json;
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use std::{io::Write, net::TcpStream, time::Duration};
 
 /// Mean time between the calls of one client; now and then it makes several in a row.

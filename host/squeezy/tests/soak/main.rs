@@ -27,7 +27,7 @@ use faults::Fault;
 use footprint::Footprint;
 use host::{ACTIVATIONS, Host};
 use ledger::Kind;
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use std::{
     collections::BTreeMap,
     path::Path,

@@ -275,7 +275,7 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<B
         match (of_instance, e.is::<LengthLimitError>()) {
             (true, true) => VmError::AnswerTooLong,
             (true, false) => VmError::Answer(format!("its answer breaks off: {e}")),
-            (false, true) => VmError::AgentLost("its answer is too long".to_owned()),
+            (false, true) => VmError::AgentLost(format!("its answer is longer than {most} bytes")),
             (false, false) => VmError::AgentLost(format!("its answer breaks off: {e}")),
         }
     })?;

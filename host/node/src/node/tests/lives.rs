@@ -5,10 +5,8 @@ use super::{
     *,
 };
 use crate::WaitedFor;
-use bytes::Bytes;
-use http::{Request, Response};
 use squeezy_protocol::ExitReason;
-use squeezy_runtime::{RejectReason, function::Function};
+use squeezy_scaler::RejectReason;
 use tokio::time::sleep;
 
 fn rejected(result: Result<Answer, CallError>) -> RejectReason {
@@ -60,7 +58,7 @@ async fn a_plug_that_is_refused_has_its_vm_replaced() {
 async fn a_start_that_takes_too_long_is_given_up_and_its_memory_taken_back() {
     let scene = Scene::of(once(Operation::FirstRequest, Fate::Hangs), Setup::default()).await;
     assert_eq!(rejected(scene.call(0).await), RejectReason::StartFailed);
-    assert!(scene.seen.has("not started: /init was not answered within"));
+    assert!(scene.seen.has("not started: /start was not answered within"));
     scene.call(0).await.unwrap();
     assert!(scene.seen.has("reclaimed: None"));
     scene.end().await;
@@ -217,27 +215,6 @@ async fn a_node_that_drains_answers_what_it_has_begun() {
         }
         tokio::time::timeout(EVER, drain).await.unwrap().unwrap();
         scene.end().await;
-    }
-}
-
-/// A server of HTTP that knows nothing of OpenWhisk: it is up when it answers anything.
-struct PlainServer;
-
-impl Contract for PlainServer {
-    fn start(&self, _: &Function) -> Request<Bytes> {
-        Request::get("/").body(Bytes::new()).unwrap()
-    }
-
-    fn started(&self, _: &Response<Bytes>) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn call(&self, _: &Function, call: &Call, _: Duration) -> Request<Bytes> {
-        Request::post("/run").body(call.value.to_string().into()).unwrap()
-    }
-
-    fn end_of_output(&self) -> Option<&'static str> {
-        None
     }
 }
 

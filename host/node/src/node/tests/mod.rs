@@ -1,16 +1,18 @@
 //! Whole lives of instances on machines that have no VM, in virtual time.
 
+mod contracts;
 mod fake;
 mod lives;
 mod properties;
 mod script;
 
 use super::*;
-use crate::{InstanceError, NodeEvent, openwhisk::OpenWhisk, plan::tests::plan};
+use crate::{InstanceError, NodeEvent, plan::tests::plan};
+use contracts::{PlainServer, StartThenCall};
 use fake::{FakeBlueprint, World};
 use script::Script;
 use serde_json::json;
-use squeezy_runtime::Moment;
+use squeezy_scaler::Moment;
 use std::sync::Mutex;
 
 /// Memory of a VM without an instance, and of an instance, in bytes.
@@ -110,7 +112,7 @@ struct Scene {
 
 impl Scene {
     async fn new(worlds: Vec<Arc<World>>, setup: Setup) -> Self {
-        Self::with(Arc::new(OpenWhisk), worlds, setup).await
+        Self::with(Arc::new(StartThenCall), worlds, setup).await
     }
 
     async fn with(contract: Arc<dyn Contract>, worlds: Vec<Arc<World>>, setup: Setup) -> Self {

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use proptest::prelude::*;
-use squeezy_runtime::load::Random;
+use squeezy_load::Random;
 use tokio::time::sleep;
 
 /// Anything may happen, most of it well and soon.

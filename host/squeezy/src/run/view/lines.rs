@@ -5,7 +5,7 @@ use crate::{
     output::Output,
     run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample},
 };
-use squeezy_runtime::load::Load;
+use squeezy_load::Load;
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,

@@ -15,7 +15,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph},
 };
-use squeezy_runtime::load::Load;
+use squeezy_load::Load;
 use std::{
     collections::VecDeque,
     io,

@@ -5,7 +5,7 @@ mod live;
 
 use super::record::{Outcome, RequestRecord, ResizeRecord, Sample};
 use crate::{interrupt::Interrupt, output::Output};
-use squeezy_runtime::load::Load;
+use squeezy_load::Load;
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
 /// What is shown.

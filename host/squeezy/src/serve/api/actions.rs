@@ -1,11 +1,7 @@
 //! Actions, and calls of them.
 
 use super::{Api, MAX_BODY_BYTES, error::ApiError};
-use crate::serve::{
-    action::ActionBody,
-    activation::{Activation, Status},
-    bodies::Held,
-};
+use crate::serve::bodies::Held;
 use axum::{
     Json,
     body::Bytes,
@@ -18,6 +14,10 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use squeezy_openwhisk::{
+    action::ActionBody,
+    activation::{Activation, Status},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Most entries of a list.

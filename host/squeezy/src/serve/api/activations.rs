@@ -1,7 +1,7 @@
 //! What came of calls.
 
 use super::{Api, actions::Part, error::ApiError};
-use crate::serve::activation::{Activation, Selection};
+use crate::serve::activations::Selection;
 use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     http::StatusCode,
@@ -9,6 +9,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use squeezy_openwhisk::activation::Activation;
 use std::sync::Arc;
 
 /// Which activations, and how much of each.

@@ -9,7 +9,6 @@ mod error;
 mod missing;
 
 use super::{
-    action::NAMESPACE,
     bodies::{self, Bodies, Held},
     crowd::Place,
     key::{Key, random},
@@ -32,6 +31,7 @@ use error::ApiError;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::{Value, json};
+use squeezy_openwhisk::{action::NAMESPACE, size_of_text};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -131,7 +131,7 @@ async fn whole_body(
         place.works();
     }
     // What is no JSON is somebody else's to say.
-    let value = bodies::cost(&body).unwrap_or(0);
+    let value = size_of_text(&body).unwrap_or(0);
     let more = (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
     if more > 0 {
         let more = api.bodies.take_now(more).map_err(|none| ApiError::no_room(none, 2 * value))?;

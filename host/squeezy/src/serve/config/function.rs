@@ -4,7 +4,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use squeezy_runtime::{FunctionSettings, settings::CheckedSettings};
+use squeezy_node::{FunctionSettings, settings::CheckedSettings};
 use std::{fmt, path::PathBuf};
 
 /// A function that is there from the start on.
@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for FunctionEntry {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
                 let table = Table::deserialize(MapAccessDeserializer::new(map))?;
                 if let Some(vm) = &table.vm {
-                    squeezy_runtime::function::check_name(vm)
+                    squeezy_node::function::check_name(vm)
                         .map_err(|error| A::Error::custom(format!("vm: {error}")))?;
                 }
                 let settings = FunctionSettings {

@@ -4,8 +4,7 @@ mod function;
 mod listen;
 
 use serde::Deserialize;
-use squeezy_node::PolicyName;
-use squeezy_runtime::{TomlError, function::parse_size, parse_toml};
+use squeezy_node::{PolicyName, TomlError, function::parse_size, parse_toml};
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::{
     path::{Path, PathBuf},
@@ -201,7 +200,7 @@ mod tests {
         let vms: Vec<_> = config.functions.iter().map(|entry| entry.vm.as_deref()).collect();
         assert_eq!(vms, [Some("models"), Some("models")]);
         let html = include_str!("../../../../../functions/html/function.toml");
-        let mut function = squeezy_runtime::function::Function::parse(html).unwrap();
+        let mut function = squeezy_node::function::Function::parse(html).unwrap();
         config.functions[0].settings.apply(&mut function);
         assert_eq!((function.memory_bytes, function.concurrency), (1 << 30, 4));
     }

@@ -81,7 +81,7 @@ async fn one_that_was_made_aside_is_taken_by_its_digest_alone() {
     let (pinned, _) = others.take_in(made.clone(), None).await.unwrap();
     let digest = &pinned.digest;
     assert!(matches!(images.pin(&files, "f", Some(digest)).await, Err(PinError::Gone(_))));
-    let aside = directory.path().join("images/sha256").join(&digest.0);
+    let aside = directory.path().join("images/sha256").join(digest.digits());
     make(&aside, IMAGE, "something else");
     assert!(matches!(images.pin(&files, "f", Some(digest)).await, Err(PinError::Different { .. })));
     assert_eq!(kept(&images).len(), 0);
@@ -101,7 +101,10 @@ async fn only_what_nobody_has_is_removed() {
     drop(made.pop());
     drop(made.remove(0));
     images.sweep(BTreeSet::from([digests[0].clone()])).await;
-    assert_eq!(kept(&images), BTreeSet::from([digests[0].0.clone(), digests[1].0.clone()]));
+    assert_eq!(
+        kept(&images),
+        BTreeSet::from([digests[0].digits().to_owned(), digests[1].digits().to_owned()])
+    );
     assert_eq!(content(&made[0]), "used");
     made.clear();
     images.sweep(BTreeSet::new()).await;
@@ -119,7 +122,7 @@ async fn whatever_a_killed_daemon_was_at_goes_away() {
         fs::write(images.directory.join(name).join(IMAGE), "ha").unwrap();
     }
     let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
-    assert_eq!(kept(&again), BTreeSet::from([digest.0.clone()]));
+    assert_eq!(kept(&again), BTreeSet::from([digest.digits().to_owned()]));
     // It was not kept yet.
     again.sweep(BTreeSet::new()).await;
     assert_eq!(kept(&again).len(), 0);
@@ -131,7 +134,7 @@ async fn one_that_was_changed_is_not_run_and_can_be_made_anew() {
     make(&directory.path().join("images"), "f.erofs", "right");
     let digest = images.pin(&files, "f", None).await.unwrap().0.digest.clone();
     for name in [IMAGE, DEFINITION] {
-        fs::write(images.directory.join(&digest.0).join(name), "wrong").unwrap();
+        fs::write(images.directory.join(digest.digits()).join(name), "wrong").unwrap();
         let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
         let found = again.find(&digest).await;
         assert!(matches!(found, Err(PinError::Different { .. })), "{found:?}");

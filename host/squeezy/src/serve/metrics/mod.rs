@@ -14,7 +14,7 @@ mod watch;
 use families::Families;
 use labels::{Of, OfReason, OfStart};
 use prometheus_client::registry::Registry;
-use squeezy_runtime::{RejectReason, WaitingFor};
+use squeezy_scaler::{RejectReason, WaitingFor};
 use std::ops::Deref;
 
 pub use labels::{Name, Start};

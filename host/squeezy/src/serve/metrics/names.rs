@@ -2,7 +2,7 @@
 
 use super::labels::Name;
 use crate::serve::action::Action;
-use squeezy_runtime::FunctionIndex;
+use squeezy_scaler::FunctionIndex;
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! Reasons as words that do not vary, so that there are as many series as there are words.
 
-use squeezy_runtime::{RejectReason, StopReason};
+use squeezy_scaler::{RejectReason, StopReason};
 use squeezy_vmm::VmError;
 
 /// Why a call is turned away: every word there is.

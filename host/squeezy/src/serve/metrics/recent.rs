@@ -1,7 +1,8 @@
 //! The latest calls and reclaims, as far as a page shows them.
 
 use super::labels::Name;
-use squeezy_runtime::{InstanceNumber, Moment, series::quantile};
+use squeezy_node::series::quantile;
+use squeezy_scaler::{InstanceNumber, Moment};
 use squeezy_vmm::VmError;
 use std::{
     collections::{BTreeMap, VecDeque},

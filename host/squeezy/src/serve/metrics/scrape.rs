@@ -11,7 +11,7 @@ use axum::{
 };
 use squeezy_node::{Node, NodeStatus};
 use squeezy_protocol::{Partition, PartitionState};
-use squeezy_runtime::{Counts, VmIndex, VmState};
+use squeezy_scaler::{Counts, VmIndex, VmState};
 use std::{
     collections::BTreeMap,
     sync::Arc,

@@ -8,7 +8,7 @@ use squeezy_node::{
     Answer, CallError, NodeEvent, NodeStatus, ResizeOutcome, StartTimes, WaitedFor,
 };
 use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
-use squeezy_runtime::{
+use squeezy_scaler::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
 };
 use squeezy_vmm::{MemoryUse, VmError};

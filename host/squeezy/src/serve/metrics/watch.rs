@@ -8,8 +8,9 @@ use super::{
     recent::{Recent, Reclaim, Times},
 };
 use crate::serve::problems::Problems;
-use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome, openwhisk::now_ms};
-use squeezy_runtime::{FunctionIndex, InstanceNumber, Moment};
+use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
+use squeezy_openwhisk::now_ms;
+use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,10 +1,8 @@
 //! Actions that are kept over restarts, also those that cannot be served for the time being.
 
 use super::*;
-use crate::serve::{
-    action::{describe, exec},
-    problems::without_directories,
-};
+use crate::serve::problems::without_directories;
+use squeezy_openwhisk::action::{describe, exec};
 
 /// An action that is kept, but cannot be served: its image is not there, for instance.
 #[derive(Clone, Debug)]

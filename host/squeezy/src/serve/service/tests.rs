@@ -1,10 +1,10 @@
 //! Calls and changes of actions; `tests/serve.rs` has them in VMs.
 
 use super::*;
-use crate::serve::activation::Status;
 use serde_json::json;
 use squeezy_node::{NodeEvent, Observer};
-use squeezy_runtime::{Budget, Moment};
+use squeezy_openwhisk::activation::Status;
+use squeezy_scaler::{Budget, Moment};
 use squeezy_vmm::Kernel;
 use std::{
     fs,

@@ -3,7 +3,7 @@
 use crate::serve::metrics::{Name, vm_state};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use squeezy_node::NodeStatus;
-use squeezy_runtime::FunctionIndex;
+use squeezy_scaler::FunctionIndex;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -125,7 +125,7 @@ pub fn points(status: &NodeStatus, name: impl Fn(FunctionIndex) -> Name) -> BTre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squeezy_runtime::{Counts, VmIndex, VmState};
+    use squeezy_scaler::{Counts, VmIndex, VmState};
     use squeezy_vmm::MemoryUse;
 
     fn some(functions: usize) -> BTreeMap<Name, Point> {

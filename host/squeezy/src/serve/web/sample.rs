@@ -1,7 +1,8 @@
 //! Looks at the node each second.
 
 use super::{Page, history, state::Latest};
-use squeezy_node::{NodeStatus, openwhisk::now_ms};
+use squeezy_node::NodeStatus;
+use squeezy_openwhisk::now_ms;
 use std::{
     collections::BTreeSet,
     sync::{Arc, PoisonError},

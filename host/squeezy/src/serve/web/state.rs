@@ -10,7 +10,7 @@ use crate::serve::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_runtime::Moment;
+use squeezy_scaler::Moment;
 use squeezy_vmm::VmError;
 use std::{collections::BTreeMap, time::Duration};
 

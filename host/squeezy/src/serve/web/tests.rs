@@ -8,7 +8,7 @@ use axum::{
 };
 use serde_json::json;
 use squeezy_node::NodeStatus;
-use squeezy_runtime::{Budget, Counts};
+use squeezy_scaler::{Budget, Counts};
 
 #[test]
 fn a_file_needs_nothing_from_elsewhere_and_makes_no_markup_of_data() {

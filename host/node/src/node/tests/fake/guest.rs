@@ -5,7 +5,7 @@ use super::{
     AGENT_LIMIT,
     machine::{FakeInstance, FakeMachine},
 };
-use crate::{Guest, Machine, openwhisk::END_OF_ACTIVATION};
+use crate::{Guest, Machine, node::tests::contracts::END_OF_OUTPUT};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
@@ -172,7 +172,7 @@ impl Guest for FakeGuest {
         from: u64,
     ) -> BoxFuture<'a, Result<(String, u64)>> {
         Box::pin(async move {
-            let text = format!("a line\n{END_OF_ACTIVATION}\n{END_OF_ACTIVATION}\n");
+            let text = format!("a line\n{END_OF_OUTPUT}\n{END_OF_OUTPUT}\n");
             let end = from + text.len() as u64;
             self.machine.ended().map_or(Ok((text, end)), Err)
         })

@@ -1,6 +1,6 @@
 //! Sums of what was measured.
 
-use crate::Moment;
+use squeezy_scaler::Moment;
 
 /// The `percent`-th percentile of values in any order; nothing without values. See [`quantile`].
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {

@@ -39,9 +39,9 @@ pub struct Function {
     pub concurrency: u16,
     /// How long an instance without a request is kept.
     pub keep_alive: Duration,
-    /// How long the server may take until `/init` is answered.
+    /// How long the server of a new instance may take until it has answered its first request.
     pub init_timeout: Duration,
-    /// How long the server may take to answer `/run`.
+    /// How long the server may take to answer a call.
     pub run_timeout: Duration,
     /// The `value` of the requests of a load.
     pub request: toml::Table,

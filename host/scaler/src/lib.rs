@@ -7,26 +7,16 @@
 //!
 //! - [`Scaler`] is the heart: events in, commands out. It holds a queue of requests for each
 //!   function, the VMs with their instances, and the host's memory [`Budget`] for all of them.
-//! - [`load`] is what the instances are asked to do: traces in the formats of the Azure data
-//!   sets, or a synthetic burst.
-//! - [`function`] is what is known of a function: its `function.toml`; [`settings`] is what may go
-//!   before that.
 //! - [`SqueezePolicy`] is when frozen instances give their garbage back.
-//! - [`series`] sums up what was measured: percentiles, and integrals over time.
 
 mod budget;
 mod command;
 mod event;
-pub mod function;
 mod id;
 mod instance;
-pub mod load;
 mod moment;
 mod scaler;
-pub mod series;
-pub mod settings;
 mod squeeze;
-mod toml_file;
 
 pub use budget::Budget;
 pub use command::{Command, RejectReason, StopReason, WaitingFor};
@@ -35,6 +25,4 @@ pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
 pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
-pub use settings::FunctionSettings;
 pub use squeeze::SqueezePolicy;
-pub use toml_file::{TomlError, parse_toml};

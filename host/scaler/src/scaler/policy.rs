@@ -95,3 +95,35 @@ impl FunctionPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Budget, Scaler,
+        scaler::tests::{V, function, vm},
+    };
+
+    #[test]
+    fn policies_that_could_never_answer_are_refused() {
+        let refused = |change: fn(&mut VmPolicy)| {
+            let mut policy = vm();
+            change(&mut policy);
+            Scaler::new(Budget::new(1000)).add_vm(policy).err().map(|e| e.to_string())
+        };
+        assert!(refused(|p| (p.base_bytes, p.instance_bytes) = (0, 0)).is_some());
+        assert!(refused(|p| p.max_instances = 0).is_some());
+        assert_eq!(
+            refused(|p| p.instance_bytes = 991).unwrap(),
+            "a VM with one instance needs 1 MiB, and there are 0 MiB for all: allow more, or give an instance \
+             less"
+        );
+        assert_eq!(refused(|p| p.instance_bytes = 0), None, "a VM may have all from its boot on");
+        assert_eq!(refused(|_| ()), None);
+        let mut scaler = Scaler::new(Budget::new(1000));
+        scaler.add_vm(vm()).unwrap();
+        let none = FunctionPolicy { queue_limit: 0, ..function(V) };
+        assert_eq!(scaler.add_function(none), Err(PolicyError::NoQueue));
+        assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
+    }
+}

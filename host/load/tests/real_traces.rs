@@ -2,7 +2,7 @@
 //! the directory that holds `azure2019/` and `azure2021_sample.csv`. `make test-fast` runs these tests
 //! when it is set; without it nobody does, which cargo says as well.
 
-use squeezy_runtime::load::{azure2019, azure2021, choose};
+use squeezy_load::{azure2019, azure2021, choose};
 use std::{fs::File, io::BufReader, path::PathBuf};
 
 fn open(name: &str) -> BufReader<File> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use squeezy_runtime::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
+use squeezy_node::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_said_goes_before_the_definition() {
-        let text = include_str!("../../../../functions/html/function.toml");
+        let text = include_str!("../../../functions/html/function.toml");
         let mut function = Function::parse(text).unwrap();
         let earlier = limits(r#"{ "timeout": 5, "memory": 39, "logs": null, "concurrency": 1 }"#);
         earlier.check().unwrap();

@@ -2,13 +2,17 @@
 //!
 //! Liveness, as the scaler promises it: *a call that could be served by ending what is idle is served
 //! without another event*. So when nothing goes on but work on calls, which may take as long as it likes,
-//! no call waits that could be served like that. [`World::tell`] looks whenever the world has come to such
-//! a rest, and [`World::settle`] brings it there from anywhere, without time passing.
+//! no call waits that could be served like that. [`Model::tell`] looks whenever the world has come to such
+//! a rest, and [`Model::settle`] brings it there from anywhere, without time passing.
 //!
 //! The rule of the line holds here too: from the first call on that lacks memory none gets any, or small
 //! instances would starve a large one; but whoever needs none does not wait.
 
-use super::*;
+use crate::{
+    LIMIT_BYTES,
+    model::{InstanceEntry, Model, VmModel},
+};
+use squeezy_scaler::{Command, FunctionIndex, FunctionPolicy, RequestNumber, VmIndex};
 
 /// More than anything that is under way takes. A scaler that is still at it then gets nowhere.
 const MOST_STEPS: u32 = 2000;
@@ -37,7 +41,7 @@ impl Way {
     }
 }
 
-impl World {
+impl Model {
     /// Has everything that is under way end, but work on calls, in any order and mostly well.
     pub fn settle(&mut self, mut seed: u64) {
         let mut draw = |below: u64| {
@@ -93,8 +97,8 @@ impl World {
         let FunctionPolicy { vm, max_instances, .. } = self.function_policy(function);
         let policy = self.vm_policy(vm);
         let elsewhere: u64 =
-            self.machines.keys().filter(|&&v| v != vm).map(|&v| self.idle_bytes(v)).sum();
-        let own = self.bodies.values().filter(|b| b.function == function).count();
+            self.vms.keys().filter(|&&v| v != vm).map(|&v| self.idle_bytes(v)).sum();
+        let own = self.instances.values().filter(|b| b.function == function).count();
         let idle = self.idle_of(function).next().is_some();
         if !idle && own >= max_instances as usize {
             return Vec::new();
@@ -107,58 +111,61 @@ impl World {
             needed_bytes: policy.base_bytes + policy.instance_bytes,
             had_bytes: free_bytes + elsewhere + self.idle_bytes(vm),
         };
-        let machine = self.machines[&vm];
-        if machine == Machine::Absent {
+        let vm_model = self.vms[&vm];
+        if vm_model == VmModel::Absent {
             return vec![anew];
         }
         let mut ways = Vec::new();
         if !self.works(vm) && policy.base_bytes > 0 {
             ways.push(anew);
         }
-        let within: u64 = self.idle_in(vm).map(|body| body.charged_bytes).sum();
+        let within: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
         let base = policy.base_bytes - self.charged_bytes[&vm];
         let had_bytes = free_bytes + elsewhere;
         // A VM has to run before anything in it can be ended.
         if base <= had_bytes {
-            for body in self.idle_of(function) {
-                let needed_bytes = base + policy.instance_bytes - body.charged_bytes;
-                ways.push(Way { needed_bytes, had_bytes: had_bytes + within - body.charged_bytes });
+            for entry in self.idle_of(function) {
+                let needed_bytes = base + policy.instance_bytes - entry.charged_bytes;
+                ways.push(Way {
+                    needed_bytes,
+                    had_bytes: had_bytes + within - entry.charged_bytes,
+                });
             }
-            let there = self.bodies.values().filter(|body| body.vm == vm).count();
+            let there = self.instances.values().filter(|entry| entry.vm == vm).count();
             let has_room = there < policy.max_instances as usize;
             let fits = own < max_instances as usize;
             if fits && (has_room || self.idle_in(vm).next().is_some()) {
                 // Of what the guest has kept of several, the earliest is used again first.
-                let mut kept = self.kept.values().filter(|&&(v, _)| v == vm);
-                let kept = kept.next().map_or(0, |&(_, bytes)| bytes);
-                let needed_bytes = base + policy.instance_bytes.saturating_sub(kept);
+                let mut stranded = self.stranded.values().filter(|&&(v, _)| v == vm);
+                let stranded = stranded.next().map_or(0, |&(_, bytes)| bytes);
+                let needed_bytes = base + policy.instance_bytes.saturating_sub(stranded);
                 ways.push(Way { needed_bytes, had_bytes: had_bytes + within });
             }
         }
         ways
     }
 
-    fn idle_of(&self, function: FunctionIndex) -> impl Iterator<Item = &Body> {
-        self.bodies.values().filter(move |b| b.function == function && b.request.is_none())
+    fn idle_of(&self, function: FunctionIndex) -> impl Iterator<Item = &InstanceEntry> {
+        self.instances.values().filter(move |b| b.function == function && b.request.is_none())
     }
 
-    fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = &Body> {
-        self.bodies.values().filter(move |body| body.vm == vm && body.request.is_none())
+    fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = &InstanceEntry> {
+        self.instances.values().filter(move |entry| entry.vm == vm && entry.request.is_none())
     }
 
     /// Whether somebody in a VM works.
     pub fn works(&self, vm: VmIndex) -> bool {
-        self.bodies.values().any(|body| body.vm == vm && body.request.is_some())
+        self.instances.values().any(|entry| entry.vm == vm && entry.request.is_some())
     }
 
     /// What would come back if all that is idle in a VM were ended, and it with that when nobody works in it.
     fn idle_bytes(&self, vm: VmIndex) -> u64 {
-        let idle: u64 = self.idle_in(vm).map(|body| body.charged_bytes).sum();
+        let idle: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
         if self.works(vm) {
             return idle;
         }
-        let kept = self.kept.values().filter(|&&(v, _)| v == vm).map(|&(_, bytes)| bytes);
-        idle + kept.sum::<u64>() + self.charged_bytes.get(&vm).copied().unwrap_or(0)
+        let stranded = self.stranded.values().filter(|&&(v, _)| v == vm).map(|&(_, bytes)| bytes);
+        idle + stranded.sum::<u64>() + self.charged_bytes.get(&vm).copied().unwrap_or(0)
     }
 }
 

@@ -1,12 +1,12 @@
 //! OpenWhisk's contract with an instance's server.
 
-use crate::{Call, Contract, quote};
+use crate::now_ms;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
-use squeezy_runtime::function::Function;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use squeezy_node::{Call, Contract, function::Function, quote};
+use std::time::Duration;
 
 /// A line that ends the output of an activation, on standard output and on standard error.
 pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
@@ -63,12 +63,6 @@ pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> 
         deadline: deadline_ms.to_string(),
     };
     post("/run", &body)
-}
-
-/// Milliseconds since 1970, as OpenWhisk tells moments.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {

@@ -1,40 +1,54 @@
 //! What came of each call, for clients that ask later.
 
-use super::{
-    action::{Action, NAMESPACE},
-    bodies::cost,
-};
+use crate::{action::NAMESPACE, size_of_text, size_of_value};
 use bytes::Bytes;
 use bytesize::ByteSize;
 use http::{Response, StatusCode};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use squeezy_node::{Answer, CallError, InstanceError, WaitedFor};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 /// Largest result, in bytes.
 const MAX_RESULT_BYTES: usize = 5 << 20;
 
 /// How a call ended, with OpenWhisk's code for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The function answered.
-    #[serde(rename = "success")]
     Success = 0,
     /// The function answered with an error of its own.
-    #[serde(rename = "application error")]
     ApplicationError = 1,
     /// The function ended, exceeded a limit or did not answer.
-    #[serde(rename = "action developer error")]
     DeveloperError = 2,
     /// The platform could not call the function.
-    #[serde(rename = "whisk internal error")]
     InternalError = 3,
+}
+
+impl Status {
+    /// The one with this code, and nothing where OpenWhisk has none.
+    pub fn of_code(code: u64) -> Option<Self> {
+        let all =
+            [Self::Success, Self::ApplicationError, Self::DeveloperError, Self::InternalError];
+        all.into_iter().find(|status| *status as u64 == code)
+    }
+
+    /// What OpenWhisk calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::ApplicationError => "application error",
+            Self::DeveloperError => "action developer error",
+            Self::InternalError => "whisk internal error",
+        }
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// One call that has ended.
@@ -68,8 +82,9 @@ impl Activation {
     /// What came of a call, in OpenWhisk's terms; `explain` says why nobody has taken it. The value of
     /// an answer may take so much memory.
     pub fn of(
-        action: &Action,
         id: String,
+        action: String,
+        version: String,
         start_ms: u64,
         answer: Result<Answer, CallError>,
         most_value_bytes: usize,
@@ -108,14 +123,13 @@ impl Activation {
         // The instance's two streams are one pipe, which does not say when what was written.
         let moment = humantime::format_rfc3339_millis(SystemTime::now());
         let logs = lines.iter().map(|line| format!("{moment} stdout: {line}")).collect();
-        let (action, version) = (action.name.clone(), action.version());
         Self { id, action, version, start_ms, status, result, waited, waited_for, init, took, logs }
     }
 
     /// About how much memory the result and the logs take, in bytes.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let line = |line: &String| size_of::<String>() + line.len();
-        size(&self.result) + self.logs.iter().map(line).sum::<usize>()
+        size_of_value(&self.result) + self.logs.iter().map(line).sum::<usize>()
     }
 
     /// The activation as clients get it; nothing of it is copied.
@@ -199,7 +213,7 @@ fn judge(response: &Response<Bytes>, most_value_bytes: usize) -> (Status, Value)
     if length > MAX_RESULT_BYTES {
         return (Status::DeveloperError, json!({ "error": too_long(length) }));
     }
-    let value_bytes = cost(response.body()).unwrap_or(0);
+    let value_bytes = size_of_text(response.body()).unwrap_or(0);
     if value_bytes > most_value_bytes {
         let problem = format!(
             "The action produced a response that takes too much memory: its values take {} of at most {}.",
@@ -229,87 +243,14 @@ fn judge(response: &Response<Bytes>, most_value_bytes: usize) -> (Status, Value)
     }
 }
 
-/// Which activations are meant.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Of this action.
-    pub action: Option<String>,
-    /// Not older than this, in milliseconds since 1970.
-    pub since_ms: Option<i64>,
-    /// Not newer than this.
-    pub upto_ms: Option<i64>,
-}
-
-impl Selection {
-    fn admits(&self, activation: &Activation) -> bool {
-        let start_ms = i64::try_from(activation.start_ms).unwrap_or(i64::MAX);
-        self.action.as_ref().is_none_or(|action| *action == activation.action)
-            && self.since_ms.is_none_or(|since| start_ms >= since)
-            && self.upto_ms.is_none_or(|upto| start_ms <= upto)
-    }
-}
-
-/// The latest activations.
-pub struct Activations {
-    most: usize,
-    most_bytes: usize,
-    /// What all of them take, see [`Activation::size`].
-    bytes: usize,
-    order: VecDeque<Arc<Activation>>,
-    by_id: HashMap<String, Arc<Activation>>,
-}
-
-impl Activations {
-    /// Remembers so many, as far as their results and logs take so much memory together.
-    pub fn new(most: usize, most_bytes: usize) -> Self {
-        Self { most, most_bytes, bytes: 0, order: VecDeque::new(), by_id: HashMap::new() }
-    }
-
-    /// Takes in one, and forgets the oldest if there are too many.
-    pub fn push(&mut self, activation: Arc<Activation>) {
-        self.bytes += activation.size();
-        while self.order.len() >= self.most || self.bytes > self.most_bytes {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.bytes -= oldest.size();
-            self.by_id.remove(&oldest.id);
-        }
-        self.by_id.insert(activation.id.clone(), activation.clone());
-        self.order.push_back(activation);
-    }
-
-    /// The one of this name.
-    pub fn get(&self, id: &str) -> Option<Arc<Activation>> {
-        self.by_id.get(id).cloned()
-    }
-
-    /// The latest first.
-    pub fn list(&self, selection: &Selection) -> impl Iterator<Item = &Arc<Activation>> {
-        self.order.iter().rev().filter(|activation| selection.admits(activation))
-    }
-}
-
-/// About how much memory a value takes, in bytes.
-fn size(value: &Value) -> usize {
-    let entry = |(key, value): (&String, &Value)| 2 * size_of::<String>() + key.len() + size(value);
-    size_of::<Value>()
-        + match value {
-            Value::String(text) => text.len(),
-            Value::Array(values) => values.iter().map(size).sum(),
-            Value::Object(entries) => entries.iter().map(entry).sum(),
-            _ => 0,
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MOST_BYTES: usize = 64 << 20;
-
-    fn activation(id: &str, action: &str) -> Arc<Activation> {
-        Arc::new(Activation {
-            id: id.to_owned(),
-            action: action.to_owned(),
+    fn activation() -> Activation {
+        Activation {
+            id: "1".to_owned(),
+            action: "f".to_owned(),
             version: "0.0.1".to_owned(),
             start_ms: 1000,
             status: Status::Success,
@@ -319,33 +260,13 @@ mod tests {
             init: Some(Duration::from_millis(3)),
             took: Duration::from_millis(7),
             logs: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn only_the_latest_are_remembered() {
-        let mut activations = Activations::new(2, MOST_BYTES);
-        for id in ["1", "2", "3"] {
-            activations.push(activation(id, "f"));
         }
-        assert!(activations.get("1").is_none());
-        let all = Selection::default();
-        let listed: Vec<_> = activations.list(&all).map(|a| a.id.as_str()).collect();
-        assert_eq!(listed, ["3", "2"]);
     }
 
     #[test]
-    fn activations_are_selected_by_action_and_time() {
-        let mut activations = Activations::new(2, MOST_BYTES);
-        activations.push(activation("1", "f"));
-        let count = |action: Option<&str>, since_ms, upto_ms| {
-            let action = action.map(str::to_owned);
-            activations.list(&Selection { action, since_ms, upto_ms }).count()
-        };
-        assert_eq!(count(Some("f"), Some(1000), Some(1000)), 1);
-        assert_eq!(count(Some("g"), None, None), 0);
-        assert_eq!(count(None, Some(1001), None), 0);
-        assert_eq!(count(None, Some(-1), Some(999)), 0);
+    fn a_status_is_found_by_its_code() {
+        assert_eq!(Status::of_code(2).map(Status::name), Some("action developer error"));
+        assert_eq!(Status::of_code(4), None);
     }
 
     #[test]
@@ -371,26 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn large_results_are_forgotten_sooner_but_not_the_latest() {
-        let mut activations = Activations::new(100, MOST_BYTES);
-        let large = |id: &str, bytes| {
-            let result = json!({ "text": "x".repeat(bytes), "list": [1, { "a": null }] });
-            Arc::new(Activation { result, ..(*activation(id, "f")).clone() })
-        };
-        for id in ["1", "2", "3", "4"] {
-            activations.push(large(id, MOST_BYTES / 3));
-        }
-        assert_eq!(activations.list(&Selection::default()).count(), 2);
-        activations.push(large("5", MOST_BYTES));
-        assert_eq!(activations.list(&Selection::default()).count(), 1);
-        assert!(activations.get("5").is_some() && activations.get("4").is_none());
-        activations.push(activation("6", "f"));
-        assert_eq!(activations.bytes, size(&activation("6", "f").result));
-    }
-
-    #[test]
     fn an_activation_is_what_openwhisk_says_it_is() {
-        let described = json!(activation("1", "f").describe());
+        let described = json!(activation().describe());
         assert_eq!(described["response"]["status"], "success");
         assert_eq!((&described["duration"], &described["end"]), (&json!(7), &json!(1012)));
         let right =

@@ -1,0 +1,52 @@
+//! Two contracts with an instance's server: one like OpenWhisk's, and one that is as far from it as can be.
+
+use crate::{Call, Contract, function::Function};
+use bytes::Bytes;
+use http::{Request, Response};
+use std::time::Duration;
+
+/// Ends the output of a call, where the contract has that.
+pub(super) const END_OF_OUTPUT: &str = "== end of output ==";
+
+/// A server that is started by a request, is called by others, and says where the output of a call ends.
+pub(super) struct StartThenCall;
+
+impl Contract for StartThenCall {
+    fn start(&self, _: &Function) -> Request<Bytes> {
+        Request::post("/start").body(Bytes::new()).unwrap()
+    }
+
+    fn started(&self, response: &Response<Bytes>) -> Result<(), String> {
+        let status = response.status();
+        if status.is_success() { Ok(()) } else { Err(format!("status {status}")) }
+    }
+
+    fn call(&self, _: &Function, call: &Call, _: Duration) -> Request<Bytes> {
+        Request::post("/run").body(call.value.to_string().into()).unwrap()
+    }
+
+    fn end_of_output(&self) -> Option<&'static str> {
+        Some(END_OF_OUTPUT)
+    }
+}
+
+/// Any server of HTTP: it is up when it answers anything, and its output has no marks.
+pub(super) struct PlainServer;
+
+impl Contract for PlainServer {
+    fn start(&self, _: &Function) -> Request<Bytes> {
+        Request::get("/").body(Bytes::new()).unwrap()
+    }
+
+    fn started(&self, _: &Response<Bytes>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn call(&self, _: &Function, call: &Call, _: Duration) -> Request<Bytes> {
+        Request::post("/run").body(call.value.to_string().into()).unwrap()
+    }
+
+    fn end_of_output(&self) -> Option<&'static str> {
+        None
+    }
+}

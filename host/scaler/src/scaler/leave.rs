@@ -1,0 +1,72 @@
+//! What functions and VMs leave behind when they go.
+
+use super::Scaler;
+use crate::{Command, FunctionIndex, Moment, RejectReason, StopReason, VmIndex, VmState};
+use std::collections::BTreeSet;
+
+impl Scaler {
+    pub(super) fn retire(&mut self, index: FunctionIndex, commands: &mut Vec<Command>) {
+        let Some(function) = self.functions.get_mut(&index) else { return };
+        function.retired = true;
+        let index_of_vm = function.policy.vm;
+        self.reject_all(index, RejectReason::Retired, commands);
+        if let Some(vm) = self.vms.get_mut(&index_of_vm) {
+            vm.retired = self.functions.values().all(|f| f.retired || f.policy.vm != index_of_vm);
+        }
+        self.touched.insert((index_of_vm, index));
+        for (_, number) in self.pool.idle_of(index).collect::<Vec<_>>() {
+            self.take_away(number, StopReason::Retired, commands);
+        }
+    }
+
+    pub(super) fn drain(&mut self, commands: &mut Vec<Command>) {
+        self.draining = true;
+        for function in self.waiting.clone() {
+            self.reject_all(function, RejectReason::Draining, commands);
+        }
+        self.touched.extend(self.functions.iter().map(|(&index, f)| (f.policy.vm, index)));
+    }
+
+    /// Notes which VMs are empty, ends those that nobody needs any more, and drops what is retired
+    /// and gone.
+    pub(super) fn clear_away(
+        &mut self,
+        now: Moment,
+        left: &mut BTreeSet<VmIndex>,
+        commands: &mut Vec<Command>,
+    ) {
+        for (index, function) in std::mem::take(&mut self.touched) {
+            left.insert(index);
+            if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
+                self.functions.remove(&function);
+                if let Some(squeezer) = &mut self.squeezer {
+                    squeezer.forget_function(function);
+                }
+            }
+            let Some(vm) = self.vms.get(&index) else { continue };
+            match vm.state {
+                VmState::Absent if vm.retired => {
+                    self.vms.remove(&index);
+                }
+                VmState::Up { .. } if self.pool.alive(index) > 0 => {
+                    self.set_vm(index, VmState::Up { empty_since: None });
+                }
+                VmState::Up { .. } | VmState::Paused { .. }
+                    if (self.draining || vm.retired || vm.unfit) && self.pool.alive(index) == 0 =>
+                {
+                    let reason = match vm {
+                        vm if vm.retired => StopReason::Retired,
+                        vm if vm.unfit => StopReason::Broken,
+                        _ => StopReason::Draining,
+                    };
+                    self.end_vm(index, reason, commands);
+                }
+                VmState::Up { empty_since } => {
+                    let empty_since = Some(empty_since.unwrap_or(now));
+                    self.set_vm(index, VmState::Up { empty_since });
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Instances that are frozen, and squeezed.
+
+use super::*;
+
+pub(super) const SQUEEZE: crate::SqueezePolicy = crate::SqueezePolicy {
+    floor_bytes: 20,
+    ceiling_bytes: 20,
+    rise: Duration::from_secs(1),
+    frozen_for: Duration::from_secs(1),
+    processors: 1,
+};
+
+/// A scaler with these VMs, and functions in these of them whose instances freeze after a second.
+pub(super) fn freezing(
+    budget: u64,
+    squeeze: crate::SqueezePolicy,
+    vms: &[VmPolicy],
+    of: &[VmIndex],
+) -> Scaler {
+    let mut scaler = Scaler::new(Budget::new(budget)).with_squeezing(squeeze);
+    for &vm in vms {
+        scaler.add_vm(vm).unwrap();
+    }
+    let freeze_after = Some(Duration::from_secs(1));
+    for &vm in of {
+        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    }
+    scaler
+}
+
+/// Boots the VM of `F` with an instance of it for each of these, which answers at second 1, is frozen at
+/// second 2 and then holds so much; the last commands.
+pub(super) fn start_and_freeze(scaler: &mut Scaler, resident_bytes: &[u64]) -> Vec<Command> {
+    let each = |what: fn(usize, u64) -> (u64, Event)| {
+        resident_bytes.iter().enumerate().map(move |(number, &bytes)| what(number, bytes))
+    };
+    let mut events: Vec<_> = each(|number, _| (0, request(number as u64))).collect();
+    events.push((0, Event::VmBooted(V)));
+    events.extend(each(|number, _| (0, Event::Started(n(number as u64)))));
+    events.extend(each(|number, _| (1, Event::Answered(n(number as u64)))));
+    events.push((2, Event::Tick));
+    events.extend(each(|number, resident_bytes| {
+        (2, Event::Frozen { instance: n(number as u64), resident_bytes })
+    }));
+    play(scaler, &events)
+}
+
+/// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes in a paused VM that holds
+/// all its 10 beside.
+pub(super) fn with_frozen(budget: u64) -> Scaler {
+    let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
+    assert_eq!(start_and_freeze(&mut scaler, &[30]), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(2, Event::VmPaused { vm: V, resident_bytes: 40 })]);
+    scaler
+}
+
+#[test]
+fn a_frozen_instance_costs_what_it_holds() {
+    let mut scaler = with_frozen(1000);
+    assert_eq!(scaler.budget().committed_bytes(), 40);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };
+    assert_eq!(play(&mut scaler, &[(2, request(1))]), [RESUME, thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+}
+
+#[test]
+fn a_frozen_instance_is_squeezed_and_costs_less() {
+    let mut scaler = with_frozen(1000);
+    assert_eq!(scaler.next_deadline(), Some(at(3)));
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick)]), [RESUME, Command::Squeeze(n(0))]);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs meanwhile");
+    let cpu = Duration::from_millis(10);
+    let squeezed = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
+    assert_eq!(play(&mut scaler, &[(4, squeezed)]), [Command::PauseVm(V)]);
+    assert_eq!(scaler.budget().committed_bytes(), 20);
+}
+
+#[test]
+fn a_request_does_not_wait_for_the_end_of_a_squeeze() {
+    let mut scaler = with_frozen(1000);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick), (3, request(1))]), [thaw]);
+    let cpu = Duration::from_millis(10);
+    let late = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
+    assert_eq!(play(&mut scaler, &[(4, late)]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it works");
+}
+
+#[test]
+fn what_cannot_be_squeezed_is_left_alone_and_costs_all_it_may_take() {
+    let mut scaler = with_frozen(1000);
+    play(&mut scaler, &[(3, Event::Tick), (4, Event::SqueezeFailed(n(0)))]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    assert_eq!(play(&mut scaler, &[(5, Event::Tick)]), []);
+}
+
+#[test]
+fn a_frozen_instance_gets_its_memory_back_before_its_request() {
+    // A VM with an instance of 100 and a frozen one of 30, another VM with an instance: 150 of 160.
+    let mut scaler = with_frozen(160);
+    let start = Command::Start { function: G, vm: W, instance: n(1) };
+    let events = [(2, request_to(G, 1)), (2, Event::VmBooted(W))];
+    assert_eq!(play(&mut scaler, &events), [start]);
+    let events = [(2, Event::Started(n(1))), (2, request(2))];
+    assert_eq!(play(&mut scaler, &events), [], "the other one works");
+    let events = [(2, Event::Answered(n(1)))];
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))], "that may do");
+    let evicted = stop(1, StopReason::Evicted);
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 99 };
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [evicted], "it does not");
+    let reclaim = Command::Reclaim { vm: W, instance: n(1) };
+    assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    let paused = Command::PauseVm(W);
+    assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [RESUME, thaw, paused]);
+    assert_eq!(scaler.budget().committed_bytes(), 120);
+}
+
+#[test]
+fn nobody_is_ended_for_memory_that_freezing_brings() {
+    let mut scaler = with_frozen(160);
+    let events = [
+        (2, request_to(G, 1)),
+        (2, Event::VmBooted(W)),
+        (2, Event::Started(n(1))),
+        (2, request(2)),
+        (2, Event::Answered(n(1))),
+    ];
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))]);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 40 };
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [RESUME, thaw, Command::PauseVm(W)]);
+    assert_eq!(scaler.budget().committed_bytes(), 160);
+}

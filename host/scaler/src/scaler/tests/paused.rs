@@ -1,0 +1,83 @@
+//! VMs that are paused.
+
+use super::{frozen::*, *};
+
+/// The same, whose instance holds 15 bytes and its VM 4 of its 10 beside.
+fn with_paused(budget: u64) -> Scaler {
+    let mut scaler = with_frozen(budget);
+    play(&mut scaler, &[(2, request(1)), (2, Event::Answered(n(0))), (3, Event::Tick)]);
+    let frozen = Event::Frozen { instance: n(0), resident_bytes: 15 };
+    assert_eq!(play(&mut scaler, &[(3, frozen)]), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(3, Event::VmPaused { vm: V, resident_bytes: 19 })]);
+    assert_eq!(scaler.vm_state(V), Some(VmState::Paused { since: at(2) }));
+    scaler
+}
+
+#[test]
+fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
+    let mut scaler = with_paused(1000);
+    assert_eq!(scaler.budget().committed_bytes(), 19);
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    assert_eq!(play(&mut scaler, &[(3, request(2))]), [RESUME, thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    let late = Event::VmPaused { vm: V, resident_bytes: 1 };
+    assert_eq!(play(&mut scaler, &[(3, late)]), []);
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs");
+}
+
+#[test]
+fn an_empty_vm_is_paused_until_it_is_ended() {
+    let mut scaler = with_paused(1000);
+    let stops = [RESUME, stop(0, StopReason::Evicted)];
+    assert_eq!(play(&mut scaler, &[(3, Event::EvictIdle)]), stops);
+    let events = [(3, Event::Stopped(n(0))), (4, Event::Reclaimed(n(0)))];
+    assert_eq!(play(&mut scaler, &events), [Command::PauseVm(V)]);
+    play(&mut scaler, &[(4, Event::VmPaused { vm: V, resident_bytes: 3 })]);
+    assert_eq!(scaler.budget().committed_bytes(), 3);
+    assert_eq!(play(&mut scaler, &[(64, Event::Tick)]), [end(StopReason::KeepAliveOver)]);
+    play(&mut scaler, &[(64, Event::VmEnded(V))]);
+    assert_eq!(scaler.budget().committed_bytes(), 0);
+}
+
+#[test]
+fn a_paused_vm_is_ended_with_all_that_is_frozen_in_it() {
+    let mut scaler = with_paused(125);
+    let evicted = [end(StopReason::Evicted)];
+    assert_eq!(play(&mut scaler, &[(4, request_to(G, 2))]), evicted);
+    assert_eq!(scaler.counts(F).stopping, 1);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+    assert_eq!((scaler.state(n(0)), scaler.counts(F).stopping), (None, 0));
+}
+
+#[test]
+fn an_instance_whose_vm_has_not_the_memory_to_run_is_ended_later() {
+    let mut scaler = with_paused(130);
+    let start = Command::Start { function: G, vm: W, instance: n(1) };
+    let events = [(4, request_to(G, 2)), (5, Event::VmBooted(W))];
+    assert_eq!(play(&mut scaler, &events), [start]);
+    play(&mut scaler, &[(6, Event::Started(n(1)))]);
+    assert_eq!(scaler.budget().free_bytes(), 1);
+    assert_eq!(play(&mut scaler, &[(12, Event::Tick)]), []);
+    assert_eq!(scaler.next_deadline(), Some(at(17)));
+    play(&mut scaler, &[(13, Event::VmEnded(W))]);
+    let stops = [RESUME, stop(0, StopReason::KeepAliveOver)];
+    assert_eq!(play(&mut scaler, &[(17, Event::Tick)]), stops);
+}
+
+/// A paused VM with one frozen instance, of which a second function wants another, in a host that has so
+/// many bytes left.
+fn wanted_in_paused_vm(free_bytes: u64) -> Vec<Command> {
+    let mut scaler = with_paused(1000);
+    let other = scaler.add_function(function(V)).unwrap();
+    let taken = scaler.budget.free_bytes() - free_bytes;
+    assert!(scaler.budget.commit(taken));
+    play(&mut scaler, &[(4, request_to(other, 2))])
+}
+
+#[test]
+fn what_is_frozen_in_a_vm_makes_room_for_another_instance_in_it() {
+    let start = Command::Start { function: FunctionIndex(2), vm: V, instance: n(1) };
+    assert_eq!(wanted_in_paused_vm(106), [RESUME, start]);
+    assert_eq!(wanted_in_paused_vm(105), [RESUME, stop(0, StopReason::Evicted)]);
+    assert_eq!(wanted_in_paused_vm(5), [], "neither could it run, nor would its end do");
+}

@@ -1,0 +1,157 @@
+//! What VMs do and what becomes of them.
+
+use super::{Scaler, deadlines::Subject};
+use crate::{
+    Command, Event, FunctionIndex, InstanceState, Moment, RejectReason, StopReason, Unexpected,
+    VmIndex, VmState, instance::Instance,
+};
+
+impl Scaler {
+    pub(super) fn booted(
+        &mut self,
+        now: Moment,
+        vm: VmIndex,
+        event: Event,
+    ) -> Result<(), Unexpected> {
+        let up = VmState::Up { empty_since: Some(now) };
+        self.used(now, vm);
+        self.change_vm(vm, event, up, |state| state == VmState::Booting)
+    }
+
+    pub(super) fn boot_failed(
+        &mut self,
+        vm: VmIndex,
+        event: Event,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), Unexpected> {
+        self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
+        self.release_vm(vm);
+        // Or it would be booted for ever.
+        for function in self.waiting_in(vm).collect::<Vec<_>>() {
+            self.reject_all(function, RejectReason::VmFailed, commands);
+        }
+        Ok(())
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        vm: VmIndex,
+        event: Event,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), Unexpected> {
+        let there =
+            |state| matches!(state, VmState::Up { .. } | VmState::Paused { .. } | VmState::Ending);
+        self.change_vm(vm, event, VmState::Absent, there)?;
+        self.release_vm(vm);
+        for number in self.pool.within(vm).collect::<Vec<_>>() {
+            // What brings its VM down each time it starts must not do so for ever.
+            if let Some(Instance { function, state: InstanceState::Starting, .. }) =
+                self.forget(number)
+            {
+                self.give_up_one(function, RejectReason::VmFailed, commands);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn unfit(&mut self, index: VmIndex) {
+        if let Some(vm) = self.vms.get_mut(&index)
+            && matches!(vm.state, VmState::Up { .. } | VmState::Paused { .. })
+        {
+            vm.unfit = true;
+            self.touched.insert((index, FunctionIndex(u32::MAX)));
+        }
+    }
+
+    /// Stops what is idle in VMs that are to be replaced. Whoever waits does so for the next one.
+    pub(super) fn leave_unfit(&mut self, commands: &mut Vec<Command>) {
+        let unfit: Vec<_> = self.vms.iter().filter(|(_, vm)| vm.unfit).map(|(&i, _)| i).collect();
+        for index in unfit {
+            for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
+                self.take_away(number, StopReason::Broken, commands);
+            }
+        }
+    }
+
+    /// Takes from the budget what a VM has beside its instances, or gives it back.
+    pub(super) fn charge_vm(&mut self, index: VmIndex, bytes: u64) -> bool {
+        let Some(vm) = self.vms.get_mut(&index) else { return false };
+        let more = bytes.saturating_sub(vm.charged_bytes);
+        if !self.budget.commit(more) {
+            return false;
+        }
+        self.budget.release(vm.charged_bytes.saturating_sub(bytes));
+        vm.charged_bytes = bytes;
+        true
+    }
+
+    pub(super) fn release_vm(&mut self, vm: VmIndex) {
+        self.charge_vm(vm, 0);
+    }
+
+    pub(super) fn used(&mut self, now: Moment, index: VmIndex) {
+        if let Some(vm) = self.vms.get_mut(&index) {
+            vm.last_used = now;
+        }
+    }
+
+    /// The one way a VM changes.
+    pub(super) fn set_vm(&mut self, index: VmIndex, state: VmState) {
+        let Some(vm) = self.vms.get_mut(&index) else { return };
+        let before = std::mem::replace(&mut vm.state, state);
+        if before == state {
+            return;
+        }
+        if state == VmState::Absent {
+            (vm.unfit, vm.proven) = (false, false);
+        }
+        let idle_time = vm.policy.idle_time;
+        let spare = |state| match state {
+            VmState::Up { empty_since } => empty_since,
+            VmState::Paused { since } => Some(since),
+            _ => None,
+        };
+        // In the order of its last use, as instances: else it came after all of them when it is left
+        // empty, and they were ended in its place.
+        let last_used = spare(state).map(|_| vm.last_used);
+        let spare_before = std::mem::replace(&mut vm.spare_since, last_used);
+        self.spare_vms.extend(last_used.map(|since| (since, index)));
+        if let Some(since) = spare_before.filter(|_| spare_before != last_used) {
+            self.spare_vms.remove(&(since, index));
+        }
+        self.pausing.remove(&index);
+        if state == VmState::Ending {
+            self.ending.insert(index);
+        } else {
+            self.ending.remove(&index);
+        }
+        let is_empty = self.pool.alive(index) == 0;
+        let deadline = spare(state).filter(|_| is_empty).and_then(|since| Some(since + idle_time?));
+        self.deadlines.set(Subject::Vm(index), deadline);
+    }
+
+    /// Moves a VM on if it stands where the event says it does.
+    pub(super) fn change_vm(
+        &mut self,
+        index: VmIndex,
+        event: Event,
+        to: VmState,
+        from: impl Fn(VmState) -> bool,
+    ) -> Result<(), Unexpected> {
+        match self.vm_state(index) {
+            Some(state) if from(state) => {
+                self.set_vm(index, to);
+                // Its functions may be gone by now; so may it.
+                self.touched.insert((index, FunctionIndex(u32::MAX)));
+                Ok(())
+            }
+            state => Err(Unexpected::Vm { event, state }),
+        }
+    }
+
+    /// The functions of a VM with requests that wait.
+    pub(super) fn waiting_in(&self, vm: VmIndex) -> impl Iterator<Item = FunctionIndex> {
+        let of_vm = move |index: &FunctionIndex| self.functions[index].policy.vm == vm;
+        self.waiting.iter().copied().filter(of_vm)
+    }
+}

@@ -1,0 +1,117 @@
+//! What a command must be like.
+
+use super::*;
+
+impl Model {
+    pub(super) fn check(&mut self, command: Command) {
+        match command {
+            Command::BootVm(vm) => {
+                assert_eq!(self.vms.insert(vm, VmModel::Booting), Some(VmModel::Absent));
+                self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
+            }
+            Command::PauseVm(vm) => {
+                assert_eq!(self.vms.insert(vm, VmModel::Paused), Some(VmModel::Up));
+                let rest = self.instances.values().filter(|b| b.vm == vm).all(|b| b.frozen);
+                assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused at work");
+            }
+            Command::ResumeVm(vm) => {
+                assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
+                self.pending.retain(|command| *command != Command::PauseVm(vm));
+                self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
+            }
+            Command::EndVm { vm, .. } => {
+                let before = self.vms.insert(vm, VmModel::Ending);
+                match before {
+                    Some(VmModel::Paused) => {
+                        self.pending.retain(|command| *command != Command::PauseVm(vm));
+                    }
+                    _ => {
+                        assert_eq!(before, Some(VmModel::Up));
+                        assert!(
+                            self.instances.values().all(|b| b.vm != vm),
+                            "ended with instances"
+                        );
+                    }
+                }
+            }
+            Command::Start { function, vm, instance } => {
+                assert_eq!(self.vms[&vm], VmModel::Up, "an instance without a VM");
+                assert_eq!(self.function_policy(function).vm, vm);
+                assert!(!self.unfit.contains(&vm), "an instance in a VM that is to be replaced");
+                self.use_again(vm);
+                let entry = InstanceEntry {
+                    function,
+                    vm,
+                    running: false,
+                    frozen: false,
+                    request: None,
+                    dead: false,
+                    free_since: self.now,
+                    charged_bytes: self.vm_policy(vm).instance_bytes,
+                };
+                assert!(self.instances.insert(instance, entry).is_none(), "a number used twice");
+                let vms = self
+                    .instances
+                    .values()
+                    .map(|b| b.vm)
+                    .chain(self.stranded.values().map(|&(vm, _)| vm));
+                let count = vms.filter(|&v| v == vm).count();
+                let most = self.vm_policy(vm).max_instances as usize;
+                assert!(count <= most, "more instances than allowed");
+                let own = self.instances.values().filter(|b| b.function == function).count();
+                let most = self.function_policy(function).max_instances as usize;
+                assert!(own <= most, "more instances of a function than allowed");
+                let in_vm = |c: &&Command| matches!(c, Command::Start { vm: v, .. } if *v == vm);
+                let starting = self.pending.iter().filter(in_vm).count() + 1;
+                let most = self.vm_policy(vm).max_starting as usize;
+                assert!(starting <= most, "more starts at a time than allowed");
+            }
+            Command::Dispatch { instance, request, thaw } => {
+                let entry = self.instances.get_mut(&instance).expect("a dispatch to nobody");
+                assert_eq!(self.waiting.remove(&request), Some(entry.function));
+                self.taken_at.insert(entry.function, self.now);
+                assert!(entry.running, "a dispatch to what does not run");
+                assert!(!entry.dead, "a dispatch to the dead");
+                assert!(!self.unfit.contains(&entry.vm), "a VM that is to be replaced is stranded");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a VM that is stopped");
+                assert_eq!(entry.request.replace(request), None, "two requests in one instance");
+                assert_eq!(std::mem::take(&mut entry.frozen), thaw, "frozen with a request");
+                entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
+                self.forget_rest(instance);
+            }
+            Command::Squeeze(instance) => {
+                let entry = self.instances.get_mut(&instance).expect("nobody squeezed");
+                assert!(entry.frozen && !entry.dead, "squeezed at work");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a VM that is stopped");
+                entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
+                assert!(!self.pending.contains(&command), "squeezed twice");
+            }
+            Command::Freeze(instance) => {
+                let entry = self.instances.get_mut(&instance).expect("nobody frozen");
+                assert!(entry.running && entry.request.is_none(), "frozen in mid-request");
+                assert!(!std::mem::replace(&mut entry.frozen, true), "frozen twice");
+            }
+            Command::Stop { instance, reason } => {
+                let entry = &self.instances[&instance];
+                assert_eq!(entry.request, None, "stopped in mid-request");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a VM that is stopped");
+                if reason == StopReason::KeepAliveOver {
+                    let keep_alive = self.function_policy(entry.function).keep_alive;
+                    assert!(self.now.since(entry.free_since) >= keep_alive, "stopped too early");
+                }
+                self.forget_rest(instance);
+            }
+            Command::Reclaim { instance, vm } => {
+                // Stranded memory, asked for again, has no body any more.
+                assert!(self.instances.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
+            }
+            Command::Reject { request, reason } => {
+                if let RejectReason::WaitedTooLong(_) = reason {
+                    assert!(self.has_waited_too_long(request), "given up too early");
+                }
+                self.waiting.remove(&request);
+                self.answer(request);
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A model of the world that knows nothing of the scaler's state: it carries out its commands, lets them
+//! end well or badly in any order, and checks every command against what it knows itself.
+
+mod check;
+
+use crate::{
+    LIMIT_BYTES, VMS,
+    script::{Policies, Step},
+};
+use squeezy_scaler::{
+    Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
+    RejectReason, RequestNumber, Scaler, StopReason, VmIndex, VmPolicy,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// A VM as whoever carries out the commands sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmModel {
+    Absent,
+    Booting,
+    Up,
+    /// Stopped, or being stopped.
+    Paused,
+    Ending,
+}
+
+/// An instance as whoever carries out the commands sees it.
+#[derive(Debug)]
+pub struct InstanceEntry {
+    pub function: FunctionIndex,
+    pub vm: VmIndex,
+    pub running: bool,
+    pub frozen: bool,
+    pub request: Option<RequestNumber>,
+    pub dead: bool,
+    pub free_since: Moment,
+    pub charged_bytes: u64,
+}
+
+pub struct Model {
+    pub scaler: Scaler,
+    pub policies: Policies,
+    pub now: Moment,
+    pub vms: BTreeMap<VmIndex, VmModel>,
+    /// Those of them that are to be replaced.
+    pub unfit: BTreeSet<VmIndex>,
+    /// What VMs have beside their instances, while they are there.
+    pub charged_bytes: BTreeMap<VmIndex, u64>,
+    pub instances: BTreeMap<InstanceNumber, InstanceEntry>,
+    /// The VMs of ended instances whose memory the guest kept, and how much of it.
+    pub stranded: BTreeMap<InstanceNumber, (VmIndex, u64)>,
+    pub pending: Vec<Command>,
+    pub asked: BTreeSet<RequestNumber>,
+    /// Those that nobody has taken yet.
+    pub waiting: BTreeMap<RequestNumber, FunctionIndex>,
+    /// When each was asked.
+    pub asked_at: BTreeMap<RequestNumber, Moment>,
+    /// When an instance took one of a function's last.
+    pub taken_at: BTreeMap<FunctionIndex, Moment>,
+    pub answered: BTreeSet<RequestNumber>,
+}
+
+impl Model {
+    pub fn new(policies: &Policies) -> Self {
+        let budget = Budget::new(LIMIT_BYTES).with_reserve(policies.reserve_bytes);
+        let mut scaler = Scaler::new(budget);
+        if let Some(policy) = policies.squeeze {
+            scaler = scaler.with_squeezing(policy);
+        }
+        for &vm in &policies.vms {
+            scaler.add_vm(vm).expect("a valid policy");
+        }
+        for &function in &policies.functions {
+            scaler.add_function(function).expect("a valid policy");
+        }
+        Self {
+            scaler,
+            policies: policies.clone(),
+            now: Moment::START,
+            vms: (0..VMS).map(|vm| (VmIndex(vm), VmModel::Absent)).collect(),
+            unfit: BTreeSet::new(),
+            charged_bytes: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            stranded: BTreeMap::new(),
+            pending: Vec::new(),
+            asked: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
+            taken_at: BTreeMap::new(),
+            answered: BTreeSet::new(),
+        }
+    }
+
+    pub fn vm_policy(&self, vm: VmIndex) -> VmPolicy {
+        self.policies.vms[vm.0 as usize]
+    }
+
+    pub fn function_policy(&self, function: FunctionIndex) -> FunctionPolicy {
+        self.policies.functions[function.0 as usize]
+    }
+
+    pub fn tell(&mut self, event: Event) {
+        let commands = self.scaler.handle(self.now, event).expect("the model makes sense");
+        // Nobody else's call is lost because of one that could not be served.
+        let fails = matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
+        for command in commands {
+            if let Command::Reject { reason, .. } = command {
+                let failed = [RejectReason::StartFailed, RejectReason::VmFailed].contains(&reason);
+                assert!(fails || !failed, "rejected by {event:?}: {reason:?}");
+            }
+            self.check(command);
+            if !matches!(command, Command::Reject { .. } | Command::ResumeVm(_)) {
+                self.pending.push(command);
+            }
+        }
+        self.check_budget();
+        if self.is_at_rest() {
+            let in_vain = self.in_vain();
+            let (vms, instances, stranded) = (&self.vms, &self.instances, &self.stranded);
+            assert!(in_vain.is_none(), "{in_vain:?}: {vms:?}, {instances:?}, {stranded:?}");
+            for &vm in &self.unfit {
+                assert!(self.works(vm), "{vm:?} is not replaced: {vms:?}, {instances:?}");
+            }
+        }
+    }
+
+    /// Whether a request has waited for as long as it may without any of its function's being taken.
+    pub fn has_waited_too_long(&self, request: RequestNumber) -> bool {
+        let function = self.waiting[&request];
+        let taken = self.taken_at.get(&function).copied().unwrap_or(Moment::START);
+        let waited = self.now.since(self.asked_at[&request].max(taken));
+        self.function_policy(function).wait_limit.is_some_and(|limit| waited >= limit)
+    }
+
+    /// An instance that starts takes memory first that the guest has kept and nobody is asking back.
+    pub fn use_again(&mut self, vm: VmIndex) {
+        let asked = |instance| self.pending.contains(&Command::Reclaim { vm, instance });
+        let mut stranded = self.stranded.iter().filter(|&(&n, &(v, _))| v == vm && !asked(n));
+        if let Some((&number, _)) = stranded.next() {
+            self.stranded.remove(&number);
+        }
+    }
+
+    /// What is being done about an instance that rests is of no account any more.
+    pub fn forget_rest(&mut self, instance: InstanceNumber) {
+        let rest = [Command::Freeze(instance), Command::Squeeze(instance)];
+        self.pending.retain(|command| !rest.contains(command));
+    }
+
+    pub fn answer(&mut self, request: RequestNumber) {
+        assert!(self.asked.contains(&request));
+        assert!(self.answered.insert(request), "a request answered twice");
+    }
+
+    /// What has memory is what the budget has promised.
+    pub fn check_budget(&self) {
+        let bytes = self.taken_bytes();
+        assert!(bytes <= LIMIT_BYTES, "over budget");
+        assert_eq!(bytes, self.scaler.budget().committed_bytes());
+    }
+
+    /// What has memory, by the world's own count.
+    pub fn taken_bytes(&self) -> u64 {
+        let stranded = self.stranded.values().map(|&(_, bytes)| bytes);
+        let bytes: u64 = self.instances.values().map(|b| b.charged_bytes).chain(stranded).sum();
+        bytes + self.charged_bytes.values().sum::<u64>()
+    }
+
+    pub fn end(&mut self, which: usize, well: bool, resident_bytes: u64) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let command = self.pending.swap_remove(which % self.pending.len());
+        let event = match command {
+            Command::BootVm(vm) => {
+                self.vms.insert(vm, if well { VmModel::Up } else { VmModel::Absent });
+                if !well {
+                    self.charged_bytes.remove(&vm);
+                }
+                if well { Event::VmBooted(vm) } else { Event::VmFailed(vm) }
+            }
+            Command::PauseVm(vm) => {
+                let resident_bytes = if well { resident_bytes } else { u64::MAX };
+                let instances = self.instances.values().filter(|entry| entry.vm == vm);
+                let beside =
+                    resident_bytes.saturating_sub(instances.map(|entry| entry.charged_bytes).sum());
+                let charged = self.charged_bytes.get_mut(&vm).unwrap();
+                *charged = beside.min(*charged);
+                Event::VmPaused { vm, resident_bytes }
+            }
+            Command::EndVm { vm, .. } => {
+                self.vms.insert(vm, VmModel::Absent);
+                self.unfit.remove(&vm);
+                self.charged_bytes.remove(&vm);
+                self.stranded.retain(|_, stranded| stranded.0 != vm);
+                self.instances.retain(|_, entry| entry.vm != vm);
+                Event::VmEnded(vm)
+            }
+            Command::Start { instance, .. } => {
+                let now = self.now;
+                let entry = self.instances.get_mut(&instance).unwrap();
+                entry.running = well;
+                entry.free_since = now;
+                if well { Event::Started(instance) } else { Event::StartFailed(instance) }
+            }
+            Command::Dispatch { instance, request, .. } => {
+                let now = self.now;
+                let entry = self.instances.get_mut(&instance).unwrap();
+                entry.request = None;
+                entry.free_since = now;
+                let well = well && !entry.dead;
+                self.answer(request);
+                if well { Event::Answered(instance) } else { Event::Broken(instance) }
+            }
+            Command::Stop { instance, .. } => {
+                self.instances.get_mut(&instance).unwrap().running = false;
+                Event::Stopped(instance)
+            }
+            Command::Reclaim { instance, .. } => {
+                if let Some(entry) = self.instances.remove(&instance) {
+                    self.stranded.insert(instance, (entry.vm, entry.charged_bytes));
+                }
+                if well {
+                    self.stranded.remove(&instance);
+                }
+                if well { Event::Reclaimed(instance) } else { Event::ReclaimFailed(instance) }
+            }
+            Command::Freeze(instance) => {
+                if self.policies.squeeze.is_none() {
+                    return;
+                }
+                // It may not be known what it holds.
+                let resident_bytes = if well { resident_bytes } else { u64::MAX };
+                self.rests(instance, resident_bytes);
+                Event::Frozen { instance, resident_bytes }
+            }
+            Command::Squeeze(instance) if well => {
+                self.rests(instance, resident_bytes);
+                let cpu = Duration::from_millis(resident_bytes % 7);
+                Event::Squeezed { instance, resident_bytes, cpu }
+            }
+            Command::Squeeze(instance) => Event::SqueezeFailed(instance),
+            Command::Reject { .. } | Command::ResumeVm(_) => unreachable!("it is not pending"),
+        };
+        self.tell(event);
+    }
+
+    pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
+        let entry = self.instances.get_mut(&instance).expect("nobody rests");
+        entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
+    }
+
+    /// Takes a VM away with all that is in it.
+    pub fn crash(&mut self, which: usize) {
+        let there = |(&vm, &vm_model): (&VmIndex, &VmModel)| {
+            let there = [VmModel::Up, VmModel::Paused, VmModel::Ending].contains(&vm_model);
+            there.then_some(vm)
+        };
+        let vms: Vec<_> = self.vms.iter().filter_map(there).collect();
+        let Some(&vm) = vms.get(which % vms.len().max(1)) else { return };
+        self.vms.insert(vm, VmModel::Absent);
+        self.unfit.remove(&vm);
+        self.charged_bytes.remove(&vm);
+        let gone: BTreeSet<_> =
+            self.instances.iter().filter(|(_, b)| b.vm == vm).map(|(&n, _)| n).collect();
+        for number in &gone {
+            if let Some(request) = self.instances.remove(number).and_then(|entry| entry.request) {
+                self.answer(request);
+            }
+        }
+        self.pending.retain(|command| match command {
+            Command::PauseVm(index)
+            | Command::EndVm { vm: index, .. }
+            | Command::Reclaim { vm: index, .. } => *index != vm,
+            Command::Start { instance, .. }
+            | Command::Dispatch { instance, .. }
+            | Command::Freeze(instance)
+            | Command::Squeeze(instance)
+            | Command::Stop { instance, .. } => !gone.contains(instance),
+            _ => true,
+        });
+        self.stranded.retain(|_, stranded| stranded.0 != vm);
+        self.tell(Event::VmEnded(vm));
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Request { function } => {
+                let request = RequestNumber(self.asked.len() as u64);
+                self.asked.insert(request);
+                self.asked_at.insert(request, self.now);
+                self.waiting.insert(request, FunctionIndex(function));
+                self.tell(Event::Request { function: FunctionIndex(function), request });
+            }
+            Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
+            Step::Die { which } => {
+                let running: Vec<_> = self
+                    .instances
+                    .iter()
+                    .filter(|(_, b)| b.running && !b.dead)
+                    .map(|(&n, _)| n)
+                    .collect();
+                if let Some(&number) = running.get(which % running.len().max(1)) {
+                    self.instances.get_mut(&number).unwrap().dead = true;
+                    self.tell(Event::Died(number));
+                }
+            }
+            Step::Crash { which } => self.crash(which),
+            Step::Settle { seed } => self.settle(seed),
+            Step::Unfit { vm } => {
+                let vm = VmIndex(vm);
+                // Of one that is not there it can be told late; so it can again of one that is.
+                if [VmModel::Up, VmModel::Paused].contains(&self.vms[&vm]) {
+                    self.unfit.insert(vm);
+                }
+                self.tell(Event::VmUnfit(vm));
+            }
+            Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
+            Step::Pass { milliseconds } => {
+                self.now = self.now + Duration::from_millis(milliseconds);
+                // One tick may freeze what the next one stops, or have a VM run in which more is due.
+                for _ in 0..4 {
+                    self.tell(Event::Tick);
+                }
+                self.check_deadlines();
+            }
+        }
+    }
+
+    /// After a tick nobody has been idle, or has waited, for longer than allowed, and the next tick lies
+    /// ahead.
+    pub fn check_deadlines(&self) {
+        for (number, entry) in &self.instances {
+            if let Some(InstanceState::Idle { since, frozen }) = self.scaler.state(*number) {
+                let policy = self.function_policy(entry.function);
+                let idle = self.now.since(since);
+                // A VM that is stopped may have not the memory to end its instances one by one.
+                let paused = self.vms[&entry.vm] == VmModel::Paused;
+                assert!(idle < policy.keep_alive || paused);
+                assert!(frozen || policy.freeze_after.is_none_or(|after| idle < after));
+            }
+        }
+        assert!(!self.waiting.keys().any(|&request| self.has_waited_too_long(request)));
+        assert!(self.scaler.next_deadline().is_none_or(|deadline| deadline > self.now));
+    }
+}

@@ -1,0 +1,125 @@
+//! What may happen to a scaler, drawn at random.
+
+use crate::{FUNCTIONS, LIMIT_BYTES, VMS};
+use proptest::prelude::*;
+use squeezy_scaler::{FunctionPolicy, SqueezePolicy, VmIndex, VmPolicy};
+use std::time::Duration;
+
+/// What may happen next; numbers are taken modulo what there is to choose from.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Request {
+        function: u32,
+    },
+    /// One command that is being carried out ends; what it is about holds so much then.
+    End {
+        which: usize,
+        well: bool,
+        resident_bytes: u64,
+    },
+    /// An instance ends by itself.
+    Die {
+        which: usize,
+    },
+    /// A VM ends by itself.
+    Crash {
+        which: usize,
+    },
+    /// A guest turns out to be of no use to further instances.
+    Unfit {
+        vm: u32,
+    },
+    Retire {
+        function: u32,
+    },
+    Pass {
+        milliseconds: u64,
+    },
+    /// Everything ends that is under way, but work on requests.
+    Settle {
+        seed: u64,
+    },
+}
+
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        80 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        160 => (any::<usize>(), prop::bool::weighted(0.85), 0..600_u64)
+            .prop_map(|(which, well, resident_bytes)| Step::End { which, well, resident_bytes }),
+        20 => any::<usize>().prop_map(|which| Step::Die { which }),
+        5 => any::<usize>().prop_map(|which| Step::Crash { which }),
+        5 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
+        1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
+        60 => prop_oneof![0..4000_u64, 0..600_u64]
+            .prop_map(|milliseconds| Step::Pass { milliseconds }),
+        20 => any::<u64>().prop_map(|seed| Step::Settle { seed }),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+/// Work that ends well, in VMs that may turn out to be unfit.
+pub fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        4 => any::<usize>().prop_map(|which| Step::End { which, well: true, resident_bytes: 10 }),
+        1 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+#[derive(Clone, Debug)]
+pub struct Policies {
+    pub reserve_bytes: u64,
+    pub squeeze: Option<SqueezePolicy>,
+    pub vms: Vec<VmPolicy>,
+    pub functions: Vec<FunctionPolicy>,
+}
+
+pub fn policies() -> impl Strategy<Value = Policies> {
+    let milliseconds = |most: u64| (0..most).prop_map(Duration::from_millis);
+    // Some VMs have nothing beside their instances, some all their memory from their boot on.
+    let bytes = || prop_oneof![1 => Just(0), 4 => 0..=500_u64];
+    let bytes = (bytes(), bytes());
+    let vm = (bytes, 1..6_u32, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(
+        |((base_bytes, instance_bytes), max_instances, max_starting, idle_time)| VmPolicy {
+            base_bytes,
+            instance_bytes: instance_bytes.max(u64::from(base_bytes == 0)),
+            max_instances,
+            max_starting,
+            idle_time,
+        },
+    );
+    let freeze_after = prop::option::weighted(0.8, milliseconds(2000));
+    let wait_limit = prop::option::of(milliseconds(20_000));
+    let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
+    let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
+    let vms = prop::collection::vec(vm, VMS as usize);
+    let squeeze = (0..100_u64, 0..100_u64, milliseconds(2000), milliseconds(300), 1..9_u32);
+    let squeeze = squeeze.prop_map(|(floor_bytes, range, rise, frozen_for, processors)| {
+        let ceiling_bytes = floor_bytes + range;
+        SqueezePolicy { floor_bytes, ceiling_bytes, rise, frozen_for, processors }
+    });
+    let functions = prop::collection::vec(function, FUNCTIONS as usize);
+    (reserve, prop::option::weighted(0.8, squeeze), vms, functions).prop_map(
+        |(reserve_bytes, squeeze, vms, functions)| Policies {
+            reserve_bytes,
+            squeeze,
+            vms,
+            functions: (0..)
+                .zip(functions)
+                .map(|(index, function)| {
+                    let (max_instances, keep_alive, freeze_after, queue_limit, wait_limit) =
+                        function;
+                    FunctionPolicy {
+                        vm: VmIndex(u32::min(index, VMS - 1)),
+                        max_instances,
+                        keep_alive,
+                        freeze_after,
+                        queue_limit,
+                        wait_limit,
+                    }
+                })
+                .collect(),
+        },
+    )
+}
