@@ -130,7 +130,7 @@ check_rust() {
 		command -v rustup >/dev/null ||
 			die "install rustup (https://rustup.rs), or Rust $rust_version or newer with clippy, rustfmt and the standard library for $rust_target"
 		say "installing: the Rust that rust-toolchain.toml names"
-		(cd "$root" && rustup toolchain install) || die "cannot install what rust-toolchain.toml names"
+		(cd "$root" && rustup toolchain install --no-self-update) || die "cannot install what rust-toolchain.toml names"
 	fi
 	have=$(cd "$root" && cargo --version | cut -d' ' -f2)
 	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
@@ -138,7 +138,7 @@ check_rust() {
 	[ "$purpose" = lint ] && command -v rustup >/dev/null || return 0
 	RUSTUP_AUTO_INSTALL=0 cargo "+$rust_version" --version >/dev/null 2>&1 && return
 	say "installing: Rust $rust_version, to lint with the oldest that will do"
-	rustup toolchain install --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
+	rustup toolchain install --no-self-update --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
 }
 
 install_lint_tools() {
