@@ -29,7 +29,7 @@ need() {
 		die "$1 is missing: run scripts/install-dependencies.sh, or install the Debian package $2"
 }
 
-# lint_tools: where the tools that scripts/lint-tools.txt lists are, in these versions and no others.
+# lint_tools: the directory of the tools in scripts/lint-tools.txt, which is named after the contents of that file.
 lint_tools() {
 	printf '%s\n' "$cache/lint/$(sha256sum <"$root/scripts/lint-tools.txt" | cut -c1-16)"
 }

@@ -12,7 +12,7 @@ run | test | lint | examples | reclaim) purpose=${1:-run} ;;
 	;;
 esac
 
-# Rust of Debian 12 is too old; this is the oldest that will do.
+# Debian 12 packages an older Rust; this is the oldest version that works.
 rust_version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 rust_target=x86_64-unknown-linux-musl
 
@@ -113,8 +113,8 @@ have_source() {
 	[ "$1" = linux-source-6.12 ] && [ -d "$cache/kernel/source" ]
 }
 
-# Whether the Rust that is in use here has what rust-toolchain.toml lists. rustup is not to get it for this
-# question, whose answer nobody sees.
+# Whether the active toolchain has what rust-toolchain.toml lists. rustup must not install anything just to
+# answer this, with its output hidden.
 have_toolchain() {
 	(
 		cd "$root"
@@ -129,15 +129,15 @@ check_rust() {
 	if ! have_toolchain; then
 		command -v rustup >/dev/null ||
 			die "install rustup (https://rustup.rs), or Rust $rust_version or newer with clippy, rustfmt and the standard library for $rust_target"
-		say "installing: the Rust that rust-toolchain.toml names"
-		(cd "$root" && rustup toolchain install --no-self-update) || die "cannot install what rust-toolchain.toml names"
+		say "installing: the Rust toolchain of rust-toolchain.toml"
+		(cd "$root" && rustup toolchain install --no-self-update) || die "rustup cannot install the toolchain of rust-toolchain.toml"
 	fi
 	have=$(cd "$root" && cargo --version | cut -d' ' -f2)
 	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
 		die "cargo is $have, $rust_version or newer is needed: install it with rustup (https://rustup.rs)"
 	[ "$purpose" = lint ] && command -v rustup >/dev/null || return 0
 	RUSTUP_AUTO_INSTALL=0 cargo "+$rust_version" --version >/dev/null 2>&1 && return
-	say "installing: Rust $rust_version, to lint with the oldest that will do"
+	say "installing: Rust $rust_version, the oldest supported one, for lint"
 	rustup toolchain install --no-self-update --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
 }
 

@@ -43,9 +43,9 @@ c_files() {
 	done
 }
 
-# The rest of C is written as the kernel's is, without what holds only there: macros, types and functions
-# that libc has not, what errno and sscanf() are for, names that are the JVM's or ELF's. Arguments of our
-# macros are names and types, used as often as need be.
+# All other C follows the kernel's style, minus the rules that only make sense there: types, macros and
+# functions that libc does not have, and names that the JVM and ELF prescribe. Macro arguments here are
+# names and types, which may be used more than once.
 other_c() {
 	local status=0 files
 	local outside=CAMELCASE,PREFER_KERNEL_TYPES,PREFER_DEFINED_ATTRIBUTE_MACRO,BIT_MACRO,STRCPY,AVOID_EXTERNS
@@ -53,7 +53,7 @@ other_c() {
 	outside+=,MACRO_ARG_REUSE,MACRO_ARG_PRECEDENCE
 	mapfile -t files < <(c_files guest/kernel/tests)
 	checkpatch $outside --file "${files[@]}" || status=1
-	# Wider; a pointer to a type that checkpatch cannot know looks like a product to it.
+	# Lines may be longer. checkpatch takes pointers to types that it does not know for multiplications.
 	mapfile -t files < <(c_files reclaim functions host)
 	checkpatch $outside,SPDX_LICENSE_TAG,SPACING --max-line-length=120 --file "${files[@]}" || status=1
 	return $status
@@ -77,7 +77,7 @@ shell_scripts() {
 	done | xargs -0 -r shellcheck -x
 }
 
-# javac's warnings are errors, as they are wherever these are built.
+# As in the builds, every warning of javac is an error.
 java_sources() {
 	local classes status=0
 	functions/java/build.sh >/dev/null || status=1
@@ -87,25 +87,25 @@ java_sources() {
 	return $status
 }
 
-# rust-version in Cargo.toml is true of libraries and programs. What tests use of the standard library is
-# left to clippy, whose incompatible_msrv reads the same line (clippy.toml).
+# Libraries and programs compile with the rust-version of Cargo.toml. For tests, clippy's incompatible_msrv
+# checks against the same line (clippy.toml).
 oldest_rust() {
 	local version
 	version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 	command -v rustup >/dev/null || {
-		(skip "whether Rust $version will do: there is no rustup to get it")
+		(skip "the build with Rust $version: there is no rustup to install it")
 		return
 	}
 	cargo "+$version" check --quiet --locked --workspace
 }
 
-# What may be wrong with a dependency is known to a database that changes without us: `cargo deny check
-# advisories` is for whoever looks after releases, and not asked of a change.
+# Without advisories: a new one must not fail an unrelated change. Run `cargo deny check advisories` before a
+# release.
 dependencies() {
 	"$tools/cargo-deny" --log-level error --locked check --hide-inclusion-graph bans licenses sources
 }
 
-# The documentation of what is private too: links in it break as easily.
+# Private items too, since links in their documentation break as easily.
 rust_documentation() {
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
 }

@@ -1,17 +1,17 @@
-//! What a program tells of its inner workings, on standard error: `--log`. `squeezy` and `squeezy-bench` have it
-//! both.
+//! Diagnostics on standard error, as `--log` wants them: for `squeezy` and for `squeezy-bench`, which
+//! includes this file.
 
 use std::{ffi::OsString, io, os::fd::AsFd};
 use tracing_subscriber::EnvFilter;
 
-/// What is told unless somebody wants more or less.
-const USUAL: &str = "warn";
+/// The filter when neither the command line nor the environment has one.
+const DEFAULT: &str = "warn";
 
-/// The option that says how much.
+/// The option that sets the filter.
 #[derive(Debug, clap::Args)]
 pub struct Diagnostics {
     /// What of its inner workings is told on standard error: error, warn, info, debug or trace, also of
-    /// a part alone, as in `warn,squeezy_vmm=debug`. Without it $RUST_LOG counts, or else `warn`.
+    /// a part alone, as in `warn,squeezy_vmm=debug`. The default is $RUST_LOG, or else `warn`.
     #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", value_parser = filter)]
     log: Option<String>,
 }
@@ -23,15 +23,15 @@ fn filter(text: &str) -> Result<String, String> {
 }
 
 impl Diagnostics {
-    /// What is told, as a filter. `rust_log` is $RUST_LOG, which is meant for other programs too: what
-    /// is no filter there is no error here.
+    /// The filter that counts. `rust_log` is $RUST_LOG; since it may be meant for another program, one
+    /// that cannot be parsed is ignored.
     fn wanted(self, rust_log: Option<String>) -> String {
         let usable = |text: &String| !text.is_empty() && filter(text).is_ok();
-        self.log.or_else(|| rust_log.filter(usable)).unwrap_or_else(|| USUAL.to_owned())
+        self.log.or_else(|| rust_log.filter(usable)).unwrap_or_else(|| DEFAULT.to_owned())
     }
 
-    /// Has it written to standard error from now on, without colours, and with the time of day, unless
-    /// the journal notes it. Returns the filter.
+    /// Starts writing diagnostics to standard error, without colours, and with the time of day unless
+    /// that is the journal. Returns the filter.
     pub fn start(self) -> String {
         let wanted = self.wanted(std::env::var("RUST_LOG").ok());
         let subscriber = tracing_subscriber::fmt()
@@ -47,8 +47,9 @@ impl Diagnostics {
     }
 }
 
-/// Whether a stream of this program is systemd's journal, which notes the time of each line itself:
-/// systemd.exec(5) has what `$JOURNAL_STREAM` says. Programs inherit it that write elsewhere.
+/// Whether a stream of this program is systemd's journal, which records the time of each line itself.
+/// `journal` is $JOURNAL_STREAM, device and inode of the journal's stream (systemd.exec(5)); it is also
+/// inherited by programs whose output goes elsewhere.
 pub fn is_journal(stream: impl AsFd, journal: Option<OsString>) -> bool {
     let Some(journal) = journal else { return false };
     let status = rustix::fs::fstat(stream);

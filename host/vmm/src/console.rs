@@ -73,8 +73,8 @@ impl Console {
         }
     }
 
-    /// Takes in what `source` says until it ends. Each line is a trace too, with the name of the VM:
-    /// those of the kernel and of the agent, in their order.
+    /// Takes in what `source` says until it ends. Each line, of the kernel or of the agent, is also an
+    /// event of `tracing` with the name of the VM.
     pub(crate) async fn follow(
         self,
         vm: String,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_traces_with_the_name_of_the_vm() {
+    async fn lines_are_events_with_the_name_of_the_vm() {
         let file = tempfile::tempfile().unwrap();
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter("squeezy_vmm::console=debug")
