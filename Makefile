@@ -58,7 +58,7 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-node image se
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
 	cargo test -p squeezy --test hostile -- --ignored --nocapture
 
-lint: dependencies ## checkpatch, clippy, rustfmt, shellcheck, pyflakes, links, the architecture picture
+lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint
 	@scripts/lint.sh
 

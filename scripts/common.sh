@@ -29,6 +29,11 @@ need() {
 		die "$1 is missing: run scripts/install-dependencies.sh, or install the Debian package $2"
 }
 
+# lint_tools: the directory of the tools in scripts/lint-tools.txt, which is named after the contents of that file.
+lint_tools() {
+	printf '%s\n' "$cache/lint/$(sha256sum <"$root/scripts/lint-tools.txt" | cut -c1-16)"
+}
+
 # maven_jar GROUP:ARTIFACT:VERSION:jar[:CLASSIFIER] SHA256 FILE: gets a jar with Maven, from wherever that is
 # set to get it, if it is the one that is meant.
 maven_jar() {

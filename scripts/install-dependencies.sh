@@ -12,7 +12,7 @@ run | test | lint | examples | reclaim) purpose=${1:-run} ;;
 	;;
 esac
 
-# Rust of Debian 12 is too old; this is what the workspace needs (rust-version in Cargo.toml).
+# Debian 12 packages an older Rust; this is the oldest version that works.
 rust_version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 rust_target=x86_64-unknown-linux-musl
 
@@ -68,7 +68,8 @@ TABLE
 git git which files there are
 perl perl checkpatch
 shellcheck shellcheck scripts
-pyflakes3 pyflakes3 Python
+openjdk-17-jdk-headless javac Java
+maven mvn a library of the Java functions
 TABLE
 	fi
 	if [ "$purpose" = examples ]; then
@@ -112,30 +113,45 @@ have_source() {
 	[ "$1" = linux-source-6.12 ] && [ -d "$cache/kernel/source" ]
 }
 
-# check_component COMMAND COMPONENT: rustup's own stand-in for the command only says that it is missing.
-check_component() {
-	"$1" --version >/dev/null 2>&1 && return
-	command -v rustup >/dev/null || die "$1 is missing and there is no rustup to add it: install Rust's $2"
-	say "installing: Rust's $2, for lint"
-	rustup component add "$2" || die "cannot add it: rustup component add $2"
+# Whether the active toolchain has what rust-toolchain.toml lists. rustup must not install anything just to
+# answer this, with its output hidden.
+have_toolchain() {
+	(
+		cd "$root"
+		export RUSTUP_AUTO_INSTALL=0
+		cargo --version && [ -d "$(rustc --print sysroot)/lib/rustlib/$rust_target" ] || exit
+		[ "$purpose" != lint ] || { cargo clippy --version && cargo fmt --version; }
+	) >/dev/null 2>&1
 }
 
 check_rust() {
 	local have
-	command -v cargo >/dev/null ||
-		die "cargo is missing: install Rust $rust_version or newer with rustup (https://rustup.rs)"
-	have=$(cargo --version | cut -d' ' -f2)
-	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
-		die "cargo is $have, $rust_version or newer is needed: rustup update stable"
-	if [ "$purpose" = lint ]; then
-		check_component cargo-clippy clippy
-		check_component cargo-fmt rustfmt
+	if ! have_toolchain; then
+		command -v rustup >/dev/null ||
+			die "install rustup (https://rustup.rs), or Rust $rust_version or newer with clippy, rustfmt and the standard library for $rust_target"
+		say "installing: the Rust toolchain of rust-toolchain.toml"
+		(cd "$root" && rustup toolchain install --no-self-update) || die "rustup cannot install the toolchain of rust-toolchain.toml"
 	fi
-	[ -d "$(rustc --print sysroot)/lib/rustlib/$rust_target" ] && return
-	command -v rustup >/dev/null ||
-		die "Rust's target $rust_target is missing and there is no rustup to add it: install that target's standard library"
-	say "installing: Rust's standard library for $rust_target, for programs in the guest"
-	rustup target add "$rust_target" || die "cannot add it: rustup target add $rust_target"
+	have=$(cd "$root" && cargo --version | cut -d' ' -f2)
+	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
+		die "cargo is $have, $rust_version or newer is needed: install it with rustup (https://rustup.rs)"
+	[ "$purpose" = lint ] && command -v rustup >/dev/null || return 0
+	RUSTUP_AUTO_INSTALL=0 cargo "+$rust_version" --version >/dev/null 2>&1 && return
+	say "installing: Rust $rust_version, the oldest supported one, for lint"
+	rustup toolchain install --no-self-update --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
+}
+
+install_lint_tools() {
+	local tools
+	tools=$(lint_tools)
+	[ -d "$tools" ] && return
+	say "installing: tools for lint (scripts/lint-tools.txt)"
+	rm -rf "$tools.new"
+	pip3 install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
+		--require-hashes --target "$tools.new" -r "$root/scripts/lint-tools.txt" ||
+		die "pip cannot install what scripts/lint-tools.txt lists"
+	mv "$tools.new" "$tools"
+	keep_newest "$cache/lint" 2
 }
 
 missing=()
@@ -146,3 +162,4 @@ while read -r package sign reason; do
 done < <(wanted)
 [ ${#missing[@]} -eq 0 ] || install_packages
 check_rust
+[ "$purpose" != lint ] || install_lint_tools

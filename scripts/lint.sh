@@ -36,6 +36,29 @@ kernel_sources() {
 	return $status
 }
 
+# c_files DIRECTORY...: absolute names of C files below them.
+c_files() {
+	git ls-files --cached --others --exclude-standard "${@/%//*.[ch]}" | while IFS= read -r file; do
+		[ ! -f "$file" ] || printf '%s\n' "$root/$file"
+	done
+}
+
+# All other C follows the kernel's style, minus the rules that only make sense there: types, macros and
+# functions that libc does not have, and names that the JVM and ELF prescribe. Macro arguments here are
+# names and types, which may be used more than once.
+other_c() {
+	local status=0 files
+	local outside=CAMELCASE,PREFER_KERNEL_TYPES,PREFER_DEFINED_ATTRIBUTE_MACRO,BIT_MACRO,STRCPY,AVOID_EXTERNS
+	outside+=,ENOSYS,NAKED_SSCANF,VOLATILE,STATIC_CONST_CHAR_ARRAY,EMBEDDED_FUNCTION_NAME
+	outside+=,MACRO_ARG_REUSE,MACRO_ARG_PRECEDENCE
+	mapfile -t files < <(c_files guest/kernel/tests)
+	checkpatch $outside --file "${files[@]}" || status=1
+	# Lines may be longer. checkpatch takes pointers to types that it does not know for multiplications.
+	mapfile -t files < <(c_files reclaim functions host)
+	checkpatch $outside,SPDX_LICENSE_TAG,SPACING --max-line-length=120 --file "${files[@]}" || status=1
+	return $status
+}
+
 kernel_hooks() {
 	local status=0 file
 	for file in guest/kernel/hooks/*/*.patch; do
@@ -54,8 +77,14 @@ shell_scripts() {
 	done | xargs -0 -r shellcheck -x
 }
 
-python_sources() {
-	git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 -r pyflakes3
+# As in the builds, every warning of javac is an error.
+java_sources() {
+	local classes status=0
+	functions/java/build.sh >/dev/null || status=1
+	classes=$(mktemp -d)
+	javac -Xlint:all -Werror --release 11 -d "$classes" reclaim/hotspot/tests/java/*.java || status=1
+	rm -rf "$classes"
+	return $status
 }
 
 # The picture is rendered by hand, so that nobody needs Graphviz.
@@ -67,16 +96,46 @@ architecture_picture() {
 	return 1
 }
 
+# Libraries and programs compile with the rust-version of Cargo.toml. For tests, clippy's incompatible_msrv
+# checks against the same line (clippy.toml).
+oldest_rust() {
+	local version
+	version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+	command -v rustup >/dev/null || {
+		(skip "the build with Rust $version: there is no rustup to install it")
+		return
+	}
+	cargo "+$version" check --quiet --locked --workspace
+}
+
+# Without advisories: a new one must not fail an unrelated change. Run `cargo deny check advisories` before a
+# release.
+dependencies() {
+	"$tools/cargo-deny" --log-level error --locked check --hide-inclusion-graph bans licenses sources
+}
+
+# Private items too, since links in their documentation break as easily.
+rust_documentation() {
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
+}
+
+tools=$(lint_tools)/bin
 linux=$(guest/kernel/build.sh --source | tail -1)
 [ -d "$linux" ] || die "checkpatch needs the kernel's source, and it could not be unpacked"
 check "checkpatch: guest/kernel/src" kernel_sources
 check "checkpatch: guest/kernel/hooks" kernel_hooks
+check "checkpatch: other C" other_c
 check "rustfmt" cargo fmt --all --check
 # These modules are declared by a macro, into which cargo fmt does not look.
 check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+check "rustdoc" rust_documentation
+check "oldest Rust" oldest_rust
+check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
-check "pyflakes" python_sources
+check "oxlint" "$tools/oxlint" --quiet --deny-warnings .
+check "javac" java_sources
+check "ruff" "$tools/ruff" check --quiet --no-cache .
 check "links in documents" python3 scripts/check-links.py
 check "picture of the architecture" architecture_picture
 

@@ -4,6 +4,8 @@
 //! measurements becomes a line of JSON (`record`); a table, verdicts on the targets of
 //! bench/targets.toml and a plot (`report/`) are made of these lines, of this run or of an earlier one.
 
+#[path = "../../host/squeezy/src/diagnostics.rs"]
+mod diagnostics;
 mod error;
 mod experiments;
 mod harness;
@@ -19,11 +21,11 @@ mod specification;
 mod tests;
 
 use clap::Parser;
+use diagnostics::Diagnostics;
 use error::BenchError;
 use experiments::Experiment;
 use harness::interrupt;
 use std::{path::PathBuf, process::ExitCode};
-use tracing_subscriber::EnvFilter;
 
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
@@ -34,10 +36,8 @@ const INTERRUPTED: u8 = 130;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Level of diagnostics on standard error: error, warn, info, debug or trace, also per component,
-    /// as in `warn,squeezy_vmm=debug`.
-    #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", default_value = "warn", value_parser = filter)]
-    log: String,
+    #[command(flatten)]
+    diagnostics: Diagnostics,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -53,22 +53,16 @@ enum Command {
     },
 }
 
-/// Checks it where the command line is read.
-fn filter(text: &str) -> Result<String, String> {
-    let wanted = "a level, or COMPONENT=LEVEL, or several, separated by commas";
-    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
-}
-
-impl Cli {
+impl Command {
     /// Runs the experiment: progress goes to standard error, the table to standard output, lines
     /// and plot to the files that were asked for. Ctrl-C or SIGTERM end it with
     /// [`BenchError::Interrupted`]; what was measured until then is kept, and no VM is left.
     async fn run(self) -> Result<(), BenchError> {
         // Dropping an experiment drops its VMs, and with them their processes.
         let done = async {
-            match self.command {
-                Command::Experiment(experiment) => experiment.run().await,
-                Command::Specification { checkout } => specification::write(&checkout),
+            match self {
+                Self::Experiment(experiment) => experiment.run().await,
+                Self::Specification { checkout } => specification::write(&checkout),
             }
         };
         tokio::select! {
@@ -79,16 +73,12 @@ impl Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&cli.log))
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    let Cli { command, diagnostics } = Cli::parse();
+    diagnostics.start();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(cli.run()),
+        Ok(runtime) => runtime.block_on(command.run()),
         Err(error) => Err(BenchError::Arguments(format!("cannot start: {error}"))),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

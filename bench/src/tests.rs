@@ -44,10 +44,11 @@ fn nonsense_is_refused_before_anything_starts() {
 #[tokio::test]
 async fn a_method_that_makes_no_sense_is_named() {
     for line in ["reclaim --methods static", "utilisation --methods floor"] {
-        let error = parse(line).unwrap().run().await.unwrap_err().to_string();
+        let error = parse(line).unwrap().command.run().await.unwrap_err().to_string();
         assert!(error.contains("cannot be measured here") && !error.contains('\n'), "{error}");
     }
-    let error = parse("cpu --build /nonexistent").unwrap().run().await.unwrap_err().to_string();
+    let error =
+        parse("cpu --build /nonexistent").unwrap().command.run().await.unwrap_err().to_string();
     assert!(error.contains("/nonexistent") && !error.contains('\n'), "{error}");
 }
 
@@ -59,7 +60,7 @@ async fn a_function_that_is_not_there_is_named() {
         let line = format!(
             "single --functions {name} --functions-directory {path} --accelerator tcg --build {path}"
         );
-        let error = parse(&line).unwrap().run().await.unwrap_err().to_string();
+        let error = parse(&line).unwrap().command.run().await.unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}`")) && !error.contains('\n'), "{error}");
     }
 }
@@ -75,7 +76,7 @@ async fn recorded_plots_are_those_of_the_recorded_lines() {
         let new = directory.path().join(name);
         println!("--- {name}");
         let line = format!("{name} --from {} --plot {}", lines.display(), new.display());
-        parse(&line).unwrap().run().await.unwrap();
+        parse(&line).unwrap().command.run().await.unwrap();
         if std::fs::read(&new).unwrap() != std::fs::read(&plot).unwrap() {
             stale.push(format!(
                 "squeezy bench {name} --from {0}/results.jsonl --plot {0}/plot.svg",
@@ -96,7 +97,7 @@ async fn one_method_that_fails_leaves_the_others_their_lines() {
         "plug --methods squeezy,floor --sizes 32M --trials 3 --accelerator tcg --build {} --json {json} --plot {plot}",
         path("")
     );
-    let error = parse(&line).unwrap().run().await.unwrap_err().to_string();
+    let error = parse(&line).unwrap().command.run().await.unwrap_err().to_string();
     assert!(error.starts_with("not everything could be measured: squeezy, 32 MiB: "), "{error}");
     assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), 4);
     assert!(std::path::Path::new(&plot).exists());
@@ -113,9 +114,9 @@ async fn the_floor_can_be_measured_anywhere() {
     {
         let (json, plot) = (path(&format!("{name}.jsonl")), path(&format!("{name}.svg")));
         let line = format!("{name} {common} {more} --trials 3 --json {json}");
-        parse(&line).unwrap().run().await.unwrap();
+        parse(&line).unwrap().command.run().await.unwrap();
         assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), lines, "{name}");
-        parse(&format!("{name} --from {json} --plot {plot}")).unwrap().run().await.unwrap();
+        parse(&format!("{name} --from {json} --plot {plot}")).unwrap().command.run().await.unwrap();
         assert!(std::fs::read_to_string(&plot).unwrap().contains("floor"), "{name}");
     }
 }

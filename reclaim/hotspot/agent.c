@@ -58,13 +58,16 @@ static int start(void)
 
 static void JNICALL vm_starts(jvmtiEnv *unused_jvmti, JNIEnv *unused_jni, jthread unused_thread)
 {
-	(void)unused_jvmti, (void)unused_jni, (void)unused_thread;
+	(void)unused_jvmti;
+	(void)unused_jni;
+	(void)unused_thread;
 	start();
 }
 
 static void JNICALL vm_ends(jvmtiEnv *unused_jvmti, JNIEnv *unused_jni)
 {
-	(void)unused_jvmti, (void)unused_jni;
+	(void)unused_jvmti;
+	(void)unused_jni;
 	reclaim_ends();
 	listen_remove();
 }

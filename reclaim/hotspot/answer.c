@@ -14,7 +14,8 @@ struct line {
 };
 
 #define ADD(line, ...) \
-	((line)->length += (size_t)snprintf((line)->text + (line)->length, ANSWER_MOST_BYTES - (line)->length, __VA_ARGS__))
+	((line)->length += \
+	 (size_t)snprintf((line)->text + (line)->length, ANSWER_MOST_BYTES - (line)->length, __VA_ARGS__))
 
 /* A string of JSON, or null. */
 static void add_text(struct line *line, const char *text)

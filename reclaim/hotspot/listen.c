@@ -69,8 +69,10 @@ int listen_open(void)
 	if (obstacle)
 		return fail(path, obstacle);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* The file gets the mode that the socket has: there is no moment in which others could connect, and
-	 * no umask to change, which would be everybody's in this process. */
+	/*
+	 * The file gets the mode that the socket has: there is no moment in which others could connect, and
+	 * no umask to change, which would be everybody's in this process.
+	 */
 	if (listener < 0 || fchmod(listener, 0600) ||
 	    bind(listener, (struct sockaddr *)&address, sizeof(address)) || lstat(path, &made) ||
 	    listen(listener, BACKLOG)) {

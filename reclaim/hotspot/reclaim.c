@@ -101,7 +101,9 @@ static void collect(jvmtiEnv *jvmti, bool drop_soft, struct answer *answer)
 	pthread_mutex_lock(&lock);
 	shared.armed = true;
 	shared.drop_soft = drop_soft;
-	shared.started_ns = shared.pause_ns = shared.pauses = 0;
+	shared.started_ns = 0;
+	shared.pause_ns = 0;
+	shared.pauses = 0;
 	shared.release = (struct release){0};
 	pthread_mutex_unlock(&lock);
 

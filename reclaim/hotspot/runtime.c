@@ -87,7 +87,8 @@ static void check_memory(struct runtime *runtime)
 	if (flag_has_text("AllocateHeapAt"))
 		refuse(runtime, "the heap is in a file: leave out -XX:AllocateHeapAt");
 	else if (flag_is_on("UseLargePages") && !flag_is_on("UseTransparentHugePages"))
-		refuse(runtime, "the heap is in hugetlb pages: use -XX:+UseTransparentHugePages or leave out -XX:+UseLargePages");
+		refuse(runtime,
+		       "the heap is in hugetlb pages: use -XX:+UseTransparentHugePages or leave out -XX:+UseLargePages");
 	else if (flag_is_on("UseNUMA") && runtime->collector == &collector_parallel)
 		refuse(runtime, "Parallel with -XX:+UseNUMA is not known to this agent: leave out one of them");
 }

@@ -25,8 +25,10 @@ static struct setting settings[] = {
 	{.name = "HeapMaximumCompactionInterval", .size = 8, .thorough = 0},
 	/* G1 does not compact regions in which less than this percentage is garbage. */
 	{.name = "MarkSweepDeadRatio", .size = 4, .thorough = 0},
-	/* What was not used for that many milliseconds for each free megabyte of the heap is dropped. Below
-	 * zero everything is, also what was used since the last collection. */
+	/*
+	 * What was not used for that many milliseconds for each free megabyte of the heap is dropped. Below
+	 * zero everything is, also what was used since the last collection.
+	 */
 	{.name = "SoftRefLRUPolicyMSPerMB", .size = 8, .thorough = -1, .soft = true},
 };
 

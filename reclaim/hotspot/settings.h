@@ -11,8 +11,10 @@
 /* After flags_open(). */
 void settings_prepare(void);
 
-/* The collection that begins now leaves no garbage and, if asked, drops what is softly held. For use while
- * the VM is stopped, before it collects. */
+/*
+ * The collection that begins now leaves no garbage and, if asked, drops what is softly held. For use while
+ * the VM is stopped, before it collects.
+ */
 void settings_thorough(bool drop_soft);
 
 /* As they were; nothing, if settings_thorough() was not called. Before the VM goes on. */

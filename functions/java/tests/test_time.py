@@ -32,9 +32,9 @@ class TimeTest(FunctionTest):
             self.assertEqual(answer["best_hour"], at_work.index(max(at_work)))
 
     def test_all_zones_now(self):
-        before = datetime.datetime.now(datetime.timezone.utc)
+        before = datetime.datetime.now(datetime.UTC)
         clock = self.run_with()["clock"]
-        after = datetime.datetime.now(datetime.timezone.utc)
+        after = datetime.datetime.now(datetime.UTC)
         self.assertGreater(len(clock), 400)
         said = datetime.datetime.strptime(clock["UTC"], "%A, %Y-%m-%d %H:%M:%S %z")
         self.assertLessEqual(before.replace(microsecond=0), said)

@@ -112,9 +112,13 @@ class FilesTest(BuildTest):
         self.assertEqual([path.name for path in root.iterdir()], ["bin"])
 
     def test_layers_may_be_compressed_otherwise(self):
+        def in_parts(content):
+            return gzip.compress(content[:512]) + gzip.compress(content[512:])
+
+        def zstd(content):
+            return subprocess.run(["zstd", "-q"], input=content, check=True, capture_output=True).stdout
+
         files = layer(PROGRAM, entry("data", bytes(10000)))
-        in_parts = lambda content: gzip.compress(content[:512]) + gzip.compress(content[512:])
-        zstd = lambda content: subprocess.run(["zstd", "-q"], input=content, check=True, capture_output=True).stdout
         kind = "application/vnd.oci.image.layer.v1.tar"
         for name, compress, suffix in (("parts", in_parts, "+gzip"), ("zstd", zstd, "+zstd"), ("plain", bytes, "")):
             path = self.make([files], name, compress=compress, kind=kind + suffix, Cmd=["serve"])

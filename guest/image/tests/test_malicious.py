@@ -59,7 +59,10 @@ class MaliciousImageTest(BuildTest):
         header, _ = entry("PaxHeaders/x", kind=tarfile.XHDTYPE)
         header.size = 1 << 30
         zeros = gzip.compress(bytes(64 << 20), 1) * 16
-        bomb = lambda content: gzip.compress(content) + zeros
+
+        def bomb(content):
+            return gzip.compress(content) + zeros
+
         self.refused(self.make([header.tobuf()], compress=bomb, Cmd=["serve"]), "a header takes more than 512 MiB")
 
     def test_what_is_deeper_than_a_path_may_be(self):

@@ -6,7 +6,7 @@ use squeezy_protocol::{Instance, InstanceId, InstanceSpec, Squeezed};
 use squeezy_vmm::{BoxFuture, Result, Vm, VmError};
 use std::{sync::Arc, time::Duration};
 
-/// A guest, as instances in it are handled. The one there is outside of tests is [`VmGuest`]; what its
+/// A guest, as instances in it are handled. The one there is outside of tests is `VmGuest`; what its
 /// calls mean is said at [`squeezy_vmm::AgentClient`].
 pub trait Guest: Send + Sync {
     /// Starts an instance; returns when its command has been executed.

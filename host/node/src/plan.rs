@@ -42,7 +42,7 @@ pub struct VmPlan {
     pub files: Artifacts,
     /// What the VM is called.
     pub name: String,
-    /// The read-only roots of its instances, by their [`ImageNumber`].
+    /// The read-only roots of its instances, by their [`ImageNumber`](squeezy_protocol::ImageNumber).
     pub images: Vec<PathBuf>,
     /// The way instances get their memory.
     pub policy: PolicyName,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod diagnostics;
 mod interrupt;
 mod output;
 mod run;
@@ -9,8 +10,8 @@ mod serve;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use diagnostics::Diagnostics;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Exit status after Ctrl-C, as shells expect it.
 const INTERRUPTED: u8 = 130;
@@ -37,29 +38,8 @@ The exit status is 0 on success, 1 on failure, 2 for a wrong command line.
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Level of diagnostics on standard error: error, warn, info, debug or trace, also per component,
-    /// as in `warn,squeezy_vmm=debug`.
-    #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", default_value = "warn", value_parser = filter)]
-    log: String,
-}
-
-/// Checks it where the command line is read.
-fn filter(text: &str) -> Result<String, String> {
-    let wanted = "a level, or COMPONENT=LEVEL, or several, separated by commas";
-    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
-}
-
-/// Has diagnostics written to standard error: with the time of day, unless the journal notes it.
-fn tell(log: &str) {
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(log))
-        .with_writer(std::io::stderr)
-        .with_ansi(false);
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        subscriber.without_time().init();
-    } else {
-        subscriber.init();
-    }
+    #[command(flatten)]
+    diagnostics: Diagnostics,
 }
 
 // What stands at the arguments of a command is its help; a comment here would go before it.
@@ -84,8 +64,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, log } = Cli::parse();
-    tell(&log);
+    let Cli { command, diagnostics } = Cli::parse();
+    let log = diagnostics.start();
     if let Command::Serve(_) = command {
         serve::prepare();
     }

@@ -197,6 +197,23 @@ fn experiments_are_a_program_beside_this_one_or_in_the_path() {
 }
 
 #[test]
+fn what_is_told_is_said_by_the_option_or_the_environment() {
+    let directory = with_program("squeezy-bench");
+    let own = directory.path().join("squeezy");
+    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &own).unwrap();
+    let level = |option: &[&str], environment: &[(&str, &str)]| {
+        let mut command = Command::new(&own);
+        command.env_remove("SQUEEZY_LOG").env_remove("RUST_LOG").envs(environment.iter().copied());
+        let output = command.args(option).arg("bench").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().rsplit(" at ").next().unwrap().trim().to_owned()
+    };
+    assert_eq!(level(&[], &[]), "warn");
+    assert_eq!(level(&[], &[("RUST_LOG", "debug")]), "debug");
+    assert_eq!(level(&[], &[("RUST_LOG", "debug"), ("SQUEEZY_LOG", "info")]), "info");
+    assert_eq!(level(&["--log", "error"], &[("SQUEEZY_LOG", "info")]), "error");
+}
+
+#[test]
 fn what_nobody_reads_is_no_panic() {
     let closed = || std::io::pipe().unwrap().1;
     let program = || Command::new(env!("CARGO_BIN_EXE_squeezy"));

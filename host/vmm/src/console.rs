@@ -10,6 +10,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt},
     sync::{broadcast, watch},
 };
+use tracing::Instrument;
 
 /// Lines that are kept.
 const KEPT_LINES: usize = 2000;
@@ -72,10 +73,18 @@ impl Console {
         }
     }
 
-    /// Takes in what `source` says until it ends.
-    pub(crate) async fn follow(self, source: impl AsyncRead + Unpin, log: Option<File>) {
+    /// Takes in what `source` says until it ends. Each line, of the kernel or of the agent, is also an
+    /// event of `tracing` with the name of the VM.
+    pub(crate) async fn follow(
+        self,
+        vm: String,
+        source: impl AsyncRead + Unpin,
+        log: Option<File>,
+    ) {
+        let span = tracing::debug_span!("guest", vm);
         let mut log = log.map(|file| (file, MAX_LOG_BYTES));
-        lines(source, |line| {
+        let taken = lines(source, move |line| {
+            tracing::debug!("{line}");
             if let Some((file, room)) = &mut log
                 && *room > line.len()
                 && writeln!(file, "{line}").is_ok()
@@ -83,8 +92,8 @@ impl Console {
                 *room -= line.len() + 1;
             }
             self.take(line);
-        })
-        .await;
+        });
+        taken.instrument(span).await;
     }
 
     fn take(&self, line: &str) {
@@ -141,13 +150,14 @@ pub(crate) async fn lines(mut source: impl AsyncRead + Unpin, mut take: impl FnM
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Seek};
 
     #[tokio::test]
     async fn lines_are_kept_cleaned_and_bounded() {
         let console = Console::new();
         let mut listener = console.listen();
         let text = [b"one\r\n\x1b[31mtwo\n".as_slice(), &[b'x'; 3000], b"\n"].concat();
-        console.clone().follow(text.as_slice(), None).await;
+        console.clone().follow("vm".to_owned(), text.as_slice(), None).await;
         assert_eq!(&*console.tail(5)[0], "one");
         assert_eq!(&*console.tail(4)[0], "[31mtwo");
         assert!(console.last_line().len() <= MAX_LINE_BYTES);
@@ -155,10 +165,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn lines_are_events_with_the_name_of_the_vm() {
+        let file = tempfile::tempfile().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("squeezy_vmm::console=debug")
+            .with_writer(Mutex::new(file.try_clone().unwrap()))
+            .with_ansi(false)
+            .without_time()
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let text = b"squeezy-agent: ready\n".as_slice();
+        Console::new().follow("left".to_owned(), text, None).await;
+        let mut traces = String::new();
+        { &file }.rewind().unwrap();
+        { &file }.read_to_string(&mut traces).unwrap();
+        let expected = "DEBUG guest{vm=\"left\"}: squeezy_vmm::console: squeezy-agent: ready\n";
+        assert_eq!(traces, expected);
+    }
+
+    #[tokio::test]
     async fn the_line_of_a_panic_is_found() {
         let console = Console::new();
         let text = b"[    1.0] Kernel panic - not syncing: no init\n[    1.1] CPU: 0\n";
-        console.clone().follow(text.as_slice(), None).await;
+        console.clone().follow("vm".to_owned(), text.as_slice(), None).await;
         assert_eq!(&*console.panicked().await, "Kernel panic - not syncing: no init");
     }
 }

@@ -131,7 +131,7 @@ class Protocol(AgentTest):
                 return
             except ConnectionResetError:
                 return
-            except socket.timeout:
+            except TimeoutError:
                 pass
         self.fail("after 200 bytes of a line the agent still listens")
 
@@ -143,7 +143,7 @@ class Protocol(AgentTest):
         try:
             while True:
                 client.socket.sendall(b'{"reclaim":{"heap":false,"trim":false}}\n' * 50)
-        except (socket.timeout, BrokenPipeError, ConnectionResetError):
+        except (TimeoutError, BrokenPipeError, ConnectionResetError):
             pass
         client.__exit__()
 

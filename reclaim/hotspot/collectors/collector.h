@@ -25,8 +25,10 @@ struct collector {
 	bool (*prepare)(void);
 	/* How many spaces there can be; constant while the JVM runs. */
 	size_t (*most_spaces)(const struct heap *heap);
-	/* The spaces as they are now: at most most_spaces(), of which none are checked. Zero if they cannot be
-	 * what is known of this collector. For use while the VM is stopped. */
+	/*
+	 * The spaces as they are now: at most most_spaces(), of which none are checked. Zero if they cannot be
+	 * what is known of this collector. For use while the VM is stopped.
+	 */
 	size_t (*spaces)(const struct heap *heap, struct space *spaces);
 };
 

@@ -22,7 +22,8 @@ static bool prepare(void)
 	region_bytes = structs_static(region_type, "GrainBytes");
 	/* In JDK 11 the bounds stand in G1ContiguousSpace and Space, which HeapRegion inherits from. */
 	return region_bytes && structs_offset("G1CollectedHeap", "_hrm", &manager) &&
-	       structs_offset(manager_type, "_regions", &table) && structs_offset("G1HeapRegionTable", "_base", &base) &&
+	       structs_offset(manager_type, "_regions", &table) &&
+	       structs_offset("G1HeapRegionTable", "_base", &base) &&
 	       structs_offset("G1HeapRegionTable", "_length", &length) &&
 	       structs_offset(region_type, "_bottom", &bottom) && structs_offset(region_type, "_top", &top) &&
 	       structs_offset(region_type, "_end", &end);

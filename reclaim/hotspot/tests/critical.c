@@ -23,7 +23,8 @@ JNIEXPORT void JNICALL Java_Workload_hold(JNIEnv *jni, jclass class, jbyteArray 
 
 JNIEXPORT jboolean JNICALL Java_Workload_isHolding(JNIEnv *jni, jclass class)
 {
-	(void)jni, (void)class;
+	(void)jni;
+	(void)class;
 	return holding;
 }
 

@@ -111,8 +111,8 @@ class Variants(unittest.TestCase):
     ]
 
     def each_variant(self, java, collector):
-        for flags in self.FLAGS:
-            flags = [f"-XX:+Use{collector}GC", *flags]
+        for variant in self.FLAGS:
+            flags = [f"-XX:+Use{collector}GC", *variant]
             if not knows(java, *flags):
                 continue
             with self.subTest(flags=flags), Program(java, *flags) as program:

@@ -16,11 +16,12 @@ def node(name):
 def for_each_node(test_case):
     """Makes test_WHAT_NODE_ROUTE of each method each_WHAT(self, node, route)."""
     for name in [name for name in dir(test_case) if name.startswith("each_")]:
+        each = getattr(test_case, name)
         for version in NODES:
             for route in PRELOADS:
 
-                def test(self, method=getattr(test_case, name), version=version, route=route):
-                    method(self, node(version), route)
+                def test(self, each=each, version=version, route=route):
+                    each(self, node(version), route)
 
                 setattr(test_case, f"test_{name[5:]}_{version}_{route}", test)
     return test_case

@@ -136,7 +136,7 @@ class Reclaim(unittest.TestCase):
         for level, some in [("keep", False), ("all", route == "addon")]:
             with self.subTest(level=level), Program(node, route, options=[flag]) as program:
                 trace = []
-                reader = threading.Thread(target=lambda: trace.extend(program.process.stdout))
+                reader = threading.Thread(target=trace.extend, args=(program.process.stdout,))
                 reader.start()
                 for _ in range(8 if level == "keep" else 1):
                     program.reclaim(level=level)

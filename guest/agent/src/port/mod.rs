@@ -196,7 +196,7 @@ impl AsyncWrite for Stream {
 /// One host's HTTP/2 connection, its preface included.
 ///
 /// A host that reconnects at once leaves no trace in the driver, so the next host's preface may
-/// follow in the same stream of bytes. It stands where a frame would begin ([`Frames`]); there this
+/// follow in the same stream of bytes. It stands where a frame would begin (`Frames`); there this
 /// connection ends, for reading and for writing.
 pub struct Connection {
     /// What of the preface has not been read again yet.

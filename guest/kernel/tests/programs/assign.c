@@ -527,7 +527,8 @@ static void *assign_thread(void *data)
 
 TEST(what_is_pending_is_dropped_at_exit)
 {
-	int *partition = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int *partition = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_t thread;
 
 	require_partitions();

@@ -111,8 +111,8 @@ bool host_wait_size(u64 bytes, unsigned int ms)
 void host_resize(u64 bytes, unsigned int ms)
 {
 	host_request_size(bytes);
-	ASSERT(host_wait_size(bytes, ms), "asked for %llu MiB, %u ms later it has %llu"
-	       " MiB%s%s", bytes / MIB, ms, host_size() / MIB,
+	ASSERT(host_wait_size(bytes, ms), "asked for %llu MiB, %u ms later it has %llu MiB%s%s",
+	       bytes / MIB, ms, host_size() / MIB,
 	       have_partitions() ? "; shrink_blocked: " : "",
 	       have_partitions() ? shrink_blocked() : "");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that fails: in use, the partition it was in is lost, visibly, and nothing else is. Free, it
- * is missing until the partition has been unplugged.
+ * Memory that fails: in use, the partition it was in is lost, visibly, and nothing else is. Free,
+ * it is missing until the partition has been unplugged.
  */
 #define _GNU_SOURCE
 #include "harness.h"

@@ -130,8 +130,8 @@ TEST(without_memory_for_the_memory_map_a_plug_is_undone_and_tried_again, .second
 	log = kmsg_mark();
 	hog = fill_ordinary_memory(lambs);
 	host_request_size(size_of_partitions(n));
-	ASSERT(WAIT_FOR(counter("plug_failures") > failures, 20000), "nothing failed; %llu MiB free",
-	       ordinary_free() / MIB);
+	ASSERT(WAIT_FOR(counter("plug_failures") > failures, 20000),
+	       "nothing failed; %llu MiB free", ordinary_free() / MIB);
 	ASSERT(WAIT_FOR(device_agrees(), 10000), "%llu MiB", host_size() / MIB);
 	plugged = partitions_in_state("free");
 	wanted = plugged + 2;

@@ -252,10 +252,10 @@ static u64 measure(struct actor *actor, const char *order, u64 freed)
 	less = resident - host_resident();
 	for (i = 0; i < 5; i++)
 		before[i] = counter(names[i]) - before[i];
-	note("%llu MiB freed, order %s: %llu KiB in %llu blocks, %llu requests, %llu us guest,"
-	     " %llu us device; resident %llu KiB less, %llu us of the host's processors",
-	     freed / MIB, *order ? order : "9", before[0] / KIB, before[1], before[2],
-	     before[3] / 1000, before[4] / 1000, less / KIB, cpu / 1000);
+	note("%llu MiB freed, order %s: %llu KiB in %llu blocks, %llu requests",
+	     freed / MIB, *order ? order : "9", before[0] / KIB, before[1], before[2]);
+	note("%llu us guest, %llu us device, %llu us host; resident %llu KiB less",
+	     before[3] / 1000, before[4] / 1000, cpu / 1000, less / KIB);
 	return less;
 }
 
@@ -576,8 +576,7 @@ ACTOR(reports_once)
 }
 
 /* The last test of a VM: what it leaves waits for the host for ever. */
-TEST(a_host_that_does_not_answer_holds_up_one_partition, .seconds = 120,
-     .leaves_partitions = true)
+TEST(a_host_that_does_not_answer_holds_up_one_partition, .seconds = 120, .leaves_partitions = true)
 {
 	struct actor actor, other, waiting;
 	u64 free;

@@ -101,7 +101,7 @@ static u64 read_kcore(int kcore, u64 start, u64 end)
 
 		ASSERT_EQ(pread(kcore, &segment, sizeof(segment),
 				header.e_phoff + i * sizeof(segment)), sizeof(segment));
-		if (segment.p_type != PT_LOAD || segment.p_paddr == (Elf64_Addr)-1)
+		if (segment.p_type != PT_LOAD || segment.p_paddr == (u64)-1)
 			continue;
 		from = segment.p_paddr > start ? segment.p_paddr : start;
 		to = segment.p_paddr + segment.p_memsz < end ?

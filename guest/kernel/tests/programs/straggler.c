@@ -213,8 +213,8 @@ TEST(pages_that_a_dead_process_had_pinned_itself)
 	actor_join(&actor);
 	/* io_uring lets go of them in a work item of its own. */
 	start = now_ms();
-	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), PROMPT_MS), "%s, %llu pages are held",
-	       partition_state(actor.partition),
+	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), PROMPT_MS),
+	       "%s, %llu pages are held", partition_state(actor.partition),
 	       (partition_managed(actor.partition) - partition_free(actor.partition)) / PAGE);
 	note("free %llu ms after the exit", now_ms() - start);
 }
@@ -254,7 +254,7 @@ TEST(pages_sent_without_copying)
 	actor = actor_start(ANY, "sends_without_copying", NULL);
 	receiver = actor_receive_fd(&actor);
 	actor_kill(&actor);
-	/* Loopback copies on delivery, so that nothing need be left; if it is, then not for long. */
+	/* Loopback copies on delivery, so nothing need be left; if it is, then not for long. */
 	close(receiver);
 	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), PROMPT_MS), "%s",
 	       partition_state(actor.partition));

@@ -163,8 +163,8 @@ TEST(resizing_clears_no_page)
 	}
 	cleared = cleared_pages() - before;
 	count_no_longer();
-	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged", cleared,
-	     4 * partition_bytes() / PAGE);
+	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged",
+	     cleared, 4 * partition_bytes() / PAGE);
 	ASSERT_LE(cleared, partition_bytes() / PAGE / 100);
 	host_partitions(partitions(), 20000);
 }

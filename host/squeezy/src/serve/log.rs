@@ -2,6 +2,7 @@
 //! which has its own.
 
 use super::metrics::Watch;
+use crate::diagnostics::is_journal;
 use humantime::format_rfc3339_millis;
 use squeezy_node::{CallError, NodeEvent, Observer, ResizeOutcome, SqueezeReport};
 use squeezy_scaler::{FunctionIndex, Moment, StopReason};
@@ -40,7 +41,9 @@ pub fn say(line: &str) {
     if !lines.has_writer {
         lines.has_writer = thread::Builder::new().name("log".to_owned()).spawn(write).is_ok();
     }
-    let has_own_time = *lines.has_own_time.get_or_insert_with(is_journal);
+    let has_own_time = *lines
+        .has_own_time
+        .get_or_insert_with(|| is_journal(io::stdout(), std::env::var_os("JOURNAL_STREAM")));
     if lines.waiting.len() < MOST_WAITING {
         let now = (!has_own_time).then(SystemTime::now);
         lines.waiting.push_back(dated(line, now));
@@ -70,13 +73,6 @@ struct Lines {
     is_writing: bool,
     /// Whether who gets them notes when; not known before the first.
     has_own_time: Option<bool>,
-}
-
-/// Whether standard output is systemd's journal: systemd.exec(5), $JOURNAL_STREAM.
-fn is_journal() -> bool {
-    let Some(stream) = std::env::var_os("JOURNAL_STREAM") else { return false };
-    let output = rustix::fs::fstat(io::stdout());
-    output.is_ok_and(|output| stream == *format!("{}:{}", output.st_dev, output.st_ino))
 }
 
 static LINES: Mutex<Lines> = Mutex::new(Lines {

@@ -50,7 +50,7 @@ class Address:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise _cannot_be_made(self.path, error)
+            raise _cannot_be_made(self.path, error) from error
         finally:
             listener.close()
 
@@ -105,7 +105,7 @@ def _remove_stale(path):
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise _cannot_be_made(path, error)
+        raise _cannot_be_made(path, error) from error
 
 
 def _listener(path):

@@ -100,7 +100,7 @@ const kinds = {
     return value.at <= next ? null : 'timer';
   },
   async generators() {
-    async function* count() { for (let i = 0; i < 50; i++) { await null; yield { i }; } }
+    async function* count() { for (let i = 0; i < 50; i++) { await Promise.resolve(); yield { i }; } }
     let sum = 0;
     for await (const { i } of count()) sum += i;
     return sum === 1225 ? null : 'generator';

@@ -88,7 +88,8 @@ pub(crate) async fn start(
     .map_err(|e| VmError::system("the VMM cannot be started", e))??;
 
     let console = Console::new();
-    tokio::spawn(console.clone().follow(reader(spawned.stdout.into())?, log));
+    let output = reader(spawned.stdout.into())?;
+    tokio::spawn(console.clone().follow(config.name.clone(), output, log));
     let stderr = Arc::new(Mutex::new(Stderr::default()));
     let said = tokio::spawn(follow_stderr(reader(spawned.stderr.into())?, stderr.clone()));
 

@@ -67,7 +67,7 @@ export class Activations {
     this.entries = entries;
     // Only what is new is put into place, so that what is open stays open and keeps the focus.
     if (before === [...entries.keys()].join() && entries.size) return;
-    for (const child of [...this.list.children]) {
+    for (const child of Array.from(this.list.children)) {
       if (![...entries.values()].some(({ element }) => element === child)) child.remove();
     }
     [...entries.values()].forEach(({ element }, index) => {

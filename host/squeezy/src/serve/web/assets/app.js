@@ -101,7 +101,7 @@ async function loop() {
         await refresh();
         setText(connection, "live");
         connection.className = "live";
-      } catch (error) {
+      } catch {
         setText(connection, "the daemon does not answer");
         connection.className = "lost";
       }
