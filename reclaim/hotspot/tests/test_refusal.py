@@ -12,8 +12,9 @@ REFUSED = [
     (["-XX:+UseShenandoahGC"], "shenandoah", "UseShenandoahGC"),
     (["-XX:+UseEpsilonGC"], "epsilon", "UseEpsilonGC"),
     (["-XX:+UseConcMarkSweepGC"], "cms", "UseConcMarkSweepGC"),
-    (["-XX:+UseG1GC", "-XX:AllocateHeapAt=/tmp"], "g1", "AllocateHeapAt"),
-    (["-XX:+UseSerialGC", "-XX:AllocateHeapAt=/tmp"], "serial", "AllocateHeapAt"),
+    # The disk has to have room for the whole heap, which is a quarter of all memory unless it is limited.
+    (["-XX:+UseG1GC", "-XX:AllocateHeapAt=/tmp", "-Xmx64m"], "g1", "AllocateHeapAt"),
+    (["-XX:+UseSerialGC", "-XX:AllocateHeapAt=/tmp", "-Xmx64m"], "serial", "AllocateHeapAt"),
     (["-XX:+UseParallelGC", "-XX:+UseNUMA", "-XX:+ForceNUMA"], "parallel", "UseNUMA"),
     # Only where somebody has set huge pages aside; elsewhere the JVM does without them.
     (["-XX:+UseG1GC", "-XX:+UseLargePages", "-Xms16m", "-Xmx16m"], "g1", "hugetlb"),
