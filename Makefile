@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs squeezy agents dependencies clean
 
-# What `make run` passes on: make run ARGS="--method squeezy --duration 60"
+# What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
 FUNCTION ?= functions/html
 # What `make test-fast` tests.
@@ -13,7 +13,7 @@ EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
 # What `make test-reclaim` tests.
 AGENTS := $(patsubst %/test.sh,%,$(wildcard reclaim/*/test.sh))
 SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
-# For `make kernel`: release debug off stock node
+# For `make kernel`: release debug off stock numa
 VARIANT ?= release
 # For `make bench`: see bench/README.md
 EXPERIMENT ?= reclaim
@@ -49,23 +49,23 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
 	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
 
-stress: dependencies kernel-release kernel-debug kernel-off kernel-node image selftests ## long races in VMs, and a long soak
+stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
 	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
-	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_METHOD=overcommit cargo test -p squeezy --test soak -- --nocapture
+	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_POLICY=overcommit cargo test -p squeezy --test soak -- --nocapture
 	cargo test -p squeezy --test hostile -- --ignored --nocapture
 
 lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint
 	@scripts/lint.sh
 
-bench: dependencies kernel-release kernel-off kernel-node image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
+bench: dependencies kernel-release kernel-off kernel-numa image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
 	target/release/squeezy bench $(EXPERIMENT) $(ARGS)
 
-kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|debug|off|stock|node
+kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|debug|off|stock|numa
 
 kernel-%: dependencies
 	@guest/kernel/build.sh $*

@@ -13,7 +13,7 @@ usage: guest/kernel/build.sh VARIANT [MAKE TARGET...]
   debug     release with PROVE_LOCKING, DEBUG_VM, KASAN, KUnit and fault injection
   off       release without CONFIG_SQUEEZY, on the hooked tree
   stock     the configuration of "off" on the unpatched tree
-  node      the unpatched tree with NUMA, for the method "node"
+  numa      the unpatched tree with NUMA, for the mechanism "numa"
 
 The image goes to build/kernel/VARIANT/bzImage, through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy}
 that is keyed by everything it was built from. With MAKE TARGETs (mm/squeezy/ for instance) only these
@@ -35,7 +35,7 @@ kernel_cache=$cache/kernel
 
 case ${1:-} in
 release | debug | off) patched=yes ;;
-stock | node | --source) patched=no ;;
+stock | numa | --source) patched=no ;;
 -h | --help) usage; exit 0 ;;
 *) usage >&2; exit 2 ;;
 esac

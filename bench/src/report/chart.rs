@@ -34,7 +34,7 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         "squeezy" | "daemon" | "reclaim+libraries" => BLUE,
         "virtio-mem" | "vanilla" => VERMILION,
         "balloon" | "eager" => ORANGE,
-        "node" | "pageout" | "overcommit" => PURPLE,
+        "numa" | "pageout" | "overcommit" => PURPLE,
         "floor" | "ideal" | "control" => GREY,
         "harvest" | "reclaim" => SKY,
         "microvm" => BLACK_LINE,

@@ -51,7 +51,7 @@ fn trace(directory: &TempDir, text: &str) -> String {
 #[test]
 fn arguments_out_of_range_are_refused() {
     for arguments in [
-        ["--method", "magic"],
+        ["--policy", "magic"],
         ["--duration", "0"],
         ["--keep-alive", "-1"],
         ["--concurrency", "256"],
@@ -134,7 +134,7 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
         String::from_utf8(output.stdout).unwrap()
     };
     for (command, part) in [
-        ("run", "once for each method"),
+        ("run", "once for each policy"),
         ("serve", "SIGTERM"),
         ("invoke", "exit status"),
         ("activations", "developer error"),

@@ -220,7 +220,7 @@ fn how_a_daemon_stands_is_a_table_or_json() {
         std::thread::sleep(Duration::from_millis(100));
     };
     assert!(rows[0].contains(": memory promised 0 of 67108800 MiB"), "{rows:?}");
-    assert!(rows[0].ends_with(", by method static"), "{rows:?}");
+    assert!(rows[0].ends_with(", by policy static"), "{rows:?}");
     assert!(rows[2].starts_with("FUNCTION") && rows[3].starts_with("f "), "{rows:?}");
     let (text, _) = said(&daemon.client(&["status", "--json"]));
     let state: Value = serde_json::from_str(&text).unwrap();

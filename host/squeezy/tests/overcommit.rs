@@ -49,7 +49,7 @@ fn instances_that_take_turns_all_live_on() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
     let names = ["one", "other"];
-    let mut configuration = "memory = \"1200M\"\nmethod = \"overcommit\"\n\
+    let mut configuration = "memory = \"1200M\"\npolicy = \"overcommit\"\n\
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in names {
@@ -94,7 +94,7 @@ fn frozen_instances_give_back_what_they_do_not_use() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
     let names = ["one", "other"];
-    let mut configuration = "memory = \"1800M\"\nmethod = \"overcommit\"\n\
+    let mut configuration = "memory = \"1800M\"\npolicy = \"overcommit\"\n\
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in names {
@@ -127,7 +127,7 @@ const PAUSE: Duration = Duration::from_secs(25);
 fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
-    let mut configuration = "memory = \"2G\"\nmethod = \"overcommit\"\n\
+    let mut configuration = "memory = \"2G\"\npolicy = \"overcommit\"\n\
                              freeze_after_seconds = 0.2\n"
         .to_owned();
     for name in ["one", "other"] {

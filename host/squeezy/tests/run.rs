@@ -149,7 +149,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn every_request_is_answered_and_all_memory_comes_back() {
     let Some(build) = build() else { return };
-    let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "4"]);
+    let mut run = Run::start(&build, &["--policy", "squeezy", "--duration", "4"]);
     let vm = run.vm();
     let output = run.end(LIMIT);
     assert!(output.status.success(), "{}{}", run.printed(), text(&output.stderr));
@@ -158,12 +158,12 @@ fn every_request_is_answered_and_all_memory_comes_back() {
     let report = run.report();
     assert_eq!(report["kind"], "squeezy_run");
     let summary = &report["summaries"][0];
-    assert_eq!(summary["method"], "squeezy");
+    assert_eq!(summary["policy"], "squeezy");
     assert!(summary["requests"].as_u64().unwrap() >= 5, "{summary}");
     assert_eq!(summary["right"], summary["requests"], "{summary}");
     assert!(summary["reclaims"].as_u64().unwrap() >= 1, "{summary}");
     assert_eq!(summary["failed_reclaims"], 0, "{summary}");
-    let samples = report["methods"][0]["samples"].as_array().unwrap();
+    let samples = report["policies"][0]["samples"].as_array().unwrap();
     let plugged = |sample: &Value| sample["plugged_bytes"].as_u64().unwrap();
     let (first, last) = (samples.first().unwrap(), samples.last().unwrap());
     assert_eq!(plugged(first), plugged(last), "something is left plugged");
@@ -175,7 +175,7 @@ fn every_request_is_answered_and_all_memory_comes_back() {
 #[test]
 fn ctrl_c_ends_it_with_a_summary_and_without_a_vm() {
     let Some(build) = build() else { return };
-    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let mut run = Run::start(&build, &["--policy", "static", "--duration", "300"]);
     let vm = run.vm();
     std::thread::sleep(Duration::from_secs(1));
     run.signal("INT");
@@ -183,7 +183,7 @@ fn ctrl_c_ends_it_with_a_summary_and_without_a_vm() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(run.printed().contains("static ended early: interrupted"), "{}", run.printed());
     assert!(!is_vm(vm), "the VM is left");
-    assert_eq!(run.report()["methods"][0]["ended_early"], "interrupted");
+    assert_eq!(run.report()["policies"][0]["ended_early"], "interrupted");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_run_that_nobody_reads_ends_without_a_word_and_without_a_vm() {
     let Some(build) = build() else { return };
     let function = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../functions/html");
     let mut child = Command::new(env!("CARGO_BIN_EXE_squeezy"))
-        .args(["run", "--plain", "--method", "static", "--concurrency", "2"])
+        .args(["run", "--plain", "--policy", "static", "--concurrency", "2"])
         .args(["--burst", "2", "--duration", "300", "--build"])
         .arg(build)
         .arg(function)
@@ -213,7 +213,7 @@ fn a_run_that_nobody_reads_ends_without_a_word_and_without_a_vm() {
 #[test]
 fn a_vm_that_is_killed_ends_the_run_with_the_reason() {
     let Some(build) = build() else { return };
-    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let mut run = Run::start(&build, &["--policy", "static", "--duration", "300"]);
     let vm = run.vm();
     std::thread::sleep(Duration::from_secs(1));
     kill(vm, "KILL");
@@ -226,7 +226,7 @@ fn a_vm_that_is_killed_ends_the_run_with_the_reason() {
 #[test]
 fn the_death_of_the_program_is_the_death_of_its_vm() {
     let Some(build) = build() else { return };
-    let mut run = Run::start(&build, &["--method", "static", "--duration", "300"]);
+    let mut run = Run::start(&build, &["--policy", "static", "--duration", "300"]);
     let vm = run.vm();
     run.signal("KILL");
     run.end(END_LIMIT);
@@ -236,7 +236,7 @@ fn the_death_of_the_program_is_the_death_of_its_vm() {
 #[test]
 fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
     let Some(build) = build() else { return };
-    let mut run = Run::start(&build, &["--method", "squeezy", "--duration", "300"]);
+    let mut run = Run::start(&build, &["--policy", "squeezy", "--duration", "300"]);
     let vm = run.vm();
     run.loaded();
     run.signal("INT");
@@ -244,14 +244,14 @@ fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(!is_vm(vm), "the VM is left");
     let report = run.report();
-    let method = &report["methods"][0];
-    assert_eq!(method["ended_early"], "interrupted");
-    for request in method["requests"].as_array().unwrap() {
+    let policy = &report["policies"][0];
+    assert_eq!(policy["ended_early"], "interrupted");
+    for request in policy["requests"].as_array().unwrap() {
         assert_ne!(request["outcome"]["kind"], "wrong", "{request}");
     }
     // Memory is looked at until the last of them has ended.
-    let last = &method["samples"].as_array().unwrap().last().unwrap()["at_seconds"];
-    let unseen = method["length_seconds"].as_f64().unwrap() - last.as_f64().unwrap();
+    let last = &policy["samples"].as_array().unwrap().last().unwrap()["at_seconds"];
+    let unseen = policy["length_seconds"].as_f64().unwrap() - last.as_f64().unwrap();
     assert!(unseen < 2.5, "nothing was seen of the last {unseen} s");
 }
 
@@ -261,7 +261,7 @@ fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     // Its requests do not end but by their limit of a minute, so one is under way for certain when
     // the VM dies: a line says how things stand every few seconds.
     let function = fragile_function("__import__('time').sleep(3600)");
-    let arguments = ["--method", "squeezy", "--duration", "300", "--keep-alive", "300"];
+    let arguments = ["--policy", "squeezy", "--duration", "300", "--keep-alive", "300"];
     let mut run = Run::start_function(&build, function.path(), &arguments);
     let vm = run.vm();
     until(LIMIT, "a busy instance", || run.printed().contains(" 1 busy)").then_some(()));
@@ -269,11 +269,11 @@ fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     let output = run.end(END_LIMIT);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let report = run.report();
-    let method = &report["methods"][0];
-    assert!(method["ended_early"].as_str().unwrap().contains("killed by signal 9"), "{method}");
-    let requests = method["requests"].as_array().unwrap();
+    let policy = &report["policies"][0];
+    assert!(policy["ended_early"].as_str().unwrap().contains("killed by signal 9"), "{policy}");
+    let requests = policy["requests"].as_array().unwrap();
     let failed = requests.iter().filter(|request| request["outcome"]["kind"] == "failed");
-    assert!(failed.count() >= 1, "{method}");
+    assert!(failed.count() >= 1, "{policy}");
 }
 
 /// A function whose instances answer one request each and end in the next, by this statement of
@@ -291,15 +291,15 @@ fn instances_that_die_in_a_request(end_by: &str, reason: &str) {
     let Some(build) = build() else { return };
     let function = fragile_function(end_by);
     // The bursts come after 0.8, 7.2, 9.6, 12 and 17.6 s.
-    let arguments = ["--method", "squeezy", "--duration", "20", "--keep-alive", "300"];
+    let arguments = ["--policy", "squeezy", "--duration", "20", "--keep-alive", "300"];
     let mut run = Run::start_function(&build, function.path(), &arguments);
     let output = run.end(LIMIT);
     assert_eq!(output.status.code(), Some(1), "{}{}", run.printed(), text(&output.stderr));
 
     let report = run.report();
-    let method = &report["methods"][0];
-    assert_eq!(method["ended_early"], Value::Null, "{method}");
-    let requests = method["requests"].as_array().unwrap();
+    let policy = &report["policies"][0];
+    assert_eq!(policy["ended_early"], Value::Null, "{policy}");
+    let requests = policy["requests"].as_array().unwrap();
     let (right, others): (Vec<_>, Vec<_>) =
         requests.iter().partition(|request| request["outcome"]["kind"] == "right");
     assert!(right.len() >= 3 && others.len() >= 2, "{requests:?}");
@@ -308,7 +308,7 @@ fn instances_that_die_in_a_request(end_by: &str, reason: &str) {
         assert_eq!(request["outcome"]["kind"], "failed", "{request}");
         assert!(said.contains(reason), "{said}");
     }
-    let samples = method["samples"].as_array().unwrap();
+    let samples = policy["samples"].as_array().unwrap();
     let plugged = |sample: &Value| sample["plugged_bytes"].as_u64().unwrap();
     let (first, last) = (samples.first().unwrap(), samples.last().unwrap());
     assert_eq!(plugged(first), plugged(last), "something is left plugged");

@@ -139,7 +139,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
 fn every_policy_answers_and_leaves_nothing() {
     let Some(build) = build() else { return };
     for policy in ["virtio-mem", "balloon", "static", "harvest", "microvm"] {
-        let configuration = format!("memory = \"8G\"\nmethod = \"{policy}\"\n");
+        let configuration = format!("memory = \"8G\"\npolicy = \"{policy}\"\n");
         let mut daemon = Daemon::start(&build, &configuration);
         let call = "/namespaces/_/actions/html?blocking=true&result=true";
         for vms in [0, 1] {
@@ -172,7 +172,7 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
     let Some(build) = build() else { return };
     // One VM for all instances, and one for each.
     for policy in ["squeezy", "microvm"] {
-        let daemon = Daemon::start(&build, &format!("method = \"{policy}\"\n"));
+        let daemon = Daemon::start(&build, &format!("policy = \"{policy}\"\n"));
         let action = "/namespaces/_/actions/html";
         let warm =
             daemon.ask("POST", &format!("{action}?blocking=true"), Some(json!({ "items": 1 })));

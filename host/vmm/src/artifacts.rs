@@ -20,7 +20,7 @@ pub enum Kernel {
     /// Built with the option for partitions off.
     Off,
     /// Stock, with NUMA.
-    Node,
+    Numa,
 }
 
 impl Kernel {
@@ -34,7 +34,7 @@ impl fmt::Display for Kernel {
             Self::Release => "release",
             Self::Debug => "debug",
             Self::Off => "off",
-            Self::Node => "node",
+            Self::Numa => "numa",
         })
     }
 }

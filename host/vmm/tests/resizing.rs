@@ -99,7 +99,7 @@ async fn partitions_on_a_memfd() {
 #[tokio::test]
 #[ignore = "a kernel of its own, in make stress"]
 async fn nodes_on_anonymous_memory() {
-    plug_use_and_reclaim(MechanismName::Node, MemoryBackend::Ram).await;
+    plug_use_and_reclaim(MechanismName::Numa, MemoryBackend::Ram).await;
 }
 
 #[tokio::test]

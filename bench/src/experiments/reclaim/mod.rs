@@ -109,7 +109,7 @@ impl Experiment for Arguments {
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
         // `--quick` does without the kernel that a node for each instance needs.
-        let quick = EVERY_METHOD.into_iter().filter(|&method| method != MechanismName::Node);
+        let quick = EVERY_METHOD.into_iter().filter(|&method| method != MechanismName::Numa);
         let default = if session.options.quick { quick.collect() } else { EVERY_METHOD.to_vec() };
         let methods = self.methods.or(session, &EVERY_METHOD, &default)?;
         let settings = self.settings(&methods, session.options.quick);

@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn every_size_and_method_is_shown() {
-        let records = [line("squeezy", 1 << 30, 3_000_000), line("node", 128 << 20, 9_000_000)];
+        let records = [line("squeezy", 1 << 30, 3_000_000), line("numa", 128 << 20, 9_000_000)];
         let text = Arguments::table(&records).to_string();
-        assert!(text.contains("1 GiB") && text.contains("node"), "{text}");
+        assert!(text.contains("1 GiB") && text.contains("numa"), "{text}");
         assert!(Arguments::plot(&records).svg().unwrap().contains("128 MiB"));
     }
 }

@@ -18,7 +18,7 @@ use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeSet, time::Instant};
 
 const METHODS: [MechanismName; 4] =
-    [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon, MechanismName::Node];
+    [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon, MechanismName::Numa];
 
 /// Instances of a VM: the one that goes, and the rest.
 const INSTANCES: u16 = 4;

@@ -15,7 +15,7 @@ pub(crate) const EVERY_METHOD: [MechanismName; 5] = [
     MechanismName::Squeezy,
     MechanismName::VirtioMem,
     MechanismName::Balloon,
-    MechanismName::Node,
+    MechanismName::Numa,
     MechanismName::Floor,
 ];
 
@@ -25,7 +25,7 @@ const SMALLEST: Sizing = Sizing { instance_bytes: GRANULE_BYTES, instances: 1, s
 /// Which ways to resize are compared.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Methods {
-    /// The methods to compare, separated by commas: squeezy, virtio-mem, balloon, node, floor
+    /// The methods to compare, separated by commas: squeezy, virtio-mem, balloon, numa, floor
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     methods: Vec<MechanismName>,
 }

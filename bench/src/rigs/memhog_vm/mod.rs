@@ -37,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(400);
 /// A VM for instances of one size.
 pub(crate) struct MemhogVm {
     vm: Vm,
-    method: Box<dyn Mechanism>,
+    mechanism: Box<dyn Mechanism>,
     guest: Guest,
     slots: Vec<Option<Slot>>,
     /// Instances that run, with the bytes each takes.
@@ -52,10 +52,10 @@ impl MemhogVm {
         sizing: Sizing,
         arguments: &[String],
     ) -> Result<Self> {
-        let method = name
+        let mechanism = name
             .mechanism(sizing)
             .ok_or_else(|| BenchError::Arguments(format!("the method `{name}` has no VM")))?;
-        let kernel = method.kernel();
+        let kernel = mechanism.kernel();
         let mut config = VmConfig::new(
             format!("bench-{name}"),
             session.files.kernel(kernel),
@@ -64,12 +64,12 @@ impl MemhogVm {
         config.base_bytes = base_bytes(sizing);
         config.command_line = arguments.to_vec();
         session.configure(&mut config);
-        let vm = Vm::start(method.configure(config)).await?;
+        let vm = Vm::start(mechanism.configure(config)).await?;
         let release = vm.agent()?.info().await?.kernel_release;
         let guest = Guest::new(&release, kernel, vm.vmm_version());
         Ok(Self {
             vm,
-            method,
+            mechanism,
             guest,
             slots: vec![None; sizing.instances.into()],
             running: BTreeMap::new(),
@@ -91,8 +91,8 @@ impl MemhogVm {
         if slot.is_some() {
             return Ok(None);
         }
-        let taken = self.method.slots().take()?;
-        let resize = self.method.plug(&self.vm, taken).await?;
+        let taken = self.mechanism.slots().take()?;
+        let resize = self.mechanism.plug(&self.vm, taken).await?;
         *slot = Some(taken);
         Ok(resize)
     }
@@ -127,7 +127,7 @@ impl MemhogVm {
         let slot = self.slots[usize::from(index)]
             .ok_or_else(|| BenchError::Arguments(format!("instance {index} has no memory")))?;
         let mut spec = hog::instance(index, vec!["/bin/memhog".to_owned(), bytes.to_string()])?;
-        self.method.place(slot, &mut spec);
+        self.mechanism.place(slot, &mut spec);
         spec.wait_ms = 20_000;
         Ok(spec)
     }
@@ -161,19 +161,20 @@ impl MemhogVm {
     /// Plugs memory for all instances at once; how long that took, and requests to the device.
     pub(crate) async fn plug_all(&mut self) -> Result<(u64, u64)> {
         for slot in &mut self.slots {
-            *slot = Some(self.method.slots().take()?);
+            *slot = Some(self.mechanism.slots().take()?);
         }
         let slots = self.slots.iter().flatten();
-        self.at_once(slots.map(|&slot| self.method.plug(&self.vm, slot)).collect()).await
+        self.at_once(slots.map(|&slot| self.mechanism.plug(&self.vm, slot)).collect()).await
     }
 
     /// Takes the memory of all instances, which are gone, back at once.
     pub(crate) async fn reclaim_all(&mut self) -> Result<(u64, u64)> {
         let slots: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
         for &slot in &slots {
-            self.method.slots().free(slot)?;
+            self.mechanism.slots().free(slot)?;
         }
-        self.at_once(slots.iter().map(|&slot| self.method.reclaim(&self.vm, slot)).collect()).await
+        self.at_once(slots.iter().map(|&slot| self.mechanism.reclaim(&self.vm, slot)).collect())
+            .await
     }
 
     async fn at_once(

@@ -57,8 +57,8 @@ impl MemhogVm {
         let (host_before, system_before) = self.host_times().await?;
 
         let start = Instant::now();
-        self.method.slots().free(slot)?;
-        let outcome = self.method.reclaim(&self.vm, slot).await;
+        self.mechanism.slots().free(slot)?;
+        let outcome = self.mechanism.reclaim(&self.vm, slot).await;
 
         let (host_after, system_after) = self.host_times().await?;
         let (latency, failure, resize) = match outcome {
@@ -74,7 +74,7 @@ impl MemhogVm {
         let host = cpu_delta(&host_before, &host_after);
         let counters = GuestCounters::between(&before, &after);
         let device = resize.and_then(|resize| resize.device);
-        let balloon = self.method.name() == MechanismName::Balloon;
+        let balloon = self.mechanism.name() == MechanismName::Balloon;
         Ok(Reclaimed {
             latency_ns: nanoseconds(latency),
             reclaimed_bytes: asked_before.plugged_bytes.saturating_sub(asked_after.plugged_bytes),

@@ -26,7 +26,7 @@ use crate::{
 };
 use deadlines::Deadlines;
 use pool::Pool;
-use scale::Short;
+use scale::Shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use counts::Counts;
@@ -53,7 +53,7 @@ struct Vm {
     /// When an instance in it answered last; its boot before that.
     last_used: Moment,
     /// Where it stands among those that can be ended as a whole, if it does.
-    spare_since: Option<Moment>,
+    evictable_since: Option<Moment>,
     /// Whether the last of its functions is retired.
     retired: bool,
     /// Whether it is to be replaced, having given memory to instances or not.
@@ -70,7 +70,7 @@ pub struct Scaler {
     vms: BTreeMap<VmIndex, Vm>,
     /// Those that can be ended as a whole, because nothing lives in them or they are paused; the one that
     /// was used least recently first.
-    spare_vms: BTreeSet<(Moment, VmIndex)>,
+    evictable_vms: BTreeSet<(Moment, VmIndex)>,
     /// Those that are being stopped, and of which it will be known then what they hold.
     pausing: BTreeSet<VmIndex>,
     /// Those that are being ended.
@@ -97,7 +97,7 @@ impl Scaler {
             functions: BTreeMap::new(),
             waiting: BTreeSet::new(),
             vms: BTreeMap::new(),
-            spare_vms: BTreeSet::new(),
+            evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
             ending: BTreeSet::new(),
             pool: Pool::default(),
@@ -123,7 +123,7 @@ impl Scaler {
             state: VmState::Absent,
             charged_bytes: 0,
             last_used: Moment::START,
-            spare_since: None,
+            evictable_since: None,
             retired: false,
             unfit: false,
             proven: false,
@@ -285,9 +285,9 @@ impl Scaler {
             self.stop_idle(StopReason::Draining, commands);
         } else {
             self.leave_unfit(commands);
-            let mut short = Short::default();
-            self.dispatch(now, &mut short, commands);
-            self.scale_up(short, commands);
+            let mut shortage = Shortage::default();
+            self.dispatch(now, &mut shortage, commands);
+            self.scale_up(shortage, commands);
             self.squeeze(now, commands);
         }
         commands.len() > sent

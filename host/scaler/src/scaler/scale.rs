@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that could be ended to make room.
 #[derive(Clone, Copy)]
-enum Spare {
+enum Evictable {
     Instance(InstanceNumber),
     /// A VM in which nothing runs.
     Vm(VmIndex),
@@ -19,7 +19,7 @@ enum Spare {
 
 /// What cannot be had as things stand.
 #[derive(Default)]
-pub(super) struct Short {
+pub(super) struct Shortage {
     /// Bytes that the budget lacks.
     bytes: u64,
     /// The VM that gets them first.
@@ -36,12 +36,17 @@ impl Scaler {
     /// Gives waiting requests to idle instances, the one used last first: so the others get to the end
     /// of their keep-alive. A frozen one that has given up memory has to get that first, and so the
     /// request that has waited longest comes before the others.
-    pub(super) fn dispatch(&mut self, now: Moment, short: &mut Short, commands: &mut Vec<Command>) {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Moment,
+        shortage: &mut Shortage,
+        commands: &mut Vec<Command>,
+    ) {
         for index in self.in_turn() {
             while self.waiting.contains(&index)
                 && let Some(instance) = self.pool.last_used(index)
             {
-                if !self.charge_in_full(instance, short, commands) {
+                if !self.charge_in_full(instance, shortage, commands) {
                     break;
                 }
                 let Some(function) = self.functions.get_mut(&index) else { break };
@@ -71,71 +76,71 @@ impl Scaler {
     fn charge_in_full(
         &mut self,
         number: InstanceNumber,
-        short: &mut Short,
+        shortage: &mut Shortage,
         commands: &mut Vec<Command>,
     ) -> bool {
         let Some(instance) = self.pool.get(number) else { return false };
         let missing = self.missing_bytes(&instance);
-        if self.comes_next(instance.vm, missing, short)
+        if self.comes_next(instance.vm, missing, shortage)
             && self.commit_within(instance.vm, missing, commands)
         {
             self.charge(number, instance.charged_bytes + missing);
             return true;
         }
-        if short.bytes == 0 {
-            short.first = Some(instance.vm);
-            short.thawing = Some(number);
+        if shortage.bytes == 0 {
+            shortage.first = Some(instance.vm);
+            shortage.thawing = Some(number);
         }
-        self.lacks(instance.vm, missing, short);
+        self.lacks(instance.vm, missing, shortage);
         false
     }
 
     /// Whether nobody is to get memory before something in a VM does that needs so much, if it needs any.
-    fn comes_next(&self, vm: VmIndex, bytes: u64, short: &Short) -> bool {
-        short.bytes == 0 || (bytes == 0 && self.missing_base_bytes(vm) == 0)
+    fn comes_next(&self, vm: VmIndex, bytes: u64, shortage: &Shortage) -> bool {
+        shortage.bytes == 0 || (bytes == 0 && self.missing_base_bytes(vm) == 0)
     }
 
     /// Notes that so much memory is short, and once what its VM lacks to run.
-    fn lacks(&self, vm: VmIndex, bytes: u64, short: &mut Short) {
-        let base = if short.resuming.insert(vm) { self.missing_base_bytes(vm) } else { 0 };
-        short.bytes = short.bytes.saturating_add(bytes).saturating_add(base);
+    fn lacks(&self, vm: VmIndex, bytes: u64, shortage: &mut Shortage) {
+        let base = if shortage.resuming.insert(vm) { self.missing_base_bytes(vm) } else { 0 };
+        shortage.bytes = shortage.bytes.saturating_add(bytes).saturating_add(base);
     }
 
     /// Starts an instance for every request that waits and has none on its way, oldest first, as far
     /// as VMs start so many at a time. From the first one on that does not fit the budget nobody gets
     /// memory, or small instances would starve a large one; what is short is taken from what was used
     /// least recently.
-    pub(super) fn scale_up(&mut self, mut short: Short, commands: &mut Vec<Command>) {
+    pub(super) fn scale_up(&mut self, mut shortage: Shortage, commands: &mut Vec<Command>) {
         for function in self.wanted() {
             let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
             match self.vm_state(index) {
-                Some(VmState::Absent) => self.boot(index, &mut short, commands),
+                Some(VmState::Absent) => self.boot(index, &mut shortage, commands),
                 Some(VmState::Up { .. } | VmState::Paused { .. }) => {
-                    self.start(function, index, &mut short, commands);
+                    self.start(function, index, &mut shortage, commands);
                 }
                 Some(VmState::Booting | VmState::Ending) | None => {}
             }
         }
-        self.make_room(&short, commands);
-        let wanted = short.bytes.saturating_add(self.budget.reserve_bytes());
+        self.make_room(&shortage, commands);
+        let wanted = shortage.bytes.saturating_add(self.budget.reserve_bytes());
         if wanted > 0 {
-            self.evict(wanted, &short, commands);
+            self.evict(wanted, &shortage, commands);
         }
     }
 
-    fn boot(&mut self, index: VmIndex, short: &mut Short, commands: &mut Vec<Command>) {
+    fn boot(&mut self, index: VmIndex, shortage: &mut Shortage, commands: &mut Vec<Command>) {
         let Some(vm) = self.vms.get(&index) else { return };
         // A VM without room for an instance would be of no use.
         let needed = vm.policy.base_bytes + vm.policy.instance_bytes;
-        if short.bytes == 0
+        if shortage.bytes == 0
             && needed <= self.budget.free_bytes()
             && self.charge_vm(index, vm.policy.base_bytes)
         {
             self.set_vm(index, VmState::Booting);
             commands.push(Command::BootVm(index));
-        } else if short.first != Some(index) {
-            short.first.get_or_insert(index);
-            short.bytes = short.bytes.saturating_add(needed);
+        } else if shortage.first != Some(index) {
+            shortage.first.get_or_insert(index);
+            shortage.bytes = shortage.bytes.saturating_add(needed);
         }
     }
 
@@ -143,7 +148,7 @@ impl Scaler {
         &mut self,
         function: FunctionIndex,
         vm: VmIndex,
-        short: &mut Short,
+        shortage: &mut Shortage,
         commands: &mut Vec<Command>,
     ) {
         let Some(policy) = self.vms.get(&vm).map(|vm| vm.policy) else { return };
@@ -153,18 +158,18 @@ impl Scaler {
         }
         if self.pool.alive(vm) >= policy.max_instances as usize {
             // What is idle in it can only be ended while it runs.
-            if self.comes_next(vm, 0, short) && self.resume(vm, commands) {
-                *short.room.entry(vm).or_default() += 1;
+            if self.comes_next(vm, 0, shortage) && self.resume(vm, commands) {
+                *shortage.room.entry(vm).or_default() += 1;
             } else {
-                short.first.get_or_insert(vm);
-                self.lacks(vm, 0, short);
+                shortage.first.get_or_insert(vm);
+                self.lacks(vm, 0, shortage);
             }
             return;
         }
         let stranded = self.pool.stranded(vm);
         let kept_bytes = stranded.and_then(|n| self.pool.get(n)).map_or(0, |i| i.charged_bytes);
         let needed_bytes = policy.instance_bytes.saturating_sub(kept_bytes);
-        if self.comes_next(vm, needed_bytes, short)
+        if self.comes_next(vm, needed_bytes, shortage)
             && self.commit_within(vm, needed_bytes, commands)
         {
             // Its memory goes on as the new one's.
@@ -178,8 +183,8 @@ impl Scaler {
             self.put(instance, Some(Instance { function, vm, state, charged_bytes }));
             commands.push(Command::Start { function, vm, instance });
         } else {
-            short.first.get_or_insert(vm);
-            self.lacks(vm, needed_bytes, short);
+            shortage.first.get_or_insert(vm);
+            self.lacks(vm, needed_bytes, shortage);
         }
     }
 
@@ -214,12 +219,12 @@ impl Scaler {
     }
 
     /// Stops idle instances of other functions in VMs that are full, least recently used first.
-    fn make_room(&mut self, short: &Short, commands: &mut Vec<Command>) {
-        for (&vm, &wanted) in &short.room {
+    fn make_room(&mut self, shortage: &Shortage, commands: &mut Vec<Command>) {
+        for (&vm, &wanted) in &shortage.room {
             let coming = self.pool.going().filter(|i| i.vm == vm).count();
             let idle = self.pool.idle_in(vm).map(|(_, number)| number);
-            let spare = idle.filter(|&number| Some(number) != short.thawing);
-            for number in spare.take(wanted.saturating_sub(coming)).collect::<Vec<_>>() {
+            let evictable = idle.filter(|&number| Some(number) != shortage.thawing);
+            for number in evictable.take(wanted.saturating_sub(coming)).collect::<Vec<_>>() {
                 self.stop(number, StopReason::Evicted, commands);
             }
         }
@@ -227,33 +232,35 @@ impl Scaler {
 
     /// Ends as many idle instances and unused VMs as make room for `wanted` bytes, least recently used
     /// first, counting the memory that is on its way back already; not what is to get it.
-    fn evict(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
-        let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(short));
-        if room >= wanted || self.freeze_spares(short.thawing, commands) || !self.pausing.is_empty()
+    fn evict(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
+        let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(shortage));
+        if room >= wanted
+            || self.freeze_evictables(shortage.thawing, commands)
+            || !self.pausing.is_empty()
         {
             return;
         }
         let mut going = self.going_in();
-        let mut spares = Vec::new();
-        for (spare, bytes) in self.spares(short) {
+        let mut evictables = Vec::new();
+        for (evictable, bytes) in self.evictables(shortage) {
             if room >= wanted {
                 break;
             }
             room += bytes;
-            if let Spare::Instance(number) = spare
+            if let Evictable::Instance(number) = evictable
                 && let Some(Instance { vm, .. }) = self.pool.get(number)
             {
                 let count = going.entry(vm).or_default();
                 *count += 1;
-                room += self.left_empty_bytes(vm, *count, short);
+                room += self.left_empty_bytes(vm, *count, shortage);
             }
-            spares.push(spare);
+            evictables.push(evictable);
         }
-        for spare in spares {
-            match spare {
-                Spare::Instance(number) => self.stop(number, StopReason::Evicted, commands),
-                Spare::Vm(index) => self.end_vm(index, StopReason::Evicted, commands),
-                Spare::AllOf(index) => {
+        for evictable in evictables {
+            match evictable {
+                Evictable::Instance(number) => self.stop(number, StopReason::Evicted, commands),
+                Evictable::Vm(index) => self.end_vm(index, StopReason::Evicted, commands),
+                Evictable::AllOf(index) => {
                     for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
                         self.stop(number, StopReason::Evicted, commands);
                     }
@@ -261,18 +268,19 @@ impl Scaler {
             }
         }
         if room < wanted {
-            self.evict_within(wanted, short, commands);
+            self.evict_within(wanted, shortage, commands);
         }
     }
 
     /// What is on its way back, with the VMs that are left empty when the instances that are being stopped
     /// are gone.
-    fn coming_bytes(&self, short: &Short) -> u64 {
+    fn coming_bytes(&self, shortage: &Shortage) -> u64 {
         let ending = self.ending.iter().map(|&index| self.vm_bytes(index));
         // Instances that end with their VM are counted with it.
         let going = self.pool.going().filter(|i| !self.ending.contains(&i.vm));
         let empty = self.going_in();
-        let empty = empty.iter().map(|(&index, &count)| self.left_empty_bytes(index, count, short));
+        let empty =
+            empty.iter().map(|(&index, &count)| self.left_empty_bytes(index, count, shortage));
         ending.chain(going.map(|i| i.charged_bytes)).chain(empty).sum()
     }
 
@@ -287,8 +295,8 @@ impl Scaler {
 
     /// What a VM has beside its instances if so many of them are all that live in it: empty it is ended for
     /// whoever lacks memory, unless it is to get some.
-    fn left_empty_bytes(&self, index: VmIndex, count: usize, short: &Short) -> u64 {
-        let stays = Some(index) == short.first || self.pool.alive(index) > count;
+    fn left_empty_bytes(&self, index: VmIndex, count: usize, shortage: &Shortage) -> u64 {
+        let stays = Some(index) == shortage.first || self.pool.alive(index) > count;
         self.vms.get(&index).filter(|_| !stays).map_or(0, |vm| vm.charged_bytes)
     }
 
@@ -296,16 +304,17 @@ impl Scaler {
     /// that to be ended in it. If that does not do and nothing is on its way, the instance that lacks memory
     /// is ended where a new one can have what the guest has kept of another, or the VM as a whole where
     /// nobody works in it and it can be booted again with what that brings.
-    fn evict_within(&mut self, wanted: u64, short: &Short, commands: &mut Vec<Command>) {
-        let Some(index) = short.first else { return };
+    fn evict_within(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
+        let Some(index) = shortage.first else { return };
         let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
         let paused = matches!(state, VmState::Paused { .. });
-        let spare = self.pool.idle_in(index).any(|(_, number)| Some(number) != short.thawing);
+        let evictable =
+            self.pool.idle_in(index).any(|(_, number)| Some(number) != shortage.thawing);
         let missing = self.missing_base_bytes(index);
-        if paused && spare && self.resume(index, commands) {
-            return self.evict(wanted.saturating_sub(missing), short, commands);
+        if paused && evictable && self.resume(index, commands) {
+            return self.evict(wanted.saturating_sub(missing), shortage, commands);
         }
-        if self.coming_bytes(short) > 0 {
+        if self.coming_bytes(shortage) > 0 {
             return;
         }
         let free = self.budget.free_bytes();
@@ -314,7 +323,7 @@ impl Scaler {
         let anew = |&n: &InstanceNumber| {
             kept.is_some_and(|kept| policy.instance_bytes <= free.saturating_add(kept + had(n)))
         };
-        if let Some(number) = short.thawing.filter(anew) {
+        if let Some(number) = shortage.thawing.filter(anew) {
             return self.stop(number, StopReason::Evicted, commands);
         }
         let idle: Vec<_> = self.pool.idle_in(index).map(|(_, number)| number).collect();
@@ -336,8 +345,8 @@ impl Scaler {
 
     /// What gives memory back when it is ended, and how much, least recently used first; not what is
     /// to get it.
-    fn spares(&self, short: &Short) -> impl Iterator<Item = (Spare, u64)> {
-        let &Short { first: needed, thawing, .. } = short;
+    fn evictables(&self, shortage: &Shortage) -> impl Iterator<Item = (Evictable, u64)> {
+        let &Shortage { first: needed, thawing, .. } = shortage;
         let runs = move |vm| matches!(self.vm_state(vm), Some(VmState::Up { .. }));
         let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
         let instances = instances.filter_map(move |(at, number)| {
@@ -346,9 +355,9 @@ impl Scaler {
                 0 => {
                     let index = instance.vm;
                     let brings = Some(index) != needed && self.is_last_idle(number, index);
-                    brings.then(|| (at, Spare::AllOf(index), self.vms[&index].charged_bytes))
+                    brings.then(|| (at, Evictable::AllOf(index), self.vms[&index].charged_bytes))
                 }
-                bytes => Some((at, Spare::Instance(number), bytes)),
+                bytes => Some((at, Evictable::Instance(number), bytes)),
             }
         });
         // Between this moment and the last look an instance may have come.
@@ -356,15 +365,15 @@ impl Scaler {
             let paused = matches!(self.vm_state(index), Some(VmState::Paused { .. }));
             Some(index) != needed && (paused || self.pool.alive(index) == 0)
         };
-        let vms = self.spare_vms.iter().filter(move |(_, index)| free(*index));
-        let vms = vms.map(|&(at, index)| (at, Spare::Vm(index), self.vm_bytes(index)));
+        let vms = self.evictable_vms.iter().filter(move |(_, index)| free(*index));
+        let vms = vms.map(|&(at, index)| (at, Evictable::Vm(index), self.vm_bytes(index)));
         let (mut instances, mut vms) = (instances.peekable(), vms.peekable());
         let merged = std::iter::from_fn(move || match (instances.peek(), vms.peek()) {
             (Some((idle, ..)), Some((empty, ..))) if empty < idle => vms.next(),
             (None, _) => vms.next(),
             _ => instances.next(),
         });
-        merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, spare, bytes)| (spare, bytes))
+        merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, evictable, bytes)| (evictable, bytes))
     }
 
     /// Whether nobody in a VM works, and of those who are idle this one was used last.

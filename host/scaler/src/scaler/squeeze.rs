@@ -31,7 +31,7 @@ impl Scaler {
 
     /// Freezes all that could be ended for want of memory, for then they may cost little enough. Whether
     /// it is to be seen yet what that brings.
-    pub(super) fn freeze_spares(
+    pub(super) fn freeze_evictables(
         &mut self,
         but: Option<InstanceNumber>,
         commands: &mut Vec<Command>,
@@ -44,8 +44,8 @@ impl Scaler {
             let function = instance.and_then(|instance| self.function(instance.function));
             function.is_some_and(|function| function.policy.freeze_after.is_some())
         };
-        let spares = self.pool.idle().map(|(_, number)| number).filter(|&n| Some(n) != but);
-        for number in spares.filter(awake).collect::<Vec<_>>() {
+        let evictables = self.pool.idle().map(|(_, number)| number).filter(|&n| Some(n) != but);
+        for number in evictables.filter(awake).collect::<Vec<_>>() {
             self.freeze(number, commands);
         }
         !self.freezing.is_empty()

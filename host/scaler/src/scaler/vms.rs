@@ -106,18 +106,18 @@ impl Scaler {
             (vm.unfit, vm.proven) = (false, false);
         }
         let idle_time = vm.policy.idle_time;
-        let spare = |state| match state {
+        let evictable = |state| match state {
             VmState::Up { empty_since } => empty_since,
             VmState::Paused { since } => Some(since),
             _ => None,
         };
         // In the order of its last use, as instances: else it came after all of them when it is left
         // empty, and they were ended in its place.
-        let last_used = spare(state).map(|_| vm.last_used);
-        let spare_before = std::mem::replace(&mut vm.spare_since, last_used);
-        self.spare_vms.extend(last_used.map(|since| (since, index)));
-        if let Some(since) = spare_before.filter(|_| spare_before != last_used) {
-            self.spare_vms.remove(&(since, index));
+        let last_used = evictable(state).map(|_| vm.last_used);
+        let evictable_before = std::mem::replace(&mut vm.evictable_since, last_used);
+        self.evictable_vms.extend(last_used.map(|since| (since, index)));
+        if let Some(since) = evictable_before.filter(|_| evictable_before != last_used) {
+            self.evictable_vms.remove(&(since, index));
         }
         self.pausing.remove(&index);
         if state == VmState::Ending {
@@ -126,7 +126,8 @@ impl Scaler {
             self.ending.remove(&index);
         }
         let is_empty = self.pool.alive(index) == 0;
-        let deadline = spare(state).filter(|_| is_empty).and_then(|since| Some(since + idle_time?));
+        let deadline =
+            evictable(state).filter(|_| is_empty).and_then(|since| Some(since + idle_time?));
         self.deadlines.set(Subject::Vm(index), deadline);
     }
 

@@ -10,7 +10,7 @@ pub struct State {
     pub now_ms: u64,
     pub version: String,
     /// How instances get their memory.
-    pub method: String,
+    pub policy: String,
     pub memory_limit_bytes: u64,
     pub memory_committed_bytes: u64,
     pub functions: Vec<Function>,
@@ -181,7 +181,7 @@ pub mod tests {
     pub fn example() -> State {
         serde_json::from_str(
             r#"{
-                "now_ms": 9000, "version": "0.1.0", "method": "squeezy", "more": [],
+                "now_ms": 9000, "version": "0.1.0", "policy": "squeezy", "more": [],
                 "memory_limit_bytes": 4294967296, "memory_committed_bytes": 1073741824,
                 "functions": [{
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],

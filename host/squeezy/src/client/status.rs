@@ -56,12 +56,12 @@ impl Status {
 /// The daemon on one line.
 pub fn heading(connection: &Connection, state: &State) -> String {
     format!(
-        "squeezy {} at {}: memory promised {} of {} MiB, resident {} MiB, by method {}",
+        "squeezy {} at {}: memory promised {} of {} MiB, resident {} MiB, by policy {}",
         state.version,
         connection.url(),
         state.memory_committed_bytes >> 20,
         state.memory_limit_bytes >> 20,
         state.resident_bytes() >> 20,
-        state.method,
+        state.policy,
     )
 }

@@ -14,7 +14,7 @@ use std::{path::PathBuf, time::Duration};
 /// Replays a load against a function in a VM, and shows instances and memory over time.
 ///
 /// Boots a VM for the function, replays the load with real HTTP requests, starts instances as
-/// requests arrive, and gives their memory back to the host as they end; once for each method.
+/// requests arrive, and gives their memory back to the host as they end; once for each policy.
 ///
 /// Ctrl-C ends the run early and still prints the summary. The exit status is 0 when every request
 /// was answered correctly, 1 when not, and 130 after Ctrl-C.
@@ -27,13 +27,13 @@ pub struct Args {
 
     /// How instances get their memory and give it back; several run one after the other.
     #[arg(
-        long = "method",
+        long = "policy",
         value_parser = policies(),
         value_delimiter = ',',
-        value_name = "METHOD",
+        value_name = "POLICY",
         default_value = "squeezy,virtio-mem,static"
     )]
-    pub methods: Vec<PolicyName>,
+    pub policies: Vec<PolicyName>,
 
     /// A trace in the Azure 2019 (invocations) or 2021 format. Without one the load is a synthetic
     /// burst, and labelled so.
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor, requires = "trace")]
     pub speed: f64,
 
-    /// How long to send requests, for each method. The default is a minute of a trace; for the
+    /// How long to send requests, for each policy. The default is a minute of a trace; for the
     /// synthetic load it depends on the machine: 14 times as long as the first instance took to
     /// answer, from 20 to 120 s.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]

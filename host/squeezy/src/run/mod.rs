@@ -1,4 +1,4 @@
-//! `squeezy run`: replays a load against a function in a VM, once for each method.
+//! `squeezy run`: replays a load against a function in a VM, once for each policy.
 
 mod args;
 mod error;
@@ -54,12 +54,12 @@ pub async fn main(args: Args) -> Result<ExitCode, RunError> {
 }
 
 fn status(report: &Report, interrupt: &Interrupt) -> ExitCode {
-    let right = |method: &record::MethodRecord| {
-        method.ended_early.is_none() && method.requests.iter().all(|r| r.outcome == Outcome::Right)
+    let right = |policy: &record::PolicyRecord| {
+        policy.ended_early.is_none() && policy.requests.iter().all(|r| r.outcome == Outcome::Right)
     };
     if interrupt.is_raised() {
         ExitCode::from(crate::INTERRUPTED)
-    } else if report.methods.iter().all(right) {
+    } else if report.policies.iter().all(right) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -75,7 +75,7 @@ struct Document<'a> {
 }
 
 fn json(report: &Report) -> String {
-    let summaries = report.methods.iter().map(Summary::of).collect();
+    let summaries = report.policies.iter().map(Summary::of).collect();
     let text = serde_json::to_string_pretty(&Document { summaries, report });
     // Every key is a string, which is all that could fail.
     text.expect("a report can be written") + "\n"

@@ -1,7 +1,7 @@
 //! Draws a run: instances, memory of the guest and memory on the host over time, one column a
-//! method (Figure 1 of the Squeezy paper).
+//! policy (Figure 1 of the Squeezy paper).
 
-use super::record::{MethodRecord, Report, Sample};
+use super::record::{PolicyRecord, Report, Sample};
 use plotters::{
     coord::Shift,
     element::DashedPathElement,
@@ -105,7 +105,7 @@ const PANELS: [Panel; 3] = [
 
 /// Draws the report as an SVG document.
 pub fn svg(report: &Report) -> Result<String> {
-    let columns = report.methods.len().max(1);
+    let columns = report.policies.len().max(1);
     let foot = foot(report, columns);
     let foot_height = FOOT_HEIGHT + 14 * foot.len() as u32;
     let size = (
@@ -123,9 +123,9 @@ pub fn svg(report: &Report) -> Result<String> {
         let seconds = longest(report);
         for (row, panel) in PANELS.iter().enumerate() {
             let top = highest(report, panel);
-            for (column, method) in report.methods.iter().enumerate() {
+            for (column, policy) in report.policies.iter().enumerate() {
                 let cell = &cells[row * columns + column];
-                draw_panel(cell, panel, method, seconds, top)?;
+                draw_panel(cell, panel, policy, seconds, top)?;
             }
         }
         for (index, line) in foot.iter().enumerate() {
@@ -149,9 +149,9 @@ fn draw_head(area: &Area<'_>, report: &Report) -> Result {
     );
     area.draw_text(&below, &(FONT, 12).into_font().color(&GREY), (8, 34))?;
     let bold = (FONT, 14).into_font().style(FontStyle::Bold).color(&BLACK);
-    for (column, method) in report.methods.iter().enumerate() {
+    for (column, policy) in report.policies.iter().enumerate() {
         let x = (COLUMN_WIDTH * column as u32 + LABEL_AREA + 8) as i32;
-        area.draw_text(&method.method, &bold, (x, 62))?;
+        area.draw_text(&policy.policy, &bold, (x, 62))?;
     }
     Ok(())
 }
@@ -159,7 +159,7 @@ fn draw_head(area: &Area<'_>, report: &Report) -> Result {
 fn draw_panel(
     area: &Area<'_>,
     panel: &Panel,
-    method: &MethodRecord,
+    policy: &PolicyRecord,
     seconds: f64,
     top: f64,
 ) -> Result {
@@ -183,7 +183,7 @@ fn draw_panel(
         .draw()?;
     for curve in panel.curves {
         let style = curve.colour.stroke_width(2);
-        let points = points(&method.samples, curve);
+        let points = points(&policy.samples, curve);
         if curve.dashed {
             chart.draw_series(DashedLineSeries::new(points, 4, 3, style))?;
         } else {
@@ -227,12 +227,12 @@ fn points(samples: &[Sample], curve: &Curve) -> Vec<(f64, f64)> {
 }
 
 fn longest(report: &Report) -> f64 {
-    let ends = report.methods.iter().filter_map(|m| m.samples.last());
+    let ends = report.policies.iter().filter_map(|m| m.samples.last());
     ends.map(|sample| sample.at_seconds).fold(1.0, f64::max)
 }
 
 fn highest(report: &Report, panel: &Panel) -> f64 {
-    let samples = report.methods.iter().flat_map(|m| &m.samples);
+    let samples = report.policies.iter().flat_map(|m| &m.samples);
     let values = samples.flat_map(|s| panel.curves.iter().map(|c| (c.value)(s)));
     values.fold(panel.least, f64::max) * 1.08
 }
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn a_run_without_a_sample_can_be_drawn() {
         let mut report = example();
-        report.methods.iter_mut().for_each(|m| m.samples.clear());
+        report.policies.iter_mut().for_each(|m| m.samples.clear());
         svg(&report).unwrap();
-        report.methods.clear();
+        report.policies.clear();
         svg(&report).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use squeezy_node::WaitedFor;
 
-/// A whole run: one load, replayed for each method.
+/// A whole run: one load, replayed for each policy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Names the format.
@@ -38,15 +38,15 @@ pub struct Report {
     pub qemu: String,
     /// What must be known to read the figures right.
     pub notes: Vec<String>,
-    /// One for each method, in the order they ran.
-    pub methods: Vec<MethodRecord>,
+    /// One for each policy, in the order they ran.
+    pub policies: Vec<PolicyRecord>,
 }
 
-/// What one method did.
+/// What one policy did.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct MethodRecord {
-    /// The method.
-    pub method: String,
+pub struct PolicyRecord {
+    /// The policy.
+    pub policy: String,
     /// Why it ended before the load did, if it did.
     pub ended_early: Option<String>,
     /// From the start of the VMM until the agent answered.
@@ -181,11 +181,11 @@ pub(crate) mod tests {
 
     /// A made-up report, for tests of what is done with one.
     pub(crate) fn example() -> Report {
-        let methods = ["squeezy", "virtio-mem", "static"].map(|method| MethodRecord {
-            method: method.to_owned(),
+        let policies = ["squeezy", "virtio-mem", "static"].map(|policy| PolicyRecord {
+            policy: policy.to_owned(),
             boot_seconds: 2.0,
             length_seconds: 60.0,
-            samples: (0..240).map(|i| sample(method, f64::from(i) / 4.0)).collect(),
+            samples: (0..240).map(|i| sample(policy, f64::from(i) / 4.0)).collect(),
             requests: (0..10_u32)
                 .map(|i| RequestRecord {
                     at_seconds: f64::from(i),
@@ -210,7 +210,7 @@ pub(crate) mod tests {
                     error: None,
                 })
                 .collect(),
-            ..MethodRecord::default()
+            ..PolicyRecord::default()
         });
         Report {
             kind: "squeezy_run",
@@ -229,13 +229,13 @@ pub(crate) mod tests {
             kernel: "6.12".into(),
             qemu: "7.2".into(),
             notes: vec!["Emulated: absolute times mean nothing.".into()],
-            methods: methods.into(),
+            policies: policies.into(),
         }
     }
 
-    fn sample(method: &str, at_seconds: f64) -> Sample {
+    fn sample(policy: &str, at_seconds: f64) -> Sample {
         let alive = (8.0 * (at_seconds / 9.0).sin()).max(0.0) as usize;
-        let kept = if method == "squeezy" { alive } else { 8.min(at_seconds as usize) };
+        let kept = if policy == "squeezy" { alive } else { 8.min(at_seconds as usize) };
         Sample {
             at_seconds,
             starting: alive / 2,

@@ -1,7 +1,7 @@
 //! Turns what goes on in the node into the record of a run, and shows it.
 
 use super::{
-    record::{Direction, MethodRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
+    record::{Direction, PolicyRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
 use squeezy_node::{NodeEvent, Observer, ResizeOutcome};
@@ -40,7 +40,7 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct State {
-    record: MethodRecord,
+    record: PolicyRecord,
     instance_bytes: u64,
     booted: Option<Booted>,
     /// When the load began, once it has; nothing is recorded before.
@@ -50,9 +50,9 @@ struct State {
 }
 
 impl Recorder {
-    /// A recorder of one method, whose instances have so much memory.
-    pub fn new(view: Weak<dyn View>, method: String, instance_bytes: u64) -> Self {
-        let record = MethodRecord { method, ..MethodRecord::default() };
+    /// A recorder of one policy, whose instances have so much memory.
+    pub fn new(view: Weak<dyn View>, policy: String, instance_bytes: u64) -> Self {
+        let record = PolicyRecord { policy, ..PolicyRecord::default() };
         let state = State { record, instance_bytes, ..State::default() };
         Self { view, state: Mutex::new(state), ended: watch::Sender::new(None) }
     }
@@ -128,7 +128,7 @@ impl Recorder {
     }
 
     /// The record, which is complete at `now`. What a node that ends still tells is not recorded.
-    pub fn finish(&self, now: Moment) -> MethodRecord {
+    pub fn finish(&self, now: Moment) -> PolicyRecord {
         let State { mut record, load, .. } = std::mem::take(&mut *self.lock());
         record.length_seconds = now.since(load.unwrap_or(now)).as_secs_f64();
         record

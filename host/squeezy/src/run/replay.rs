@@ -1,7 +1,7 @@
 //! Replays a load on a node: sends the requests when they are due, and judges the answers.
 
 use super::{
-    record::{MethodRecord, Outcome, RequestRecord},
+    record::{Outcome, PolicyRecord, RequestRecord},
     recorder::Recorder,
 };
 use crate::interrupt::Interrupt;
@@ -73,7 +73,7 @@ impl Replay {
     }
 
     /// Sends the requests when they are due and waits until everything is over.
-    pub async fn run(self, arrivals: &[Duration], interrupt: &Interrupt) -> MethodRecord {
+    pub async fn run(self, arrivals: &[Duration], interrupt: &Interrupt) -> PolicyRecord {
         let replay = Arc::new(self);
         let recorder = &replay.recorder;
         let load = Instant::now();

@@ -1,10 +1,10 @@
-//! What is run: the function, the methods one after another, and the same load for each.
+//! What is run: the function, the policies one after another, and the same load for each.
 
 use super::{
     args::Args,
     error::RunError,
     input::{LoadInput, make_up, read_trace},
-    record::{MethodRecord, Report},
+    record::{PolicyRecord, Report},
     recorder::{Booted, Recorder},
     replay::Replay,
     view::View,
@@ -23,9 +23,9 @@ use std::{
 pub struct Setup {
     args: Args,
     input: FunctionImage,
-    /// The VM, with the first of the methods.
+    /// The VM, with the first of the policies.
     plan: VmPlan,
-    /// The same for every method. A load that is made up is only known once an instance has run.
+    /// The same for every policy. A load that is made up is only known once an instance has run.
     load: Option<LoadInput>,
 }
 
@@ -39,34 +39,34 @@ impl Setup {
         function.concurrency = args.concurrency.unwrap_or(function.concurrency);
         let load = read_trace(&args, function)?;
         let inputs = std::slice::from_ref(&input);
-        let (name, method) = (&input.function.name, args.methods[0]);
-        let mut plan = VmPlan::new(name, inputs, &files, method, args.shared_memory);
+        let (name, policy) = (&input.function.name, args.policies[0]);
+        let mut plan = VmPlan::new(name, inputs, &files, policy, args.shared_memory);
         plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
         plan.accelerator = args.accelerator;
         plan.memory_backend = args.memory_backend;
         let setup = Self { args, input, plan, load };
-        setup.args.methods.iter().try_for_each(|method| setup.plan(*method).check())?;
+        setup.args.policies.iter().try_for_each(|policy| setup.plan(*policy).check())?;
         Ok(setup)
     }
 
-    /// Runs the methods one after another, until one is interrupted.
+    /// Runs the policies one after another, until one is interrupted.
     pub async fn run(
         mut self,
         view: &Arc<dyn View>,
         interrupt: &Interrupt,
     ) -> Result<Report, RunError> {
         let mut report = self.report();
-        for index in 0..self.args.methods.len() {
+        for index in 0..self.args.policies.len() {
             let record = match self.run_method(index, &mut report, view, interrupt).await {
-                // What other methods have shown is worth keeping.
-                Err(error) if !report.methods.is_empty() => MethodRecord {
-                    method: self.args.methods[index].to_string(),
+                // What other policies have shown is worth keeping.
+                Err(error) if !report.policies.is_empty() => PolicyRecord {
+                    policy: self.args.policies[index].to_string(),
                     ended_early: Some(error.to_string()),
-                    ..MethodRecord::default()
+                    ..PolicyRecord::default()
                 },
                 result => result?,
             };
-            report.methods.push(record);
+            report.policies.push(record);
             if interrupt.is_raised() {
                 break;
             }
@@ -80,13 +80,13 @@ impl Setup {
         report: &mut Report,
         view: &Arc<dyn View>,
         interrupt: &Interrupt,
-    ) -> Result<MethodRecord, RunError> {
-        let method = self.args.methods[index];
-        let name = method.to_string();
-        let turn = format!("{name} ({} of {})", index + 1, self.args.methods.len());
+    ) -> Result<PolicyRecord, RunError> {
+        let policy = self.args.policies[index];
+        let name = policy.to_string();
+        let turn = format!("{name} ({} of {})", index + 1, self.args.policies.len());
         view.begin(&self.input.function.name, &turn, self.plan.sizing.instances);
         let recorder = Recorder::new(Arc::downgrade(view), name, self.plan.sizing.instance_bytes);
-        let replay = self.replay(method, Arc::new(recorder)).await?;
+        let replay = self.replay(policy, Arc::new(recorder)).await?;
         let recorder = &replay.recorder;
         let first_answer = tokio::select! {
             answered = replay.warm_up() => answered,
@@ -122,12 +122,12 @@ impl Setup {
     /// A node with the function, and nothing booted yet.
     async fn replay(
         &self,
-        method: PolicyName,
+        policy: PolicyName,
         recorder: Arc<Recorder>,
     ) -> Result<Replay, RunError> {
         let begin = Instant::now();
-        let plan = self.plan(method);
-        let budget = budget(method, &plan.vm_policy(None)?);
+        let plan = self.plan(policy);
+        let budget = budget(policy, &plan.vm_policy(None)?);
         let node = Node::start(budget, None, begin, recorder.clone());
         let vm = node.add_vm(plan, None).await?;
         let function = &self.input.function;
@@ -156,11 +156,11 @@ impl Setup {
     }
 }
 
-/// As much as anybody asks for; of a method that keeps a reserve, what its VM can have, of which it keeps
+/// As much as anybody asks for; of a policy that keeps a reserve, what its VM can have, of which it keeps
 /// that free.
-fn budget(method: PolicyName, vm: &VmPolicy) -> Budget {
+fn budget(policy: PolicyName, vm: &VmPolicy) -> Budget {
     let all_bytes = vm.base_bytes + u64::from(vm.max_instances) * vm.instance_bytes;
-    match method.reserve_bytes(all_bytes) {
+    match policy.reserve_bytes(all_bytes) {
         0 => Budget::new(u64::MAX),
         reserve_bytes => Budget::new(all_bytes).with_reserve(reserve_bytes),
     }
@@ -187,7 +187,7 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     if booted.accelerator == AcceleratorKind::Tcg {
         report.notes.push(
             "Emulated (TCG): the guest's code runs many times slower than on hardware, and the keep-alive is in \
-             proportion. Compare the methods with each other; no time here is absolute. Instances have no CPU limit."
+             proportion. Compare the policies with each other; no time here is absolute. Instances have no CPU limit."
                 .to_owned(),
         );
     }

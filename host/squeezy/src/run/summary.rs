@@ -1,7 +1,7 @@
 //! What a run comes to: figures for the JSON file, and a table for the terminal.
 
 use super::{
-    record::{Direction, MethodRecord, Outcome, Report},
+    record::{Direction, Outcome, PolicyRecord, Report},
     view::milliseconds,
 };
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub struct WaitSummary {
 }
 
 impl WaitSummary {
-    fn of(record: &MethodRecord, waited_for: WaitedFor) -> Option<Self> {
+    fn of(record: &PolicyRecord, waited_for: WaitedFor) -> Option<Self> {
         let right = record.requests.iter().filter(|r| r.outcome == Outcome::Right);
         let same = right.filter(|r| r.waited_for == Some(waited_for));
         let latencies: Vec<_> = same.map(|r| r.latency_seconds).collect();
@@ -39,11 +39,11 @@ impl WaitSummary {
     }
 }
 
-/// The figures of one method.
+/// The figures of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The method.
-    pub method: String,
+    /// The policy.
+    pub policy: String,
     /// Requests that came.
     pub requests: usize,
     /// Of them, answered correctly.
@@ -87,8 +87,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up what a method did.
-    pub fn of(record: &MethodRecord) -> Self {
+    /// Sums up what a policy did.
+    pub fn of(record: &PolicyRecord) -> Self {
         let count = |wanted: fn(&Outcome) -> bool| {
             record.requests.iter().filter(|r| wanted(&r.outcome)).count()
         };
@@ -112,7 +112,7 @@ impl Summary {
         let (plugged_peak_bytes, plugged_end_bytes) = bytes(|s| s.plugged_bytes);
         let (resident_peak_bytes, resident_end_bytes) = bytes(|s| s.resident_bytes);
         Self {
-            method: record.method.clone(),
+            policy: record.policy.clone(),
             requests: record.requests.len(),
             right: count(|o| *o == Outcome::Right),
             wrong: count(|o| matches!(o, Outcome::Wrong(_))),
@@ -160,11 +160,11 @@ const ROWS: [Row; 11] = [
     ("resident GiB x seconds", |s| format!("{:.1}", s.resident_gib_seconds)),
 ];
 
-/// The methods side by side.
+/// The policies side by side.
 pub fn table(report: &Report) -> String {
-    let summaries: Vec<_> = report.methods.iter().map(Summary::of).collect();
+    let summaries: Vec<_> = report.policies.iter().map(Summary::of).collect();
     let mut text = format!("{:30}", "");
-    summaries.iter().for_each(|summary| text += &format!("{:>20}", summary.method));
+    summaries.iter().for_each(|summary| text += &format!("{:>20}", summary.policy));
     text.push('\n');
     let mut row = |name: &str, value: &dyn Fn(&Summary) -> String| {
         text += &format!("{name:30}");
@@ -183,9 +183,9 @@ pub fn table(report: &Report) -> String {
         }
         row(name, value);
     }
-    for method in &report.methods {
-        if let Some(reason) = &method.ended_early {
-            text += &format!("{} ended early: {reason}\n", method.method);
+    for policy in &report.policies {
+        if let Some(reason) = &policy.ended_early {
+            text += &format!("{} ended early: {reason}\n", policy.policy);
         }
     }
     text += &format!("load: {}\n", report.load);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_record() {
-        let summary = Summary::of(&example().methods[0]);
+        let summary = Summary::of(&example().policies[0]);
         assert_eq!((summary.requests, summary.right, summary.rejected), (10, 9, 1));
         assert_eq!(summary.reclaim_latency_p50_ns, Some(4e6));
         // Every third one found an instance, and the last one was turned away.

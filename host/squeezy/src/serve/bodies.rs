@@ -57,7 +57,7 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// Others have it; it may be there soon.
-    Short,
+    Now,
     /// It is more than there is in all.
     Never,
 }
@@ -85,7 +85,7 @@ impl Bodies {
         let acquire = room.free.clone().acquire_many_owned(units);
         match tokio::time::timeout(WAIT, acquire).await {
             Ok(Ok(permit)) => Ok(Held { _permit: permit }),
-            _ => Err(NoRoom::Short),
+            _ => Err(NoRoom::Now),
         }
     }
 
@@ -93,7 +93,7 @@ impl Bodies {
     pub fn take_now(&self, bytes: usize) -> Result<Held, NoRoom> {
         let (room, units) = self.room(bytes)?;
         let permit = room.free.clone().try_acquire_many_owned(units);
-        permit.map(|permit| Held { _permit: permit }).map_err(|_| NoRoom::Short)
+        permit.map(|permit| Held { _permit: permit }).map_err(|_| NoRoom::Now)
     }
 
     fn room(&self, bytes: usize) -> Result<(&Room, u32), NoRoom> {
@@ -157,7 +157,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
             bodies.is_short()
         });
-        assert!(short && waits.unwrap_err() == NoRoom::Short);
+        assert!(short && waits.unwrap_err() == NoRoom::Now);
         drop((all, small));
         let again = bodies.take(most).await.unwrap();
         let sent = held(vec![0; 10], again);

@@ -2,7 +2,7 @@
 
 use super::{
     crowd::{Crowd, Place},
-    patience::Patience,
+    write_timeout::WriteTimeout,
 };
 use axum::Router;
 use hyper::{
@@ -73,7 +73,7 @@ pub async fn serve(
             continue;
         };
         let place = Arc::new(place);
-        let stream = TokioIo::new(Patience::new(stream, limits.answer));
+        let stream = TokioIo::new(WriteTimeout::new(stream, limits.answer));
         let service = service(router.clone(), place.clone());
         let connection = graceful.watch(http.serve_connection(stream, service));
         tokio::spawn(async move {

@@ -29,14 +29,14 @@ impl Observer for Log {
     fn observe(&self, _: Moment, event: NodeEvent<'_>) {
         let name = |function| self.0.names.of(function).name.0.to_string();
         if let Some(line) = describe(&event, name) {
-            say(&line);
+            log_line(&line);
         }
     }
 }
 
 /// Writes a line to standard output, in a moment. That nobody reads there any more is no reason to
 /// end, and that nobody reads on, or that a disk hangs, none to wait.
-pub fn say(line: &str) {
+pub fn log_line(line: &str) {
     let mut lines = lock();
     if !lines.has_writer {
         lines.has_writer = thread::Builder::new().name("log".to_owned()).spawn(write).is_ok();

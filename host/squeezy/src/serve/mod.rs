@@ -7,6 +7,7 @@ mod bodies;
 mod config;
 mod connections;
 mod crowd;
+mod failure_reasons;
 mod host;
 mod images;
 mod key;
@@ -14,11 +15,10 @@ mod log;
 mod memory;
 mod metrics;
 mod notify;
-mod patience;
-mod problems;
 mod service;
 mod state;
 mod web;
+mod write_timeout;
 
 use crate::interrupt::Interrupt;
 use axum::middleware;
@@ -29,7 +29,7 @@ use config::{Config, FunctionEntry};
 use connections::ConnectionLimits;
 use images::Images;
 use key::Key;
-use log::{Log, say};
+use log::{Log, log_line};
 use metrics::{Seen, Watch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
@@ -177,7 +177,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            say(
+            log_line(
                 "SIGHUP: the configuration is read at the start only; restart the daemon to change it",
             );
         }
@@ -186,16 +186,16 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     tokio::spawn(memory::give_back());
 
     if let Some(warning) = more_than_there_is(config.memory_bytes, machine_bytes()) {
-        say(&warning);
+        log_line(&warning);
     }
     let bodies_bytes = bodies::share(config.memory_bytes);
     let bodies = Bodies::new(bodies_bytes);
     // The rest is for VMs and instances.
     let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes);
-    let budget = Budget::new(memory_bytes).with_reserve(config.method.reserve_bytes(memory_bytes));
+    let budget = Budget::new(memory_bytes).with_reserve(config.policy.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
-    let method = config.method.name();
-    let squeezing = config.method.squeezing(memory_bytes);
+    let policy = config.policy.name();
+    let squeezing = config.policy.squeezing(memory_bytes);
     let node =
         Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log(watch.clone()))));
     let functions = config.functions.clone();
@@ -206,16 +206,16 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         kept,
         images,
         bodies.clone(),
-        watch.problems.clone(),
+        watch.failure_reasons.clone(),
     ));
     for together in sharing_a_vm(functions) {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
     service.restore().await;
-    say(&format!("serving on http://{address}, the key is in {}", key_file.display()));
+    log_line(&format!("serving on http://{address}, the key is in {}", key_file.display()));
     let page =
-        web::Page::new(node, service.clone(), watch, key.clone(), begin, method, memory_bytes);
+        web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
     let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
@@ -228,7 +228,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     notify::notify(notify::READY);
     interrupt.raised(1).await;
     notify::notify(notify::STOPPING);
-    say("ending: calls that an instance has taken are answered");
+    log_line("ending: calls that an instance has taken are answered");
     tokio::select! {
         _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
         () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),

@@ -1,19 +1,19 @@
 //! What the API can do, without HTTP.
 
-mod kept;
+mod persisted;
 
 use super::{
     action::Action,
     activations::{Activations, Selection},
     bodies::{Bodies, Held},
     config::{Config, FunctionEntry},
+    failure_reasons::FailureReasons,
     images::{Images, PinError, Pinned},
     key::random,
-    log::say,
-    problems::Problems,
+    log::log_line,
     state::{State, StateError, StoredAction},
 };
-use kept::Unavailable;
+use persisted::Unavailable;
 use serde_json::{Map, Value};
 use squeezy_node::{
     Call, CallError, FunctionImage, FunctionLimits, ImageError, InstanceError, Node, NodeError,
@@ -73,7 +73,7 @@ pub struct Service {
     node: Node,
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
     activations: Mutex<Activations>,
-    problems: Arc<Problems>,
+    failure_reasons: Arc<FailureReasons>,
     images: Arc<Images>,
     /// Memory for what is sent to functions and comes from them.
     pub bodies: Arc<Bodies>,
@@ -101,7 +101,7 @@ impl Service {
         state: State,
         images: Images,
         bodies: Arc<Bodies>,
-        problems: Arc<Problems>,
+        failure_reasons: Arc<FailureReasons>,
     ) -> Self {
         let activations = Activations::new(config.activations, bodies.kept_bytes);
         Self {
@@ -110,7 +110,7 @@ impl Service {
             node,
             actions: Mutex::default(),
             activations: Mutex::new(activations),
-            problems,
+            failure_reasons,
             images: Arc::new(images),
             bodies,
             unavailable: Mutex::default(),
@@ -273,11 +273,11 @@ impl Service {
 
     /// A VM for these functions, which is not booted yet.
     async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
-        let Config { method, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
+        let Config { policy, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
         let plan = VmPlan {
             accelerator,
             memory_backend,
-            ..VmPlan::new(name, images, &self.files, method, shared_memory_bytes)
+            ..VmPlan::new(name, images, &self.files, policy, shared_memory_bytes)
         };
         self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)
     }
@@ -394,7 +394,7 @@ impl Service {
             }
             failed => (failed, None),
         };
-        let explain = |error: &CallError| self.problems.explain(action.index, error);
+        let explain = |error: &CallError| self.failure_reasons.explain(action.index, error);
         let activation = Activation::of(
             id,
             action.name.clone(),

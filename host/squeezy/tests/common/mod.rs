@@ -92,7 +92,7 @@ pub fn empty_build(build: &Path) {
 }
 
 /// The configuration that goes with [`empty_build`].
-pub const NO_VM: &str = "memory = \"64T\"\nmethod = \"static\"\naccelerator = \"tcg\"\n";
+pub const NO_VM: &str = "memory = \"64T\"\npolicy = \"static\"\naccelerator = \"tcg\"\n";
 
 /// The program, without a daemon or files of whoever runs the test.
 pub fn squeezy() -> Command {

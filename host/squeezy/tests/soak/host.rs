@@ -237,9 +237,9 @@ impl Drop for Host {
 /// Few calls may wait, so that more come. There is memory for one VM with all its instances, but
 /// hardly for a second one beside it.
 fn configuration() -> String {
-    let method = std::env::var("SQUEEZY_SOAK_METHOD").unwrap_or_else(|_| "squeezy".to_owned());
+    let policy = std::env::var("SQUEEZY_SOAK_POLICY").unwrap_or_else(|_| "squeezy".to_owned());
     format!(
-        "method = \"{method}\"\nmemory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
+        "policy = \"{policy}\"\nmemory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
          freeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"
     )
 }

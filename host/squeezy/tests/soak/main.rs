@@ -2,7 +2,7 @@
 //! determines, and at the end nothing lost, nothing leaked and all memory back.
 //!
 //! `SQUEEZY_SOAK_SECONDS` says how long it goes on; without it there is each fault once. The seed is
-//! printed; `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_METHOD` is the node's method.
+//! printed; `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_POLICY` is the node's policy.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -6,7 +6,7 @@ mod balloon;
 mod by_count;
 mod fixed;
 mod floor;
-mod nodes;
+mod numa;
 mod partitions;
 mod slots;
 mod virtio_mem;
@@ -56,7 +56,7 @@ mechanisms! {
     /// Nothing is given back.
     Static = "static": Some(fixed::new),
     /// A stock kernel with one virtio-mem device and NUMA node for each instance.
-    Node = "node": Some(nodes::new),
+    Numa = "numa": Some(numa::new),
     /// No guest at all: the host discards as much memory of the same kind. See [`Floor`].
     Floor = "floor": None,
 }

@@ -12,7 +12,7 @@ mod balloon;
 mod elastic;
 mod fixed;
 mod guest_driven;
-mod nodes;
+mod numa;
 mod partitions;
 mod short_timer;
 mod virtio_mem;
@@ -25,7 +25,7 @@ use std::{fmt, sync::Arc};
 pub use balloon::Balloon;
 pub use elastic::{Elastic, Resize, Target};
 pub use fixed::Fixed;
-pub use nodes::Nodes;
+pub use numa::Nodes;
 pub use partitions::PartitionLayout;
 pub use virtio_mem::VirtioMem;
 

@@ -337,8 +337,9 @@ mod tests {
     #[test]
     fn a_screen_of_any_size_can_be_drawn() {
         let report = example();
-        let mut screen = Screen { samples: report.methods[1].samples.clone(), ..Screen::default() };
-        screen.resizes.push_back((describe(&report.methods[1].resizes[0]), false));
+        let mut screen =
+            Screen { samples: report.policies[1].samples.clone(), ..Screen::default() };
+        screen.resizes.push_back((describe(&report.policies[1].resizes[0]), false));
         for (width, height) in [(1, 1), (80, 24), (200, 60)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &screen)).unwrap();

@@ -13,7 +13,7 @@ use std::{io::IsTerminal, sync::Arc, time::Duration};
 struct Heading {
     /// The function.
     function: String,
-    /// The method, and which of how many it is.
+    /// The policy, and which of how many it is.
     turn: String,
     /// Instances the VM may hold.
     concurrency: u16,
@@ -44,7 +44,7 @@ impl Heading {
 
 /// Whoever watches.
 pub trait View: Send + Sync {
-    /// A method's turn begins: of a function, with so many instances at most.
+    /// A policy's turn begins: of a function, with so many instances at most.
     fn begin(&self, function: &str, turn: &str, concurrency: u16);
     /// The load begins; requests are sent for so long.
     fn load(&self, load: &Load, length: Duration);

@@ -47,7 +47,7 @@ impl ApiError {
     /// There is no memory for so many bytes.
     pub fn no_room(none: NoRoom, bytes: usize) -> Self {
         match none {
-            NoRoom::Short => Self::new(
+            NoRoom::Now => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "There is not enough memory for this at the moment, because of other requests and answers; try again later.",
             ),

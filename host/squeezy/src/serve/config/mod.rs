@@ -27,7 +27,7 @@ pub struct Config {
     /// Memory that VMs and instances may have together, in bytes.
     pub memory_bytes: u64,
     /// How instances get their memory and give it back.
-    pub method: PolicyName,
+    pub policy: PolicyName,
     /// What runs the guests' code.
     pub accelerator: AcceleratorChoice,
     /// What backs the guests' memory.
@@ -55,7 +55,7 @@ struct File {
     listen: Spanned<String>,
     state_directory: PathBuf,
     memory: Spanned<String>,
-    method: Spanned<String>,
+    policy: Spanned<String>,
     accelerator: Spanned<String>,
     memory_backend: Spanned<String>,
     shared_memory: Spanned<String>,
@@ -74,7 +74,7 @@ impl Default for File {
             listen: text("127.0.0.1:3233"),
             state_directory: "/var/lib/squeezy".into(),
             memory: text("4G"),
-            method: text("squeezy"),
+            policy: text("squeezy"),
             accelerator: text("auto"),
             memory_backend: text("ram"),
             shared_memory: text("128M"),
@@ -110,7 +110,7 @@ impl Config {
         let named = |key, value: &Spanned<String>, problem: String| {
             wrong(value.span(), key, format!("{:?}: {problem}", value.as_ref()))
         };
-        let method = read(&file.method).map_err(|e| named("method", &file.method, e))?;
+        let policy = read(&file.policy).map_err(|e| named("policy", &file.policy, e))?;
         let shared_memory_bytes = size("shared_memory", &file.shared_memory)?;
         if shared_memory_bytes > 1 << 40 {
             let problem = "must be at most 1024G".to_owned();
@@ -124,7 +124,7 @@ impl Config {
             listen: read(&file.listen).map_err(|e| named("listen", &file.listen, e))?,
             state_directory: directory.join(file.state_directory),
             memory_bytes: size("memory", &file.memory)?,
-            method,
+            policy,
             accelerator: read(&file.accelerator)
                 .map_err(|e| named("accelerator", &file.accelerator, e))?,
             memory_backend: read(&file.memory_backend)
@@ -152,7 +152,7 @@ mod tests {
         let config = Config::parse("", Path::new("/etc/squeezy")).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:3233");
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
-        assert_eq!(config.method.name(), "squeezy");
+        assert_eq!(config.policy.name(), "squeezy");
         assert_eq!(Config::parse(HELP, Path::new("/etc/squeezy")).unwrap(), config);
         let packaged = include_str!("../../../../../packaging/squeezy.toml");
         assert_eq!(Config::parse(packaged, Path::new("/etc/squeezy")).unwrap(), config);
@@ -224,8 +224,8 @@ mod tests {
             ("\nmemroy = \"4G\"", "line 2: unknown field `memroy`"),
             ("\n\nmemory = \"much\"", "line 3: memory: \"much\" is not a size"),
             ("memory = 4", "line 1: invalid type"),
-            ("method = \"floor\"", "line 1: method: \"floor\": must be one of squeezy, "),
-            ("method = \"magic\"", "line 1: method: \"magic\""),
+            ("policy = \"floor\"", "line 1: policy: \"floor\": must be one of squeezy, "),
+            ("policy = \"magic\"", "line 1: policy: \"magic\""),
             ("listen = \"localhost\"", "line 1: listen: \"localhost\": must be "),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
             ("queue = 0", "line 1: queue: must be from 1"),

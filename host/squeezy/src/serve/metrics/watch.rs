@@ -7,7 +7,7 @@ use super::{
     reason,
     recent::{Recent, Reclaim, Times},
 };
-use crate::serve::problems::Problems;
+use crate::serve::failure_reasons::FailureReasons;
 use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment};
@@ -27,13 +27,13 @@ pub struct Watch {
     /// What functions are called.
     pub names: Names,
     /// What they suffer from.
-    pub problems: Arc<Problems>,
+    pub failure_reasons: Arc<FailureReasons>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    lives: BTreeMap<InstanceNumber, Life>,
+    instances: BTreeMap<InstanceNumber, InstanceRecord>,
     /// Instances that have ended, but not come back.
     late: BTreeMap<InstanceNumber, Known>,
     /// Functions of which an instance has ended.
@@ -42,7 +42,7 @@ struct State {
 }
 
 /// What is remembered of an instance while it lives.
-struct Life {
+struct InstanceRecord {
     of: Known,
     recreated: bool,
     /// Why it ends, once it does.
@@ -53,7 +53,12 @@ impl Watch {
     /// Has seen nothing yet; there may be so much memory.
     pub fn new(memory_limit_bytes: u64) -> Self {
         let metrics = Metrics::new(memory_limit_bytes);
-        Self { metrics, names: Names::default(), problems: Arc::default(), state: Mutex::default() }
+        Self {
+            metrics,
+            names: Names::default(),
+            failure_reasons: Arc::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Looks at what happened of late.
@@ -75,11 +80,11 @@ impl Watch {
     }
 
     /// An instance is no more, whatever its memory does.
-    fn gone(&self, instance: InstanceNumber) -> Option<Life> {
+    fn gone(&self, instance: InstanceNumber) -> Option<InstanceRecord> {
         let mut state = self.lock();
-        let life = state.lives.remove(&instance)?;
-        state.ended.insert(life.of.name.clone());
-        Some(life)
+        let record = state.instances.remove(&instance)?;
+        state.ended.insert(record.of.name.clone());
+        Some(record)
     }
 
     fn ended(&self, function: Name, reason: &'static str) {
@@ -93,7 +98,7 @@ impl Watch {
     }
 
     fn function_of(&self, instance: InstanceNumber) -> Option<Name> {
-        self.lock().lives.get(&instance).map(|life| life.of.name.clone())
+        self.lock().instances.get(&instance).map(|record| record.of.name.clone())
     }
 
     fn time(
@@ -110,7 +115,7 @@ impl Watch {
         let of = self.names.of(function);
         let mut state = self.lock();
         let recreated = state.ended.contains(&of.name);
-        state.lives.insert(instance, Life { of, recreated, stopping: None });
+        state.instances.insert(instance, InstanceRecord { of, recreated, stopping: None });
     }
 
     fn plugged(&self, at: Moment, instance: InstanceNumber, outcome: &ResizeOutcome) {
@@ -129,28 +134,28 @@ impl Watch {
         stop: Option<Duration>,
         outcome: &ResizeOutcome,
     ) {
-        let Some(life) = self.gone(instance) else { return };
-        let function = life.of.name.clone();
+        let Some(record) = self.gone(instance) else { return };
+        let function = record.of.name.clone();
         self.not_resized(function.clone(), Direction::Unplug, outcome);
         if outcome.latency.is_none() && outcome.error.is_none() {
             // It had no memory of its own, or gives none back.
             return;
         }
         if let (Some(latency), None) = (outcome.latency, &outcome.error) {
-            self.came_back(&life.of);
+            self.came_back(&record.of);
             observe(&self.metrics.unplug, function.clone(), latency);
             self.time(at, &function, |times| &mut times.unplug, latency);
         }
-        let reason = life.stopping.unwrap_or(reason::DIED);
+        let reason = record.stopping.unwrap_or(reason::DIED);
         let mut state = self.lock();
         if outcome.error.is_some() && state.late.len() < MOST_LATE {
-            state.late.insert(instance, life.of.clone());
+            state.late.insert(instance, record.of.clone());
         }
         state.recent.reclaim(Reclaim {
             at_ms: now_ms(),
             function,
             instance,
-            size_bytes: life.of.instance_bytes,
+            size_bytes: record.of.instance_bytes,
             reason,
             stop,
             unplug: outcome.latency,
@@ -197,8 +202,8 @@ impl Watch {
         };
         let recreated = {
             let state = self.lock();
-            match instance.and_then(|instance| state.lives.get(&instance)) {
-                Some(life) => life.recreated,
+            match instance.and_then(|instance| state.instances.get(&instance)) {
+                Some(record) => record.recreated,
                 // Its end was told of first.
                 None => false,
             }
@@ -230,7 +235,7 @@ impl Watch {
 impl Watch {
     /// Takes note of what happened.
     pub fn see(&self, at: Moment, event: &NodeEvent<'_>) {
-        self.problems.see(event);
+        self.failure_reasons.see(event);
         match *event {
             NodeEvent::Booted { took, .. } => self.metrics.vm_boot.observe(took.as_secs_f64()),
             NodeEvent::Starting { instance, function } => self.starting(instance, function),
@@ -250,11 +255,11 @@ impl Watch {
             NodeEvent::Stopping { instance, reason, .. } => {
                 let reason = reason::stopped(reason);
                 let mut state = self.lock();
-                let Some(life) = state.lives.get_mut(&instance) else { return };
+                let Some(record) = state.instances.get_mut(&instance) else { return };
                 // Why it died is told before it is stopped, and says more.
-                let died = life.stopping.is_some();
-                life.stopping.get_or_insert(reason);
-                let function = life.of.name.clone();
+                let died = record.stopping.is_some();
+                record.stopping.get_or_insert(reason);
+                let function = record.of.name.clone();
                 drop(state);
                 if !died {
                     self.ended(function, reason);
@@ -262,16 +267,17 @@ impl Watch {
             }
             NodeEvent::Died { instance, .. } => {
                 let mut state = self.lock();
-                let Some(life) = state.lives.get_mut(&instance) else { return };
-                life.stopping = Some(reason::DIED);
-                let function = life.of.name.clone();
+                let Some(record) = state.instances.get_mut(&instance) else { return };
+                record.stopping = Some(reason::DIED);
+                let function = record.of.name.clone();
                 drop(state);
                 self.ended(function, reason::DIED);
             }
             NodeEvent::Lost { instance, .. } => {
                 // One that was being stopped has been counted.
-                if let Some(life) = self.gone(instance).filter(|life| life.stopping.is_none()) {
-                    self.ended(life.of.name, reason::VM_ENDED);
+                if let Some(record) = self.gone(instance).filter(|record| record.stopping.is_none())
+                {
+                    self.ended(record.of.name, reason::VM_ENDED);
                 }
             }
             NodeEvent::Reclaimed { instance, stop, outcome, .. } => {

@@ -11,9 +11,9 @@ mod state;
 
 use super::{
     api,
+    failure_reasons::Problem,
     key::Key,
     metrics::{Known, Name, Scraper, Watch},
-    problems::Problem,
     service::Service,
 };
 use axum::{
@@ -45,7 +45,7 @@ pub struct Page {
     /// What moments count from.
     begin: Instant,
     /// How instances get their memory.
-    method: &'static str,
+    policy: &'static str,
     memory_limit_bytes: u64,
     history: Mutex<History>,
     latest: Mutex<Latest>,
@@ -59,7 +59,7 @@ impl Page {
         watch: Arc<Watch>,
         key: Key,
         begin: Instant,
-        method: &'static str,
+        policy: &'static str,
         memory_limit_bytes: u64,
     ) -> Arc<Self> {
         let weak = Arc::downgrade(&service);
@@ -74,7 +74,7 @@ impl Page {
             watch,
             key,
             begin,
-            method,
+            policy,
             memory_limit_bytes,
             history: Mutex::default(),
             latest: Mutex::default(),
@@ -90,7 +90,7 @@ impl Page {
     }
 
     fn problem(&self, function: &Name) -> Option<Problem> {
-        self.watch.problems.of(self.service.action(&function.0)?.index)
+        self.watch.failure_reasons.of(self.service.action(&function.0)?.index)
     }
 
     fn instance_bytes(&self, function: &Name) -> u64 {

@@ -31,7 +31,7 @@ impl Page {
         let there: BTreeSet<_> = status.functions.iter().map(|(index, _)| *index).collect();
         let functions = history::points(status, |index| self.watch.names.of(index).name);
         self.watch.names.retain(|index| there.contains(&index));
-        self.watch.problems.retain(|index| there.contains(&index));
+        self.watch.failure_reasons.retain(|index| there.contains(&index));
         let committed_bytes = status.committed_bytes;
         let latest = Latest { at_ms, committed_bytes, functions: functions.clone() };
         let earlier = {

@@ -5,8 +5,8 @@ use super::{
     history::{LENGTH, Point, Sample},
 };
 use crate::serve::{
+    failure_reasons::Problem,
     metrics::{Name, Reclaim, Start, Window},
-    problems::Problem,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
             "now_ms": latest.at_ms,
             "age_ms": page.begin.elapsed().as_millis() as u64,
             "version": env!("CARGO_PKG_VERSION"),
-            "method": page.method,
+            "policy": page.policy,
             "history_seconds": LENGTH.as_secs(),
             "memory_limit_bytes": page.memory_limit_bytes,
             "memory_committed_bytes": latest.committed_bytes,

@@ -25,7 +25,7 @@ pub struct Problem {
 
 /// What each function suffers from.
 #[derive(Default)]
-pub struct Problems(Mutex<State>);
+pub struct FailureReasons(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -38,7 +38,7 @@ struct State {
     of: BTreeMap<FunctionIndex, Problem>,
 }
 
-impl Problems {
+impl FailureReasons {
     /// Takes note of what happened. The node tells why something has failed right before it turns away
     /// those who have waited for it.
     pub fn see(&self, event: &NodeEvent<'_>) {
@@ -150,57 +150,62 @@ mod tests {
         CallError::Rejected(reason)
     }
 
-    fn call(problems: &Problems, error: CallError) -> String {
-        problems.see(&NodeEvent::Called {
+    fn call(failure_reasons: &FailureReasons, error: CallError) -> String {
+        failure_reasons.see(&NodeEvent::Called {
             function: F,
             instance: None,
             result: &Err(error.clone()),
         });
-        problems.explain(F, &error)
+        failure_reasons.explain(F, &error)
     }
 
     #[test]
     fn who_is_turned_away_hears_why() {
-        let problems = Problems::default();
-        problems.see(&NodeEvent::Ended { vm: VmIndex(0), reason: &VmEnd::Unneeded });
-        assert_eq!(problems.of(F), None);
+        let failure_reasons = FailureReasons::default();
+        failure_reasons.see(&NodeEvent::Ended { vm: VmIndex(0), reason: &VmEnd::Unneeded });
+        assert_eq!(failure_reasons.of(F), None);
         let end = VmEnd::Failed(VmError::Missing {
             what: "the kernel",
             path: "/srv/build/bzImage".into(),
             remedy: "run `make kernel`\nor so",
         });
-        problems.see(&NodeEvent::Ended { vm: VmIndex(1), reason: &end });
-        let said = call(&problems, rejected(RejectReason::VmFailed));
+        failure_reasons.see(&NodeEvent::Ended { vm: VmIndex(1), reason: &end });
+        let said = call(&failure_reasons, rejected(RejectReason::VmFailed));
         assert!(
             said.ends_with("has ended: the kernel is not at bzImage: run `make kernel` or so"),
             "{said}"
         );
         assert_eq!(
-            call(&problems, rejected(RejectReason::QueueFull)),
+            call(&failure_reasons, rejected(RejectReason::QueueFull)),
             "too many calls of this function are waiting"
         );
-        assert!(problems.of(F).is_some());
+        assert!(failure_reasons.of(F).is_some());
 
         let (instance, function) = (InstanceNumber(1), F);
         let error = Some(VmError::Stopped);
         let outcome = &ResizeOutcome { latency: None, resident_drop_bytes: 0, error };
-        problems.see(&NodeEvent::Plugged { instance, function, took: Duration::ZERO, outcome });
+        failure_reasons.see(&NodeEvent::Plugged {
+            instance,
+            function,
+            took: Duration::ZERO,
+            outcome,
+        });
         let result = Err(&InstanceError::NotPlugged);
-        problems.see(&NodeEvent::Started { instance, function, result });
-        let said = call(&problems, rejected(RejectReason::StartFailed));
+        failure_reasons.see(&NodeEvent::Started { instance, function, result });
+        let said = call(&failure_reasons, rejected(RejectReason::StartFailed));
         assert!(
             said.ends_with("started: its memory could not be plugged: the VM has been stopped"),
             "{said}"
         );
         let long = InstanceError::NoAnswer("x".repeat(10_000));
         let (instance, result) = (InstanceNumber(2), Err(&long));
-        problems.see(&NodeEvent::Started { instance, function, result });
-        let said = call(&problems, rejected(RejectReason::StartFailed));
+        failure_reasons.see(&NodeEvent::Started { instance, function, result });
+        let said = call(&failure_reasons, rejected(RejectReason::StartFailed));
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
 
         let (instance, result) = (Some(instance), &Err(failed_call("")));
-        problems.see(&NodeEvent::Called { function, instance, result });
-        assert_eq!(problems.of(F), None);
+        failure_reasons.see(&NodeEvent::Called { function, instance, result });
+        assert_eq!(failure_reasons.of(F), None);
     }
 
     #[test]

@@ -27,11 +27,11 @@ pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
 
 impl Mechanism for NodeEach {
     fn name(&self) -> MechanismName {
-        MechanismName::Node
+        MechanismName::Numa
     }
 
     fn kernel(&self) -> Kernel {
-        Kernel::Node
+        Kernel::Numa
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {

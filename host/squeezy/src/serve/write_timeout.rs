@@ -13,14 +13,14 @@ use tokio::{
 
 /// A stream whose writes fail when nothing of them could be sent for a while, because nobody reads at
 /// the other end.
-pub struct Patience<S> {
+pub struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Until when the write that waits may wait; nothing while none does.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patience<S> {
+impl<S> WriteTimeout<S> {
     /// So long may pass without a byte that is sent.
     pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, waiting: None }
@@ -42,7 +42,7 @@ impl<S> Patience<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! Actions that are kept over restarts, also those that cannot be served for the time being.
 
 use super::*;
-use crate::serve::problems::without_directories;
+use crate::serve::failure_reasons::without_directories;
 use squeezy_openwhisk::action::{describe, exec};
 
 /// An action that is kept, but cannot be served: its image is not there, for instance.
@@ -44,7 +44,7 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         let restored = self.read(state, name, stored).await;
         if let Err(error) = &restored {
-            say(&format!("action {name:?} is stored, but cannot be served: {error}"));
+            log_line(&format!("action {name:?} is stored, but cannot be served: {error}"));
             let problem = without_directories(&error.to_string());
             let unavailable = Unavailable { stored: stored.clone(), problem };
             lock(&self.unavailable).insert(name.to_owned(), unavailable);
