@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-off test-reclaim test-vm stress lint bench kernel image selftests programs squeezy agents dependencies clean
+.PHONY: help run test test-fast test-off test-squeezers test-vm stress lint bench kernel image selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -10,8 +10,8 @@ FUNCTION ?= functions/html
 # What `make test-fast` tests.
 FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
 EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
-# What `make test-reclaim` tests.
-AGENTS := $(patsubst %/test.sh,%,$(wildcard reclaim/*/test.sh))
+# What `make test-squeezers` tests.
+SQUEEZERS := $(patsubst %/test.sh,%,$(wildcard squeezers/*/test.sh))
 SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
 # For `make kernel`: release debug off stock numa
 VARIANT ?= release
@@ -24,7 +24,7 @@ help: ## this list
 run: dependencies kernel-release image squeezy ## build what is missing and run a function in an N:1 VM
 	target/release/squeezy run $(FUNCTION) $(ARGS)
 
-test: test-fast test-off test-reclaim test-vm ## all tests, the fast ones first
+test: test-fast test-off test-squeezers test-vm ## all tests, the fast ones first
 
 test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples
@@ -40,9 +40,9 @@ test-fast: dependencies ## tests that need no VM
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh
 
-test-reclaim: dependencies ## the agents that squeeze living instances, and functions to squeeze, with stock runtimes
-	@scripts/install-dependencies.sh reclaim
-	@for tested in $(AGENTS) $(SQUEEZED); do $$tested/test.sh || exit; done
+test-squeezers: dependencies ## the squeezers that squeeze living instances, and functions to squeeze, with stock runtimes
+	@scripts/install-dependencies.sh squeezers
+	@for tested in $(SQUEEZERS) $(SQUEEZED); do $$tested/test.sh || exit; done
 
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image selftests ## tests in VMs
@@ -52,7 +52,7 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
-	for agent in $(AGENTS); do $$agent/test.sh --stress || exit; done
+	for squeezer in $(SQUEEZERS); do $$squeezer/test.sh --stress || exit; done
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_POLICY=overcommit cargo test -p squeezy --test soak -- --nocapture
@@ -89,9 +89,9 @@ docs/architecture.svg: docs/architecture.dot
 	neato -n -Tsvg $< -o $@
 	@sed -i "2i <!-- architecture.dot: $$(sha256sum <$< | cut -d' ' -f1) -->" $@
 
-agents: dependencies ## an archive of the agents in reclaim/, for other machines
-	@scripts/install-dependencies.sh reclaim
-	@reclaim/package/build.sh
+squeezers: dependencies ## an archive of the squeezers in squeezers/, for other machines
+	@scripts/install-dependencies.sh squeezers
+	@squeezers/package/build.sh
 
 dependencies:
 	@scripts/install-dependencies.sh

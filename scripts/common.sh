@@ -38,7 +38,7 @@ lint_tools() {
 # set to get it, if it is the one that is meant.
 maven_jar() {
 	local plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1 found new
-	command -v mvn >/dev/null || "$root/scripts/install-dependencies.sh" reclaim
+	command -v mvn >/dev/null || "$root/scripts/install-dependencies.sh" squeezers
 	mkdir -p "$(dirname "$3")"
 	new=$(mktemp -d "$3.XXXXXX")
 	mkdir -p "$cache/logs"

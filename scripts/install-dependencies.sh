@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | test | lint | examples | reclaim) purpose=${1:-run} ;;
+run | test | lint | examples | squeezers) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples|reclaim]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples|squeezers]" >&2
 	exit 2
 	;;
 esac
@@ -55,10 +55,10 @@ procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
 TABLE
 	fi
-	if [ "$purpose" = reclaim ]; then
+	if [ "$purpose" = squeezers ]; then
 		cat <<'TABLE'
 g++ g++ the agent for Node
-openjdk-17-jdk-headless javac the agent for the JVM
+openjdk-17-jdk-headless javac the squeezer for the JVM
 maven mvn libraries of the Java functions
 nodejs node JavaScript functions that are plain processes
 TABLE

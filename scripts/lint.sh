@@ -54,7 +54,7 @@ other_c() {
 	mapfile -t files < <(c_files guest/kernel/tests)
 	checkpatch $outside --file "${files[@]}" || status=1
 	# Lines may be longer. checkpatch takes pointers to types that it does not know for multiplications.
-	mapfile -t files < <(c_files reclaim functions host)
+	mapfile -t files < <(c_files squeezers functions host)
 	checkpatch $outside,SPDX_LICENSE_TAG,SPACING --max-line-length=120 --file "${files[@]}" || status=1
 	return $status
 }
@@ -82,7 +82,7 @@ java_sources() {
 	local classes status=0
 	functions/java/build.sh >/dev/null || status=1
 	classes=$(mktemp -d)
-	javac -Xlint:all -Werror --release 11 -d "$classes" reclaim/hotspot/tests/java/*.java || status=1
+	javac -Xlint:all -Werror --release 11 -d "$classes" squeezers/hotspot/tests/java/*.java || status=1
 	rm -rf "$classes"
 	return $status
 }

@@ -3,7 +3,7 @@
 # JDK gives the same bytes.
 # usage: functions/java/build.sh [--image]
 #
-# --image makes build/functions/java/ as well, which is what goes into an image: the functions, and the agent
+# --image makes build/functions/java/ as well, which is what goes into an image: the functions, and the squeezer
 # that squeezes a JVM. javac is that of JAVA_HOME or else of PATH, of JDK 17 or later; without any,
 # openjdk-17-jdk-headless is installed.
 set -euo pipefail
@@ -50,9 +50,9 @@ mv "$work/gson.jar" "$work/java.jar" "$output/"
 say "$output/java.jar"
 
 if [ "${1:-}" = --image ]; then
-	make --no-print-directory -C "$root/reclaim/hotspot" OUT="$output/agent" JAVA_HOME="$JAVA_HOME"
+	make --no-print-directory -C "$root/squeezers/hotspot" OUT="$output/squeezer" JAVA_HOME="$JAVA_HOME"
 	mkdir -p "$output/java"
-	cp "$output/java.jar" "$output/gson.jar" "$output/agent/libsqueezy_reclaim.so" "$root/functions/java/run.sh" \
+	cp "$output/java.jar" "$output/gson.jar" "$output/squeezer/libsqueezer.so" "$root/functions/java/run.sh" \
 		"$output/java/"
 	say "$output/java"
 fi

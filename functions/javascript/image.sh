@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the image of one function: its files, and the agent that makes its instances give free memory back, are
+# Makes the image of one function: its files, and the squeezer that makes its instances give free memory back, are
 # put together in build/functions/javascript/NAME, which the function's function.toml names.
 # usage: functions/javascript/image.sh NAME [option of guest/image/build.sh]
 set -euo pipefail
@@ -14,6 +14,6 @@ shift
 app=$build/functions/javascript/$name
 rm -rf "$app"
 mkdir -p "$app"
-"$root/reclaim/v8/build.sh" "$app/reclaim"
+"$root/squeezers/v8/build.sh" "$app/squeezer"
 cp -r "$here/run.sh" "$here/server" "$here/common" "$here/$name" "$app/"
 exec "$root/guest/image/build.sh" "$@" "$here/$name"

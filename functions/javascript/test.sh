@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests all functions, each as a process of this machine, with Nodes 18, 20 and 22, and with the agent that gives
+# Tests all functions, each as a process of this machine, with Nodes 18, 20 and 22, and with the squeezer that gives
 # free memory back.
 # usage: functions/javascript/test.sh [unittest argument...]
 #
@@ -11,12 +11,12 @@ here=$root/functions/javascript
 
 need g++ g++
 python3 -m pip --version >/dev/null 2>&1 || need pip3 python3-pip
-nodes=$(python3 "$root/reclaim/v8/tests/nodes.py" "$cache/node" 18 20 22)
+nodes=$(python3 "$root/squeezers/v8/tests/nodes.py" "$cache/node" 18 20 22)
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-"$root/reclaim/v8/build.sh" "$directory/agent" >/dev/null
+"$root/squeezers/v8/build.sh" "$directory/squeezer" >/dev/null
 
-export JAVASCRIPT_AGENT=$directory/agent/preload.js PYTHONDONTWRITEBYTECODE=1
+export JAVASCRIPT_SQUEEZER=$directory/squeezer/preload.js PYTHONDONTWRITEBYTECODE=1
 cd "$here/tests"
 for node in $nodes; do
 	say "--- Node ${node##*/}"

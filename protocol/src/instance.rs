@@ -172,7 +172,7 @@ pub struct Instance {
 pub struct Squeezed {
     /// The instance, frozen again unless a request or its end came meanwhile.
     pub instance: Instance,
-    /// What its runtime did; absent where no agent of a runtime answered.
+    /// What its runtime did; absent where no squeezer answered.
     pub heap: Option<SqueezedHeap>,
     /// Why `heap` is absent, in a sentence.
     pub heap_problem: Option<String>,
@@ -182,7 +182,7 @@ pub struct Squeezed {
     pub report_problem: Option<String>,
 }
 
-/// What a runtime did to give memory back (`reclaim/README.md`).
+/// What a runtime did to give memory back (`squeezers/README.md`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqueezedHeap {
     /// Memory of the heap that was resident in the guest before.

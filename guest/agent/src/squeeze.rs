@@ -2,8 +2,8 @@
 //! of its partition, which the host still has.
 
 use crate::{error::ApiError, instance::Entry, sysfs};
+use squeezer::{Deadline, Process, Request, Squeezer};
 use squeezy_protocol::{PartitionNumber, SQUEEZE_LIMIT, Squeezed, SqueezedHeap};
-use squeezy_reclaim::{Agent, Deadline, Process, Request};
 use std::rc::Rc;
 use tokio::task::spawn_blocking;
 
@@ -40,7 +40,7 @@ fn collect(pid: u32) -> Result<SqueezedHeap, String> {
     let deadline = Deadline::after(SQUEEZE_LIMIT / 2);
     let ask = || {
         let process = Process::open(pid)?;
-        Agent::of(&process, deadline)?.reclaim(&Request::default(), deadline)
+        Squeezer::of(&process, deadline)?.squeeze(&Request::default(), deadline)
     };
     let answer = ask().map_err(|error| error.to_string())?;
     Ok(SqueezedHeap {

@@ -13,7 +13,7 @@ use crate::{
     size::parse_instance,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_reclaim::{Answer, Request};
+use squeezer::{Answer, Request};
 use std::time::{Duration, Instant};
 
 /// What is done to the frozen instance: nothing; a reclaim; that and its libraries evicted; as much

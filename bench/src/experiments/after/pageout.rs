@@ -1,6 +1,6 @@
 //! Moves memory of a frozen process to swap, as a system does that knows nothing of its heap.
 
-use squeezy_reclaim::Process;
+use squeezer::Process;
 use std::{
     fs, io,
     ops::Range,

@@ -4,7 +4,7 @@ use crate::{
     error::{BenchError, Result},
     rigs::process::{Instance, NativeFunction, Setup},
 };
-use squeezy_reclaim::{Answer, Request};
+use squeezer::{Answer, Request};
 use squeezy_scaler::{InstanceNumber, RequestNumber};
 use std::{
     pin::pin,
@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// How long an agent may take. Then the instance is left alone.
+/// How long a squeezer may take. Then the instance is left alone.
 const SQUEEZE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What an instance is told to do.
@@ -49,7 +49,7 @@ pub(super) struct Squeezed {
     pub(super) cpu: Duration,
     /// How long it could not run.
     pub(super) pause: Duration,
-    /// When a request came first, the longest that it can have waited for the agent.
+    /// When a request came first, the longest that it can have waited for the squeezer.
     pub(super) waited: Option<Duration>,
 }
 
@@ -226,12 +226,12 @@ async fn call(instance: &Instance, request: RequestNumber, thaw: bool) -> Comple
     Completion::Answered(request, answer.await)
 }
 
-/// Has the agent collect; an error when it takes too long.
+/// Has the squeezer collect; an error when it takes too long.
 async fn reclaim(instance: &Instance) -> Result<Answer> {
     match tokio::time::timeout(SQUEEZE_LIMIT, instance.reclaim(Request::default())).await {
         Ok(reclaimed) => reclaimed.map(|reclaimed| reclaimed.answer),
         Err(_) => Err(BenchError::Arguments(format!(
-            "an agent has not answered within {} s",
+            "a squeezer has not answered within {} s",
             SQUEEZE_LIMIT.as_secs()
         ))),
     }

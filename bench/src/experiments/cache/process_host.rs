@@ -305,11 +305,11 @@ mod tests {
         if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
             return skip("there is no node: apt-get install nodejs");
         }
-        // The agent as it is in the repository, which works without its addon.
+        // The squeezer as it is in the repository, which works without its addon.
         let build = tempfile::tempdir().unwrap();
         std::fs::create_dir(build.path().join("reclaim")).unwrap();
-        let agent = Path::new(REPOSITORY).join("reclaim/v8");
-        std::os::unix::fs::symlink(agent, build.path().join("reclaim/v8")).unwrap();
+        let squeezer = Path::new(REPOSITORY).join("squeezers/v8");
+        std::os::unix::fs::symlink(squeezer, build.path().join("squeezers/v8")).unwrap();
         let functions = Path::new(REPOSITORY).join("functions");
         let function = |name| find(&functions, build.path(), Language::JavaScript, name).unwrap();
         let memory_bytes = 128 << 20;

@@ -17,7 +17,7 @@ use crate::{
     size::{self, mib},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_reclaim::Request;
+use squeezer::Request;
 
 const VANILLA: &str = "vanilla";
 

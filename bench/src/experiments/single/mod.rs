@@ -9,7 +9,7 @@ use crate::{
     rigs::process::{OfProcess, ProcessOptions, Subject, Trial},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_reclaim::{Memory, Request};
+use squeezer::{Memory, Request};
 
 /// What an instance was when it was looked at.
 const VANILLA: &str = "vanilla";

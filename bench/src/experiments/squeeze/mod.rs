@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One for each runtime with an agent that is in a function's image.
+/// One for each runtime with a squeezer that is in a function's image.
 const FUNCTIONS: [&str; 2] = ["java-hotel-searching", "javascript-data-analysis"];
 
 /// What an instance was when it was looked at.

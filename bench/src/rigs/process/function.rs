@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// A language whose runtime has an agent.
+/// A language whose runtime has a squeezer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Language {
@@ -63,17 +63,15 @@ impl Language {
     /// What its instances are started from, below the directory of what has been built.
     pub(super) fn built(self) -> &'static [&'static str] {
         match self {
-            Self::Java => &[
-                "reclaim/hotspot/libsqueezy_reclaim.so",
-                "functions/java.jar",
-                "functions/gson.jar",
-            ],
-            Self::JavaScript => &["reclaim/v8/preload.js"],
+            Self::Java => {
+                &["squeezers/hotspot/libsqueezer.so", "functions/java.jar", "functions/gson.jar"]
+            }
+            Self::JavaScript => &["squeezers/v8/preload.js"],
         }
     }
 
-    /// The agent's file of these.
-    fn agent(self) -> &'static str {
+    /// The squeezer's file of these.
+    fn squeezer(self) -> &'static str {
         self.built()[0]
     }
 }
@@ -98,7 +96,7 @@ pub(crate) struct NativeFunction {
     pub(crate) value: Value,
     /// Becomes the instance's runtime.
     script: PathBuf,
-    agent: PathBuf,
+    squeezer: PathBuf,
 }
 
 /// A function by its name, with what it takes to start it.
@@ -119,13 +117,13 @@ pub(crate) fn find(
         name: name.to_owned(),
         value,
         script: absolute(folder.join("run.sh"))?,
-        agent: absolute(build.join(language.agent()))?,
+        squeezer: absolute(build.join(language.squeezer()))?,
         function,
     }))
 }
 
 impl NativeFunction {
-    /// The command that becomes the runtime, with the agent in it.
+    /// The command that becomes the runtime, with the squeezer in it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
         command.arg(&self.name);
@@ -133,13 +131,13 @@ impl NativeFunction {
             Language::Java => ("JAVA_TOOL_OPTIONS", "-agentpath:"),
             Language::JavaScript => ("NODE_OPTIONS", "--require "),
         };
-        let agent = format!("{option}{}", self.agent.display());
+        let squeezer = format!("{option}{}", self.squeezer.display());
         // After what the user has set: a JVM of his, flags that are to be tried.
         command.env(
             name,
             match std::env::var(name) {
-                Ok(given) => format!("{given} {agent}"),
-                Err(_) => agent,
+                Ok(given) => format!("{given} {squeezer}"),
+                Err(_) => squeezer,
             },
         );
         command

@@ -1,4 +1,4 @@
-//! One instance: a runtime with its agent, as a process.
+//! One instance: a runtime with its squeezer, as a process.
 
 use super::{
     function::NativeFunction,
@@ -10,8 +10,8 @@ use crate::{
     harness::processor::spent_ns,
 };
 use rustix::process::Signal;
+use squeezer::{Answer, Deadline, Hello, Memory, Process, Request, Run, Squeezer, libraries};
 use squeezy_openwhisk::contract;
-use squeezy_reclaim::{Agent, Answer, Deadline, Hello, Memory, Process, Request, Run, libraries};
 use std::{
     fs::{self, File},
     net::TcpStream,
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 /// How often is looked whether an instance listens, or stands still.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How long an agent may take, and the kernel to stop a process and to count its memory.
+/// How long a squeezer may take, and the kernel to stop a process and to count its memory.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Largest answer of a function.
@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) cpu_ns: u64,
 }
 
-/// What an agent has done.
+/// What a squeezer has done.
 #[derive(Clone, Debug)]
 pub(crate) struct Reclaimed {
     pub(crate) answer: Answer,
@@ -127,7 +127,7 @@ impl Instance {
         command
             .env("PORT", port.address.port().to_string())
             .env("MEMORY_LIMIT", memory_bytes.to_string())
-            .env("SQUEEZY_RECLAIM_SOCKET", directory.path().join("reclaim.sock"))
+            .env("SQUEEZER_SOCKET", directory.path().join("reclaim.sock"))
             .env_remove("EAGER_GC")
             .envs(eager.then_some(("EAGER_GC", "1")))
             .current_dir(directory.path())
@@ -211,14 +211,14 @@ impl Instance {
         .await
     }
 
-    /// Has its agent collect garbage and give free memory back. It must not be frozen.
+    /// Has its squeezer collect garbage and give free memory back. It must not be frozen.
     pub(crate) async fn reclaim(&self, request: Request) -> Result<Reclaimed> {
         let process = self.process.clone();
         self.blocking(move || {
             let deadline = Deadline::after(LIMIT);
-            let mut agent = Agent::of(&process, deadline).map_err(|e| e.to_string())?;
-            let answer = agent.reclaim(&request, deadline).map_err(|e| e.to_string())?;
-            Ok(Reclaimed { answer, hello: agent.hello().clone() })
+            let mut squeezer = Squeezer::of(&process, deadline).map_err(|e| e.to_string())?;
+            let answer = squeezer.squeeze(&request, deadline).map_err(|e| e.to_string())?;
+            Ok(Reclaimed { answer, hello: squeezer.hello().clone() })
         })
         .await
     }
@@ -335,13 +335,13 @@ mod tests {
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     const SETUP: Setup = Setup { memory_bytes: 128 << 20, processors: 1.0, eager: false };
 
-    /// The agent as it is in the repository, which works without its addon, in place of a built one.
+    /// The squeezer as it is in the repository, which works without its addon, in place of a built one.
     fn build() -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         let reclaim = directory.path().join("reclaim");
         fs::create_dir(&reclaim).unwrap();
-        let agent = Path::new(REPOSITORY).join("reclaim/v8");
-        std::os::unix::fs::symlink(agent, reclaim.join("v8")).unwrap();
+        let squeezer = Path::new(REPOSITORY).join("squeezers/v8");
+        std::os::unix::fs::symlink(squeezer, reclaim.join("v8")).unwrap();
         directory
     }
 

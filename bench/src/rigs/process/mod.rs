@@ -1,4 +1,4 @@
-//! Instances that are plain processes of this machine, without a VM: runtimes with their agents,
+//! Instances that are plain processes of this machine, without a VM: runtimes with their squeezers,
 //! frozen between requests as a platform for functions does it.
 //!
 //! [`Functions`] is what an experiment is told on its command line, [`Instance`] is one process.

@@ -60,7 +60,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_missing_is_built_once() {
         let root = checkout(
-            "cd \"${0%/bench/*}\" && echo >>ran && mkdir -p build/reclaim/v8 && : >build/reclaim/v8/preload.js",
+            "cd \"${0%/bench/*}\" && echo >>ran && mkdir -p build/squeezers/v8 && : >build/squeezers/v8/preload.js",
         );
         prepare_in(root.path()).await.unwrap();
         prepare_in(root.path()).await.unwrap();

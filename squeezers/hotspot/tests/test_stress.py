@@ -1,0 +1,53 @@
+"""Threads that allocate and check all they have, under one squeeze after the other."""
+
+import threading
+import unittest
+
+from matrix import STRESS, for_each_jvm
+from program import PATIENCE_SECONDS, Program, UNSAFE_AGENT
+
+SECONDS = 60 if STRESS else 10
+
+
+def squeeze_until_done(program, patience_seconds=PATIENCE_SECONDS):
+    """The answers that it gave until it said how much it has checked, and what it said."""
+    said = []
+    done = threading.Thread(target=lambda: said.append(program.process.stdout.readline().strip()), daemon=True)
+    done.start()
+    answers = []
+    try:
+        with program.client() as client:
+            client.socket.settimeout(patience_seconds)
+            while done.is_alive():
+                answers.append(client.ask())
+    except (OSError, ValueError):
+        # No answer, or half of one: the program has crashed, or come to a standstill.
+        pass
+    done.join(patience_seconds)
+    return answers, "".join(said)
+
+
+@for_each_jvm
+class Stress(unittest.TestCase):
+    def each_stress(self, java, collector):
+        with Program(java, f"-XX:+Use{collector}GC", main="Stress", arguments=[str(SECONDS)]) as program:
+            answers, said = squeeze_until_done(program)
+            self.assertEqual(program.quit(), 0, program.stderr())
+            self.assertEqual(program.stderr(), "")
+        self.assertGreater(int(said), 10_000)
+        self.assertGreater(len(answers), 10)
+        self.assertEqual({answer["error"] for answer in answers}, {None})
+
+
+@for_each_jvm
+class Control(unittest.TestCase):
+    """The same memory given back by the same code, only not while the VM is stopped, must be noticed:
+    otherwise the test above would show nothing."""
+
+    def each_control(self, java, collector):
+        with Program(java, f"-XX:+Use{collector}GC", squeezer=UNSAFE_AGENT, main="Stress", arguments=["60"]) as program:
+            _, said = squeeze_until_done(program, 10)
+            # Else it is what a crashing JVM says first.
+            self.assertFalse(said.isdigit(), "the heap survived")
+            # It has crashed, found itself corrupt, or come to a standstill.
+            self.assertNotEqual(program.process.poll(), 0)
