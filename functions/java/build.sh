@@ -28,7 +28,7 @@ if [ ! -f "$gson" ]; then
 fi
 
 if [ -z "${JAVA_HOME:-}" ]; then
-	command -v javac >/dev/null || "$root/scripts/install-dependencies.sh" reclaim
+	command -v javac >/dev/null || "$root/scripts/install-dependencies.sh" squeezers
 	JAVA_HOME=$(dirname "$(dirname "$(realpath "$(command -v javac)")")")
 fi
 [ -x "$JAVA_HOME/bin/javac" ] || die "$JAVA_HOME has no bin/javac: set JAVA_HOME to a JDK, or unset it"

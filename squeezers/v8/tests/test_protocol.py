@@ -25,7 +25,7 @@ RIGHT = [
     '{"squeeze":{"heap":true}}',
     '{"squeeze":{"trim":false,"heap":false}}',
     '{"squeeze":\t{"level":"keep",\r"trim":true}}\r',
-    '{"\\u0072eclaim":{"heap":false,"level":"all"}}',
+    '{"\\u0073queeze":{"heap":false,"level":"all"}}',
     LONGEST,
 ]
 

@@ -72,7 +72,9 @@ impl Experiment for Arguments {
         if pageout::is_possible() {
             methods.push(PAGEOUT);
         } else {
-            session.progress.note(&format!("left out: {PAGEOUT}, because this machine has no swap"));
+            session
+                .progress
+                .note(&format!("left out: {PAGEOUT}, because this machine has no swap"));
         }
         let count = session.options.trials_or(3, 10);
         let trials = trials(count, &functions, &[self.size], &[false]);
@@ -105,9 +107,9 @@ impl Arguments {
         let (instance, calls) = warm.await?;
         // Also tells the runtime, and how much a reclaim gives back.
         let found = instance.memory().await?.uss_bytes;
-        let reclaimed = instance.reclaim(Request::default()).await?;
+        let squeezed = instance.squeeze(Request::default()).await?;
         let mut released = found.saturating_sub(instance.memory().await?.uss_bytes);
-        let subject = Subject::new(trial, &instance, reclaimed.runtime(), calls);
+        let subject = Subject::new(trial, &instance, squeezed.runtime(), calls);
         for method in methods {
             settle(&instance, session.options.quick).await?;
             let before = compared(&instance).await?;
@@ -168,7 +170,7 @@ async fn treat(instance: &Instance, method: &str, wanted_bytes: u64) -> Result<D
     match method {
         RECLAIM | LIBRARIES => {
             instance.thaw().await?;
-            answer = Some(instance.reclaim(Request::default()).await?.answer);
+            answer = Some(instance.squeeze(Request::default()).await?.answer);
             instance.freeze().await?;
             if method == LIBRARIES {
                 instance.evict_libraries().await?;

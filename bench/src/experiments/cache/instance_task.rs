@@ -228,8 +228,8 @@ async fn call(instance: &Instance, request: RequestNumber, thaw: bool) -> Comple
 
 /// Has the squeezer collect; an error when it takes too long.
 async fn reclaim(instance: &Instance) -> Result<Answer> {
-    match tokio::time::timeout(SQUEEZE_LIMIT, instance.reclaim(Request::default())).await {
-        Ok(reclaimed) => reclaimed.map(|reclaimed| reclaimed.answer),
+    match tokio::time::timeout(SQUEEZE_LIMIT, instance.squeeze(Request::default())).await {
+        Ok(squeezed) => squeezed.map(|squeezed| squeezed.answer),
         Err(_) => Err(BenchError::Arguments(format!(
             "a squeezer has not answered within {} s",
             SQUEEZE_LIMIT.as_secs()

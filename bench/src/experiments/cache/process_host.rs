@@ -307,7 +307,7 @@ mod tests {
         }
         // The squeezer as it is in the repository, which works without its addon.
         let build = tempfile::tempdir().unwrap();
-        std::fs::create_dir(build.path().join("reclaim")).unwrap();
+        std::fs::create_dir(build.path().join("squeezers")).unwrap();
         let squeezer = Path::new(REPOSITORY).join("squeezers/v8");
         std::os::unix::fs::symlink(squeezer, build.path().join("squeezers/v8")).unwrap();
         let functions = Path::new(REPOSITORY).join("functions");

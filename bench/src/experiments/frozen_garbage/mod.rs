@@ -147,14 +147,14 @@ impl Arguments {
         };
         let (instance, calls) =
             self.processes.functions.warm(trial, session.options.quick, look).await?;
-        let reclaimed = instance.reclaim(Request::default()).await?;
-        let answer = &reclaimed.answer;
+        let squeezed = instance.squeeze(Request::default()).await?;
+        let answer = &squeezed.answer;
         let garbage = answer.before_bytes.saturating_sub(answer.live_bytes);
         let uss_bytes = held.last().copied().unwrap_or(0);
         session.keep(
             trial.header(session, VANILLA),
             OfProcess {
-                subject: Subject::new(trial, &instance, reclaimed.runtime(), calls),
+                subject: Subject::new(trial, &instance, squeezed.runtime(), calls),
                 figures: Figures {
                     uss_bytes,
                     mean_uss_bytes: mean(held.iter().map(|&bytes| bytes as f64)).unwrap_or(0.0)

@@ -60,15 +60,15 @@ impl Arguments {
         instance.freeze().await?;
         let found = instance.memory().await?;
         instance.thaw().await?;
-        let reclaimed = instance.reclaim(Request::default()).await?;
+        let squeezed = instance.squeeze(Request::default()).await?;
         instance.freeze().await?;
-        let squeezed = instance.memory().await?;
+        let after = instance.memory().await?;
         let evicted = instance.evict_libraries().await?;
         let without_libraries = instance.memory().await?;
 
-        let answer = &reclaimed.answer;
+        let answer = &squeezed.answer;
         let garbage = answer.before_bytes.saturating_sub(answer.live_bytes);
-        let subject = Subject::new(trial, &instance, reclaimed.runtime(), calls_count);
+        let subject = Subject::new(trial, &instance, squeezed.runtime(), calls_count);
         let mut keep = |variant: &str, memory: Memory, heap_bytes| {
             session.keep(
                 trial.header(session, variant),
@@ -90,7 +90,7 @@ impl Arguments {
             return keep(EAGER, found, answer.before_bytes);
         }
         keep(VANILLA, found, answer.before_bytes)?;
-        keep(RECLAIM, squeezed, answer.after_bytes)?;
+        keep(RECLAIM, after, answer.after_bytes)?;
         keep(LIBRARIES, without_libraries, answer.after_bytes)?;
         keep(IDEAL, less(found, garbage), answer.live_bytes)
     }

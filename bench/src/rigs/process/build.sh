@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
 . "$(dirname "$0")/../../../../scripts/common.sh"
 
-"$root/scripts/install-dependencies.sh" reclaim
+"$root/scripts/install-dependencies.sh" squeezers
 say "building: the squeezer for the JVM"
 make --no-print-directory -C "$root/squeezers/hotspot" OUT="$build/squeezers/hotspot"
 say "building: the squeezer for Node"

@@ -53,12 +53,12 @@ pub(crate) struct Call {
 
 /// What a squeezer has done.
 #[derive(Clone, Debug)]
-pub(crate) struct Reclaimed {
+pub(crate) struct Squeezed {
     pub(crate) answer: Answer,
     pub(crate) hello: Hello,
 }
 
-impl Reclaimed {
+impl Squeezed {
     /// The runtime, its version and its collector.
     pub(crate) fn runtime(&self) -> String {
         let Hello { runtime, runtime_version, collector, .. } = &self.hello;
@@ -127,7 +127,7 @@ impl Instance {
         command
             .env("PORT", port.address.port().to_string())
             .env("MEMORY_LIMIT", memory_bytes.to_string())
-            .env("SQUEEZER_SOCKET", directory.path().join("reclaim.sock"))
+            .env("SQUEEZER_SOCKET", directory.path().join("squeezer.sock"))
             .env_remove("EAGER_GC")
             .envs(eager.then_some(("EAGER_GC", "1")))
             .current_dir(directory.path())
@@ -212,13 +212,13 @@ impl Instance {
     }
 
     /// Has its squeezer collect garbage and give free memory back. It must not be frozen.
-    pub(crate) async fn reclaim(&self, request: Request) -> Result<Reclaimed> {
+    pub(crate) async fn squeeze(&self, request: Request) -> Result<Squeezed> {
         let process = self.process.clone();
         self.blocking(move || {
             let deadline = Deadline::after(LIMIT);
             let mut squeezer = Squeezer::of(&process, deadline).map_err(|e| e.to_string())?;
             let answer = squeezer.squeeze(&request, deadline).map_err(|e| e.to_string())?;
-            Ok(Reclaimed { answer, hello: squeezer.hello().clone() })
+            Ok(Squeezed { answer, hello: squeezer.hello().clone() })
         })
         .await
     }
@@ -338,10 +338,10 @@ mod tests {
     /// The squeezer as it is in the repository, which works without its addon, in place of a built one.
     fn build() -> TempDir {
         let directory = tempfile::tempdir().unwrap();
-        let reclaim = directory.path().join("reclaim");
-        fs::create_dir(&reclaim).unwrap();
+        let squeezers = directory.path().join("squeezers");
+        fs::create_dir(&squeezers).unwrap();
         let squeezer = Path::new(REPOSITORY).join("squeezers/v8");
-        std::os::unix::fs::symlink(squeezer, reclaim.join("v8")).unwrap();
+        std::os::unix::fs::symlink(squeezer, squeezers.join("v8")).unwrap();
         directory
     }
 
@@ -377,9 +377,9 @@ mod tests {
         assert!(call.is_err(), "a frozen instance has answered");
         instance.thaw().await.unwrap();
 
-        let reclaimed = instance.reclaim(Request::default()).await.unwrap();
-        assert!(reclaimed.runtime().starts_with("v8 "), "{}", reclaimed.runtime());
-        assert!(reclaimed.answer.live_bytes > 0);
+        let squeezed = instance.squeeze(Request::default()).await.unwrap();
+        assert!(squeezed.runtime().starts_with("v8 "), "{}", squeezed.runtime());
+        assert!(squeezed.answer.live_bytes > 0);
         instance.call().await.unwrap();
 
         let process = instance.process().clone();
