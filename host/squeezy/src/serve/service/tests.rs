@@ -1,9 +1,9 @@
 //! Calls and changes of actions; `tests/serve.rs` has them in VMs.
 
 use super::*;
-use serde_json::json;
+use serde_json::{Map, json};
 use squeezy_node::{NodeEvent, Observer};
-use squeezy_openwhisk::activation::Status;
+use squeezy_openwhisk::activation::{Activation, Status};
 use squeezy_scaler::{Budget, Moment};
 use squeezy_vmm::Kernel;
 use std::{
@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 /// Keeps VMs from being booted until the other end is dropped.
 struct Gate(Mutex<Receiver<()>>);
