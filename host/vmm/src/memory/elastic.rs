@@ -10,7 +10,7 @@ pub type Target<'a> = &'a (dyn Fn() -> u64 + Send + Sync);
 
 /// A part of a running VM's memory that is resized by itself. Sizes are of this part alone, in bytes.
 ///
-/// It says nothing of how: a part of `guest_driven.rs` tells the guest its size and
+/// It says nothing of how: a part of `guest_driven/` tells the guest its size and
 /// waits until the guest has followed. One that the host resizes by itself, such as a monitor that
 /// shares the guest's allocator, implements the same with an account of its own (`docs/vmm.md`).
 pub trait Elastic: Send + Sync {
