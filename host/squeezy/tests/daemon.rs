@@ -155,7 +155,7 @@ fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
     let create = || first.client(&["function", "create", "f", "--name", "made"]);
     assert!(create().status.success());
     let (_, again) = said(&create());
-    assert!(again.contains("--overwrite changes it") && again.lines().count() == 1, "{again}");
+    assert!(again.contains("change it with --overwrite") && again.lines().count() == 1, "{again}");
     first.stop();
     fs::remove_dir_all(directory.join("state/pinned")).unwrap();
     let again = Daemon::start_in(directory, directory, NO_VM, &[]);
