@@ -57,7 +57,7 @@ TABLE
 	fi
 	if [ "$purpose" = squeezers ]; then
 		cat <<'TABLE'
-g++ g++ the agent for Node
+g++ g++ the squeezer for Node
 openjdk-17-jdk-headless javac the squeezer for the JVM
 maven mvn libraries of the Java functions
 nodejs node JavaScript functions that are plain processes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Carries out a request. */
-#ifndef SQUEEZER_H
-#define SQUEEZER_H
+#ifndef SQUEEZY_SQUEEZE_H
+#define SQUEEZY_SQUEEZE_H
 
 #include "request.h"
 #include "runtime.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * The tables in which HotSpot describes its own data structures (gHotSpotVMStructs and its kin). They
- * are exported for the Serviceability Squeezer, which is the reason why they are right in every build.
+ * are exported for the Serviceability Agent, which is the reason why they are right in every build.
  */
 #ifndef SQUEEZY_STRUCTS_H
 #define SQUEEZY_STRUCTS_H

@@ -13,18 +13,18 @@ SQUEEZER = os.environ["JAVASCRIPT_SQUEEZER"]
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/function.toml"))
 
 
-def reclaim(path):
+def squeeze(path):
     """What a squeezer answers to a request to give memory back."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE_SECONDS)
         client.connect(str(path))
         with client.makefile("rb") as lines:
             hello = json.loads(lines.readline())
-            client.sendall(b'{"reclaim":{}}\n')
+            client.sendall(b'{"squeeze":{}}\n')
             return hello, json.loads(lines.readline())
 
 
-class Reclaim(unittest.TestCase):
+class Squeeze(unittest.TestCase):
     def test_answers_are_right_before_and_after(self):
         self.assertEqual(len(NAMES), 12)
         for name in NAMES:
@@ -37,12 +37,12 @@ class Reclaim(unittest.TestCase):
                         for _ in range(3):
                             status, answer = function.run(**known["request"])
                             self.assertEqual((status, problems(known["check"], answer)), (200, []))
-                        hello, freed = reclaim(path)
+                        hello, freed = squeeze(path)
                         self.assertEqual((hello["collector"], freed["error"]), ("addon", None))
                         self.assertLessEqual(freed["live_bytes"], freed["after_bytes"])
                         self.assertLess(freed["after_bytes"], freed["before_bytes"])
 
-    def test_the_ledger_outlives_a_reclaim(self):
+    def test_the_ledger_outlives_a_squeeze(self):
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, "squeezer.sock")
             variables = {"NODE_OPTIONS": f"--require {SQUEEZER}", "SQUEEZER_SOCKET": str(path)}

@@ -6,6 +6,7 @@
 //! instance's command ([`sandbox`]).
 
 pub mod abi;
+pub mod body;
 pub mod cgroup;
 pub mod clock;
 pub mod error;

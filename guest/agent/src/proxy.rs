@@ -1,9 +1,9 @@
 //! Passes a call through to the HTTP server inside an instance.
 
 use crate::{
+    body::{Body, BoxError},
     error::ApiError,
     instance::Entry,
-    server::{Body, BoxError},
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,

@@ -1,7 +1,8 @@
 //! The HTTP/2 server: which call goes where. Its interface is described in `squeezy-protocol`.
 
 use crate::{
-    clock, error::ApiError, instance::Instances, memory, profile::Profiler, proxy, squeeze,
+    body::Body, clock, error::ApiError, instance::Instances, memory, profile::Profiler, proxy,
+    squeeze,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -10,13 +11,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{ErrorCode, InstanceId, LOG_END_HEADER, MAX_BODY_BYTES};
-use std::{convert::Infallible, pin::Pin, rc::Rc, time::Duration};
+use std::{convert::Infallible, rc::Rc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
-
-/// Any error of a body.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of an answer. It stays on the agent's only thread.
-pub type Body = Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = BoxError>>>;
 
 /// Calls at the same time: for each of 255 instances a wait, a request and a stop, and some more.
 const MAX_CALLS: u32 = 1024;

@@ -2,11 +2,12 @@
 
 use crate::{
     Answer, CallError, InstanceError, MachineDetails, ResizeOutcome, SqueezeReport, StartTimes,
+    vm_end::VmEnd,
 };
 use squeezy_protocol::ExitReason;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
-use squeezy_vmm::{BootStep, VmError};
-use std::{fmt, time::Duration};
+use squeezy_vmm::BootStep;
+use std::time::Duration;
 
 /// Something that has happened.
 pub enum NodeEvent<'a> {
@@ -140,27 +141,6 @@ pub enum NodeEvent<'a> {
     },
     /// Anything else that is worth a line.
     Note(&'a str),
-}
-
-/// Why a VM could not be booted, or has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VmEnd {
-    /// Nobody needed it.
-    Unneeded,
-    /// It could not be given instances any more.
-    Replaced,
-    /// It failed.
-    Failed(VmError),
-}
-
-impl fmt::Display for VmEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unneeded => f.write_str("it is not needed"),
-            Self::Replaced => f.write_str("it was to be replaced"),
-            Self::Failed(error) => error.fmt(f),
-        }
-    }
 }
 
 /// Whoever wants to know.

@@ -1,6 +1,6 @@
 //! OpenWhisk's contract with an instance's server.
 
-use crate::now_ms;
+use crate::clock::now_ms;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;

@@ -8,20 +8,14 @@
 
 pub mod action;
 pub mod activation;
+mod clock;
 pub mod contract;
 mod digest;
 mod json_size;
 mod limits;
 
+pub use clock::now_ms;
 pub use contract::OpenWhisk;
 pub use digest::{Digest, NoDigest};
 pub use json_size::{size_of_text, size_of_value};
 pub use limits::Limits;
-
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Milliseconds since 1970, as OpenWhisk tells moments.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
-}

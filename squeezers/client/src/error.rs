@@ -13,7 +13,7 @@ pub enum Error {
     NoProcess(u32),
     /// Nobody may be asked: there is no squeezer in the process.
     #[error("no squeezer in process {pid}: {tried}; start it with one, see squeezers/README.md")]
-    NoAgent {
+    NoSqueezer {
         /// The process.
         pid: u32,
         /// Where one was looked for, and what was there instead.

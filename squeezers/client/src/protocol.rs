@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_an_agent_says_is_an_error_or_within_bounds(
+        fn whatever_a_squeezer_says_is_an_error_or_within_bounds(
             position in 0..HELLO.len(), byte: u8, line in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let mut near = HELLO.as_bytes().to_vec();

@@ -51,7 +51,7 @@ impl Squeezer {
             };
             tried.push(reason);
         }
-        Err(Error::NoAgent { pid: process.pid(), tried: tried.join("; ") })
+        Err(Error::NoSqueezer { pid: process.pid(), tried: tried.join("; ") })
     }
 
     fn checked(process: &Process, socket: &SocketFile, deadline: Deadline) -> Result<Self> {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_breaks_the_protocol() {
+    fn a_squeezer_that_breaks_the_protocol() {
         assert!(rejected(&[""]).ends_with("the squeezer's hello did not come: it hung up"));
         assert!(rejected(&[HELLO]).contains("hung up"));
         assert!(rejected(&[HELLO, "{}\n"]).contains("missing field"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_does_not_answer_is_left_alone() {
+    fn a_squeezer_that_does_not_answer_is_left_alone() {
         for words in
             [vec![], vec![b"{".to_vec()], vec![HELLO.into()], vec![HELLO.into(), "{".into()]]
         {
@@ -243,11 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_an_squeezer() {
+    fn a_process_without_a_squeezer() {
         let process = Process::open(std::process::id()).unwrap();
         let deadline = Deadline::after(Duration::from_secs(60));
         let error = Squeezer::of(&process, deadline).unwrap_err();
-        assert!(matches!(error, Error::NoAgent { .. }), "{error}");
+        assert!(matches!(error, Error::NoSqueezer { .. }), "{error}");
         assert!(error.to_string().contains(".sock: no such file"), "{error}");
     }
 }

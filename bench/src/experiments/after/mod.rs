@@ -1,4 +1,4 @@
-//! What the requests just after a reclaim take, against those before it (Figure 13 of the
+//! What the requests just after a squeeze take, against those before it (Figure 13 of the
 //! Desiccant paper). See README.md.
 
 mod pageout;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use squeezer::{Answer, Request};
 use std::time::{Duration, Instant};
 
-/// What is done to the frozen instance: nothing; a reclaim; that and its libraries evicted; as much
+/// What is done to the frozen instance: nothing; a squeeze; that and its libraries evicted; as much
 /// of its memory moved to swap.
 const CONTROL: &str = "control";
 const RECLAIM: &str = "reclaim";
@@ -32,7 +32,7 @@ const QUICK_BETWEEN: Duration = Duration::from_secs(1);
 /// How long an instance is frozen.
 const FROZEN: Duration = Duration::from_millis(300);
 
-/// Latency and CPU time of the requests just after a reclaim, compared with those before it.
+/// Latency and CPU time of the requests just after a squeeze, compared with those before it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) struct Figures {
     before_uss_bytes: u64,
     /// How much less it was then, or how much went to swap.
     released_bytes: u64,
-    /// CPU time of the instance that the reclaim itself took.
+    /// CPU time of the instance that the squeeze itself took.
     reclaim_cpu_ns: u64,
 }
 
@@ -105,7 +105,7 @@ impl Arguments {
     ) -> Result {
         let warm = self.functions.warm(trial, session.options.quick, async |_| Ok(()));
         let (instance, calls) = warm.await?;
-        // Also tells the runtime, and how much a reclaim gives back.
+        // Also tells the runtime, and how much a squeeze gives back.
         let found = instance.memory().await?.uss_bytes;
         let squeezed = instance.squeeze(Request::default()).await?;
         let mut released = found.saturating_sub(instance.memory().await?.uss_bytes);

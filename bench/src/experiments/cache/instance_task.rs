@@ -136,9 +136,9 @@ impl InstanceTask {
             self.report(Completion::Lost(error), instance.cpu_ns().ok());
             return None;
         }
-        let mut reclaim = pin!(reclaim(instance));
+        let mut squeeze = pin!(squeeze(instance));
         let order = tokio::select! {
-            answer = &mut reclaim => return self.settle(instance, answer).await,
+            answer = &mut squeeze => return self.settle(instance, answer).await,
             order = self.orders.recv() => order?,
         };
         let Order::Call { request, since, .. } = order else { return Some(order) };
@@ -148,9 +148,9 @@ impl InstanceTask {
             self.report(done, instance.cpu_ns().ok());
             since.elapsed()
         };
-        let reclaim = async { reclaim.await.map(|answer| (answer, since.elapsed())) };
-        let (answered, reclaimed) = tokio::join!(call, reclaim);
-        let squeezed = reclaimed.map(|(answer, took)| Squeezed {
+        let squeeze = async { squeeze.await.map(|answer| (answer, since.elapsed())) };
+        let (answered, done) = tokio::join!(call, squeeze);
+        let squeezed = done.map(|(answer, took)| Squeezed {
             waited: Some(took.min(answered)),
             ..self.squeezed(&answer)
         });
@@ -227,7 +227,7 @@ async fn call(instance: &Instance, request: RequestNumber, thaw: bool) -> Comple
 }
 
 /// Has the squeezer collect; an error when it takes too long.
-async fn reclaim(instance: &Instance) -> Result<Answer> {
+async fn squeeze(instance: &Instance) -> Result<Answer> {
     match tokio::time::timeout(SQUEEZE_LIMIT, instance.squeeze(Request::default())).await {
         Ok(squeezed) => squeezed.map(|squeezed| squeezed.answer),
         Err(_) => Err(BenchError::Arguments(format!(

@@ -1,4 +1,4 @@
-//! Real processes under the runtime's own scaler, which decides when one starts, is frozen, squeezed
+//! Real processes under the scaler that nodes use, which decides when one starts, is frozen, squeezed
 //! and ended.
 
 use super::{

@@ -1,4 +1,4 @@
-//! A whole day of many functions, decided by the runtime's own code and with measured costs: what
+//! A whole day of many functions, decided by the scaler that nodes use and with measured costs: what
 //! these machines cannot hold. See README.md.
 
 mod costs;

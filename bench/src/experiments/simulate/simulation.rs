@@ -1,4 +1,4 @@
-//! Hosts and functions that exist in time only: the runtime's own scaler decides, and each step takes
+//! Hosts and functions that exist in time only: the scaler that nodes use decides, and each step takes
 //! what it took when it was measured.
 
 use super::{costs::Costs, workload::Workload};

@@ -73,7 +73,7 @@ impl Report for Arguments {
             });
             assessments.add(
                 &target("heap-over-live"),
-                format!("heap resident after a reclaim over live bytes, {language}"),
+                format!("heap resident after a squeeze over live bytes, {language}"),
                 Estimate::mean(over_live),
             );
             let against = |over, under| {

@@ -1,4 +1,4 @@
-//! A frozen Java or JavaScript instance inside its VM, squeezed as the runtime does it: what the host
+//! A frozen Java or JavaScript instance inside its VM, squeezed as a node does it: what the host
 //! has behind its partition before and after, and what the next calls notice (Figures 7 and 13 of the
 //! Desiccant paper, inside a VM). See README.md.
 
@@ -152,7 +152,7 @@ impl Report for Arguments {
             let java = function.starts_with("java-");
             assessments.add(
                 if java { "heap-over-live-java" } else { "heap-over-live-javascript" },
-                format!("heap resident after a reclaim over live bytes, {function}"),
+                format!("heap resident after a squeeze over live bytes, {function}"),
                 Estimate::median(of_function(records, RECLAIM, &function).map(over_live)),
             );
         }

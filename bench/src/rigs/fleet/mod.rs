@@ -1,4 +1,4 @@
-//! Functions on one node, called as a load says: what every experiment with the runtime measures with.
+//! Functions on one node, called as a load says: what every experiment with a node measures with.
 
 mod functions;
 mod options;

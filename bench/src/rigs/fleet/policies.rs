@@ -1,4 +1,4 @@
-//! Which policies an experiment with the runtime compares.
+//! Which policies an experiment with a node compares.
 
 use squeezy_node::PolicyName;
 

@@ -1,4 +1,4 @@
-//! What the experiments with the runtime go through: policies, with one function or with several.
+//! What the experiments with a node go through: policies, with one function or with several.
 
 use crate::{
     harness::{Session, Step},

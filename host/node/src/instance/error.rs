@@ -1,6 +1,6 @@
 //! Why an instance could not do what it was asked.
 
-use crate::VmEnd;
+use crate::vm_end::VmEnd;
 use squeezy_protocol::{ExitReason, MAX_PAYLOAD_BYTES};
 use squeezy_vmm::VmError;
 use std::time::Duration;

@@ -39,8 +39,8 @@ impl Scaler {
             left.insert(index);
             if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
                 self.functions.remove(&function);
-                if let Some(squeezer) = &mut self.squeezer {
-                    squeezer.forget_function(function);
+                if let Some(squeeze_manager) = &mut self.squeeze_manager {
+                    squeeze_manager.forget_function(function);
                 }
             }
             let Some(vm) = self.vms.get(&index) else { continue };

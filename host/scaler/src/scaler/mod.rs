@@ -22,7 +22,7 @@ mod vms;
 
 use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RequestNumber,
-    StopReason, Unexpected, VmIndex, VmState, squeeze::Squeezer,
+    StopReason, Unexpected, VmIndex, VmState, squeeze::SqueezeManager,
 };
 use deadlines::Deadlines;
 use pool::Pool;
@@ -81,7 +81,7 @@ pub struct Scaler {
     touched: BTreeSet<(VmIndex, FunctionIndex)>,
     budget: Budget,
     /// Absent where frozen instances are left as they are.
-    squeezer: Option<Squeezer>,
+    squeeze_manager: Option<SqueezeManager>,
     /// Those that are being frozen, and of which it will be known then what they hold.
     freezing: BTreeSet<InstanceNumber>,
     next_function: u32,
@@ -104,7 +104,7 @@ impl Scaler {
             deadlines: Deadlines::default(),
             touched: BTreeSet::new(),
             budget,
-            squeezer: None,
+            squeeze_manager: None,
             freezing: BTreeSet::new(),
             next_function: 0,
             next_vm: 0,

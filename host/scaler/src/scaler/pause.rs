@@ -7,12 +7,12 @@ impl Scaler {
     /// Stops a VM if all that lives in it is frozen, and nobody waits for it to run.
     pub(super) fn pause(&mut self, index: VmIndex, commands: &mut Vec<Command>) {
         let Some(vm) = self.vms.get(&index) else { return };
-        let Some(squeezer) = &self.squeezer else { return };
+        let Some(squeeze_manager) = &self.squeeze_manager else { return };
         let runs = matches!(vm.state, VmState::Up { .. }) && !self.pausing.contains(&index);
         let rests = |number| {
             self.pool.get(number).is_some_and(|instance| is_frozen(&instance))
                 && !self.freezing.contains(&number)
-                && !squeezer.is_running(number)
+                && !squeeze_manager.is_running(number)
         };
         if runs
             && vm.policy.base_bytes > 0

@@ -3,7 +3,7 @@
 use super::{Scaler, deadlines::Subject};
 use crate::{
     Command, Event, InstanceNumber, InstanceState, Moment, SqueezePolicy, StopReason, Unexpected,
-    instance::Instance, squeeze::Squeezer,
+    instance::Instance, squeeze::SqueezeManager,
 };
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ impl Scaler {
     /// be answered, with [`u64::MAX`] bytes where it is not known what the instance holds.
     #[must_use]
     pub fn with_squeezing(mut self, policy: SqueezePolicy) -> Self {
-        self.squeezer = Some(Squeezer::new(policy));
+        self.squeeze_manager = Some(SqueezeManager::new(policy));
         self
     }
 
@@ -23,7 +23,7 @@ impl Scaler {
             return;
         };
         self.set(number, InstanceState::Idle { since, frozen: true });
-        if self.squeezer.is_some() {
+        if self.squeeze_manager.is_some() {
             self.freezing.insert(number);
         }
         commands.push(Command::Freeze(number));
@@ -36,7 +36,7 @@ impl Scaler {
         but: Option<InstanceNumber>,
         commands: &mut Vec<Command>,
     ) -> bool {
-        if self.squeezer.is_none() {
+        if self.squeeze_manager.is_none() {
             return false;
         }
         let awake = |number: &InstanceNumber| {
@@ -54,12 +54,12 @@ impl Scaler {
     /// Charges a frozen instance with what it holds, which is all it can take until it is thawed.
     pub(super) fn frozen(&mut self, now: Moment, number: InstanceNumber, resident_bytes: u64) {
         let Some(instance) = self.pool.get(number).filter(is_frozen) else { return };
-        let Some(squeezer) = &mut self.squeezer else { return };
+        let Some(squeeze_manager) = &mut self.squeeze_manager else { return };
         self.freezing.remove(&number);
         self.touched.insert((instance.vm, instance.function));
         // What nobody knows, nobody expects to be given back.
         if resident_bytes < instance.charged_bytes {
-            squeezer.frozen(now, number, instance.function, resident_bytes);
+            squeeze_manager.frozen(now, number, instance.function, resident_bytes);
             self.charge_resident(number, resident_bytes);
         }
     }
@@ -67,9 +67,9 @@ impl Scaler {
     /// An instance is not frozen, or not any more, or gone.
     pub(super) fn thawed(&mut self, number: InstanceNumber, gone: bool) {
         self.freezing.remove(&number);
-        match &mut self.squeezer {
-            Some(squeezer) if gone => squeezer.gone(number),
-            Some(squeezer) => squeezer.thawed(number),
+        match &mut self.squeeze_manager {
+            Some(squeeze_manager) if gone => squeeze_manager.gone(number),
+            Some(squeeze_manager) => squeeze_manager.thawed(number),
             None => {}
         }
     }
@@ -83,9 +83,9 @@ impl Scaler {
         cpu: Duration,
     ) -> Result<(), Unexpected> {
         self.rested(number, event)?;
-        let Some(squeezer) = &mut self.squeezer else { return Ok(()) };
-        if squeezer.is_running(number) {
-            squeezer.squeezed(number, resident_bytes, cpu);
+        let Some(squeeze_manager) = &mut self.squeeze_manager else { return Ok(()) };
+        if squeeze_manager.is_running(number) {
+            squeeze_manager.squeezed(number, resident_bytes, cpu);
             self.charge_resident(number, resident_bytes);
         }
         Ok(())
@@ -98,8 +98,8 @@ impl Scaler {
         event: Event,
     ) -> Result<(), Unexpected> {
         self.rested(number, event)?;
-        if let Some(squeezer) = &mut self.squeezer {
-            squeezer.failed(number);
+        if let Some(squeeze_manager) = &mut self.squeeze_manager {
+            squeeze_manager.failed(number);
         }
         Ok(())
     }
@@ -126,23 +126,25 @@ impl Scaler {
         };
         let any_evicted = commands.iter().any(evicted);
         let working = self.pool.working();
-        let Some(squeezer) = &mut self.squeezer else { return };
+        let Some(squeeze_manager) = &mut self.squeeze_manager else { return };
         if any_evicted {
-            squeezer.evicted(now);
+            squeeze_manager.evicted(now);
         }
-        while let Some(number) = self.squeezer.as_ref().and_then(|s| s.choose(now, working)) {
+        while let Some(number) = self.squeeze_manager.as_ref().and_then(|s| s.choose(now, working))
+        {
             let Some(instance) = self.pool.get(number) else { break };
             let missing = self.missing_bytes(&instance);
             if !self.commit_within(instance.vm, missing, commands) {
                 break;
             }
             self.charge(number, instance.charged_bytes + missing);
-            if let Some(squeezer) = &mut self.squeezer {
-                squeezer.begin(number);
+            if let Some(squeeze_manager) = &mut self.squeeze_manager {
+                squeeze_manager.begin(number);
             }
             commands.push(Command::Squeeze(number));
         }
-        let deadline = self.squeezer.as_ref().and_then(|squeezer| squeezer.deadline(now));
+        let deadline =
+            self.squeeze_manager.as_ref().and_then(|squeeze_manager| squeeze_manager.deadline(now));
         self.deadlines.set(Subject::Squeezing, deadline);
     }
 

@@ -63,7 +63,7 @@ struct Frozen {
 
 /// Keeps account of the frozen instances.
 #[derive(Debug)]
-pub(crate) struct Squeezer {
+pub(crate) struct SqueezeManager {
     policy: SqueezePolicy,
     threshold: Threshold,
     profiles: Profiles,
@@ -78,7 +78,7 @@ pub(crate) struct Squeezer {
     failed: BTreeSet<InstanceNumber>,
 }
 
-impl Squeezer {
+impl SqueezeManager {
     /// One without instances.
     pub fn new(policy: SqueezePolicy) -> Self {
         Self {

@@ -23,75 +23,75 @@ fn n(number: u64) -> InstanceNumber {
 }
 
 /// So many instances of `F`, frozen at the start, of so many MiB each.
-fn squeezer(sizes: &[u64]) -> Squeezer {
-    let mut squeezer = Squeezer::new(policy());
+fn squeeze_manager(sizes: &[u64]) -> SqueezeManager {
+    let mut squeeze_manager = SqueezeManager::new(policy());
     for (number, size) in (0..).zip(sizes) {
-        squeezer.frozen(Moment::START, n(number), F, size * MIB);
+        squeeze_manager.frozen(Moment::START, n(number), F, size * MIB);
     }
-    squeezer
+    squeeze_manager
 }
 
 #[test]
 fn nobody_is_squeezed_while_there_is_memory() {
-    assert_eq!(squeezer(&[50, 50]).choose(at(10), 0), None);
-    assert_eq!(squeezer(&[50, 60]).choose(at(5), 0), Some(n(1)));
+    assert_eq!(squeeze_manager(&[50, 50]).choose(at(10), 0), None);
+    assert_eq!(squeeze_manager(&[50, 60]).choose(at(5), 0), Some(n(1)));
 }
 
 #[test]
 fn the_threshold_rises_until_somebody_is_evicted() {
-    let mut squeezer = squeezer(&[80, 70]);
-    assert_eq!(squeezer.choose(at(49), 0), Some(n(0)));
-    assert_eq!(squeezer.choose(at(51), 0), None);
-    squeezer.evicted(at(51));
-    assert_eq!(squeezer.choose(at(51), 0), Some(n(0)));
-    let full = Squeezer { held_bytes: 1000 * MIB, ..squeezer };
+    let mut squeeze_manager = squeeze_manager(&[80, 70]);
+    assert_eq!(squeeze_manager.choose(at(49), 0), Some(n(0)));
+    assert_eq!(squeeze_manager.choose(at(51), 0), None);
+    squeeze_manager.evicted(at(51));
+    assert_eq!(squeeze_manager.choose(at(51), 0), Some(n(0)));
+    let full = SqueezeManager { held_bytes: 1000 * MIB, ..squeeze_manager };
     assert!(full.choose(at(100_000), 0).is_some(), "it stops at its ceiling");
 }
 
 #[test]
 fn who_was_frozen_just_now_is_left_alone() {
-    let mut squeezer = squeezer(&[90]);
-    squeezer.frozen(at(5), n(1), F, 100 * MIB);
-    assert_eq!(squeezer.choose(at(1), 0), None);
-    assert_eq!(squeezer.deadline(at(1)), Some(at(2)));
-    assert_eq!(squeezer.choose(at(6), 0), Some(n(0)));
-    assert_eq!(squeezer.deadline(at(6)), Some(at(7)));
-    assert_eq!(squeezer.choose(at(7), 0), Some(n(1)));
-    assert_eq!(squeezer.deadline(at(7)), None);
+    let mut squeeze_manager = squeeze_manager(&[90]);
+    squeeze_manager.frozen(at(5), n(1), F, 100 * MIB);
+    assert_eq!(squeeze_manager.choose(at(1), 0), None);
+    assert_eq!(squeeze_manager.deadline(at(1)), Some(at(2)));
+    assert_eq!(squeeze_manager.choose(at(6), 0), Some(n(0)));
+    assert_eq!(squeeze_manager.deadline(at(6)), Some(at(7)));
+    assert_eq!(squeeze_manager.choose(at(7), 0), Some(n(1)));
+    assert_eq!(squeeze_manager.deadline(at(7)), None);
 }
 
 #[test]
 fn processors_that_work_do_not_squeeze() {
-    let mut squeezer = squeezer(&[200, 200, 200]);
-    assert_eq!(squeezer.choose(at(5), 2), None);
-    assert_eq!(squeezer.choose(at(5), 1), Some(n(0)));
-    squeezer.begin(n(0));
-    assert_eq!(squeezer.choose(at(5), 1), None);
-    assert_eq!(squeezer.choose(at(5), 0), Some(n(1)));
+    let mut squeeze_manager = squeeze_manager(&[200, 200, 200]);
+    assert_eq!(squeeze_manager.choose(at(5), 2), None);
+    assert_eq!(squeeze_manager.choose(at(5), 1), Some(n(0)));
+    squeeze_manager.begin(n(0));
+    assert_eq!(squeeze_manager.choose(at(5), 1), None);
+    assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(1)));
 }
 
 #[test]
 fn what_brings_most_for_its_processor_time_comes_first() {
-    let mut squeezer = squeezer(&[300, 300]);
+    let mut squeeze_manager = squeeze_manager(&[300, 300]);
     // Of two that nobody knows the first; then it is known what each function brings and costs.
     for (number, left_bytes, milliseconds) in [(0, 200 * MIB, 10), (1, 250 * MIB, 10)] {
-        assert_eq!(squeezer.choose(at(5), 0), Some(n(number)));
-        squeezer.begin(n(number));
-        squeezer.squeezed(n(number), left_bytes, Duration::from_millis(milliseconds));
+        assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(number)));
+        squeeze_manager.begin(n(number));
+        squeeze_manager.squeezed(n(number), left_bytes, Duration::from_millis(milliseconds));
     }
-    assert_eq!(squeezer.choose(at(5), 0), None, "nothing is left to be had");
+    assert_eq!(squeeze_manager.choose(at(5), 0), None, "nothing is left to be had");
     // Its own past counts for an instance, its function's for a new one, that of all for a new
     // function: 300 MiB less 200, less 212.5, and again less 212.5 but of more memory.
-    squeezer.frozen(at(6), n(0), F, 300 * MIB);
-    squeezer.frozen(at(6), n(2), F, 300 * MIB);
-    squeezer.frozen(at(6), n(3), G, 320 * MIB);
+    squeeze_manager.frozen(at(6), n(0), F, 300 * MIB);
+    squeeze_manager.frozen(at(6), n(2), F, 300 * MIB);
+    squeeze_manager.frozen(at(6), n(3), G, 320 * MIB);
     let mut order = Vec::new();
-    while let Some(number) = squeezer.choose(at(10), 0) {
+    while let Some(number) = squeeze_manager.choose(at(10), 0) {
         order.push(number);
-        squeezer.begin(number);
-        squeezer.squeezed(number, 0, Duration::from_millis(10));
+        squeeze_manager.begin(number);
+        squeeze_manager.squeezed(number, 0, Duration::from_millis(10));
         // What is learned now is not the point.
-        squeezer.profiles = known();
+        squeeze_manager.profiles = known();
     }
     assert_eq!(order, [n(3), n(0), n(2)]);
 }
@@ -106,52 +106,52 @@ fn known() -> Profiles {
 
 #[test]
 fn what_costs_little_comes_before_what_brings_more() {
-    let mut squeezer = squeezer(&[300]);
-    squeezer.frozen(Moment::START, n(1), G, 200 * MIB);
+    let mut squeeze_manager = squeeze_manager(&[300]);
+    squeeze_manager.frozen(Moment::START, n(1), G, 200 * MIB);
     for (number, function, milliseconds) in [(0, F, 100), (1, G, 10)] {
         let cpu = Duration::from_millis(milliseconds);
-        squeezer.profiles.learn(n(number), function, Profile { left_bytes: 100 * MIB, cpu });
+        squeeze_manager.profiles.learn(n(number), function, Profile { left_bytes: 100 * MIB, cpu });
     }
-    assert_eq!(squeezer.choose(at(5), 0), Some(n(1)));
+    assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(1)));
 }
 
 #[test]
 fn nobody_is_squeezed_twice_without_a_request_between() {
-    let mut squeezer = squeezer(&[300, 300]);
-    squeezer.begin(n(0));
-    squeezer.squeezed(n(0), 290 * MIB, Duration::from_millis(1));
-    squeezer.begin(n(1));
-    squeezer.squeezed(n(1), 290 * MIB, Duration::from_millis(1));
-    assert_eq!(squeezer.choose(at(5), 0), None);
-    squeezer.thawed(n(0));
-    squeezer.frozen(at(6), n(0), F, 300 * MIB);
-    assert_eq!(squeezer.choose(at(8), 0), Some(n(0)));
+    let mut squeeze_manager = squeeze_manager(&[300, 300]);
+    squeeze_manager.begin(n(0));
+    squeeze_manager.squeezed(n(0), 290 * MIB, Duration::from_millis(1));
+    squeeze_manager.begin(n(1));
+    squeeze_manager.squeezed(n(1), 290 * MIB, Duration::from_millis(1));
+    assert_eq!(squeeze_manager.choose(at(5), 0), None);
+    squeeze_manager.thawed(n(0));
+    squeeze_manager.frozen(at(6), n(0), F, 300 * MIB);
+    assert_eq!(squeeze_manager.choose(at(8), 0), Some(n(0)));
 }
 
 #[test]
 fn who_could_not_be_squeezed_is_left_alone_for_good() {
-    let mut squeezer = squeezer(&[300]);
-    squeezer.begin(n(0));
-    squeezer.failed(n(0));
-    squeezer.frozen(at(10), n(0), F, 300 * MIB);
-    assert_eq!(squeezer.choose(at(20), 0), None);
+    let mut squeeze_manager = squeeze_manager(&[300]);
+    squeeze_manager.begin(n(0));
+    squeeze_manager.failed(n(0));
+    squeeze_manager.frozen(at(10), n(0), F, 300 * MIB);
+    assert_eq!(squeeze_manager.choose(at(20), 0), None);
 }
 
 #[test]
 fn no_more_are_squeezed_than_it_takes() {
-    let mut squeezer = squeezer(&[110, 30]);
-    squeezer.begin(n(0));
-    assert_eq!(squeezer.choose(at(5), 0), None, "what is on its way is enough");
+    let mut squeeze_manager = squeeze_manager(&[110, 30]);
+    squeeze_manager.begin(n(0));
+    assert_eq!(squeeze_manager.choose(at(5), 0), None, "what is on its way is enough");
 }
 
 #[test]
 fn what_is_gone_leaves_nothing() {
-    let mut squeezer = squeezer(&[300, 300, 300]);
-    squeezer.begin(n(0));
-    squeezer.failed(n(1));
-    squeezer.squeezed(n(2), 1, Duration::ZERO);
-    (0..3).for_each(|number| squeezer.gone(n(number)));
-    assert_eq!(squeezer.held_bytes, 0);
-    let Squeezer { frozen, ready, running, failed, .. } = &squeezer;
+    let mut squeeze_manager = squeeze_manager(&[300, 300, 300]);
+    squeeze_manager.begin(n(0));
+    squeeze_manager.failed(n(1));
+    squeeze_manager.squeezed(n(2), 1, Duration::ZERO);
+    (0..3).for_each(|number| squeeze_manager.gone(n(number)));
+    assert_eq!(squeeze_manager.held_bytes, 0);
+    let SqueezeManager { frozen, ready, running, failed, .. } = &squeeze_manager;
     assert!(frozen.is_empty() && ready.is_empty() && running.is_empty() && failed.is_empty());
 }

@@ -57,7 +57,7 @@ impl Setup {
     ) -> Result<Report, RunError> {
         let mut report = self.report();
         for index in 0..self.args.policies.len() {
-            let record = match self.run_method(index, &mut report, view, interrupt).await {
+            let record = match self.run_policy(index, &mut report, view, interrupt).await {
                 // What other policies have shown is worth keeping.
                 Err(error) if !report.policies.is_empty() => PolicyRecord {
                     policy: self.args.policies[index].to_string(),
@@ -74,7 +74,7 @@ impl Setup {
         Ok(report)
     }
 
-    async fn run_method(
+    async fn run_policy(
         &mut self,
         index: usize,
         report: &mut Report,

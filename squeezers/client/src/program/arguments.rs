@@ -59,7 +59,7 @@ Examples:
   squeezer 4242 --level all           also memory that makes the next request fast
   squeezer 4242 --libraries           also clean pages of its libraries
   squeezer 4242 --no-heap --no-trim --libraries
-                                             only these; needs no squeezer
+                                      only these; needs no squeezer
   squeezer /run/f.sock --json         by socket, for a program";
 
 /// [`Level`], as the command line has it.
