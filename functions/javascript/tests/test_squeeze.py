@@ -49,7 +49,7 @@ class Squeeze(unittest.TestCase):
             with Function("data-analysis", **variables) as function:
                 function.init()
                 slips = [function.run(count=1000, seed=seed)[1]["all"] for seed in (1, 2, 3)]
-                reclaim(path)
+                squeeze(path)
                 last = function.run(count=1, seed=4)[1]
                 self.assertEqual(last["ledger"]["slips"], 3001)
                 self.assertEqual(last["ledger"]["paid_cents"],
