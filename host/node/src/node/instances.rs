@@ -139,6 +139,8 @@ impl Actor {
                 self.tell(NodeEvent::Started { instance, function, result: Ok(times) });
                 self.event(Event::Started(instance));
             }
+            // Its plug has failed at the same moment, and its end was told with that.
+            Err(_) if entry.stopping => {}
             Err(error) => {
                 self.tell(NodeEvent::Started { instance, function, result: Err(&error) });
                 if !self.has_ended(vm) {
