@@ -1,6 +1,6 @@
 //! What came of each call, for clients that ask later.
 
-use crate::{action::NAMESPACE, size_of_text, size_of_value};
+use crate::{action::NAMESPACE, size_of_value};
 use bytes::Bytes;
 use bytesize::ByteSize;
 use http::{Response, StatusCode};
@@ -51,6 +51,15 @@ impl Serialize for Status {
     }
 }
 
+/// How much memory the value of an answer takes, and may take, in bytes; see [`crate::size_of_text`].
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSize {
+    /// What it takes; 0 where there is none.
+    pub bytes: usize,
+    /// The most it may take.
+    pub most_bytes: usize,
+}
+
 /// One call that has ended.
 #[derive(Clone, Debug)]
 pub struct Activation {
@@ -87,7 +96,7 @@ impl Activation {
         version: String,
         start_ms: u64,
         answer: Result<Answer, CallError>,
-        most_value_bytes: usize,
+        value: ValueSize,
         explain: impl Fn(&CallError) -> String,
     ) -> Self {
         let error = |text: &str| json!({ "error": text });
@@ -100,7 +109,7 @@ impl Activation {
         };
         let (status, result, waited, took, init, lines) = match answer {
             Ok(Answer { response, waited, took, cold, logs, .. }) => {
-                let (status, result) = judge(&response, most_value_bytes);
+                let (status, result) = judge(&response, value);
                 (status, result, waited, took, cold, logs)
             }
             Err(CallError::Failed { reason, waited, took, logs, vm_ended, .. }) => {
@@ -208,17 +217,16 @@ pub struct Reply<'a> {
 }
 
 /// An instance's answer: an object, with the field `error` if the function says so.
-fn judge(response: &Response<Bytes>, most_value_bytes: usize) -> (Status, Value) {
+fn judge(response: &Response<Bytes>, value: ValueSize) -> (Status, Value) {
     let length = response.body().len();
     if length > MAX_RESULT_BYTES {
         return (Status::DeveloperError, json!({ "error": too_long(length) }));
     }
-    let value_bytes = size_of_text(response.body()).unwrap_or(0);
-    if value_bytes > most_value_bytes {
+    if value.bytes > value.most_bytes {
         let problem = format!(
             "The action produced a response that takes too much memory: its values take {} of at most {}.",
-            ByteSize(value_bytes as u64),
-            ByteSize(most_value_bytes as u64)
+            ByteSize(value.bytes as u64),
+            ByteSize(value.most_bytes as u64)
         );
         return (Status::DeveloperError, json!({ "error": problem }));
     }
@@ -272,8 +280,10 @@ mod tests {
     #[test]
     fn answers_are_judged_as_openwhisk_does() {
         let judged = |status: u16, body: &str| {
+            let bytes = crate::size_of_text(body.as_bytes()).unwrap_or(0);
             let body = Bytes::from(body.to_owned());
-            judge(&Response::builder().status(status).body(body).unwrap(), 1 << 20)
+            let value = ValueSize { bytes, most_bytes: 1 << 20 };
+            judge(&Response::builder().status(status).body(body).unwrap(), value)
         };
         let error = json!({ "error": "e", "more": 1 });
         assert_eq!(judged(200, "{\"a\": 1}"), (Status::Success, json!({ "a": 1 })));

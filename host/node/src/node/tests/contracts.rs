@@ -22,7 +22,7 @@ impl Contract for StartThenCall {
     }
 
     fn call(&self, _: &Function, call: &Call, _: Duration) -> Request<Bytes> {
-        Request::post("/run").body(call.value.to_string().into()).unwrap()
+        run(call)
     }
 
     fn end_of_output(&self) -> Option<&'static str> {
@@ -43,10 +43,15 @@ impl Contract for PlainServer {
     }
 
     fn call(&self, _: &Function, call: &Call, _: Duration) -> Request<Bytes> {
-        Request::post("/run").body(call.value.to_string().into()).unwrap()
+        run(call)
     }
 
     fn end_of_output(&self) -> Option<&'static str> {
         None
     }
+}
+
+/// How both call an instance.
+fn run(call: &Call) -> Request<Bytes> {
+    Request::post("/run").body(call.value.to_string().into()).unwrap()
 }

@@ -36,9 +36,10 @@ const UNFINISHED: &str = ".new";
 /// Bytes that are copied and hashed at once.
 const PART: usize = 1 << 18;
 
-/// The digest of an image and its definition that have these sums, in hexadecimal digits: what
+/// The digest of an image and its definition that have these sums: what
 /// `sha256sum image.erofs image.toml | sha256sum` says.
-fn digest_of(image: &str, definition: &str) -> Digest {
+fn digest_of(image: &Digest, definition: &Digest) -> Digest {
+    let (image, definition) = (image.digits(), definition.digits());
     let list = format!("{image}  {IMAGE}\n{definition}  {DEFINITION}\n");
     Digest::of_sum(Sha256::digest(list).into())
 }
@@ -291,8 +292,8 @@ fn discard(path: &Path) -> Result<(), PinError> {
     fs::remove_dir_all(&unwanted).map_err(failed(path))
 }
 
-/// Copies a file so that it is there after a power cut; its sum, in hexadecimal digits.
-fn copy_file(from: &Path, to: &Path) -> Result<String, PinError> {
+/// Copies a file so that it is there after a power cut; its sum.
+fn copy_file(from: &Path, to: &Path) -> Result<Digest, PinError> {
     let mut options = File::options();
     let mut copy = options.create_new(true).write(true).mode(0o600).open(to).map_err(failed(to))?;
     let sum = read_parts(from, |part| copy.write_all(part).map_err(failed(to)))?;
@@ -303,21 +304,21 @@ fn copy_file(from: &Path, to: &Path) -> Result<String, PinError> {
     Ok(sum)
 }
 
-/// The sum of a file, in hexadecimal digits.
-fn hash(path: &Path) -> Result<String, PinError> {
+/// The sum of a file.
+fn hash(path: &Path) -> Result<Digest, PinError> {
     read_parts(path, |_| Ok(()))
 }
 
-/// The sum of a file, in hexadecimal digits, of which each part is taken on the way.
+/// The sum of a file, of which each part is taken on the way.
 fn read_parts(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> Result<(), PinError>,
-) -> Result<String, PinError> {
+) -> Result<Digest, PinError> {
     let mut file = File::open(path).map_err(failed(path))?;
     let (mut sum, mut part) = (Sha256::new(), vec![0; PART]);
     loop {
         match file.read(&mut part).map_err(failed(path))? {
-            0 => return Ok(hexadecimal(sum.finalize())),
+            0 => return Ok(Digest::of_sum(sum.finalize().into())),
             length => {
                 sum.update(&part[..length]);
                 take(&part[..length])?;
@@ -333,10 +334,6 @@ fn sync(directory: &Path) -> Result<(), PinError> {
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> PinError {
     let path = path.to_owned();
     |error| PinError::File { path, error }
-}
-
-fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

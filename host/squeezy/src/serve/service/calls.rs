@@ -4,7 +4,10 @@ use super::{Service, ServiceError, lock};
 use crate::serve::{action::Action, activations::Selection, bodies::Held, key::random};
 use serde_json::{Map, Value};
 use squeezy_node::{Call, CallError, InstanceError};
-use squeezy_openwhisk::{activation::Activation, now_ms, size_of_text};
+use squeezy_openwhisk::{
+    activation::{Activation, ValueSize},
+    now_ms, size_of_text,
+};
 use squeezy_scaler::RejectReason;
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -76,16 +79,15 @@ impl Service {
             Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
             _ => None,
         };
-        let most = self.bodies.at_most(usize::MAX);
+        let most_bytes = self.bodies.at_most(usize::MAX);
+        let body = answer.as_ref().map(|answer| answer.response.body());
+        let bytes = body.map_or(0, |body| size_of_text(body).unwrap_or(0));
         // Before its text becomes a value, which may take many times as much.
         let (answer, _held) = match answer {
-            Ok(answer) => {
-                let bytes = size_of_text(answer.response.body()).unwrap_or(0);
-                match self.bodies.take(bytes.min(most)).await {
-                    Ok(held) => (Ok(answer), Some(held)),
-                    Err(_) => (Err(no_memory(answer)), None),
-                }
-            }
+            Ok(answer) => match self.bodies.take(bytes.min(most_bytes)).await {
+                Ok(held) => (Ok(answer), Some(held)),
+                Err(_) => (Err(no_memory(answer)), None),
+            },
             failed => (failed, None),
         };
         let explain = |error: &CallError| self.failure_reasons.explain(action.index, error);
@@ -95,7 +97,7 @@ impl Service {
             action.version(),
             start_ms,
             answer,
-            most,
+            ValueSize { bytes, most_bytes },
             explain,
         );
         let activation = Arc::new(activation);
