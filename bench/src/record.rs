@@ -33,7 +33,7 @@ pub(crate) struct Header {
     /// The guest's kernel and its configuration, `none` where there is no guest.
     pub(crate) kernel: String,
     /// The VMM's version, `none` where there is no guest.
-    pub(crate) qemu: String,
+    pub(crate) vmm: String,
 }
 
 /// The guest that a line is about.
@@ -42,13 +42,13 @@ pub(crate) struct Guest {
     /// Its kernel and that one's configuration: `6.12.117 release`.
     pub(crate) kernel: String,
     /// The VMM's version.
-    pub(crate) qemu: String,
+    pub(crate) vmm: String,
 }
 
 impl Guest {
     /// With this release of a kernel, built so.
     pub(crate) fn new(release: &str, kernel: Kernel, vmm_version: &str) -> Self {
-        Self { kernel: format!("{release} {kernel}"), qemu: vmm_version.to_owned() }
+        Self { kernel: format!("{release} {kernel}"), vmm: vmm_version.to_owned() }
     }
 }
 
@@ -131,14 +131,14 @@ pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Mea
 /// What lines were measured with, for the head of a plot.
 pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     let headers =
-        || records.iter().map(|record| &record.header).filter(|header| header.qemu != NO_GUEST);
+        || records.iter().map(|record| &record.header).filter(|header| header.vmm != NO_GUEST);
     let mut kernels: Vec<&str> = headers().map(|header| header.kernel.as_str()).collect();
     kernels.sort_unstable();
     kernels.dedup();
     let guest = headers().next().map_or(String::new(), |header| {
         format!(
             "QEMU {}, Linux {}, ",
-            header.qemu.trim_start_matches("QEMU "),
+            header.vmm.trim_start_matches("QEMU "),
             kernels.join(" and ")
         )
     });
@@ -158,7 +158,7 @@ pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
 #[cfg(test)]
 pub(crate) fn complaint(record: &impl Serialize, required: &[&str]) -> Option<String> {
     const HEADER: [&str; 7] =
-        ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "qemu"];
+        ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "vmm"];
     /// What a figure's name ends in, and numbers that are settings or counts by themselves.
     const UNITS: [&str; 8] =
         ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count", "_seconds"];
@@ -195,7 +195,7 @@ pub(crate) mod tests {
             accelerator: "tcg".to_owned(),
             memory_backend: "ram".to_owned(),
             kernel: "6.12.0 release".to_owned(),
-            qemu: "QEMU 7.2.0".to_owned(),
+            vmm: "QEMU 7.2.0".to_owned(),
         }
     }
 

@@ -65,7 +65,7 @@ impl<F: Recorded> Session<F> {
 
     /// The header of a line about a guest, or about none.
     pub(crate) fn header(&self, method: &str, trial: u32, guest: Option<&Guest>) -> Header {
-        let (kernel, qemu) = guest.map_or((NO_GUEST, NO_GUEST), |g| (&*g.kernel, &*g.qemu));
+        let (kernel, vmm) = guest.map_or((NO_GUEST, NO_GUEST), |g| (&*g.kernel, &*g.vmm));
         Header {
             experiment: self.experiment.to_owned(),
             method: method.to_owned(),
@@ -73,7 +73,7 @@ impl<F: Recorded> Session<F> {
             accelerator: self.accelerator.kind.to_string(),
             memory_backend: self.options.memory_backend.to_string(),
             kernel: kernel.to_owned(),
-            qemu: qemu.to_owned(),
+            vmm: vmm.to_owned(),
         }
     }
 

@@ -136,8 +136,8 @@ pub fn power_off() -> ! {
     end(format_args!("cannot power off: {error:?}"))
 }
 
-/// Ends the agent, and with it the VM: the end of process 1 is a kernel panic, with `panic=-1` and
-/// QEMU's `-no-reboot` the VM ends, and the host notices at once.
+/// Ends the agent, and with it the VM: the end of process 1 is a kernel panic, and with `panic=-1` the
+/// guest restarts at once, which ends the VMM's process. The host notices.
 pub fn end(reason: std::fmt::Arguments<'_>) -> ! {
     console!("fatal: {reason}");
     // A panicking kernel does not send what the serial port still has to send.

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Its name; nobody else's.
-    pub activation: String,
+    pub id: String,
     /// What the function is given.
     pub value: Value,
     /// Whether what the instance writes meanwhile is wanted.

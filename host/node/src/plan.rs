@@ -1,17 +1,14 @@
 //! How a VM for instances of functions is made.
 
-use crate::{
-    Blueprint, FunctionImage, Machine, MachineDetails, PolicyName,
-    machine::{MicroVms, SharedVm},
-};
+use crate::{FunctionImage, PolicyName};
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, AcceleratorKind, Artifacts, BootStep, BoxFuture, GRANULE_BYTES,
-    MEMORY_BLOCK_BYTES, MemoryBackend, Vm, VmConfig, VmError, Vmm,
+    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, MEMORY_BLOCK_BYTES, MemoryBackend, Vm,
+    VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     round_up,
 };
-use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
+use std::{path::PathBuf, thread::available_parallelism, time::Duration};
 
 /// Base memory for the kernel and the agent, in bytes, with the twentieth of it that Linux keeps free
 /// for huge pages; docs/design.md has what was measured.
@@ -105,10 +102,8 @@ impl VmPlan {
     pub fn vm_policy(&self, idle_time: Option<Duration>) -> Result<VmPolicy, VmError> {
         let max_instances = self.sizing.instances.into();
         // An instance may use its share of a processor, and under emulation all of it.
-        let share_millis = match Vmm::default().accelerator(self.accelerator)?.kind {
-            AcceleratorKind::Kvm => self.cpu_millis.clamp(1, 1000),
-            AcceleratorKind::Tcg => 1000,
-        };
+        let emulates = Vmm::default().accelerator(self.accelerator)?.kind.emulates();
+        let share_millis = if emulates { 1000 } else { self.cpu_millis.clamp(1, 1000) };
         let max_starting = self.vcpus.saturating_mul(1000) / share_millis;
         if self.policy == PolicyName::Microvm {
             let instance_bytes =
@@ -139,7 +134,7 @@ impl VmPlan {
     }
 
     /// The same for one instance only.
-    fn for_one(&self) -> Self {
+    pub(crate) fn for_one(&self) -> Self {
         Self { sizing: Sizing { instances: 1, ..self.sizing }, ..self.clone() }
     }
 
@@ -166,30 +161,6 @@ impl VmPlan {
         config.free_page_reporting = self.policy == PolicyName::Overcommit;
         // A mechanism may need more than this.
         mechanism.configure(config)
-    }
-}
-
-impl Blueprint for VmPlan {
-    fn images(&self) -> &[PathBuf] {
-        &self.images
-    }
-
-    fn boot<'a>(
-        &'a self,
-        tell: Box<dyn FnMut(BootStep) + Send + 'a>,
-    ) -> BoxFuture<'a, Result<Arc<dyn Machine>, VmError>> {
-        Box::pin(async move {
-            let micro = self.policy == PolicyName::Microvm;
-            let plan = if micro { self.for_one() } else { self.clone() };
-            let (vm, mechanism) = plan.boot_vm(tell).await?;
-            let details = MachineDetails::of(&vm, self.sizing.instance_bytes).await?;
-            Ok(if micro {
-                Arc::new(MicroVms::new(plan, self.sizing.instances, vm, details))
-                    as Arc<dyn Machine>
-            } else {
-                Arc::new(SharedVm::new(vm, mechanism, details))
-            })
-        })
     }
 }
 

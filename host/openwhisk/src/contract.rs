@@ -27,7 +27,7 @@ impl Contract for OpenWhisk {
     }
 
     fn call(&self, function: &Function, call: &Call, limit: Duration) -> Request<Bytes> {
-        run(&function.name, &call.activation, &call.value, limit)
+        run(&function.name, &call.id, &call.value, limit)
     }
 
     fn end_of_output(&self) -> Option<&'static str> {

@@ -2,8 +2,8 @@
 
 use crate::{
     Kernel, Result, VmError,
-    accelerator::{Accelerator, AcceleratorChoice},
-    backend::qemu::{self, QemuOptions},
+    accelerator::AcceleratorChoice,
+    backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
     names::names,
 };
@@ -102,16 +102,6 @@ pub enum Vmm {
 impl Default for Vmm {
     fn default() -> Self {
         Self::Qemu(QemuOptions::default())
-    }
-}
-
-impl Vmm {
-    /// What it runs the guest's code with. Trying KVM takes up to a second, is done once a process, and
-    /// blocks.
-    pub fn accelerator(&self, choice: AcceleratorChoice) -> Result<Accelerator> {
-        match self {
-            Self::Qemu(_) => qemu::accelerator(choice),
-        }
     }
 }
 

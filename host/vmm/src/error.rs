@@ -110,6 +110,10 @@ pub enum VmError {
     #[error("the guest's agent cannot be reached: {0}")]
     AgentLost(String),
 
+    /// The agent answered what it should not: it is broken, or somebody in the guest speaks for it.
+    #[error("the guest's agent gave a wrong answer: {0}")]
+    AgentAnswer(String),
+
     /// The agent refused a request.
     #[error("the guest's agent refused {request}: {message}")]
     Agent {

@@ -46,7 +46,7 @@ mod vm;
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm};
 pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
-pub use backend::{BoxFuture, DeviceRequests, qemu::QemuOptions};
+pub use backend::{BoxFuture, DeviceRequests, qemu::options::QemuOptions};
 pub use config::{GuestClock, MemoryBackend, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};

@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
 use squeezy_vmm::{
-    AcceleratorKind, GuestClock, Kernel, PartitionLayout, Vm, VmConfig,
+    GuestClock, Kernel, PartitionLayout, Vm, VmConfig,
     memory::{Fixed, GuestMemory},
 };
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
@@ -115,13 +115,13 @@ impl Experiment for Arguments {
             cases = Case::ALL.to_vec();
             cases.retain(|&case| case != Case::Off || session.has_kernel(Kernel::Off, &case));
         }
-        let tcg = session.accelerator() == AcceleratorKind::Tcg;
-        if self.clock == Clock::Instructions && !tcg {
+        let emulates = session.accelerator().emulates();
+        if self.clock == Clock::Instructions && !emulates {
             return Err(BenchError::Arguments(
                 "instructions can only be counted by the accelerator `tcg`".to_owned(),
             ));
         }
-        let counting = self.clock != Clock::Time && tcg;
+        let counting = self.clock != Clock::Time && emulates;
         let trials = session.options.trials_or(4, if counting { 10 } else { 40 });
         let duration = self.duration.unwrap_or(if session.options.quick { 100 } else { 200 });
         // The first round warms up: it touches memory that the host has not given yet.

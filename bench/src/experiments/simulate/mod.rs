@@ -229,7 +229,7 @@ impl Report for Arguments {
             foot: records.first().map_or(String::new(), |line| {
                 format!(
                     "Costs of each step as measured with {} ({}).",
-                    line.header.accelerator, line.header.qemu
+                    line.header.accelerator, line.header.vmm
                 )
             }),
         }
@@ -268,8 +268,7 @@ impl Arguments {
             nanoseconds(Duration::from_secs_f64(seconds))
         };
         // Those of the machine that the costs were measured on, not of this one.
-        let header =
-            recorded.iter().map(|line| &line.header).find(|header| header.qemu != NO_GUEST);
+        let header = recorded.iter().map(|line| &line.header).find(|header| header.vmm != NO_GUEST);
         let header = header.cloned().ok_or_else(|| {
             BenchError::Arguments("the costs do not say what they were measured with".to_owned())
         })?;

@@ -230,9 +230,9 @@ async fn call(
 ) -> Answered {
     let function = &image.function;
     let value = serde_json::to_value(&function.request).unwrap_or_default();
-    let activation = format!("{:032x}", arrival.at.as_nanos());
+    let id = format!("{:032x}", arrival.at.as_nanos());
     let start = Instant::now();
-    let answer = node.call(*index, Call { activation, value, logs: false }).await;
+    let answer = node.call(*index, Call { id, value, logs: false }).await;
     let latency = start.elapsed();
     let (waited, cold, problem) = match answer {
         Ok(answer) => (answer.waited, answer.cold, contract::problem(function, &answer.response)),

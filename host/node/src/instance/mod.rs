@@ -14,7 +14,7 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
     PartitionChoice, Squeezed, SqueezedHeap,
 };
-use squeezy_vmm::{AcceleratorKind, VmError, mechanism::Slot};
+use squeezy_vmm::{VmError, mechanism::Slot};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ const START_PAUSE: Duration = Duration::from_millis(100);
 /// How long after a request was not answered its instance may be found to have ended.
 const END_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the end of an activation's output may come after its answer, and how often is looked.
+/// How long the end of a call's output may come after its answer, and how often is looked.
 const LOG_WAIT: Duration = Duration::from_millis(100);
 const LOG_PAUSE: Duration = Duration::from_millis(5);
 
@@ -80,7 +80,7 @@ pub struct SqueezeReport {
 pub(crate) struct LogPosition {
     /// The byte after the last that was read.
     end: u64,
-    /// Whether its server does not say where the output of an activation ends.
+    /// Whether its server does not say where the output of a call ends.
     unmarked: bool,
 }
 
@@ -104,7 +104,7 @@ impl Instance {
         let begin = Instant::now();
         let details = machine.details();
         // Emulation is slow enough.
-        let limits_cpu = details.accelerator != AcceleratorKind::Tcg;
+        let limits_cpu = !details.accelerator.emulates();
         let mut spec = InstanceSpec {
             id: self.id.clone(),
             command: function.command.clone(),
@@ -207,8 +207,8 @@ impl Instance {
         })
     }
 
-    /// What it has written since the position, which is moved on: where its server marks the end of an
-    /// activation, up to there.
+    /// What it has written since the position, which is moved on: where its server marks the end of a
+    /// call, up to there.
     pub(crate) async fn output(&self, position: &mut LogPosition) -> Vec<String> {
         let deadline = Instant::now() + LOG_WAIT;
         let end_line = self.contract.end_of_output();

@@ -1,5 +1,6 @@
 //! Where instances run, and how their memory is changed: one file each.
 
+mod blueprint;
 mod micro;
 mod paused;
 mod shared;
@@ -11,9 +12,6 @@ use squeezy_vmm::{
     mechanism::{Slot, Slots},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
-
-pub(crate) use micro::MicroVms;
-pub(crate) use shared::SharedVm;
 
 /// How a machine is made: outside of tests, a [`VmPlan`](crate::VmPlan).
 pub trait Blueprint: Send + Sync {

@@ -5,7 +5,7 @@ use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
-    mechanism::{Mechanism, MechanismName, Slot, Slots},
+    mechanism::{Mechanism, Slot, Slots},
 };
 use std::sync::Arc;
 
@@ -61,10 +61,8 @@ impl Machine for SharedVm {
         self.mechanism.place(slot, spec);
     }
 
-    /// Without partitions others share what memory there is: what one cannot have now another one may give
-    /// back.
     fn is_unfit_after(&self, error: &VmError) -> bool {
-        self.mechanism.name() == MechanismName::Squeezy && error.is_unfit()
+        self.mechanism.is_unfit_after(error)
     }
 
     fn starts_beside_plug(&self) -> bool {

@@ -268,7 +268,7 @@ mod tests {
     use crate::run::record::tests::example;
 
     #[test]
-    fn every_method_has_its_column() {
+    fn every_policy_has_its_column() {
         let text = svg(&example()).unwrap();
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
         for word in ["squeezy", "static", "resident on the host, MiB", "synthetic"] {

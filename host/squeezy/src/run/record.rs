@@ -35,7 +35,7 @@ pub struct Report {
     /// The guest's kernel.
     pub kernel: String,
     /// The version of QEMU.
-    pub qemu: String,
+    pub vmm: String,
     /// What must be known to read the figures right.
     pub notes: Vec<String>,
     /// One for each policy, in the order they ran.
@@ -227,7 +227,7 @@ pub(crate) mod tests {
             accelerator_reason: "no /dev/kvm".into(),
             memory_backend: "ram".into(),
             kernel: "6.12".into(),
-            qemu: "7.2".into(),
+            vmm: "7.2".into(),
             notes: vec!["Emulated: absolute times mean nothing.".into()],
             policies: policies.into(),
         }

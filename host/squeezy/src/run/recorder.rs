@@ -22,7 +22,7 @@ pub struct Booted {
     /// Why it is that.
     pub accelerator_reason: String,
     /// The VMM's name and version.
-    pub qemu: String,
+    pub vmm: String,
     /// The guest's kernel.
     pub kernel: String,
     /// From the start of the VMM until the agent answered.
@@ -188,7 +188,7 @@ impl Observer for Recorder {
                 self.lock().booted = Some(Booted {
                     accelerator: machine.accelerator,
                     accelerator_reason: machine.accelerator_reason.clone(),
-                    qemu: machine.vmm_version.clone(),
+                    vmm: machine.vmm_version.clone(),
                     kernel: machine.kernel.clone(),
                     took,
                 });

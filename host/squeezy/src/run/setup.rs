@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
 use squeezy_openwhisk::OpenWhisk;
 use squeezy_scaler::{Budget, Moment, VmPolicy};
-use squeezy_vmm::{AcceleratorKind, Artifacts};
+use squeezy_vmm::Artifacts;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -177,14 +177,14 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     report.keep_alive_seconds = load.keep_alive.as_secs_f64();
     report.accelerator = booted.accelerator.to_string();
     report.accelerator_reason.clone_from(&booted.accelerator_reason);
-    report.qemu.clone_from(&booted.qemu);
+    report.vmm.clone_from(&booted.vmm);
     report.kernel.clone_from(&booted.kernel);
     report.notes = vec![
         "Before the load a first instance answers a request and ends, which leaves the function's files in the \
          page cache."
             .to_owned(),
     ];
-    if booted.accelerator == AcceleratorKind::Tcg {
+    if booted.accelerator.emulates() {
         report.notes.push(
             "Emulated (TCG): the guest's code runs many times slower than on hardware, and the keep-alive is in \
              proportion. Compare the policies with each other; no time here is absolute. Instances have no CPU limit."

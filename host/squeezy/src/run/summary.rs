@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_column_for_each_method() {
+    fn the_table_has_a_column_for_each_policy() {
         let text = table(&example());
         let head = text.lines().next().unwrap();
         assert_eq!(

@@ -47,6 +47,13 @@ pub enum AcceleratorKind {
     Tcg,
 }
 
+impl AcceleratorKind {
+    /// Whether it emulates the guest's processors: a processor's share says little then.
+    pub fn emulates(self) -> bool {
+        self == Self::Tcg
+    }
+}
+
 impl std::fmt::Display for AcceleratorKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {

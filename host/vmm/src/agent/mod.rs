@@ -109,7 +109,7 @@ impl AgentClient {
         let end =
             response.headers().get(LOG_END_HEADER).and_then(|end| end.to_str().ok()?.parse().ok());
         let end = end.ok_or_else(|| {
-            VmError::AgentLost(format!("its answer to {path} does not say where the log ends"))
+            VmError::AgentAnswer(format!("to {path}, it does not say where the log ends"))
         })?;
         Ok((String::from_utf8_lossy(response.body()).into_owned(), end))
     }
@@ -200,7 +200,7 @@ impl AgentClient {
         let body = body.map(encode).transpose()?.unwrap_or_default();
         let response = self.send(method, path, body, limit).await?;
         serde_json::from_slice(response.body())
-            .map_err(|e| VmError::AgentLost(format!("its answer to {path} makes no sense: {e}")))
+            .map_err(|e| VmError::AgentAnswer(format!("to {path}, {e}")))
     }
 
     /// Sends one of the agent's own calls; an answer of 400 or more is an error.
@@ -226,10 +226,9 @@ impl AgentClient {
             Ok(ErrorBody { code, message }) => {
                 Err(VmError::Agent { request: asked, code, message })
             }
-            Err(_) => Err(VmError::AgentLost(format!(
-                "it answers {asked} with status {}",
-                response.status()
-            ))),
+            Err(_) => {
+                Err(VmError::AgentAnswer(format!("to {asked}, status {}", response.status())))
+            }
         }
     }
 
@@ -275,7 +274,7 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<B
         match (of_instance, e.is::<LengthLimitError>()) {
             (true, true) => VmError::AnswerTooLong,
             (true, false) => VmError::Answer(format!("its answer breaks off: {e}")),
-            (false, true) => VmError::AgentLost(format!("its answer is longer than {most} bytes")),
+            (false, true) => VmError::AgentAnswer(format!("more than {most} bytes")),
             (false, false) => VmError::AgentLost(format!("its answer breaks off: {e}")),
         }
     })?;
@@ -348,12 +347,12 @@ mod tests {
     #[tokio::test]
     async fn wrong_answers_are_errors() {
         let client = client(&Fate::new()).await;
-        let lost = |error: VmError, part: &str| {
-            assert!(matches!(&error, VmError::AgentLost(text) if text.contains(part)), "{error}");
+        let wrong = |error: VmError, part: &str| {
+            assert!(matches!(&error, VmError::AgentAnswer(text) if text.contains(part)), "{error}");
         };
-        lost(client.info().await.unwrap_err(), "makes no sense");
-        lost(client.memory().await.unwrap_err(), "longer than");
-        lost(client.profile().await.unwrap_err(), "502");
+        wrong(client.info().await.unwrap_err(), "to /v1/info");
+        wrong(client.memory().await.unwrap_err(), "more than");
+        wrong(client.profile().await.unwrap_err(), "502");
         let refused = client.instances().await.unwrap_err();
         assert!(
             matches!(&refused, VmError::Agent { code: ErrorCode::Exists, message, .. } if message == "there is one")

@@ -1,6 +1,7 @@
 //! What a VMM has to be able to do, for one VM. `docs/vmm.md` says the same of VMMs that there are.
 
 pub(crate) mod qemu;
+pub(crate) mod start;
 
 use crate::{Result, console::Console, measure::ThreadRole, process::Process};
 use serde::{Deserialize, Serialize};

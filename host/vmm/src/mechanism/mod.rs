@@ -121,6 +121,12 @@ pub trait Mechanism: Send + Sync {
     fn waits_in_guest(&self) -> bool {
         false
     }
+    /// Whether no instance can be given memory any more once a resize has failed like this. Where instances
+    /// share what memory there is, another one may give back what one cannot have now.
+    fn is_unfit_after(&self, error: &VmError) -> bool {
+        let _ = error;
+        false
+    }
     /// Sets where an instance in that slot gets its memory from. A wait for a partition is bounded
     /// by `wait_ms`, which the caller sets.
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {

@@ -216,6 +216,10 @@ impl Mechanism for Partitions {
         })
     }
 
+    fn is_unfit_after(&self, error: &VmError) -> bool {
+        error.is_unfit()
+    }
+
     fn waits_in_guest(&self) -> bool {
         true
     }

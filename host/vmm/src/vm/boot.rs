@@ -2,9 +2,9 @@
 
 use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise};
 use crate::{
-    Accelerator, AgentClient, Result, VmConfig, VmError, Vmm,
+    Accelerator, AgentClient, Result, VmConfig, VmError,
     agent::RunningTime,
-    backend::{Started, qemu},
+    backend::{Started, start::start},
     fate::Fate,
     memory::Running,
 };
@@ -62,9 +62,8 @@ impl Vm {
         check_host_memory(config.layout().start_bytes())?;
 
         let started = Instant::now();
-        let Started { backend, events, console, memory, channel } = match &config.vmm {
-            Vmm::Qemu(options) => qemu::start(options, &config, &accelerator).await?,
-        };
+        let Started { backend, events, console, memory, channel } =
+            start(&config, &accelerator).await?;
         report(BootStep::Started(backend.version().to_owned()));
         let elastic = config.memory.start(&Running { devices: backend.clone() });
         let shared = Arc::new(Shared {

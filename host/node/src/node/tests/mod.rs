@@ -149,7 +149,7 @@ impl Scene {
 
     /// Calls a function; never waits for ever.
     async fn call(&self, function: usize) -> Result<Answer, CallError> {
-        let call = Call { activation: "a".to_owned(), value: json!({}), logs: true };
+        let call = Call { id: "a".to_owned(), value: json!({}), logs: true };
         let answer = self.node.call(self.functions[function], call);
         tokio::time::timeout(EVER, answer).await.expect("a call has its answer")
     }

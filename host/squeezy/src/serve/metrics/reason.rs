@@ -51,7 +51,7 @@ pub fn not_resized(error: &VmError) -> &'static str {
             said.copied().unwrap_or("guest")
         }
         VmError::Held { .. } | VmError::NoPartition { .. } => "quarantined",
-        VmError::Disagreement { .. } => "guest",
+        VmError::Disagreement { .. } | VmError::AgentAnswer(_) => "guest",
         VmError::Died { .. }
         | VmError::Hung(_)
         | VmError::Paused(_)
@@ -86,6 +86,7 @@ mod tests {
             ),
             (VmError::NoPartition { held: 1, partitions: 2 }, "quarantined"),
             (VmError::Disagreement { device_bytes: 1, guest_bytes: 0 }, "guest"),
+            (VmError::AgentAnswer("x".to_owned()), "guest"),
             (VmError::Hung(Duration::from_secs(5)), "vm"),
             (VmError::Config("x".to_owned()), "other"),
         ] {

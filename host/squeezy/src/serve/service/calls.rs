@@ -53,7 +53,7 @@ impl Service {
         let answer = loop {
             let value = action.arguments(arguments.clone());
             let logs = action.body.limits().wants_logs();
-            let call = Call { activation: id.clone(), value, logs };
+            let call = Call { id: id.clone(), value, logs };
             let answer = match self.node.submit(action.index, call).await {
                 Ok(answer) => {
                     accept.take().map(|accept| accept.send(()));

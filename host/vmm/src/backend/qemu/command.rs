@@ -1,6 +1,6 @@
 //! The command line of QEMU.
 
-use super::QemuOptions;
+use super::options::QemuOptions;
 use crate::{
     accelerator::AcceleratorKind,
     config::{GuestClock, MemoryBackend, VmConfig},

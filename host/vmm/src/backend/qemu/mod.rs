@@ -3,7 +3,7 @@
 mod accelerator;
 mod command;
 mod monitor;
-mod options;
+pub(crate) mod options;
 mod trace;
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     process::Process,
 };
 use monitor::Monitor;
+use options::QemuOptions;
 use qapi::qmp;
 use std::{
     collections::VecDeque,
@@ -37,7 +38,6 @@ use tokio::{
 use trace::RequestCounter;
 
 pub(crate) use accelerator::accelerator;
-pub use options::QemuOptions;
 
 /// What to do where it is not installed.
 const INSTALL: &str = "install it with `apt install qemu-system-x86`, or name the program to use";

@@ -1,0 +1,94 @@
+//! What a daemon keeps on disk.
+
+use crate::{
+    common::{Daemon, NO_VM, empty_build},
+    daemon, refusal, said,
+};
+use serde_json::{Value, json};
+use std::fs;
+
+#[test]
+fn actions_outlive_the_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut killed = daemon(directory);
+    let put = |daemon: &Daemon, name: &str, body: Value| {
+        let path = format!("/namespaces/_/actions/{name}?overwrite=true");
+        assert_eq!(daemon.ask("PUT", &path, Some(body)).0, 200);
+    };
+    let parameters = json!([{ "key": "a", "value": { "b": [1.5, null] } }]);
+    let exec = json!({ "kind": "blackbox", "image": "f" });
+    put(&killed, "made", json!({ "exec": exec, "limits": { "timeout": 5 } }));
+    put(&killed, "made", json!({ "exec": exec, "parameters": parameters }));
+    put(&killed, "f", json!({ "annotations": [{ "key": "changed", "value": true }] }));
+    put(&killed, "deleted", json!({ "exec": exec }));
+    assert_eq!(killed.ask("DELETE", "/namespaces/_/actions/deleted", None).0, 200);
+    let list = |daemon: &Daemon| daemon.ask("GET", "/namespaces/_/actions", None).1;
+    let before = list(&killed);
+    assert_eq!(before.as_array().unwrap().len(), 2);
+    killed.signal("KILL");
+    killed.child.wait().unwrap();
+
+    let mut again = daemon(directory);
+    assert_eq!(list(&again), before);
+    assert_eq!(again.ask("DELETE", "/namespaces/_/actions/f", None).0, 200);
+    again.stop();
+    // What the configuration names is there again, as it was.
+    let (_, f) = daemon(directory).ask("GET", "/namespaces/_/actions/f", None);
+    assert_eq!((&f["version"], &f["annotations"]), (&json!("0.0.1"), &json!([])));
+}
+
+#[test]
+fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut first = daemon(directory);
+    let create = || first.client(&["function", "create", "f", "--name", "made"]);
+    assert!(create().status.success());
+    let (_, again) = said(&create());
+    assert!(again.contains("change it with --overwrite") && again.lines().count() == 1, "{again}");
+    first.stop();
+    fs::remove_dir_all(directory.join("state/pinned")).unwrap();
+    let again = Daemon::start_in(directory, directory, NO_VM, &[]);
+    let (list, _) = said(&again.client(&["function", "list"]));
+    let row = list.lines().nth(1).unwrap();
+    assert!(row.starts_with("made ") && row.contains("is missing"), "{list}");
+    let (status, error) = again.ask("POST", "/namespaces/_/actions/made?blocking=true", None);
+    let problem = "The action cannot be served: its image sha256:";
+    assert!(status == 503 && error["error"].as_str().unwrap().starts_with(problem), "{error}");
+    assert!(again.client(&["function", "delete", "made"]).status.success());
+    assert_eq!(again.ask("GET", "/namespaces/_/actions", None), (200, json!([])));
+}
+
+#[test]
+fn a_state_directory_has_one_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut first = daemon(directory);
+    let error = refusal(directory, &[]);
+    assert!(error.contains(&format!("(process {})", first.child.id())), "{error}");
+    first.stop();
+    drop(daemon(directory));
+}
+
+#[test]
+fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let state = directory.join("state");
+    fs::create_dir(&state).unwrap();
+    let actions = state.join("actions.json");
+    fs::write(&actions, "{ \"version\": 1, \"actions\": { \"f\"").unwrap();
+    let error = refusal(directory, &[]);
+    assert!(error.contains("actions.json: ") && error.contains("move it away"), "{error}");
+    assert!(fs::read_to_string(&actions).unwrap().ends_with("\"f\""));
+    fs::remove_file(&actions).unwrap();
+
+    let function = directory.join("images/f.erofs");
+    let error = refusal(directory, &[&function, &function]);
+    assert!(error.contains("the function \"f\" exists already"), "{error}");
+}
