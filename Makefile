@@ -29,6 +29,7 @@ test: test-fast test-off test-squeezers test-vm ## all tests, the fast ones firs
 test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples
 	cargo test --workspace --lib --bins
+	cargo test -p squeezy-llfree-tests
 	@python3 scripts/run-unittest.py discover scripts/tests
 	@[ -n "$$SQUEEZY_TRACES" ] || { echo "left out: the published Azure traces, for SQUEEZY_TRACES names no directory with them"; exit; }; \
 	cargo test -p squeezy-load --test real_traces -- --ignored
@@ -47,11 +48,12 @@ test-squeezers: dependencies ## the squeezers that squeeze living instances, and
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
-	RUST_TEST_THREADS=1 cargo test --workspace --no-fail-fast --test '*'
+	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
+	SQUEEZY_LLFREE_SECONDS=300 cargo test -p squeezy-llfree-tests --test processes -- --nocapture
 	for squeezer in $(SQUEEZERS); do $$squeezer/test.sh --stress || exit; done
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture

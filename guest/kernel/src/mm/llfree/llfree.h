@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* LLFree, the guest's side: a page allocator without locks. */
+#ifndef _MM_LLFREE_LLFREE_H
+#define _MM_LLFREE_LLFREE_H
+
+#include "state.h"
+
+/**
+ * enum llfree_type - allocations that are kept apart
+ * @LLFREE_UNMOVABLE: pages that stay where they are
+ * @LLFREE_MOVABLE: pages that can be migrated or dropped
+ * @LLFREE_HUGE: whole areas
+ *
+ * A tree has pages of one type as long as there is room elsewhere for others,
+ * so that whole areas are free again once short-lived pages are gone.
+ */
+enum llfree_type {
+	LLFREE_UNMOVABLE,
+	LLFREE_MOVABLE,
+	LLFREE_HUGE,
+	LLFREE_TYPES
+};
+
+/**
+ * struct llfree_zone - the guest's own view of a zone, not shared
+ * @start_page: number of its first page
+ * @areas: how many it has
+ * @trees: how many it has
+ * @live: in the shared state
+ * @words: in the shared state, LLFREE_AREA_WORDS for each area
+ * @area: in the shared state, an entry for each area
+ * @tree: in the shared state, an entry for each tree
+ * @hint: for each type the word that the last allocation came from, plus 1
+ */
+struct llfree_zone {
+	u64 start_page;
+	u32 areas;
+	u32 trees;
+	struct llfree_live *live;
+	u64 *words;
+	u16 *area;
+	u32 *tree;
+	u32 hint[LLFREE_TYPES];
+};
+
+u64 llfree_state_bytes(u32 areas);
+void llfree_attach(struct llfree_zone *zone, void *header,
+		   const struct llfree_description *description);
+void llfree_init(struct llfree_zone *zone);
+
+long llfree_get(struct llfree_zone *zone, unsigned int order,
+		enum llfree_type type, bool *evicted);
+int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order);
+
+bool llfree_has(const struct llfree_zone *zone, unsigned int order);
+u64 llfree_free_pages(const struct llfree_zone *zone);
+bool llfree_settled_free_pages(const struct llfree_zone *zone, u64 *pages);
+bool llfree_is_free(const struct llfree_zone *zone, u64 page);
+
+#endif

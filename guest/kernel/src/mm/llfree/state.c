@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Where the state of a zone is, and what can be read off it. */
+#include "llfree.h"
+
+/**
+ * llfree_state_bytes() - how large the state of a zone is
+ * @areas: that it has
+ *
+ * Return: bytes, a multiple of 64.
+ */
+u64 llfree_state_bytes(u32 areas)
+{
+	const u32 trees = DIV_ROUND_UP(areas, LLFREE_TREE_AREAS);
+
+	return sizeof(struct llfree_live) + (u64)areas * LLFREE_AREA_WORDS * 8 +
+	       ALIGN((u64)areas * sizeof(u16), 64) +
+	       ALIGN((u64)trees * sizeof(u32), 64);
+}
+
+/**
+ * llfree_attach() - make the guest's own view of a zone
+ * @zone: the view
+ * @header: the start of the state
+ * @description: which zone; its numbers are right
+ */
+void llfree_attach(struct llfree_zone *zone, void *header,
+		   const struct llfree_description *description)
+{
+	memset(zone, 0, sizeof(*zone));
+	zone->start_page = description->start_page;
+	zone->areas = description->areas;
+	zone->trees = DIV_ROUND_UP(description->areas, LLFREE_TREE_AREAS);
+	zone->live = header + description->offset;
+	zone->words = (void *)(zone->live + 1);
+	zone->area = (void *)(zone->words + (u64)zone->areas * LLFREE_AREA_WORDS);
+	zone->tree = (void *)zone->area +
+		     ALIGN((u64)zone->areas * sizeof(u16), 64);
+}
+
+/**
+ * llfree_init() - make all pages of a zone allocated
+ * @zone: which nobody uses yet, the host included
+ *
+ * What there is of it is then freed.
+ */
+void llfree_init(struct llfree_zone *zone)
+{
+	memset(zone->live, 0, sizeof(*zone->live));
+	memset(zone->words, 0xff, (size_t)zone->areas * LLFREE_AREA_WORDS * 8);
+	memset(zone->area, 0, zone->areas * sizeof(*zone->area));
+	memset(zone->tree, 0, zone->trees * sizeof(*zone->tree));
+}
+
+static bool tree_has(const struct llfree_zone *zone, u32 tree, unsigned int order)
+{
+	const u32 entry = llfree_load(&zone->tree[tree]);
+	const u32 lacks = (entry & LLFREE_TREE_LACKS) >> LLFREE_TREE_LACKS_SHIFT;
+	u32 area = tree * LLFREE_TREE_AREAS;
+	u16 free, before = 0;
+
+	if ((entry & LLFREE_TREE_FREE) < 1U << order)
+		return false;
+	if (order < LLFREE_AREA_ORDER && (!lacks || order < lacks))
+		return true;
+	for (; area < zone->areas && area / LLFREE_TREE_AREAS == tree; area++) {
+		free = llfree_load(&zone->area[area]) & LLFREE_AREA_FREE;
+		/* A pair begins with an even one. */
+		if (free == LLFREE_AREA_PAGES &&
+		    (order <= LLFREE_AREA_ORDER ||
+		     (area % 2 && before == LLFREE_AREA_PAGES)))
+			return true;
+		before = free;
+	}
+	return false;
+}
+
+/**
+ * llfree_has() - whether 1 << @order pages can probably be had
+ * @zone: where
+ * @order: at most LLFREE_MAX_ORDER
+ *
+ * Return: false only if there was no tree with so many free pages, or none of
+ * them was known to have them in a row.
+ */
+bool llfree_has(const struct llfree_zone *zone, unsigned int order)
+{
+	u32 tree;
+
+	for (tree = 0; tree < zone->trees; tree++)
+		if (tree_has(zone, tree, order))
+			return true;
+	return false;
+}
+
+/**
+ * llfree_free_pages() - how many pages are free
+ * @zone: where
+ *
+ * Return: at most as many as there were at some moment meanwhile, if nobody
+ * allocated. Pages that the host has in hand do not count.
+ */
+u64 llfree_free_pages(const struct llfree_zone *zone)
+{
+	u64 pages = 0;
+	u32 tree;
+
+	for (tree = 0; tree < zone->trees; tree++)
+		pages += llfree_load(&zone->tree[tree]) & LLFREE_TREE_FREE;
+	return pages;
+}
+
+/**
+ * llfree_settled_free_pages() - the same while the host has none in hand
+ * @zone: where
+ * @pages: the free pages
+ *
+ * Return: false if the host had some in hand meanwhile; then @pages says
+ * nothing, and the caller tries again later.
+ */
+bool llfree_settled_free_pages(const struct llfree_zone *zone, u64 *pages)
+{
+	const u32 epoch = llfree_load(&zone->live->epoch);
+
+	if (epoch % 2)
+		return false;
+	*pages = llfree_free_pages(zone);
+	return llfree_load(&zone->live->epoch) == epoch;
+}
+
+/**
+ * llfree_is_free() - whether a page is nobody's in the guest
+ * @zone: where it is
+ * @page: counted from the zone's start
+ *
+ * Return: as it was at that moment. Pages that the host holds are.
+ */
+bool llfree_is_free(const struct llfree_zone *zone, u64 page)
+{
+	const u16 entry = llfree_load(&zone->area[page / LLFREE_AREA_PAGES]);
+
+	if (entry & LLFREE_ALLOCATED)
+		return entry & LLFREE_EVICTED;
+	return !(llfree_load(&zone->words[page / 64]) & (1ULL << page % 64));
+}

@@ -1,0 +1,23 @@
+//! Compiles the guest's allocator for a program: the files that the kernel is made of, unchanged.
+
+fn main() {
+    let kernel = "../../src/mm/llfree";
+    println!("cargo::rerun-if-changed={kernel}");
+    println!("cargo::rerun-if-changed=src/guest.c");
+    println!("cargo::rerun-if-changed=src/platform.h");
+    cc::Build::new()
+        .files([
+            "src/guest.c".to_owned(),
+            format!("{kernel}/llfree.c"),
+            format!("{kernel}/state.c"),
+        ])
+        // Its platform.h comes before the kernel's.
+        .include("src")
+        .include(kernel)
+        .opt_level(2)
+        .warnings(true)
+        .extra_warnings(true)
+        .flag("-Wno-sign-compare")
+        .warnings_into_errors(true)
+        .compile("llfree");
+}

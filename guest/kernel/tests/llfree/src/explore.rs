@@ -1,0 +1,172 @@
+//! Every order that the accesses of several actors can have.
+//!
+//! An actor is a coroutine that stops before each access to the shared state, whether it is Rust or C. One actor
+//! goes on for one access at a time; which one is a decision, and all decisions are tried, depth first. What is
+//! explored is the code itself, not a model of it. The machine's own reordering is not: on x86 every change of an
+//! entry is a full barrier, and loads are not reordered.
+
+use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+use std::{cell::Cell, ptr};
+
+/// Somebody who works on the state.
+pub type Actor = Box<dyn FnOnce()>;
+
+/// One run.
+pub struct Scenario {
+    /// Who works at the same time.
+    pub actors: Vec<Actor>,
+    /// If there is one, the first actor may be killed before any of its accesses, and then this one begins.
+    pub heir: Option<Actor>,
+    /// What holds when all are done.
+    pub check: Box<dyn FnOnce()>,
+}
+
+thread_local! {
+    /// Where the actor that runs can stop; null outside of actors.
+    static CURRENT: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+}
+
+/// Lets others go on, if an actor calls it: before each access, and where it does what takes long.
+pub fn step() {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        // SAFETY: it is set while the coroutine that it belongs to runs, which is this one.
+        unsafe { &*current }.suspend(());
+    }
+}
+
+/// The same for the C code.
+#[unsafe(no_mangle)]
+extern "C" fn llfree_step() {
+    step();
+}
+
+/// Runs `make`'s scenario in every order in which an actor that could go on is kept from it at most
+/// `preemptions` times, and returns how many there were. A panic of any of them is one of the caller's, after a
+/// line with the decisions.
+pub fn explore(preemptions: u32, make: impl Fn() -> Scenario) -> u64 {
+    let mut decisions = Decisions::default();
+    let mut stacks = Vec::new();
+    let mut runs = 0;
+    loop {
+        run(make(), preemptions, &mut decisions, &mut stacks);
+        runs += 1;
+        if !decisions.next() {
+            return runs;
+        }
+    }
+}
+
+/// What was decided, of how many possibilities.
+#[derive(Default)]
+struct Decisions {
+    made: Vec<(usize, usize)>,
+    position: usize,
+}
+
+impl Decisions {
+    fn decide(&mut self, possibilities: usize) -> usize {
+        let position = self.position;
+        self.position += 1;
+        if let Some(&(chosen, of)) = self.made.get(position) {
+            assert_eq!(of, possibilities, "a run is not determined by the decisions");
+            return chosen;
+        }
+        self.made.push((0, possibilities));
+        0
+    }
+
+    /// Goes on to the next run; false if that was the last one.
+    fn next(&mut self) -> bool {
+        self.position = 0;
+        while let Some((chosen, of)) = self.made.pop() {
+            if chosen + 1 < of {
+                self.made.push((chosen + 1, of));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Decisions {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let made: Vec<_> = self.made.iter().map(|(chosen, _)| chosen).collect();
+            eprintln!("the decisions were {made:?}");
+        }
+    }
+}
+
+struct Running {
+    coroutine: Coroutine<(), (), (), DefaultStack>,
+    yielder: *const Yielder<(), ()>,
+}
+
+/// Lets an actor come to its first access; nothing if it has none.
+fn begin(actor: Actor, stacks: &mut Vec<DefaultStack>) -> Option<Running> {
+    let stack = stacks.pop().unwrap_or_default();
+    let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
+        CURRENT.set(yielder);
+        actor();
+    });
+    let mut running = Running { coroutine, yielder: ptr::null() };
+    go_on(&mut running).then_some(running)
+}
+
+/// One access; whether there is another one to come.
+fn go_on(running: &mut Running) -> bool {
+    CURRENT.set(running.yielder);
+    let result = running.coroutine.resume(());
+    running.yielder = CURRENT.replace(ptr::null());
+    matches!(result, CoroutineResult::Yield(()))
+}
+
+fn run(
+    Scenario { actors, mut heir, check }: Scenario,
+    preemptions: u32,
+    decisions: &mut Decisions,
+    stacks: &mut Vec<DefaultStack>,
+) {
+    let mut left = preemptions;
+    // Of the first, it is known whether it is still the one that may be killed.
+    let mut running: Vec<(bool, Running)> = Vec::new();
+    for (number, actor) in actors.into_iter().enumerate() {
+        running.extend(begin(actor, stacks).map(|actor| (number == 0, actor)));
+    }
+    // Nobody has to be kept from anything at the start.
+    let mut current = None;
+    while !running.is_empty() {
+        let mut next: Vec<usize> = match current {
+            Some(current) if left == 0 => vec![current],
+            Some(current) => std::iter::once(current)
+                .chain((0..running.len()).filter(|&other| other != current))
+                .collect(),
+            None => (0..running.len()).collect(),
+        };
+        // One more: the death of the first.
+        let mortal = running.iter().position(|(mortal, _)| *mortal).filter(|_| heir.is_some());
+        let chosen = decisions.decide(next.len() + usize::from(mortal.is_some()));
+        if chosen == next.len() {
+            let (_, mut dead) = running.remove(mortal.unwrap_or_default());
+            // SAFETY: what is on its stack is only forgotten.
+            unsafe { dead.coroutine.force_reset() };
+            stacks.push(dead.coroutine.into_stack());
+            current = None;
+            let heir = heir.take().and_then(|heir| begin(heir, stacks));
+            running.extend(heir.map(|heir| (false, heir)));
+            continue;
+        }
+        let chosen = next.swap_remove(chosen);
+        if current.is_some_and(|current| current != chosen) {
+            left -= 1;
+        }
+        if go_on(&mut running[chosen].1) {
+            current = Some(chosen);
+        } else {
+            stacks.push(running.remove(chosen).1.coroutine.into_stack());
+            current = None;
+        }
+    }
+    check();
+}

@@ -1,0 +1,138 @@
+//! The allocator of the guest.
+
+use crate::state::State;
+use std::ffi::{c_int, c_long, c_uint, c_void};
+
+/// What pages are for; `enum llfree_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Type {
+    /// Pages that stay.
+    Unmovable,
+    /// Pages that can move.
+    Movable,
+    /// Whole areas.
+    Huge,
+}
+
+#[repr(C)]
+struct Zone {
+    private: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn llfree_test_zone(state: *mut c_void, bytes: u64, areas: u32, init: bool) -> *mut Zone;
+    fn llfree_test_forget(zone: *mut Zone);
+    fn llfree_get(zone: *mut Zone, order: c_uint, of: Type, evicted: *mut bool) -> c_long;
+    fn llfree_put(zone: *mut Zone, page: u64, order: c_uint) -> c_int;
+    fn llfree_has(zone: *const Zone, order: c_uint) -> bool;
+    fn llfree_free_pages(zone: *const Zone) -> u64;
+    fn llfree_settled_free_pages(zone: *const Zone, pages: *mut u64) -> bool;
+    fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
+}
+
+/// The guest's side of a [`State`]; its processors may all use it at once.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    zone: *mut Zone,
+    state: &'a State,
+}
+
+// SAFETY: the allocator is made to be used by several processors at once, and accesses shared numbers atomically.
+unsafe impl Send for Guest<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Guest<'_> {}
+
+/// Pages that the guest has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The first.
+    pub page: u64,
+    /// There are 2 to the power of this.
+    pub order: u32,
+    /// Whether the host had nothing behind some of them.
+    pub evicted: bool,
+}
+
+impl<'a> Guest<'a> {
+    /// A guest that boots: all its memory is allocated, and then freed.
+    pub fn boot(state: &'a State) -> Self {
+        let guest = Self::new(state, true);
+        for area in 0..state.areas() {
+            assert!(guest.put(u64::from(area) * 512, 9), "area {area}");
+        }
+        guest
+    }
+
+    /// Another view of a state that has been booted.
+    pub fn attach(state: &'a State) -> Self {
+        Self::new(state, false)
+    }
+
+    fn new(state: &'a State, init: bool) -> Self {
+        let (base, bytes) = state.memory();
+        // SAFETY: so many bytes are mapped there, for as long as the state is borrowed.
+        let zone = unsafe { llfree_test_zone(base.as_ptr().cast(), bytes, state.areas(), init) };
+        Self { zone, state }
+    }
+
+    /// Allocates 2 to the power of `order` pages. Panics if they are anybody's.
+    pub fn get(&self, order: u32, of: Type) -> Option<Block> {
+        let mut evicted = false;
+        // SAFETY: the zone is there, and the allocator believes nothing else.
+        let page = unsafe { llfree_get(self.zone, order, of, &mut evicted) };
+        let page = u64::try_from(page).ok()?;
+        assert_eq!(page % (1 << order), 0, "page {page} of order {order} is not aligned");
+        self.state.owners().take(page, 1 << order);
+        Some(Block { page, order, evicted })
+    }
+
+    /// Frees pages that were allocated.
+    pub fn free(&self, block: Block) {
+        self.free_part(block.page, block.order);
+    }
+
+    /// Frees a part of what was allocated.
+    pub fn free_part(&self, page: u64, order: u32) {
+        self.state.owners().leave(page, 1 << order);
+        assert!(self.put(page, order), "page {page} of order {order} cannot be freed");
+    }
+
+    /// Frees pages whether they are allocated or not; whether that was right.
+    pub fn put(&self, page: u64, order: u32) -> bool {
+        // SAFETY: as for `get`.
+        unsafe { llfree_put(self.zone, page, order) == 0 }
+    }
+
+    /// Whether so many pages can be had, as far as the allocator knows.
+    pub fn has(&self, order: u32) -> bool {
+        // SAFETY: as for `get`.
+        unsafe { llfree_has(self.zone, order) }
+    }
+
+    /// How many pages are free.
+    pub fn free_pages(&self) -> u64 {
+        // SAFETY: as for `get`.
+        unsafe { llfree_free_pages(self.zone) }
+    }
+
+    /// The same; nothing while the host has some in hand.
+    pub fn settled_free_pages(&self) -> Option<u64> {
+        let mut pages = 0;
+        // SAFETY: as for `get`.
+        unsafe { llfree_settled_free_pages(self.zone, &mut pages) }.then_some(pages)
+    }
+
+    /// Whether a page is free.
+    pub fn is_free(&self, page: u64) -> bool {
+        // SAFETY: as for `get`; the page is in the zone.
+        unsafe { llfree_is_free(self.zone, page) }
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it is not used any more.
+        unsafe { llfree_test_forget(self.zone) }
+    }
+}

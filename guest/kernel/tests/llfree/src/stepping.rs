@@ -1,0 +1,54 @@
+//! Accesses one at a time.
+
+use crate::explore::step;
+use squeezy_llfree::{Memory, TreeIndex};
+
+/// The host's view of a state that lets others go on before each access.
+#[derive(Debug)]
+pub struct Stepping<M>(pub M);
+
+impl<M: Memory> Memory for Stepping<M> {
+    fn areas(&self) -> u32 {
+        self.0.areas()
+    }
+
+    fn area(&self, area: u32) -> u16 {
+        step();
+        self.0.area(area)
+    }
+
+    fn replace_area(&self, area: u32, old: u16, new: u16) -> bool {
+        step();
+        self.0.replace_area(area, old, new)
+    }
+
+    fn tree(&self, tree: TreeIndex) -> u32 {
+        step();
+        self.0.tree(tree)
+    }
+
+    fn replace_tree(&self, tree: TreeIndex, old: u32, new: u32) -> Result<(), u32> {
+        step();
+        self.0.replace_tree(tree, old, new)
+    }
+
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
+        step();
+        self.0.add_to_tree(tree, difference);
+    }
+
+    fn epoch(&self) -> u32 {
+        step();
+        self.0.epoch()
+    }
+
+    fn set_epoch(&self, epoch: u32) {
+        step();
+        self.0.set_epoch(epoch);
+    }
+
+    fn set_held(&self, areas: u32) {
+        step();
+        self.0.set_held(areas);
+    }
+}

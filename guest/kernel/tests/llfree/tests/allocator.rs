@@ -1,0 +1,201 @@
+//! The allocator by itself: what it gives, and what it chooses.
+
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+use squeezy_llfree::{AreaSet, TreeIndex, Zone};
+use squeezy_llfree_tests::{Block, Guest, State, Type};
+
+/// Takes all there is, in blocks of an order.
+fn take_all(guest: &Guest, order: u32, of: Type) -> Vec<Block> {
+    std::iter::from_fn(|| guest.get(order, of)).collect()
+}
+
+/// What a type is for.
+fn of_order(order: u32, random: u32) -> Type {
+    match order {
+        9.. => Type::Huge,
+        _ if random.is_multiple_of(2) => Type::Movable,
+        _ => Type::Unmovable,
+    }
+}
+
+#[test]
+fn all_memory_can_be_had_in_blocks_of_every_order() {
+    for areas in [1, 2, 7, 8, 9, 64, 101] {
+        let state = State::new(areas);
+        let guest = Guest::boot(&state);
+        for order in 0..=10 {
+            let blocks = take_all(&guest, order, of_order(order, 0));
+            // A pair of areas begins with an even one.
+            let pages = u64::from(if order == 10 { areas / 2 * 2 } else { areas }) * 512;
+            assert_eq!(blocks.len() as u64, pages >> order, "order {order}, {areas} areas");
+            assert!(!guest.has(order));
+            for &block in &blocks {
+                guest.free(block);
+            }
+            assert!(guest.has(order.min(9)));
+            assert_eq!(state.problem(), None);
+        }
+        assert_eq!(guest.settled_free_pages(), Some(u64::from(areas) * 512));
+    }
+}
+
+#[test]
+fn blocks_are_freed_in_other_sizes_than_they_were_allocated_in() {
+    let state = State::new(16);
+    let guest = Guest::boot(&state);
+    for order in 1..=10 {
+        for part in 0..order {
+            let block = guest.get(order, Type::Huge).unwrap();
+            for number in 0..1 << (order - part) {
+                guest.free_part(block.page + (number << part), part);
+            }
+            assert_eq!(state.problem(), None);
+        }
+    }
+    // And pages that were allocated one by one as one block.
+    let pages = take_all(&guest, 0, Type::Movable);
+    assert_eq!(pages.len(), 16 * 512);
+    for block in (0..8).map(|block| block * 1024) {
+        guest.free_part(block, 10);
+    }
+    assert_eq!(state.problem(), None);
+    assert_eq!(guest.free_pages(), 16 * 512);
+}
+
+#[test]
+fn what_is_not_allocated_cannot_be_freed() {
+    let state = State::new(4);
+    let guest = Guest::boot(&state);
+    let block = guest.get(3, Type::Movable).unwrap();
+    let outside = 4 * 512;
+    for (page, order) in
+        [(block.page + 8, 3), (block.page, 4), (1024, 9), (outside, 0), (1, 1), (0, 11)]
+    {
+        assert!(!guest.put(page, order), "page {page}, order {order}");
+    }
+    guest.free(block);
+    assert!(!guest.put(block.page, 3), "twice");
+    let (mut zone, _) = Zone::adopt(state.host());
+    let hand = zone.hand();
+    assert_eq!(hand.take(TreeIndex(0), AreaSet::EMPTY.with(2)).areas.len(), 1);
+    assert!(!guest.put(1024, 9) && !guest.put(1024, 0), "the host's");
+    assert!(guest.is_free(1024));
+    assert!(hand.give(TreeIndex(0), AreaSet::EMPTY.with(2)).is_empty());
+    drop(hand);
+    assert_eq!(state.problem(), None);
+}
+
+#[test]
+fn random_use_leaves_everything_free() {
+    for seed in 0..20 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let state = State::new(1 + random.next_u32() % 40);
+        let guest = Guest::boot(&state);
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut pages = 0;
+        for _ in 0..20_000 {
+            let number = random.next_u32();
+            if number % 5 < 3 {
+                // Mostly small ones.
+                let order = (random.next_u32() % 11).min(random.next_u32() % 11);
+                if let Some(block) = guest.get(order, of_order(order, number >> 8)) {
+                    pages += 1 << order;
+                    blocks.push(block);
+                } else {
+                    assert!(order > 0 || guest.free_pages() == 0);
+                }
+            } else if !blocks.is_empty() {
+                let block = blocks.swap_remove(number as usize % blocks.len());
+                pages -= 1 << block.order;
+                guest.free(block);
+            }
+            assert_eq!(guest.free_pages(), u64::from(state.areas()) * 512 - pages);
+        }
+        assert_eq!(state.problem(), None, "seed {seed}");
+        blocks.drain(..).for_each(|block| guest.free(block));
+        assert_eq!(take_all(&guest, 9, Type::Huge).len(), state.areas() as usize, "seed {seed}");
+    }
+}
+
+/// Long-lived pages of one type do not keep areas from becoming free that another type used.
+#[test]
+fn types_are_kept_apart() {
+    let state = State::new(64);
+    let guest = Guest::boot(&state);
+    let mut movable = Vec::new();
+    let mut unmovable = Vec::new();
+    for number in 0..8192 {
+        movable.push(guest.get(0, Type::Movable).unwrap());
+        if number % 16 == 0 {
+            unmovable.push(guest.get(0, Type::Unmovable).unwrap());
+        }
+    }
+    movable.drain(..).for_each(|block| guest.free(block));
+    // 512 pages that stay, all in the areas of one tree.
+    assert!(take_all(&guest, 9, Type::Huge).len() >= 64 - 8);
+}
+
+/// Small allocations fill areas that are in use before they break whole ones.
+#[test]
+fn areas_in_use_are_filled_first() {
+    let state = State::new(8);
+    let guest = Guest::boot(&state);
+    let all = take_all(&guest, 0, Type::Movable);
+    for block in &all {
+        // Every other page of the even areas, and all of the odd ones.
+        if (block.page / 512) % 2 == 1 || block.page % 2 == 1 {
+            guest.free(*block);
+        }
+    }
+    let again: Vec<_> = (0..1024).map(|_| guest.get(0, Type::Movable).unwrap()).collect();
+    assert!(again.iter().all(|block| block.page / 512 % 2 == 0));
+    assert_eq!(take_all(&guest, 9, Type::Huge).len(), 4);
+}
+
+/// What the host would have to bring back is taken last, and it is said.
+#[test]
+fn evicted_areas_are_taken_last() {
+    for order in [0, 3, 8, 9, 10] {
+        let state = State::new(24);
+        let guest = Guest::boot(&state);
+        let (mut zone, _) = Zone::adopt(state.host());
+        let hand = zone.hand();
+        for tree in [TreeIndex(0), TreeIndex(2)] {
+            let taken = hand.take(tree, AreaSet::first(8));
+            assert_eq!((taken.areas.len(), taken.evicted), (8, AreaSet::EMPTY));
+            assert!(hand.give(tree, taken.areas).is_empty());
+        }
+        drop(hand);
+        let blocks = take_all(&guest, order, of_order(order, 0));
+        let (there, back) = blocks.split_at(4096 >> order);
+        assert!(
+            there.iter().all(|block| !block.evicted && block.page / 4096 == 1),
+            "order {order}"
+        );
+        // Of an area that comes back the first page has it said, and the others are there with it.
+        let said = back.iter().filter(|block| block.evicted).count();
+        assert_eq!(said, if order == 10 { 8 } else { 16 }, "order {order}");
+    }
+}
+
+/// A tree that has pages enough and no run of them is not asked again and again, and not forgotten.
+#[test]
+fn a_run_is_found_among_trees_that_have_none() {
+    let state = State::new(80);
+    let guest = Guest::boot(&state);
+    let all = take_all(&guest, 0, Type::Movable);
+    for block in all.iter().filter(|block| block.page % 2 == 1) {
+        guest.free(*block);
+    }
+    assert_eq!(guest.get(1, Type::Movable), None);
+    assert!(!guest.has(1), "known by now");
+    let even = all.iter().find(|block| block.page == 7 * 4096 + 100).unwrap();
+    guest.free(*even);
+    assert!(guest.has(1));
+    let block = guest.get(1, Type::Movable).unwrap();
+    assert_eq!(block.page, 7 * 4096 + 100);
+    assert_eq!(guest.get(1, Type::Movable), None);
+}

@@ -1,0 +1,131 @@
+//! The guest's C and the host's Rust at the same time, in every order of their accesses, and with the host killed
+//! before each of its own.
+
+use squeezy_llfree::{AreaSet, SharedMemory, TreeIndex, Zone};
+use squeezy_llfree_tests::{Actor, Guest, Scenario, State, Stepping, Type, explore, step};
+use std::rc::Rc;
+
+const TREE: TreeIndex = TreeIndex(0);
+
+/// A zone of one tree, and the guest that it is of.
+struct World {
+    state: &'static State,
+    guest: Guest<'static>,
+}
+
+impl World {
+    /// A guest that has just booted.
+    fn new(state: &'static State) -> Rc<Self> {
+        Rc::new(Self { state, guest: Guest::boot(state) })
+    }
+
+    fn zone(&self) -> (Zone<Stepping<SharedMemory>>, Vec<(TreeIndex, AreaSet)>) {
+        Zone::adopt(Stepping(self.state.host()))
+    }
+
+    /// The host discards all that is free and gives it back.
+    fn soft(self: &Rc<Self>, mut zone: Zone<Stepping<SharedMemory>>) -> Actor {
+        let world = self.clone();
+        Box::new(move || {
+            let hand = zone.hand();
+            let taken = hand.take(TREE, AreaSet::first(8));
+            if !taken.areas.is_empty() {
+                world.discard(taken.areas);
+                assert!(hand.give(TREE, taken.areas).is_empty());
+            }
+        })
+    }
+
+    /// What the host holds is nobody else's, for however long the discard takes.
+    fn discard(&self, areas: AreaSet) {
+        for _ in 0..2 {
+            for area in areas.numbers() {
+                self.state.owners().assert_host_may_discard(area);
+            }
+            step();
+        }
+    }
+
+    /// Whoever works on after a host that was killed, and gives everything back.
+    fn heir(self: &Rc<Self>) -> Actor {
+        let world = self.clone();
+        Box::new(move || {
+            let (mut zone, held) = world.zone();
+            let hand = zone.hand();
+            for (tree, areas) in held {
+                world.discard(areas);
+                assert!(hand.give(tree, areas).is_empty());
+            }
+            drop(hand);
+            zone.settle(0);
+        })
+    }
+
+    /// The guest takes a block, and frees it, in two parts if it can.
+    fn use_block(self: &Rc<Self>, order: u32, of: Type) -> Actor {
+        let world = self.clone();
+        Box::new(move || {
+            let Some(block) = world.guest.get(order, of) else { return };
+            if order == 0 {
+                return world.guest.free(block);
+            }
+            world.guest.free_part(block.page, order - 1);
+            world.guest.free_part(block.page + (1 << (order - 1)), order - 1);
+        })
+    }
+
+    /// Everything is free again, and nobody has anything in hand.
+    fn all_free(self: &Rc<Self>) -> Box<dyn FnOnce()> {
+        let world = self.clone();
+        Box::new(move || {
+            assert_eq!(world.state.problem(), None);
+            let all = u64::from(world.state.areas()) * 512;
+            assert_eq!(world.guest.settled_free_pages(), Some(all));
+        })
+    }
+}
+
+/// Runs a host that is killed, and one that is not, beside guests that use blocks of these orders.
+fn both(name: &str, preemptions: u32, areas: u32, orders: &'static [u32]) {
+    // Actors may be killed, and never give anything back then.
+    let state: &'static State = Box::leak(Box::new(State::new(areas)));
+    for is_killed in [false, true] {
+        let runs = explore(preemptions, || {
+            let world = World::new(state);
+            let mut actors = vec![world.soft(world.zone().0)];
+            for (number, &order) in orders.iter().enumerate() {
+                let of = [Type::Movable, Type::Unmovable][number % 2];
+                actors.push(world.use_block(order, if order < 9 { of } else { Type::Huge }));
+            }
+            let heir = is_killed.then(|| world.heir());
+            Scenario { actors, heir, check: world.all_free() }
+        });
+        println!("{name}, host killed: {is_killed}: {runs} orders");
+        assert!(runs > 100, "{runs}");
+    }
+}
+
+#[test]
+fn a_page_and_a_reclaim() {
+    both("a page", 3, 1, &[0]);
+}
+
+#[test]
+fn a_huge_page_and_a_reclaim() {
+    both("a huge page", 3, 1, &[9]);
+}
+
+#[test]
+fn a_huge_page_in_two_areas() {
+    both("a huge page of two areas", 3, 2, &[9]);
+}
+
+#[test]
+fn four_mebibytes_and_a_reclaim() {
+    both("4 MiB", 3, 2, &[10]);
+}
+
+#[test]
+fn two_processors_and_a_reclaim() {
+    both("two processors", 2, 1, &[0, 7]);
+}

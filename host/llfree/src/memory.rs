@@ -1,0 +1,125 @@
+//! The state as atomic numbers.
+
+use crate::{
+    area_set::TreeIndex,
+    layout::{TREE_AREAS, ZoneLayout},
+};
+use std::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU16, AtomicU32,
+        Ordering::{Acquire, Release, SeqCst},
+    },
+};
+
+/// What the host does to the state of one zone. The guest does the same at the same time; every change is a full
+/// barrier, as it is on the guest's side.
+///
+/// Implementations panic on an index that the zone does not have: indexes come from here, never from the guest.
+pub trait Memory {
+    /// How many areas the zone has.
+    fn areas(&self) -> u32;
+    /// An area's entry.
+    fn area(&self, area: u32) -> u16;
+    /// Replaces an area's entry if it is `old`; whether it was.
+    fn replace_area(&self, area: u32, old: u16, new: u16) -> bool;
+    /// A tree's entry.
+    fn tree(&self, tree: TreeIndex) -> u32;
+    /// Replaces a tree's entry if it is `old`; what it was, if it was not.
+    fn replace_tree(&self, tree: TreeIndex, old: u32, new: u32) -> Result<(), u32>;
+    /// Adds to a tree's entry, modulo 2^32.
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32);
+    /// The epoch, which this side alone writes.
+    fn epoch(&self) -> u32;
+    /// Sets the epoch.
+    fn set_epoch(&self, epoch: u32);
+    /// Says how many areas the host keeps.
+    fn set_held(&self, areas: u32);
+}
+
+/// The state of a zone in memory that is shared with the guest.
+#[derive(Debug)]
+pub struct SharedMemory {
+    base: NonNull<u8>,
+    layout: ZoneLayout,
+}
+
+// SAFETY: the memory is only accessed with atomic operations, and stays mapped as `new` demands.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// The zone of that layout in the state at `base`.
+    ///
+    /// # Safety
+    ///
+    /// `base` is aligned to 64 bytes, and `layout.end` bytes from there are mapped, readable and writable for as
+    /// long as this value is used. Whoever else accesses them may do whatever they like, as long as the pages
+    /// themselves stay: the file is sealed against shrinking, for instance.
+    pub unsafe fn new(base: NonNull<u8>, layout: ZoneLayout) -> Self {
+        assert_eq!(base.as_ptr() as usize % 64, 0, "the state is not aligned");
+        Self { base, layout }
+    }
+
+    fn area_atomic(&self, area: u32) -> &AtomicU16 {
+        assert!(area < self.layout.areas, "there is no area {area}");
+        // SAFETY: it is within the layout, so mapped, and aligned to 2. No reference to it is ever made that is not
+        // to an atomic.
+        unsafe {
+            AtomicU16::from_ptr(
+                self.base.as_ptr().add(self.layout.area as usize + area as usize * 2).cast(),
+            )
+        }
+    }
+
+    fn tree_atomic(&self, TreeIndex(tree): TreeIndex) -> &AtomicU32 {
+        assert!(tree < self.layout.areas.div_ceil(TREE_AREAS), "there is no tree {tree}");
+        self.atomic(self.layout.tree + u64::from(tree) * 4)
+    }
+
+    /// The number at an offset within the layout that is a multiple of 4.
+    fn atomic(&self, offset: u64) -> &AtomicU32 {
+        // SAFETY: as for areas; all callers pass offsets of the layout.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
+    }
+}
+
+impl Memory for SharedMemory {
+    fn areas(&self) -> u32 {
+        self.layout.areas
+    }
+
+    fn area(&self, area: u32) -> u16 {
+        self.area_atomic(area).load(Acquire)
+    }
+
+    fn replace_area(&self, area: u32, old: u16, new: u16) -> bool {
+        self.area_atomic(area).compare_exchange(old, new, SeqCst, Acquire).is_ok()
+    }
+
+    fn tree(&self, tree: TreeIndex) -> u32 {
+        self.tree_atomic(tree).load(Acquire)
+    }
+
+    fn replace_tree(&self, tree: TreeIndex, old: u32, new: u32) -> Result<(), u32> {
+        self.tree_atomic(tree).compare_exchange(old, new, SeqCst, Acquire).map(|_| ())
+    }
+
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
+        self.tree_atomic(tree).fetch_add(difference, SeqCst);
+    }
+
+    fn epoch(&self) -> u32 {
+        self.atomic(self.layout.live + 4).load(Acquire)
+    }
+
+    /// A full barrier: that something is in hand is to be seen before any of it is taken.
+    fn set_epoch(&self, epoch: u32) {
+        self.atomic(self.layout.live + 4).swap(epoch, SeqCst);
+    }
+
+    fn set_held(&self, areas: u32) {
+        self.atomic(self.layout.live).store(areas, Release);
+    }
+}

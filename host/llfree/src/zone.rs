@@ -1,0 +1,178 @@
+//! Taking areas of a zone, and giving them back.
+
+use crate::{
+    area_set::{AreaSet, TreeIndex},
+    entry::{self, FREE_EVICTED, HOST},
+    layout::{AREA_PAGES, TREE_AREAS},
+    memory::Memory,
+};
+
+/// How often the count of a tree is tried that the guest changes all the time.
+const TRIES: u32 = 64;
+
+/// A zone of a guest, as the host that works on it sees it. There is one such host at a time.
+#[derive(Debug)]
+pub struct Zone<M> {
+    memory: M,
+    /// What the guest was last told; the shared one is never read again.
+    epoch: u32,
+}
+
+/// Areas of a tree that the host has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// All of them.
+    pub areas: AreaSet,
+    /// Those that the host had nothing behind, as far as the guest says.
+    pub evicted: AreaSet,
+}
+
+impl<M: Memory> Zone<M> {
+    /// Takes the work over: from whoever did it before and was killed, or as the first. What the host holds comes
+    /// with it, tree by tree. There may be anything in those areas by now, so they have to be discarded again.
+    ///
+    /// Until [`Zone::settle`] is called, the guest takes everything for being in hand.
+    pub fn adopt(memory: M) -> (Self, Vec<(TreeIndex, AreaSet)>) {
+        let epoch = memory.epoch() | 1;
+        let zone = Self { memory, epoch };
+        zone.memory.set_epoch(epoch);
+        let held = zone.trees().filter_map(|tree| {
+            let areas = zone.adopt_tree(tree);
+            (!areas.is_empty()).then_some((tree, areas))
+        });
+        let held = held.collect();
+        (zone, held)
+    }
+
+    /// What was taken and not given back stays the host's; what was left in the middle is finished (L4).
+    fn adopt_tree(&self, tree: TreeIndex) -> AreaSet {
+        let marked = entry::held(self.memory.tree(tree)).intersection(self.areas_of(tree));
+        let is_ours = |&area: &u32| self.memory.area(area_of(tree, area)) == HOST;
+        let ours = marked.numbers().filter(is_ours).fold(AreaSet::EMPTY, AreaSet::with);
+        let left = marked.without(ours);
+        if !left.is_empty() {
+            self.memory.add_to_tree(tree, entry::giving(left));
+        }
+        ours
+    }
+
+    /// Ends what [`Zone::adopt`] began: nothing is in hand any more, and so many areas are kept.
+    pub fn settle(&mut self, held: u32) {
+        self.memory.set_held(held);
+        self.advance_to(0);
+    }
+
+    /// Begins to take areas that go back at once. Meanwhile an allocation of the guest that finds nothing knows
+    /// that it may only have to wait.
+    pub fn hand(&mut self) -> InHand<'_, M> {
+        self.advance_to(1);
+        InHand { zone: self }
+    }
+
+    /// Makes the epoch even or odd.
+    fn advance_to(&mut self, parity: u32) {
+        if self.epoch % 2 != parity {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.memory.set_epoch(self.epoch);
+        }
+    }
+
+    /// Every tree.
+    pub fn trees(&self) -> impl Iterator<Item = TreeIndex> + use<M> {
+        (0..self.memory.areas().div_ceil(TREE_AREAS)).map(TreeIndex)
+    }
+
+    /// The areas that a tree has.
+    fn areas_of(&self, TreeIndex(tree): TreeIndex) -> AreaSet {
+        AreaSet::first(self.memory.areas().saturating_sub(tree * TREE_AREAS))
+    }
+
+    /// The areas of a tree that are entirely free at the moment.
+    pub fn free_areas(&self, tree: TreeIndex) -> Taken {
+        let mut free = Taken::default();
+        for area in self.areas_of(tree).numbers() {
+            if let Some(evicted) = entry::whole(self.memory.area(area_of(tree, area))) {
+                free.areas = free.areas.with(area);
+                if evicted {
+                    free.evicted = free.evicted.with(area);
+                }
+            }
+        }
+        free
+    }
+}
+
+/// Areas that are in hand: taken, and going back at once, or being kept.
+#[derive(Debug)]
+pub struct InHand<'a, M: Memory> {
+    zone: &'a mut Zone<M>,
+}
+
+impl<M: Memory> InHand<'_, M> {
+    /// Takes those of `wanted` that are entirely free. What the guest wants at the same moment is left to it.
+    pub fn take(&self, tree: TreeIndex, wanted: AreaSet) -> Taken {
+        let free = self.zone.free_areas(tree);
+        let memory = &self.zone.memory;
+        let Some(counted) = self.take_count(tree, free.areas.intersection(wanted)) else {
+            return Taken::default();
+        };
+        let mut areas = AreaSet::EMPTY;
+        for area in counted.numbers() {
+            let old = if free.evicted.contains(area) { FREE_EVICTED } else { AREA_PAGES as u16 };
+            if memory.replace_area(area_of(tree, area), old, HOST) {
+                areas = areas.with(area);
+            }
+        }
+        let missed = counted.without(areas);
+        if !missed.is_empty() {
+            memory.add_to_tree(tree, entry::giving(missed));
+        }
+        Taken { areas, evicted: areas.intersection(free.evicted) }
+    }
+
+    /// Takes the pages of as many of the areas as there are out of the tree's count, in one step.
+    fn take_count(&self, tree: TreeIndex, areas: AreaSet) -> Option<AreaSet> {
+        let memory = &self.zone.memory;
+        let mut old = memory.tree(tree);
+        for _ in 0..TRIES {
+            let possible = entry::free_pages(old) / AREA_PAGES;
+            let areas = areas.without(entry::held(old)).lowest(possible);
+            if areas.is_empty() {
+                return None;
+            }
+            match memory.replace_tree(tree, old, old.wrapping_add(entry::taking(areas))) {
+                Ok(()) => return Some(areas),
+                Err(seen) => old = seen,
+            }
+        }
+        None
+    }
+
+    /// Gives areas back that were taken, with nothing of the host behind them. Those that the guest has made
+    /// something else of are returned: it has broken the rules, and they are lost to it.
+    pub fn give(&self, tree: TreeIndex, areas: AreaSet) -> AreaSet {
+        let memory = &self.zone.memory;
+        let given = |&area: &u32| memory.replace_area(area_of(tree, area), HOST, FREE_EVICTED);
+        let given = areas.numbers().filter(given).fold(AreaSet::EMPTY, AreaSet::with);
+        let broken = areas.without(given);
+        let difference = entry::giving(given).wrapping_add(entry::forgetting(broken));
+        memory.add_to_tree(tree, difference);
+        broken
+    }
+
+    /// Says how many areas the host keeps from now on, before it discards what is in them: the guest must not
+    /// count on them while the discard is under way.
+    pub fn keep(&self, held: u32) {
+        self.zone.memory.set_held(held);
+    }
+}
+
+impl<M: Memory> Drop for InHand<'_, M> {
+    fn drop(&mut self) {
+        self.zone.advance_to(0);
+    }
+}
+
+fn area_of(TreeIndex(tree): TreeIndex, area: u32) -> u32 {
+    tree * TREE_AREAS + area
+}
