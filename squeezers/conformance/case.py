@@ -59,3 +59,9 @@ class Case(unittest.TestCase):
 
     def assert_ends(self, program, errors=""):
         self.assertEqual(program.end(), (0, errors))
+
+    def errors_at_end(self, program):
+        """What it has written to standard error, when it has ended as it should."""
+        status, errors = program.end()
+        self.assertEqual(status, 0, errors)
+        return errors

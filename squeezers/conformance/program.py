@@ -66,27 +66,36 @@ class Program(contextlib.AbstractContextManager):
     def line(self):
         """The next line that it says."""
         while b"\n" not in self._said:
-            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_SECONDS)
-            said = os.read(self.process.stdout.fileno(), 4096) if ready else b""
-            if not said:
-                raise AssertionError(f"the program {'ended' if ready else 'hangs'}: {self._said} {self.errors()}")
-            self._said += said
+            if not self._receive():
+                raise AssertionError(f"the program ended: {self._said} {self.errors()}")
         line, _, self._said = self._said.partition(b"\n")
         return line.decode()
+
+    def _receive(self):
+        """Whether there was more on its standard output."""
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_SECONDS)
+        if not ready:
+            raise AssertionError(f"the program hangs: {self._said} {self.errors()}")
+        said = os.read(self.process.stdout.fileno(), 4096)
+        self._said += said
+        return bool(said)
 
     def errors(self):
         """What it has written to standard error."""
         return self._errors.read_text(errors="replace")
 
     def end(self):
-        """Lets it come to its end; its status, and what it has written to standard error."""
+        """Lets it and its children come to their end; its status, and what they have written to standard error."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         return self.wait()
 
     def wait(self):
-        status = self.process.wait(PATIENCE_SECONDS)
-        return status, self.errors()
+        """The same of one that ends by itself."""
+        # Its children have this too.
+        while self._receive():
+            pass
+        return self.process.wait(PATIENCE_SECONDS), self.errors()
 
     def kill(self):
         """Kills it. Its children end because there is nobody to say a line to them any more."""
