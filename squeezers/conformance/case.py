@@ -17,12 +17,13 @@ def for_each(variants):
 
     def decorate(test_case):
         for name in [name for name in dir(test_case) if name.startswith("each_")]:
+            each = getattr(test_case, name)
             for variant, values in variants.items():
 
-                def test(self, method=getattr(test_case, name), values=values):
-                    method(self, *values)
+                def test(self, each=each, values=values):
+                    each(self, *values)
 
-                test.__doc__ = getattr(test_case, name).__doc__
+                test.__doc__ = each.__doc__
                 setattr(test_case, "_".join(filter(None, ["test", name.removeprefix("each_"), variant])), test)
         return test_case
 

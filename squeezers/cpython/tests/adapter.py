@@ -1,6 +1,4 @@
 """This squeezer for the conformance suite."""
-import functools
-
 from support import PYTHON, Program, ask_python
 
 from conformance.interface import Adapter, HoldingProgram
@@ -52,7 +50,6 @@ class CPython(Adapter):
     def start(self, variant, environment, wrapper=(), **options):
         return Holding(SOURCE, python=variant, environment=environment, wrapper=wrapper, **options)
 
-    @functools.cache
     def version(self, variant):
         return ask_python("sys.version.split()[0]", variant)
 

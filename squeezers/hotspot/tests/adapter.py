@@ -1,6 +1,5 @@
 """This squeezer for the conformance suite."""
 
-import functools
 import re
 import subprocess
 
@@ -55,7 +54,6 @@ class HotSpot(Adapter):
     def start(self, variant, environment, wrapper=(), **options):
         return Holding(variant, "-XX:+UseG1GC", environment=environment, wrapper=wrapper, **options)
 
-    @functools.cache
     def version(self, variant):
         settings = subprocess.run([variant, "-XshowSettings:properties", "-version"], check=True, capture_output=True,
                                   text=True).stderr

@@ -1,6 +1,5 @@
 """This squeezer for the conformance suite."""
 
-import functools
 import subprocess
 
 from matrix import NODES, PRELOADS, node
@@ -52,7 +51,6 @@ class V8(Adapter):
         node, route = variant
         return Holding(node, route, variables=environment, wrapper=wrapper, **options)
 
-    @functools.cache
     def version(self, variant):
         return subprocess.check_output([variant[0], "-p", "process.versions.node"], text=True).strip()
 
