@@ -33,7 +33,8 @@ class SuiteCase(Case):
         self.assertEqual(client.line(), b"", "the connection is still open")
         return answer["error"]
 
-    def assert_unharmed(self, program):
-        """That the program is as it was, whatever was said to its squeezer, which serves the next client."""
+    def assert_ends_unharmed(self, program):
+        """That whatever was said to its squeezer, it serves the next client, and the program ends as if nothing was."""
         self.assert_serves(program.socket, program)
         program.check()
+        self.assert_ends(program)

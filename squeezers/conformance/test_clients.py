@@ -31,6 +31,7 @@ class Clients(SuiteCase):
             second.socket.settimeout(LINE_SECONDS * 10)
             self.assertEqual(second.hello["pid"], program.pid)
             self.assert_answer(second.squeeze(heap=False))
+        self.assert_ends_unharmed(program)
 
     def each_crowd(self, variant):
         """Who is served is served correctly, one after the other; who is too many is sent away."""
@@ -52,7 +53,7 @@ class Clients(SuiteCase):
         self.assertEqual(len(outcomes), AT_ONCE)
         self.assertGreaterEqual(outcomes.count(None), ADAPTER.clients_at_once)
         self.assertEqual(set(outcomes) - {None, "sent away"}, set())
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_vanishing_client(self, variant):
         """Clients that do not so much as read the hello."""
@@ -71,7 +72,7 @@ class Clients(SuiteCase):
 
         # Whoever is too many, with those that are gone, is sent away.
         wait_until(has_room, "nobody is served any more")
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_deadline(self, variant):
         """Who does not say a line in time, or does not read, is put out, so that the next has its turn; a line that
@@ -91,7 +92,7 @@ class Clients(SuiteCase):
             self.assertIsNotNone(first.hello)
             self.assertEqual(first.line(), b"")
             self.assert_answer(second.squeeze())
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def with_half_a_line(self, variant):
         program = self.started(variant)
@@ -100,7 +101,7 @@ class Clients(SuiteCase):
             first.send(b'{"squeeze":')
             self.assertEqual(first.line(), b"")
             self.assertEqual(second.hello["pid"], program.pid)
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def byte_by_byte(self, variant):
         """A byte now and then does not keep the place."""
@@ -111,7 +112,7 @@ class Clients(SuiteCase):
             while client.send(b" "):
                 self.assertLess(time.monotonic(), end, "the squeezer still listens to a line of spaces")
                 time.sleep(0.3)
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def reads_nothing(self, variant):
         program = self.started(variant)
@@ -124,7 +125,7 @@ class Clients(SuiteCase):
             except (TimeoutError, BrokenPipeError, ConnectionResetError):
                 pass
             # The client is there still: the squeezer ends it.
-            self.assert_unharmed(program)
+            self.assert_ends_unharmed(program)
 
     def busy(self, variant):
         program = self.started(variant)
@@ -133,7 +134,7 @@ class Clients(SuiteCase):
             program.be_busy(LINE_SECONDS + 1)
             self.assert_answer(client.squeeze())
             program.was_busy()
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def frozen(self, variant):
         program = self.started(variant)
@@ -144,4 +145,4 @@ class Clients(SuiteCase):
             time.sleep(LINE_SECONDS + 1)
             os.kill(program.pid, signal.SIGCONT)
             self.assert_answer(client.message())
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)

@@ -34,7 +34,7 @@ WRONG = [
     "0",
     "9" * 4000,
     "NaN",
-    "hello",
+    "squeeze",
     '"squeeze"',
     '{"squeeze":null}',
     '{"squeeze":true}',
@@ -107,7 +107,7 @@ class Requests(SuiteCase):
                 with self.subTest(line=line[:60]):
                     client.send(line.encode() + b"\n")
                     self.assert_answer(client.message())
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_wrong_line(self, variant):
         program = self.start_served(variant)
@@ -123,7 +123,7 @@ class Requests(SuiteCase):
             # A newline is not waited for.
             client.send(b"x" * (LONGEST_BYTES + 1))
             self.assertIn(ADAPTER.too_long_line, self.assert_rejects(client))
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_endless_line(self, variant):
         program = self.start_served(variant)
@@ -131,7 +131,7 @@ class Requests(SuiteCase):
             while client.send(b"x" * 65536):
                 pass
             self.assertIn(ADAPTER.too_long_line, self.assert_rejects(client))
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_packet(self, variant):
         """Where one packet ends and the next begins says nothing."""
@@ -147,7 +147,7 @@ class Requests(SuiteCase):
                     client.send(bytes([byte]))
                     time.sleep(pause_seconds)
                 self.assert_answer(client.message())
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
     def each_half_closed_connection(self, variant):
         """A client that has said all it has to say still gets its answers."""
@@ -158,6 +158,7 @@ class Requests(SuiteCase):
             self.assert_answer(client.message())
             self.assert_answer(client.message())
             self.assertEqual(client.line(), b"")
+        self.assert_ends_unharmed(program)
 
     def each_random_line(self, variant):
         generator = random.Random(20250101)
@@ -177,7 +178,7 @@ class Requests(SuiteCase):
                         self.assertEqual(list(json.loads(line)), ["squeeze"])
                 if len(answers) < len(lines):
                     self.assertIsNotNone(answers[-1]["error"])
-        self.assert_unharmed(program)
+        self.assert_ends_unharmed(program)
 
 
 PIECES = [b"{", b"}", b'"', b":", b",", b"squeeze", b"heap", b"level", b"true", b'"keep"', b"\n", b" ", b"\\", b"\0",

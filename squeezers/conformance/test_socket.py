@@ -74,8 +74,7 @@ class Path(SuiteCase):
         second.socket = default_path(second.pid)
         second.wait_for_squeezer()
         self.assert_serves(self.path, first)
-        self.assert_unharmed(second)
-        self.assert_ends(second)
+        self.assert_ends_unharmed(second)
         self.assertFalse(os.path.lexists(second.socket))
         self.assert_serves(self.path, first)
         self.assert_ends(first)
@@ -91,8 +90,7 @@ class Living(SuiteCase):
         program = self.start(variant)
         program.socket = default_path(program.pid)
         program.wait_for_squeezer()
-        self.assert_unharmed(program)
-        self.assert_ends(program)
+        self.assert_ends_unharmed(program)
         self.assertEqual(self.path.stat().st_ino, before)
 
     def each_full_queue(self, variant):
@@ -114,7 +112,7 @@ class Living(SuiteCase):
         os.kill(first.pid, signal.SIGSTOP)
         self.assert_kept(variant)
         os.kill(first.pid, signal.SIGCONT)
-        self.assert_unharmed(first)
+        self.assert_ends_unharmed(first)
 
 
 @for_one_variant
@@ -163,7 +161,7 @@ class Obstacle(SuiteCase):
         self.assert_goes_on(variant, self.folder / "no" / "folder" / "squeezer.sock", ADAPTER.no_folder)
 
     def each_folder_that_takes_none(self, variant):
-        self.assert_goes_on(variant, "/proc/squeezer.sock", "")
+        self.assert_goes_on(variant, "/proc/squeezer.sock", ADAPTER.no_folder)
 
     def each_folder_that_is_a_file(self, variant):
         self.path.write_text("mine")
