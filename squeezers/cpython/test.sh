@@ -6,7 +6,7 @@ set -euo pipefail
 folder=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$folder/../.." && pwd)
 
-stress=
+stress=0
 if [ "${1:-}" = --stress ]; then
 	stress=1
 	shift
@@ -30,18 +30,23 @@ target=$(cargo metadata --manifest-path "$root/Cargo.toml" --no-deps --format-ve
 	python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 make --no-print-directory -C "$folder" >/dev/null
 
+chosen=()
 if [ $# -eq 0 ]; then
 	mapfile -t chosen < <(pythons)
-	[ -z "$stress" ] || chosen+=("$("$folder/tests/python314.sh")")
+	[ $stress = 0 ] || chosen+=("$("$folder/tests/python314.sh")")
 else
-	chosen=("$@")
+	for python in "$@"; do
+		chosen+=("$(realpath --no-symlinks "$(command -v "$python")")")
+	done
 fi
 [ ${#chosen[@]} -gt 0 ] || {
 	echo "test.sh: there is no CPython of 3.11 or later: install one, or name one" >&2
 	exit 1
 }
 
-export SQUEEZY_TEST_CLIENT=$target/debug/squeezer SQUEEZY_TEST_STRESS=$stress PYTHONDONTWRITEBYTECODE=1
+export SQUEEZY_TEST_CLIENT=$target/debug/squeezer
+export SQUEEZY_TEST_STRESS=$stress PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/squeezers
+cd "$folder/tests"
 logs=$(mktemp -d)
 jobs=()
 # SIGTERM ends unittest with the programs that it has started: they lose their standard input.
@@ -49,7 +54,7 @@ trap 'kill "${jobs[@]}" 2>/dev/null || true; wait; rm -rf "$logs"' EXIT
 
 # Beside each other: most of the time, a test waits for something.
 for number in "${!chosen[@]}"; do
-	SQUEEZY_TEST_PYTHON=${chosen[number]} python3 "$root/scripts/run-unittest.py" discover --start-directory "$folder/tests" \
+	SQUEEZY_TEST_PYTHON=${chosen[number]} python3 "$root/scripts/run-unittest.py" conformance test_*.py \
 		>"$logs/$number" 2>&1 &
 	jobs+=($!)
 done

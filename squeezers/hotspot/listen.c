@@ -14,6 +14,8 @@
 /* Clients that wait for their turn. */
 #define BACKLOG 16
 
+static const char another_listens[] = "another process listens there: set SQUEEZER_SOCKET to another path";
+
 static struct sockaddr_un address;
 static struct stat made;
 
@@ -23,49 +25,62 @@ static int fail(const char *path, const char *why)
 	return -1;
 }
 
-/* Whether a living process listens there. A full backlog (EAGAIN) is one that lives. */
-static bool answers(void)
+/* The process that listens there: 0 if it is unknown, as with a full backlog (EAGAIN); -1 if nobody listens. */
+static pid_t find_listener(void)
 {
 	int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool refused;
+	struct ucred peer = {0};
+	socklen_t size = sizeof(peer);
 
 	if (client < 0)
-		return true;
-	refused = connect(client, (struct sockaddr *)&address, sizeof(address)) && errno == ECONNREFUSED;
+		return 0;
+	if (!connect(client, (struct sockaddr *)&address, sizeof(address)))
+		getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+	else if (errno == ECONNREFUSED)
+		peer.pid = -1;
 	close(client);
-	return !refused;
+	return peer.pid;
 }
 
 /* NULL when the path is free now, or why it is not. */
 static const char *make_room(void)
 {
 	struct stat there;
+	pid_t process;
 
 	if (lstat(address.sun_path, &there))
 		return errno == ENOENT ? NULL : strerror(errno);
 	if (!S_ISSOCK(there.st_mode))
 		return "there is a file that is no socket";
-	if (answers())
-		return "another process listens there: set SQUEEZER_SOCKET to another path";
+	process = find_listener();
+	/* Another copy of the agent: each would take the flags that the other has changed for the JVM's own. */
+	if (process == getpid())
+		return "a squeezer of this process listens there";
+	if (process >= 0)
+		return another_listens;
 	return unlink(address.sun_path) && errno != ENOENT ? strerror(errno) : NULL;
 }
 
-int listen_open(void)
+/*
+ * Listens at this path. Negative if it cannot: `taken`, if there is one, is then set where another process
+ * listens there, and standard error says why in all other cases.
+ */
+static int listen_at(const char *path, bool *taken)
 {
-	const char *path = getenv("SQUEEZER_SOCKET");
-	char path_of_process[64];
 	const char *obstacle;
 	int listener;
 
-	if (!path || !*path) {
-		snprintf(path_of_process, sizeof(path_of_process), "/tmp/squeezer-%d.sock", (int)getpid());
-		path = path_of_process;
-	}
+	if (*path != '/')
+		return fail(path, "the path is not absolute");
 	if (strlen(path) >= sizeof(address.sun_path))
 		return fail(path, "the path is too long: at most 107 bytes");
 	address.sun_family = AF_UNIX;
 	strcpy(address.sun_path, path);
 	obstacle = make_room();
+	if (obstacle == another_listens && taken) {
+		*taken = true;
+		return -1;
+	}
 	if (obstacle)
 		return fail(path, obstacle);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -82,6 +97,23 @@ int listen_open(void)
 		return -1;
 	}
 	return listener;
+}
+
+int listen_open(void)
+{
+	const char *named = getenv("SQUEEZER_SOCKET");
+	char path_of_process[64];
+
+	if (named && *named) {
+		bool taken = false;
+		int listener = listen_at(named, &taken);
+
+		/* A child of a process with a squeezer has inherited the variable. */
+		if (!taken)
+			return listener;
+	}
+	snprintf(path_of_process, sizeof(path_of_process), "/tmp/squeezer-%d.sock", (int)getpid());
+	return listen_at(path_of_process, NULL);
 }
 
 void listen_remove(void)

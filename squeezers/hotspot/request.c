@@ -2,7 +2,9 @@
 /* A parser for this one form of JSON object: {"squeeze":{"heap":BOOL,"trim":BOOL,"level":"keep"|"all"}}. */
 #include "request.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 struct text {
 	const char *at, *end;
@@ -26,12 +28,45 @@ static bool take(struct text *text, const char *word)
 	return true;
 }
 
-/* `"name":`. No name that is known has a character that JSON could also write as an escape. */
-static bool take_key(struct text *text, const char *quoted)
+/* A character of a string: as it is, or as an escape. All that are known are letters. */
+static bool take_letter(struct text *text, char letter)
+{
+	char escape[sizeof("\\u0000")];
+
+	if (text->at < text->end && *text->at == letter) {
+		text->at++;
+		return true;
+	}
+	snprintf(escape, sizeof(escape), "\\u%04x", letter);
+	if (text->end - text->at < 6 || memcmp(text->at, escape, 2) || strncasecmp(text->at + 2, escape + 2, 4))
+		return false;
+	text->at += 6;
+	return true;
+}
+
+/* Takes this string if it comes next, behind white space. */
+static bool take_string(struct text *text, const char *string)
+{
+	struct text rest = *text;
+
+	if (!take(&rest, "\""))
+		return false;
+	for (; *string; string++)
+		if (!take_letter(&rest, *string))
+			return false;
+	if (rest.at == rest.end || *rest.at != '"')
+		return false;
+	rest.at++;
+	*text = rest;
+	return true;
+}
+
+/* `"name":`. */
+static bool take_key(struct text *text, const char *name)
 {
 	struct text start = *text;
 
-	if (take(text, quoted) && take(text, ":"))
+	if (take_string(text, name) && take(text, ":"))
 		return true;
 	*text = start;
 	return false;
@@ -45,8 +80,8 @@ static bool take_bool(struct text *text, bool *value)
 
 static bool take_level(struct text *text, bool *all)
 {
-	*all = take(text, "\"all\"");
-	return *all || take(text, "\"keep\"");
+	*all = take_string(text, "all");
+	return *all || take_string(text, "keep");
 }
 
 /* One `"key":value` of the inner object; `seen` has a bit for each key. */
@@ -55,13 +90,13 @@ static const char *take_member(struct text *text, struct request *request, unsig
 	unsigned int key;
 	bool valid;
 
-	if (take_key(text, "\"heap\"")) {
+	if (take_key(text, "heap")) {
 		key = 1;
 		valid = take_bool(text, &request->heap);
-	} else if (take_key(text, "\"trim\"")) {
+	} else if (take_key(text, "trim")) {
 		key = 2;
 		valid = take_bool(text, &request->trim);
-	} else if (take_key(text, "\"level\"")) {
+	} else if (take_key(text, "level")) {
 		key = 4;
 		valid = take_level(text, &request->all);
 	} else {
@@ -81,7 +116,7 @@ const char *request_parse(const char *line, size_t length, struct request *reque
 	unsigned int seen = 0;
 
 	*request = (struct request){.heap = true, .trim = true, .all = false};
-	if (!take(&text, "{") || !take_key(&text, "\"squeeze\"") || !take(&text, "{"))
+	if (!take(&text, "{") || !take_key(&text, "squeeze") || !take(&text, "{"))
 		return "this is no request: it begins with {\"squeeze\":{";
 	if (!take(&text, "}")) {
 		do {

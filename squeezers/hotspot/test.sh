@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$root/squeezers/hotspot"
 
 stress=0
-# For one file of tests, in seconds: one that takes longer has come to a standstill.
+# For one module of tests, in seconds.
 limit=900
 if [ "${1:-}" = --stress ]; then
 	stress=1
@@ -39,16 +39,8 @@ if [ $stress = 1 ]; then
 	done
 fi
 
-export HOTSPOT_BUILD=$build_directory HOTSPOT_JDKS=$jdks HOTSPOT_STRESS=$stress
-export PYTHONDONTWRITEBYTECODE=1
+export HOTSPOT_BUILD=$build_directory HOTSPOT_JDKS=$jdks
+export SQUEEZY_TEST_STRESS=$stress PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/squeezers
 cd tests
 [ $# = 0 ] || exec python3 "$root/scripts/run-unittest.py" "$@"
-# Two at a time, the longest first: each says something when it is done.
-# shellcheck disable=SC2016 # it is another shell's $1
-printf '%s\n' stress residency busy protocol attach refusal socket namespace | xargs -P 2 -I '{}' bash -c '
-	timeout "$3" python3 "$4/scripts/run-unittest.py" "test_$1" >"$2/test_$1.log" 2>&1
-	status=$?
-	[ $status != 124 ] || echo "it took more than $3 s" >>"$2/test_$1.log"
-	printf -- "--- %s: " "$1"
-	if [ $status = 0 ]; then tail -1 "$2/test_$1.log"; else cat "$2/test_$1.log"; fi
-	exit $status' test '{}' "$build_directory" $limit "$root" || die "a test has failed, see above"
+"$root/squeezers/run-suites.sh" "$build_directory" $limit test_stress test_residency test_busy test_attach test_refusal test_loading

@@ -12,9 +12,11 @@ set -euo pipefail
 here=$root/squeezers/v8
 
 stress=0
+# For one module of tests, in seconds.
+limit=900
 measure=0
 case ${1:-} in
---stress) stress=1 && shift ;;
+--stress) stress=1 limit=5400 && shift ;;
 --measure) measure=1 && shift ;;
 esac
 
@@ -34,7 +36,8 @@ fi
 mkdir "$directory/without"
 cp -r "$directory/with/preload.js" "$directory/with/lib" "$directory/without/"
 
-export V8_NODES=$nodes V8_STRESS=$stress PYTHONDONTWRITEBYTECODE=1
+export V8_NODES=$nodes
+export SQUEEZY_TEST_STRESS=$stress PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/squeezers
 export V8_PRELOAD=$directory/with/preload.js V8_PRELOAD_WITHOUT_ADDON=$directory/without/preload.js
 if [ $measure = 1 ]; then
 	python3 "$here/measure/measure.py" "$@"
@@ -45,11 +48,4 @@ if [ $# != 0 ]; then
 	python3 "$root/scripts/run-unittest.py" "$@"
 	exit
 fi
-# Two at a time, the longest first: each says something when it is done.
-# shellcheck disable=SC2016 # it is another shell's $1
-printf '%s\n' protocol squeeze process socket addon | xargs -P 2 -I '{}' bash -c '
-	python3 "$3/scripts/run-unittest.py" "test_$1" >"$2/$1.log" 2>&1
-	status=$?
-	printf -- "--- %s: " "$1"
-	if [ $status = 0 ]; then tail -1 "$2/$1.log"; else cat "$2/$1.log"; fi
-	exit $status' test '{}' "$directory" "$root" || die "a test has failed, see above"
+"$root/squeezers/run-suites.sh" "$directory" $limit test_squeeze test_process test_socket test_addon

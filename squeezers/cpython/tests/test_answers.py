@@ -1,5 +1,6 @@
 """What is given back, and whether the numbers are right."""
-from support import HERE, AgentTest, Client, client_answer
+from conformance.client import Client
+from support import HERE, ProgramTest, client_answer
 
 MIB = 1 << 20
 
@@ -23,7 +24,7 @@ blocks, objects = blocks[::64], objects[::64]
 """
 
 
-class Answers(AgentTest):
+class Answers(ProgramTest):
     def test_garbage_is_collected_and_its_memory_given_back(self):
         for allocator in ("pymalloc", "malloc"):
             with self.subTest(allocator):
@@ -53,7 +54,6 @@ for _ in range(4):
                 program = self.start(source)
                 self.assertEqual(program.line(), "True")
                 with Client(self.path) as client:
-                    client.line()
                     self.assert_answer(client.squeeze(**request))
                 program.say()
                 self.assertEqual(program.line(), stays)
@@ -63,7 +63,6 @@ for _ in range(4):
         program = self.start(FRAGMENTS + HERE, PYTHONMALLOC="malloc")
         program.line()
         with Client(self.path) as client:
-            client.line()
             untrimmed = client.squeeze(trim=False)
             trimmed = client.squeeze()
         self.assert_answer(untrimmed)
@@ -87,7 +86,6 @@ for size, count in ((100, 200_000), (5000, 4000), (10_000_000, 2)):
                 live = []
                 for step in range(4):
                     with Client(self.path) as client:
-                        client.line()
                         answer = client.squeeze()
                         self.assert_answer(answer)
                         live.append(answer["live_bytes"])
@@ -115,7 +113,6 @@ for size, count in ((100, 200_000), (5000, 4000), (10_000_000, 2)):
         program = self.start(GARBAGE + "litter(50_000)\n" + HERE, PYTHONMALLOC="malloc")
         program.line()
         with Client(self.path) as client:
-            client.line()
             first, second = client.squeeze(), client.squeeze()
         self.assertGreater(first["before_bytes"] - first["after_bytes"], 30 * MIB)
         self.assertAlmostEqual(second["before_bytes"], second["after_bytes"], delta=2 * MIB)
@@ -131,7 +128,6 @@ for _ in range(3):
         for level in ("keep", "all"):
             self.assertEqual(program.line(), "True")
             with Client(self.path) as client:
-                client.line()
                 self.assert_answer(client.squeeze(level=level))
             program.say()
         self.assertEqual(program.line(), "False")
@@ -166,4 +162,4 @@ for _ in range(10):
         client_answer(program.pid)
         client_answer(program.pid)
         program.say()
-        self.assertIn("nobody must stumble over this", program.end())
+        self.assertIn("nobody must stumble over this", self.errors_at_end(program))

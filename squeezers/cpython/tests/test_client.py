@@ -7,7 +7,8 @@ import threading
 import time
 import unittest
 
-from support import CLIENT, HERE, PATIENCE_SECONDS, AgentTest, client_answer, run_client
+from conformance.program import wait_until
+from support import CLIENT, HERE, ProgramTest, client_answer, run_client
 
 IDLE = "import sys\n" + HERE
 
@@ -18,7 +19,7 @@ def state(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
-class ClientProgram(AgentTest):
+class ClientProgram(ProgramTest):
     def setUp(self):
         super().setUp()
         self.program = self.start(IDLE)
@@ -32,15 +33,9 @@ class ClientProgram(AgentTest):
         self.assertTrue(done.stderr.startswith("squeezer: "))
         return done.stderr
 
-    def wait_until(self, condition, what):
-        limit = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit, what)
-            time.sleep(0.01)
-
     def stop(self):
         os.kill(self.program.pid, signal.SIGSTOP)
-        self.wait_until(lambda: state(self.program.pid) == "T", "it does not stop")
+        wait_until(lambda: state(self.program.pid) == "T", "it does not stop")
 
     def test_by_process_and_by_socket(self):
         for target in (self.program.pid, self.path):
@@ -81,7 +76,7 @@ class ClientProgram(AgentTest):
             time.sleep(tenth_milliseconds / 10_000)
             client.send_signal(signal.SIGINT)
             self.assertIn(client.wait(), (0, -signal.SIGINT))
-            self.wait_until(lambda: state(self.program.pid) != "T", f"left stopped after {tenth_milliseconds}")
+            wait_until(lambda: state(self.program.pid) != "T", f"left stopped after {tenth_milliseconds}")
         client_answer(self.program.pid)
 
     def test_what_is_not_there(self):
@@ -93,12 +88,23 @@ class ClientProgram(AgentTest):
         self.assertIn("not a socket", self.fails("/etc/passwd"))
         self.assertIn("not a socket", self.fails("/"))
 
+    def test_a_process_whose_squeezer_has_no_socket(self):
+        program = self.start(IDLE, SQUEEZER_SOCKET="relative")
+        program.line()
+        self.assertIn(f"no squeezer in process {program.pid}", self.fails(program.pid))
+
+    def test_a_process_that_was_told_the_path_of_another(self):
+        second = self.start(IDLE)
+        second.line()
+        for program in (self.program, second):
+            self.assertEqual(client_answer(program.pid)["hello"]["pid"], program.pid)
+
     def test_a_process_that_points_to_another_ones_squeezer(self):
         other = subprocess.Popen(["sleep", "600"], env={**os.environ, "SQUEEZER_SOCKET": self.path})
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
         # Until it has executed sleep, its environment is ours.
-        self.wait_until(lambda: f"process {self.program.pid} listens there" in self.fails(other.pid), "it is asked")
+        wait_until(lambda: f"process {self.program.pid} listens there" in self.fails(other.pid), "it is asked")
 
     def test_an_agent_that_says_it_is_another(self):
         """A process that listens where a squeezer would, and says what no squeezer says."""

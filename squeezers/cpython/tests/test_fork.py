@@ -4,7 +4,9 @@ import os
 import time
 import unittest
 
-from support import HERE, MISCOUNTS_THREADS, VERSION, WARNINGS, AgentTest, Client, child_answer
+from conformance.client import Client
+from conformance.program import default_path
+from support import HERE, MISCOUNTS_THREADS, VERSION, WARNINGS, ProgramTest, child_answer
 
 # A child says its number, and lives until there is a line on standard input, which all of them share.
 WORKERS = """
@@ -15,20 +17,15 @@ def work():
 """
 
 
-def own_path(pid):
-    """Where a process listens that was told no path."""
-    return f"/tmp/squeezer-{pid}.sock"
-
-
 def sockets_of(pids):
     """Which of these processes have a socket file of their own."""
-    return [pid for pid in pids if os.path.lexists(own_path(pid))]
+    return [pid for pid in pids if os.path.lexists(default_path(pid))]
 
 
 def socket_files():
     """The socket files of all processes, each with what tells it from another at the same path."""
     files = set()
-    for path in glob.glob(own_path("*")):
+    for path in glob.glob(str(default_path("*"))):
         try:
             status = os.lstat(path)
         except FileNotFoundError:  # its process has just ended
@@ -37,7 +34,7 @@ def socket_files():
     return files
 
 
-class Fork(AgentTest):
+class Fork(ProgramTest):
     def each_is_served(self, *pids):
         for pid in pids:
             report = child_answer(pid)
@@ -61,14 +58,14 @@ for child in gone:
         self.assertEqual(sockets_of(workers), workers)
         # The parent's is at the path that it was told.
         with Client(self.path) as client:
-            self.assertEqual(client.line()["pid"], program.pid)
+            self.assertEqual(client.hello["pid"], program.pid)
         for _ in workers:
             program.say()
         self.assertEqual(program.line(), "here")
         self.assertEqual(sockets_of(workers), [])
         self.each_is_served(program.pid)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_a_child_of_a_child_that_outlives_both(self):
         program = self.start(WORKERS + """
@@ -85,7 +82,7 @@ work()
             time.sleep(0.01)
         self.each_is_served(daemon)
         program.say()
-        program.end()
+        self.errors_at_end(program)
         self.assertEqual(sockets_of([daemon]), [])
 
     def test_multiprocessing(self):
@@ -118,7 +115,7 @@ if __name__ == "__main__":
                 workers = [int(program.line()) for _ in range(2)]
                 self.each_is_served(program.pid, *workers)
                 program.say()
-                self.assertEqual(program.end(), "")
+                self.assert_ends(program)
                 self.assertEqual(sockets_of(workers), [])
 
     @unittest.skipIf(VERSION < (3, 12), "does not apply: Python warns since 3.12")
@@ -134,11 +131,11 @@ for _ in range(50):
     os.waitpid(child, 0)
 """
         program = self.start(source.format(""), PYTHONWARNINGS="always")
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
         # Of one that the program has itself, it does.
         own = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
         program = self.start(source.format(own), PYTHONWARNINGS="always")
-        self.assertIn("multi-threaded, use of fork", program.end())
+        self.assertIn("multi-threaded, use of fork", self.errors_at_end(program))
 
     def test_forks_from_many_threads_while_it_squeezes(self):
         program = self.start(WORKERS + """
@@ -164,12 +161,11 @@ print(failed, flush=True)
 """)
         program.line()
         with Client(self.path) as client:
-            client.line()
             for _ in range(100):
                 self.assert_answer(client.squeeze())
         program.say()
         self.assertEqual(program.line(), "[]")
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_children_that_soon_end_leave_nothing(self):
         # A process that was killed leaves its file, and a number comes round again.
@@ -185,12 +181,12 @@ for _ in range(50):
     print(child, time.monotonic() - start, flush=True)
 """)
         lines = [program.line().split() for _ in range(50)]
-        program.end()
+        self.errors_at_end(program)
         # On a busy machine one may live for the second after which it gets a socket.
         soon = [int(child) for child, seconds in lines if float(seconds) < 0.9]
         self.assertGreater(len(soon), 25)
         left = socket_files() - stale
-        self.assertEqual([pid for pid in soon if any(path == own_path(pid) for path, _ in left)], [])
+        self.assertEqual([pid for pid in soon if any(path == str(default_path(pid)) for path, _ in left)], [])
 
     def test_programs_that_it_starts_have_their_own(self):
         program = self.start("""
@@ -201,7 +197,7 @@ subprocess.run([sys.executable, "-c", child], check=True)
         child = int(program.line())
         self.each_is_served(program.pid, child)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
         self.assertEqual(sockets_of([child]), [])
 
     def test_a_fork_while_finalizers_run_leaves_a_child_that_can_collect(self):
@@ -236,12 +232,11 @@ print("right", flush=True)
 """, PYTHONWARNINGS="ignore", END=os.path.join(self.folder, "end"))
         program.line()
         with Client(self.path) as client:
-            client.line()
             for _ in range(5):
                 self.assert_answer(client.squeeze())
         open(os.path.join(self.folder, "end"), "x").close()
         self.assertEqual(program.line(), "right")
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_a_fork_is_not_held_up_for_ever_by_a_finalizer(self):
         """One that waits for a lock which the thread that forks has."""
@@ -268,9 +263,8 @@ print("forked", flush=True)
 """, PYTHONWARNINGS="ignore")
         program.line()
         with Client(self.path) as client:
-            client.line()
             client.send(b'{"squeeze":{}}\n')
             self.assertEqual(program.line(), "waits")
             program.say()
             self.assertEqual(program.line(), "forked")
-            self.assertEqual(program.end(), "")
+            self.assert_ends(program)

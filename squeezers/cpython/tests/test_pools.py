@@ -4,7 +4,8 @@ import shutil
 import subprocess
 import unittest
 
-from support import FOLDER, HERE, PRELOAD, PYTHON, VERSION, WARNINGS, AgentTest, Client, ask_python, child_answer
+from conformance.client import Client
+from support import FOLDER, HERE, PRELOAD, PYTHON, VERSION, WARNINGS, ProgramTest, ask_python, child_answer
 
 MIB = 1 << 20
 
@@ -22,11 +23,10 @@ HAS_POOLS = ask_python("'t' not in sys.abiflags") == "True"
 
 
 @unittest.skipUnless(HAS_POOLS, "does not apply: a free-threaded build has no pymalloc")
-class Pools(AgentTest):
+class Pools(ProgramTest):
     def given_back(self, program):
         program.line()
         with Client(self.path) as client:
-            client.line()
             answer = client.squeeze()
         self.assert_answer(answer)
         return answer["before_bytes"] - answer["after_bytes"]
@@ -46,7 +46,7 @@ del more
         program.say()
         self.assertGreater(self.given_back(program), 5 * MIB)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_off_unless_it_is_asked_for(self):
         for value in ("", "0", "yes"):
@@ -69,7 +69,7 @@ assert fill()[:1000] == check[:1000]
         answer = child_answer(child)["answer"]
         self.assertGreater(answer["before_bytes"] - answer["after_bytes"], 5 * MIB)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_with_several_interpreters_nothing_is_done(self):
         program = self.start("""
@@ -88,7 +88,7 @@ except ImportError:
                              SQUEEZER_EXPERIMENTAL="1", PYTHONMALLOC="malloc")
         self.assertGreater(self.given_back(program), 5 * MIB)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_it_does_not_work_with_anothers_arenas(self):
         library = os.path.join(self.folder, "other.so")
@@ -114,7 +114,7 @@ void install(void)
         program = self.start(SCATTERED + HERE, PYTHONPATH=preload, SQUEEZER_EXPERIMENTAL="1")
         self.assertLess(self.given_back(program), 5 * MIB)
         program.say()
-        self.assertIn("another allocator of arenas is there already; free pools are not given back", program.end())
+        self.assertIn("another allocator of arenas is there already; free pools are not given back", self.errors_at_end(program))
 
     def test_without_its_library_it_says_so(self):
         preload = os.path.join(self.folder, "preload")
@@ -122,7 +122,7 @@ void install(void)
         program = self.start(SCATTERED + HERE, PYTHONPATH=preload, SQUEEZER_EXPERIMENTAL="1")
         self.given_back(program)
         program.say()
-        self.assertIn("make -C squeezers/cpython builds it; free pools are not given back", program.end())
+        self.assertIn("make -C squeezers/cpython builds it; free pools are not given back", self.errors_at_end(program))
 
     def test_a_version_that_is_not_known_is_refused(self):
         source = """

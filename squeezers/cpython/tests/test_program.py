@@ -3,40 +3,41 @@ import os
 import subprocess
 import unittest
 
-from support import (
-    HERE, PRELOAD, PYTHON, VERSION, AgentTest, Client, Program, ask_python, child_answer, client_answer, run_client,
-)
+from conformance.client import Client
+from conformance.namespaces import INSIDE, child, may_unshare
+from conformance.program import default_path
+from support import HERE, PRELOAD, PYTHON, VERSION, ProgramTest, ask_python, child_answer, client_answer, run_client
 
 IDLE = "import sys\n" + HERE
 
 
-class Loading(AgentTest):
+class Loading(ProgramTest):
     def test_the_path_is_as_it_was(self):
         source = "import sys; print([entry for entry in sys.path if 'preload' in entry], 'sitecustomize' in sys.modules)"
         program = self.start(source)
         line = program.line()
         self.assertEqual(line, f"[] {ask_python(chr(34) + 'sitecustomize' + chr(34) + ' in sys.modules')}")
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_another_sitecustomize_is_not_shadowed(self):
         with open(os.path.join(self.folder, "sitecustomize.py"), "w") as file:
             file.write("import sys\nsys.other = __file__\n")
         for entries in ((PRELOAD, self.folder), (PRELOAD + "/", self.folder)):
             program = self.start(IDLE + "print(sys.other, sys.modules['sitecustomize'].__file__)",
-                                 PYTHONPATH=os.pathsep.join(entries))
+                                 PYTHONPATH=os.pathsep.join(map(str, entries)))
             program.line()
             client_answer(program.pid)
             program.say()
             file = os.path.join(self.folder, "sitecustomize.py")
             self.assertEqual(program.line(), f"{file} {file}")
-            self.assertEqual(program.end(), "")
+            self.assert_ends(program)
 
     def test_an_error_in_another_sitecustomize_is_seen(self):
         with open(os.path.join(self.folder, "sitecustomize.py"), "w") as file:
             file.write("import does_not_exist\n")
-        program = self.start("print(1)", PYTHONPATH=os.pathsep.join((PRELOAD, self.folder)))
+        program = self.start("print(1)", PYTHONPATH=os.pathsep.join((PRELOAD, str(self.folder))))
         self.assertEqual(program.line(), "1")
-        self.assertIn("No module named 'does_not_exist'", program.end())
+        self.assertIn("No module named 'does_not_exist'", self.errors_at_end(program))
 
     def test_in_an_installation_also_where_the_environment_is_ignored(self):
         environment = os.path.join(self.folder, "venv")
@@ -47,10 +48,10 @@ class Loading(AgentTest):
         program = self.start(IDLE, python=python, arguments=["-I"])
         program.line()
         with Client(self.path) as client:
-            self.assertEqual(client.line()["pid"], program.pid)
+            self.assertEqual(client.hello["pid"], program.pid)
             self.assert_answer(client.squeeze())
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_nothing_more_is_loaded_before_it_is_asked(self):
         loaded = "sorted({'json', 're', 'ctypes', 'threading'} & set(sys.modules))"
@@ -68,7 +69,7 @@ class Loading(AgentTest):
                 program = self.start(IDLE, python=python)
                 program.line()
                 with Client(self.path) as client:
-                    refused = client.line()["refused"]
+                    refused = client.hello["refused"]
                     self.assertRegex(refused, rf"CPython {version}\.\d+ is not known: 3.11 and later are")
                     for _ in range(2):
                         answer = client.squeeze()
@@ -76,7 +77,7 @@ class Loading(AgentTest):
                         self.assertEqual(answer["before_bytes"], 0)
                 self.assertIn(refused, run_client(program.pid).stderr)
                 program.say()
-                self.assertEqual(program.end(), "")
+                self.assert_ends(program)
                 self.assertFalse(os.path.lexists(self.path))
         if not found:
             self.skipTest("does not apply: there is no older Python here")
@@ -90,7 +91,7 @@ class Loading(AgentTest):
                     found += 1
                     program = self.start("print(42)", python=python)
                     self.assertEqual(program.line(), "42")
-                    self.assertEqual(program.end(), "")
+                    self.assert_ends(program)
         if not found:
             self.skipTest("does not apply: there is no much older Python here")
 
@@ -103,7 +104,7 @@ class Loading(AgentTest):
                 if name.startswith(version + ".")]
 
 
-class Threads(AgentTest):
+class Threads(ProgramTest):
     def test_signals_are_for_the_program(self):
         # With all its own threads holding SIGTERM back, it would end the process if ours did not.
         program = self.start("""
@@ -118,12 +119,12 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGTERM}, flush=Tr
         program.line()
         client_answer(program.pid)
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_it_is_not_among_the_threads_of_the_program(self):
         program = self.start("import sys, threading\nprint(threading.active_count(), threading.enumerate()[0].name)\n")
         self.assertEqual(program.line(), "1 MainThread")
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_a_program_that_waits_in_the_system_is_served(self):
         for waits in ("__import__('time').sleep(600)", "__import__('socket').create_server(('127.0.0.1', 0)).accept()",
@@ -139,11 +140,11 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGTERM}, flush=Tr
             program.line()
             try:
                 with Client(self.path) as client:
-                    client.line()
+                    self.assertIn((client.hello or {}).get("pid"), (program.pid, None))
                     client.send(b'{"squeeze":{}}\n' * 3)
-                    self.assertEqual(program.end(), "")
+                    self.assert_ends(program)
             except (FileNotFoundError, ConnectionRefusedError):
-                self.assertEqual(program.end(), "")
+                self.assert_ends(program)
             self.assertFalse(os.path.lexists(self.path))
 
     @unittest.skipIf(os.geteuid(), "a limit of processes needs a user who has no other, and root to become it")
@@ -153,11 +154,9 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGTERM}, flush=Tr
         readable = subprocess.run([*user, PYTHON, "-c", f"open({PRELOAD!r} + '/sitecustomize.py')"], capture_output=True)
         if readable.returncode != 0:
             self.skipTest("does not apply: another user can read neither this Python nor this folder")
-        program = Program("print('here', flush=True)", python=user[0], arguments=[*user[1:], PYTHON],
-                          SQUEEZER_SOCKET=self.path)
-        self.addCleanup(program.kill)
+        program = self.start("print('here', flush=True)", wrapper=user)
         self.assertEqual(program.line(), "here")
-        self.assertIn("can't start new thread; this process runs without a squeezer", program.end())
+        self.assertIn("can't start new thread; this process runs without a squeezer", self.errors_at_end(program))
         self.assertFalse(os.path.lexists(self.path))
 
     def test_interpreters_within_the_process(self):
@@ -173,41 +172,27 @@ interpreters.run_string(other, "import squeezer; squeezer.start()")
 """ + HERE + "interpreters.destroy(other)\n")
         program.line()
         client_answer(program.pid)
-        self.assertFalse(os.path.lexists(f"/tmp/squeezer-{program.pid}.sock"))
+        self.assertFalse(os.path.lexists(default_path(program.pid)))
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
 
-# A /tmp that nobody outside has, with the folders of the one outside: what is run may be in one of them.
-PRIVATE = """mount --rbind /tmp /mnt && mount -t tmpfs tmpfs /tmp && for folder in /mnt/*/; do
-    mkdir "/tmp/${folder#/mnt/}" && mount --rbind "$folder" "/tmp/${folder#/mnt/}" || :
-done 2>/dev/null && cd / && exec "$@"
-"""
-
-
-class Namespaces(AgentTest):
+@unittest.skipUnless(may_unshare(), "this user may not make namespaces")
+class Namespaces(ProgramTest):
     def test_a_process_with_pids_and_a_root_of_its_own(self):
         """The client finds it from outside, by the number that the process has there."""
-        script = "import sys; print('here', flush=True); sys.stdin.readline()"
-        enter = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc"]
-        inside = [*enter, "sh", "-c", PRIVATE, "sh"]
-        probe = subprocess.run([*inside, "true"], capture_output=True, text=True)
-        if probe.returncode != 0:
-            self.skipTest(f"no namespaces here: {probe.stderr.strip()}")
-        program = Program(script, python=inside[0], arguments=[*inside[1:], PYTHON])
-        self.addCleanup(program.kill)
+        program = self.start("import sys\n" + HERE, wrapper=INSIDE, SQUEEZER_SOCKET=None)
         program.line()
-        with open(f"/proc/{program.pid}/task/{program.pid}/children") as children:
-            inside = int(children.read())
+        inside = child(program.pid)
         report = client_answer(inside)
         self.assertEqual((report["pid"], report["hello"]["pid"]), (inside, 1))
-        self.assertFalse(os.path.lexists("/tmp/squeezer-1.sock"))
+        self.assertFalse(os.path.lexists(default_path(1)))
         program.say()
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
 
 @unittest.skipIf(VERSION < (3, 14), "does not apply: a Python that runs can be told to run a script since 3.14")
-class Attaching(AgentTest):
+class Attaching(ProgramTest):
     def test_a_process_that_was_started_without_it(self):
         script = os.path.join(self.folder, "attach.py")
         with open(script, "w") as file:

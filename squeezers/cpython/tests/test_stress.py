@@ -3,15 +3,16 @@ import json
 import os
 import time
 
-from support import FOLDER, AgentTest, Client
+from conformance.case import STRESS
+from conformance.client import Client
+from support import FOLDER, ProgramTest
 
-LONG = bool(os.environ.get("SQUEEZY_TEST_STRESS"))
-SECONDS = 60 if LONG else 2
+SECONDS = 60 if STRESS else 2
 
 WORKLOAD = os.path.join(FOLDER, "tests", "workload.py")
 
 
-class Stress(AgentTest):
+class Stress(ProgramTest):
     def run_workload(self, **environment):
         """Starts the workload, and squeezes until the time is over; returns the program and the answers."""
         program = self.start(f"import runpy; runpy.run_path({WORKLOAD!r}, run_name='__main__')", **environment)
@@ -19,7 +20,6 @@ class Stress(AgentTest):
         answers = []
         limit = time.monotonic() + SECONDS
         with Client(self.path) as client:
-            client.line()
             while time.monotonic() < limit or len(answers) < 5:
                 answers.append(client.squeeze(level=("keep", "all")[len(answers) % 2]))
                 self.assert_answer(answers[-1])
@@ -33,7 +33,7 @@ class Stress(AgentTest):
         result = self.result(program)
         self.assertEqual(result["wrong"], [])
         self.assertTrue(all(right > 0 for right in result["right"]), result["right"])
-        self.assertEqual(program.end(), "")
+        self.assert_ends(program)
 
     def test_pymalloc(self):
         program, _ = self.run_workload(PYTHONMALLOC="pymalloc")
@@ -46,7 +46,7 @@ class Stress(AgentTest):
 
     def test_checked_allocator(self):
         """Python's own checks of what is written beyond a block, or after it was freed."""
-        for allocator in ("pymalloc_debug", "malloc_debug") if LONG else ("pymalloc_debug",):
+        for allocator in ("pymalloc_debug", "malloc_debug") if STRESS else ("pymalloc_debug",):
             program, _ = self.run_workload(PYTHONMALLOC=allocator, SQUEEZER_EXPERIMENTAL="1")
             self.assert_all_right(program)
 

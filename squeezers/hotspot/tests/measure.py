@@ -1,6 +1,5 @@
 """Prints the table of the README: squeezers/hotspot/test.sh measure (on a machine that does nothing else)."""
 
-import pathlib
 import statistics
 import subprocess
 import time
@@ -24,17 +23,11 @@ def used(program):
     return [call(program) for _ in range(CALLS)]
 
 
-def private_bytes(program):
-    """What only this process has: its USS."""
-    rollup = pathlib.Path(f"/proc/{program.process.pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Private_"))
-
-
 def collect_only(java, flags):
     """The heap after a collection that gives back nothing but what the JVM does by itself."""
     with Program(java, *flags) as program:
         used(program)
-        subprocess.run([java[:-len("java")] + "jcmd", str(program.process.pid), "GC.run"], check=True,
+        subprocess.run([java[:-len("java")] + "jcmd", str(program.pid), "GC.run"], check=True,
                        capture_output=True)
         # G1 uncommits regions in the background, a while after the collection.
         time.sleep(3)
@@ -46,9 +39,9 @@ def measure(java, flags):
     with Program(java, *flags) as program:
         usual += used(program)[CALLS // 2:]
         for _ in range(REPETITIONS):
-            before = private_bytes(program)
+            before = program.memory("Private_")  # what only this process has: its USS
             answers.append(program.squeeze())
-            private.append((before, private_bytes(program)))
+            private.append((before, program.memory("Private_")))
             first.append(call(program))
             second.append(call(program))
             usual += [call(program) for _ in range(CALLS)][CALLS // 2:]

@@ -3,8 +3,16 @@
 import threading
 import unittest
 
-from matrix import STRESS, for_each_jvm
-from program import BUILD, Program, eventually
+from conformance.case import STRESS
+from conformance.program import wait_until
+from matrix import for_each_jvm
+from program import BUILD, Program
+
+
+def error_of(program):
+    """Of an answer; None where there is none."""
+    with program.client() as client:
+        return client.squeeze()["error"]
 
 
 @for_each_jvm
@@ -14,11 +22,11 @@ class Busy(unittest.TestCase):
         with Program(java, f"-XX:+Use{collector}GC", arguments=[BUILD / "libcritical.so"]) as program:
             program.do("hold 4")
             self.assertEqual(program.do("critical 1000"), "holding")
-            answer = program.squeeze()
-            if answer["error"] is not None:
-                self.assertIn("native code", answer["error"])
-            eventually(lambda: program.do("released") == "yes")
-            eventually(lambda: program.squeeze()["error"] is None)
+            error = error_of(program)
+            if error is not None:
+                self.assertIn("native code", error)
+            wait_until(lambda: program.do("released") == "yes")
+            wait_until(lambda: error_of(program) is None)
             self.assertEqual(program.do("check"), "right")
             self.assertEqual(program.quit(), 0)
 
@@ -29,7 +37,7 @@ class Busy(unittest.TestCase):
             program.do("hold 4")
             self.assertEqual(program.do("lock"), "locked")
             for _ in range(2):
-                self.assertIn("locked", program.squeeze()["error"])
+                self.assertIn("locked", error_of(program))
                 self.assertEqual(program.do("garbage 100"), "made")
             self.assertEqual(program.do("check"), "right")
             self.assertEqual(program.quit(), 0)
@@ -44,7 +52,7 @@ class Busy(unittest.TestCase):
             def ask():
                 with program.client() as client:
                     while not done.is_set():
-                        answers.append(client.ask()["error"])
+                        answers.append(client.squeeze()["error"])
 
             thread = threading.Thread(target=ask)
             thread.start()
@@ -67,4 +75,4 @@ class Busy(unittest.TestCase):
                     client.send(b'{"squeeze":{}}\n' * 3)
                     self.assertEqual(program.quit(), 0)
                 self.assertFalse(program.socket.exists())
-                self.assertEqual(program.stderr(), "")
+                self.assertEqual(program.errors(), "")

@@ -37,7 +37,7 @@ class Refusal(unittest.TestCase):
                 self.assertEqual(client.hello["collector"], collector)
                 self.assertIn(reason, client.hello["refused"])
                 for _ in range(2):
-                    answer = client.ask()
+                    answer = client.squeeze()
                     self.assertEqual(answer["error"], client.hello["refused"])
                     self.assertEqual(answer["advised_bytes"], 0)
                 client.send(b"nonsense\n")

@@ -3,7 +3,8 @@
 import subprocess
 import unittest
 
-from matrix import JDKS, STRESS, for_each_jvm
+from conformance.case import STRESS
+from matrix import JDKS, for_each_jvm
 from program import Program
 
 MIB = 1 << 20
@@ -24,7 +25,7 @@ class Residency(unittest.TestCase):
         with Program(java, f"-XX:+Use{collector}GC") as program:
             program.do("hold 20")
             program.do("garbage 200")
-            resident = program.resident_bytes()
+            resident = program.memory("Rss:")
             answer = self.squeezed(program)
             # What is live is what the program holds, and what the JVM itself does.
             self.assertGreater(answer["live_bytes"], 20 * MIB)
@@ -35,7 +36,7 @@ class Residency(unittest.TestCase):
             self.assertGreater(answer["cpu_ns"], 0)
             # The kernel says so too.
             freed = answer["before_bytes"] - answer["after_bytes"]
-            self.assertLess(program.resident_bytes(), resident - 0.9 * freed)
+            self.assertLess(program.memory("Rss:"), resident - 0.9 * freed)
             self.assertEqual(program.do("check"), "right")
             # Once more, with holes in what it held.
             program.do("garbage 200")

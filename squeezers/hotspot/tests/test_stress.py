@@ -3,8 +3,10 @@
 import threading
 import unittest
 
-from matrix import STRESS, for_each_jvm
-from program import PATIENCE_SECONDS, Program, UNSAFE_AGENT
+from conformance.case import STRESS
+from conformance.program import PATIENCE_SECONDS
+from matrix import for_each_jvm
+from program import Program, UNSAFE_AGENT
 
 SECONDS = 60 if STRESS else 10
 
@@ -19,7 +21,10 @@ def squeeze_until_done(program, patience_seconds=PATIENCE_SECONDS):
         with program.client() as client:
             client.socket.settimeout(patience_seconds)
             while done.is_alive():
-                answers.append(client.ask())
+                answer = client.squeeze()
+                if answer is None:
+                    break
+                answers.append(answer)
     except (OSError, ValueError):
         # No answer, or half of one: the program has crashed, or come to a standstill.
         pass
@@ -32,8 +37,8 @@ class Stress(unittest.TestCase):
     def each_stress(self, java, collector):
         with Program(java, f"-XX:+Use{collector}GC", main="Stress", arguments=[str(SECONDS)]) as program:
             answers, said = squeeze_until_done(program)
-            self.assertEqual(program.quit(), 0, program.stderr())
-            self.assertEqual(program.stderr(), "")
+            self.assertEqual(program.quit(), 0, program.errors())
+            self.assertEqual(program.errors(), "")
         self.assertGreater(int(said), 10_000)
         self.assertGreater(len(answers), 10)
         self.assertEqual({answer["error"] for answer in answers}, {None})

@@ -22,6 +22,8 @@ function parse(line) {
     if (!Object.hasOwn(VALID, key)) throw new Error('a key is not known: heap, trim and level are');
     if (!VALID[key](value)) throw new Error(`${key} is wrong: heap and trim are true or false, level is "keep" or "all"`);
   }
+  // JSON.parse() takes the last of several: no key or value that is known has a colon in it.
+  if (line.split(':').length - 2 !== Object.keys(message.squeeze).length) throw new Error('a key is there twice');
   return { ...DEFAULTS, ...message.squeeze };
 }
 

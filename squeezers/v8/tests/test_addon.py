@@ -42,7 +42,3 @@ class Addon(unittest.TestCase):
                                    env={**os.environ, "NODE_HEADERS": directory})
             self.assertEqual(ended.returncode, 1)
             self.assertEqual(ended.stderr, f"build.sh: {directory} has no node_api.h: set NODE_HEADERS to Node's include directory\n")
-
-
-if __name__ == "__main__":
-    unittest.main()

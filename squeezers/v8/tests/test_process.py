@@ -10,16 +10,13 @@ import tempfile
 import unittest
 import urllib.request
 
-from client import Client
+from conformance.client import Client
+from conformance.program import PATIENCE_SECONDS, default_path, listens, wait_until
 from matrix import NODES, PRELOADS, for_each_node, node
-from program import PATIENCE_SECONDS, PROGRAMS, Program, environment, listens, run, wait_for
+from program import PROGRAMS, Program, environment, run
 
 # Only with --stress.
 UNKNOWN_NODE = os.environ.get("V8_UNKNOWN_NODE")
-
-
-def own_socket(pid):
-    return pathlib.Path(f"/tmp/squeezer-{pid}.sock")
 
 
 @for_each_node
@@ -33,7 +30,7 @@ class Process(unittest.TestCase):
                 self.assertEqual((ended.returncode, ended.stdout, ended.stderr),
                                  (plain.returncode, plain.stdout, plain.stderr))
         with Program(node, route) as program, program.client() as client:
-            client.message()
+            self.assertIsNotNone(client.hello)
             client.send(b'{"recl')
             self.assertEqual(program.end(), (0, ""))
             self.assertEqual(client.line(), b"")
@@ -62,18 +59,18 @@ class Process(unittest.TestCase):
     def each_twice(self, node, route):
         """The same preload twice is one squeezer; two copies of it are two, and in nobody's way."""
         with Program(node, route, options=["--require", PRELOADS[route]]) as program:
-            self.assertIsNone(program.squeeze()["error"])
-            self.assertFalse(own_socket(program.process.pid).exists())
+            program.squeeze()
+            self.assertFalse(default_path(program.pid).exists())
             self.assertEqual(program.end(), (0, ""))
         with tempfile.TemporaryDirectory() as directory:
             copy = shutil.copytree(pathlib.Path(PRELOADS[route]).parent, f"{directory}/copy")
             with Program(node, route, options=["--require", f"{copy}/preload.js"]) as program:
-                own = own_socket(program.process.pid)
-                wait_for("second squeezer", lambda: listens(own))
-                self.assertIsNone(program.squeeze()["error"])
+                own = default_path(program.pid)
+                wait_until(lambda: listens(own), "there is no second squeezer")
+                program.squeeze()
                 with Client(own) as client:
-                    self.assertEqual(client.message()["pid"], program.process.pid)
-                    self.assertIsNone(client.ask()["error"])
+                    self.assertEqual(client.hello["pid"], program.pid)
+                    self.assertIsNone(client.squeeze()["error"])
                 self.assertEqual(program.end(), (0, ""))
             self.assertFalse(own.exists())
 
@@ -84,22 +81,22 @@ class Process(unittest.TestCase):
             pids = [member[role] for member in members for role in ("child", "worker") if role in member]
             self.assertEqual(len(pids), 3)
             for pid in pids:
-                wait_for("squeezer", lambda pid=pid: listens(own_socket(pid)))
-            self.assertIsNone(program.squeeze()["error"])
+                wait_until(lambda pid=pid: listens(default_path(pid)), "there is no squeezer")
+            program.squeeze()
             for pid in pids:
-                with Client(own_socket(pid)) as client:
-                    self.assertEqual(client.message()["pid"], pid)
-                    self.assertIsNone(client.ask(level="all")["error"])
+                with Client(default_path(pid)) as client:
+                    self.assertEqual(client.hello["pid"], pid)
+                    self.assertIsNone(client.squeeze(level="all")["error"])
             port = next(member["port"] for member in members if "port" in member)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as response:
                 self.assertIn(int(response.read()), pids)
-            self.assertFalse(own_socket(program.process.pid).exists())
+            self.assertFalse(default_path(program.pid).exists())
             status, complaints = program.end()
             self.assertEqual((status, complaints), (0, ""))
             # The child was ended by a signal.
             for pid in pids:
                 with contextlib.suppress(FileNotFoundError):
-                    own_socket(pid).unlink()
+                    default_path(pid).unlink()
 
 
 class Route(unittest.TestCase):
@@ -107,8 +104,8 @@ class Route(unittest.TestCase):
 
     def collector(self, version, preload, *options):
         with Program(node(version), preload=preload, options=options) as program, program.client() as client:
-            collector = client.message()["collector"]
-            self.assertIsNone(client.ask()["error"])
+            collector = client.hello["collector"]
+            self.assertIsNone(client.squeeze()["error"])
         return collector
 
     def test_routes(self):
@@ -139,14 +136,10 @@ class Route(unittest.TestCase):
     def test_unknown(self):
         """A version that nobody has tried is refused by name."""
         with Program(UNKNOWN_NODE) as program, program.client() as client:
-            hello = client.message()
+            hello = client.hello
             self.assertRegex(hello["refused"], r"\ANode 24\.[0-9.]+ is not known: 18, 20, 22 are\Z")
             self.assertIsNone(hello["collector"])
             for _ in range(2):
-                answer = client.ask()
+                answer = client.squeeze()
                 self.assertEqual(answer.pop("error"), hello["refused"])
                 self.assertEqual(set(answer.values()), {0})
-
-
-if __name__ == "__main__":
-    unittest.main()

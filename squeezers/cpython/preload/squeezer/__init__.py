@@ -3,7 +3,8 @@
 squeezers/README.md has the protocol, squeezers/cpython/README.md what this squeezer does and does not.
 """
 import os
-import sys
+
+from .standard_error import say
 
 _squeezer = None
 
@@ -34,11 +35,3 @@ def _install_pools():
     why_not = pools.install()
     if why_not is not None:
         say(why_not, "free pools are not given back")
-
-
-def say(what, so="this process runs without a squeezer"):
-    """One line for whoever runs the program."""
-    try:
-        sys.stderr.write(f"squeezer: {what}; {so}\n")
-    except Exception:  # closed, or not there
-        pass

@@ -44,7 +44,7 @@ class Conversation:
         self._received += received
         while True:
             line, newline, rest = self._received.partition(b"\n")
-            if len(line) >= most:
+            if len(line) > most:
                 return self._reject(f"the line is longer than {most} bytes")
             if not newline:
                 return monotonic() < self._deadline

@@ -4,8 +4,9 @@ import os
 import sys
 from time import monotonic, sleep
 
-from . import address, refusal, say
+from . import address, refusal
 from .conversation import Conversation
+from .standard_error import say
 from .thread import Thread
 
 # How long a fork, or the end of the process, waits for a squeeze that is under way. It would be for

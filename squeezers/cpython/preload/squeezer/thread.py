@@ -11,8 +11,8 @@ from _thread import RLock, allocate_lock, get_native_id, start_new_thread
 from select import POLLIN, poll
 from time import monotonic, sleep
 
-from . import say
 from .descriptor import Descriptor
+from .standard_error import say
 
 # How often to look whether a thread that is about to end has done so.
 _INTERVAL_SECONDS = 0.0001

@@ -129,6 +129,12 @@ public final class Workload {
                 return "holding";
             case "lock":
                 return lock(new byte[60_000]) ? "locked" : "refused";
+            case "busy":
+                long end = System.nanoTime() + number * 1_000_000L;
+                while (System.nanoTime() < end) {
+                    Thread.onSpinWait();
+                }
+                return "busy";
             case "released":
                 return isHolding() ? "no" : "yes";
             default:
