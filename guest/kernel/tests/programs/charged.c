@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What the kernel has for a process in a partition counts against the limit of its cgroup. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -4,25 +4,22 @@
  * costs everybody else.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 static void never_kill_me(void)
 {

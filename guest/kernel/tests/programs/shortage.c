@@ -4,17 +4,17 @@
  * partition holds or has lazily freed is nothing that others could have.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,25 +29,6 @@ static void set_oom_score_adj(pid_t pid, const char *adj)
 static u64 kills(void)
 {
 	return read_field("/proc/vmstat", "oom_kill");
-}
-
-/* Has its share of a partition, and says whether it is intact when asked. */
-ACTOR(bystander)
-{
-	u64 bytes = percent(60);
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 3);
-	tell("ready");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 3) ? "intact" : "broken");
-}
-
-static void assert_intact(struct actor *actor)
-{
-	ASSERT(actor_alive(actor), "%s was killed", actor->name);
-	actor_tell(actor, "check");
-	ASSERT(!strcmp(actor_hear(actor), "intact"), "memory of %s changed", actor->name);
 }
 
 /* Fills a pipe: memory of the kernel that no process maps. */
@@ -124,7 +105,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	require_partitions();
 	make_cgroup(NO_LIMIT);
 	for (i = 0; i < 2; i++)
-		bystanders[i] = start_and_ready(ANY, "bystander", NULL);
+		bystanders[i] = start_instance(ANY, percent(60));
 	for (i = 0; i < 2; i++)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
@@ -194,7 +175,7 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 
 	require_partitions();
 	make_cgroup(NO_LIMIT);
-	bystander = start_and_ready(ANY, "bystander", NULL);
+	bystander = start_instance(ANY, percent(60));
 	restless = start_and_ready(ANY, "is_killed_all_the_time", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	inside = counter("oom_kills");
