@@ -30,14 +30,6 @@ ACTOR(takes_twice_its_partition)
 	fill(map_anon(percent(200)), percent(200), 1);
 }
 
-static void assert_killed(struct actor *actor)
-{
-	int status = actor_wait(actor);
-
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",
-	       actor->name, status);
-}
-
 TEST(kills_inside_only)
 {
 	struct actor neighbour, outsider, glutton;
@@ -52,7 +44,7 @@ TEST(kills_inside_only)
 	outsider = start_instance(NOBODY, 8 * MIB);
 	log = kmsg_mark();
 	glutton = actor_start(ANY, "takes_twice_its_partition", NULL);
-	assert_killed(&glutton);
+	actor_join_killed(&glutton);
 	ASSERT_EQ(counter("oom_kills"), kills + 1);
 	snprintf(number, sizeof(number), "partition %d", glutton.partition);
 	ASSERT(kmsg_has(log, "squeezy", number), "no line of the kernel names %s", number);
@@ -80,7 +72,7 @@ ACTOR(has_a_greedy_child)
 		_exit(0);
 	}
 	OK(waitpid(pid, &status, 0));
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	ASSERT_KILLED(status, "the child");
 }
 
 TEST(kills_the_process_that_has_most)
@@ -112,7 +104,7 @@ ACTOR(starves_beside_a_fat_child)
 	for (at = 0; at < percent(50) && !waitpid(pid, &status, WNOHANG); at += step)
 		fill(map_anon(step), step, 1);
 	ASSERT(at < percent(50), "nothing was killed");
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	ASSERT_KILLED(status, "the child");
 }
 
 TEST(kills_the_fat_one_for_the_small_one)
@@ -193,7 +185,7 @@ TEST(a_fault_in_the_kernel_is_a_kill_and_no_efault)
 
 	require_partitions();
 	actor = actor_start(ANY, "reads_more_than_its_partition", NULL);
-	assert_killed(&actor);
+	actor_join_killed(&actor);
 }
 
 ACTOR(populates_more_than_its_partition)
@@ -208,7 +200,7 @@ TEST(populating_too_much_is_a_kill)
 
 	require_partitions();
 	actor = actor_start(ANY, "populates_more_than_its_partition", NULL);
-	assert_killed(&actor);
+	actor_join_killed(&actor);
 }
 
 ACTOR(forks_until_it_is_full)

@@ -12,7 +12,6 @@
 #include "system.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -88,14 +87,6 @@ static struct actor start_and_ready(int partition, const char *name, const char 
 	return actor;
 }
 
-static void assert_killed(struct actor *actor)
-{
-	int status = actor_wait(actor);
-
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",
-	       actor->name, status);
-}
-
 TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 {
 	struct actor bystanders[2], needy[2], hog;
@@ -112,7 +103,7 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	before = kills();
 	log = kmsg_mark();
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	/* Those who needed memory while it died have waited for it. */
 	sleep_ms(500);
 	ASSERT_EQ(kills(), before + 1);
@@ -140,7 +131,7 @@ TEST(a_global_oom_does_not_panic_while_the_last_one_is_dying, .seconds = 120)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", NULL);
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	for (i = 0; i < 2; i++) {
 		ASSERT(actor_alive(&needy[i]), "one that must not be was killed");
 		actor_kill(&needy[i]);
@@ -182,7 +173,7 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 	ASSERT(WAIT_FOR(counter("oom_kills") > inside, 20000), "nobody is killed inside");
 	actor_tell(&hog, "go");
 	ASSERT(WAIT_FOR(!actor_alive(&hog), 30000), "the hog lives");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	assert_intact(&bystander);
 	ASSERT(actor_alive(&restless), "killed for memory that it has not");
 	actor_kill(&restless);
@@ -231,7 +222,7 @@ TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
 	before = kills();
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	ASSERT_EQ(kills(), before + 1);
 	ASSERT_EQ(read_field("/proc/vmstat", "pglazyfreed"), lazily);
 	actor_kill(&actor);

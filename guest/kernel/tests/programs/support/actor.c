@@ -125,6 +125,13 @@ void actor_join(struct actor *actor)
 	ASSERT(status == 0, "%s: wait status %#x", actor->name, status);
 }
 
+void actor_join_killed(struct actor *actor)
+{
+	int status = actor_wait(actor);
+
+	ASSERT_KILLED(status, actor->name);
+}
+
 void actor_kill(struct actor *actor)
 {
 	kill(actor->pid, SIGKILL);

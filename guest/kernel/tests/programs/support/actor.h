@@ -55,6 +55,8 @@ int actor_receive_fd(struct actor *actor);
 int actor_wait(struct actor *actor);
 /* Waits for its end, which must be an exit with status 0. */
 void actor_join(struct actor *actor);
+/* Waits for its end, which must be a kill by somebody else. */
+void actor_join_killed(struct actor *actor);
 /* Ends it with SIGKILL and reaps it. */
 void actor_kill(struct actor *actor);
 bool actor_alive(struct actor *actor);

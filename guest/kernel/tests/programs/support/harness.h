@@ -9,11 +9,13 @@
 #ifndef SQUEEZY_TEST_HARNESS_H
 #define SQUEEZY_TEST_HARNESS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 typedef unsigned long long u64;
 
@@ -79,6 +81,11 @@ void skip(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 #define ASSERT_EQ(a, b)	ASSERT_OP(a, ==, b)
 #define ASSERT_GE(a, b)	ASSERT_OP(a, >=, b)
 #define ASSERT_LE(a, b)	ASSERT_OP(a, <=, b)
+
+/* A wait status: @who must have been killed by SIGKILL. */
+#define ASSERT_KILLED(status, who)						\
+	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",	\
+	       (who), (status))
 
 /* A system call that must succeed; its value. */
 #define OK(call)								\
