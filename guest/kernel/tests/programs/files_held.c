@@ -13,10 +13,8 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 ACTOR(has_many_files)
@@ -128,19 +126,10 @@ TEST(a_file_that_somebody_has_mapped)
 /* Sent and never received: in the queue of a socket. */
 ACTOR(has_a_file_on_the_way)
 {
-	char byte = 0, control[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec iov = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-				  .msg_controllen = sizeof(control) };
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	int fd = OK(memfd_create("selftest", 0));
 
 	fill(map_file(fd, percent(70)), percent(70), 7);
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &fd, sizeof(int));
-	OK(sendmsg(atoi(argv[0]), &message, 0));
+	send_fd_over(atoi(argv[0]), fd);
 	tell("sent");
 	hear();
 }

@@ -12,7 +12,7 @@ fn usual() -> PartitionLayout {
 /// A read of memory that is not plugged is an error, as it is where the host protects it.
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
-/// What partitions are for, with room to spare in them.
+/// The rules of partitions that have room to spare.
 const RULES: [&str; 11] = [
     "partition",
     "assign",

@@ -175,7 +175,7 @@ const char *hear(void)
 	return text;
 }
 
-void send_fd(int fd)
+void send_fd_over(int socket, int fd)
 {
 	char byte = 0, control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { &byte, 1 };
@@ -187,5 +187,10 @@ void send_fd(int fd)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	OK(sendmsg(ACTOR_FD, &msg, MSG_NOSIGNAL));
+	OK(sendmsg(socket, &msg, MSG_NOSIGNAL));
+}
+
+void send_fd(int fd)
+{
+	send_fd_over(ACTOR_FD, fd);
 }

@@ -66,6 +66,8 @@ void actor_enter(void);
 void tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *hear(void);
 void send_fd(int fd);
+/* The same over a socket of its own. */
+void send_fd_over(int socket, int fd);
 
 /* Assigns the caller to @partition and executes this program again as @name; never returns. */
 void exec_inside(int partition, const char *name, char *const arguments[])
