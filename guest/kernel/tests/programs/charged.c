@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What the kernel has for a process in a partition counts against the limit of its cgroup. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,13 +22,11 @@
 static void assert_stopped(const char *name)
 {
 	struct actor actor;
-	int status;
 
 	require_partitions();
 	make_cgroup(LIMIT_BYTES);
 	actor = actor_start(ANY, name, NULL);
-	status = actor_wait(&actor);
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	actor_join_killed(&actor);
 	ASSERT(read_field(CGROUP "/memory.events", "oom_kill") > 0, "not by its cgroup");
 	remove_cgroup();
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Confinement: every private anonymous page of an assigned process lies in its partition,
- * whichever way it came to be and whoever caused the fault; and nobody else's page does. For its
- * files, see files.c.
+ * whichever way it came to be; and nobody else's page does. For its files see files.c, for huge
+ * pages huge.c, for faults that others cause remote.c.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 #include "uring.h"
 
 #include <errno.h>
@@ -17,38 +21,16 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-#define THP	"/sys/kernel/mm/transparent_hugepage/"
-
-static int mine(void)
-{
-	return OK(squeezy_get(0));
-}
-
-/* Bytes of huge pages in the caller's anonymous memory. */
-static u64 huge_bytes(void)
-{
-	return read_field("/proc/self/smaps_rollup", "AnonHugePages") * KIB;
-}
 
 TEST_INSIDE(anonymous_memory)
 {
 	char *memory = map_anon(16 * MIB);
 
 	fill(memory, 16 * MIB, 1);
-	assert_range_in(memory, 16 * MIB, mine());
+	assert_range_in(memory, 16 * MIB, own_partition());
 	assert_confined(getpid(), 16 * MIB / PAGE);
 }
 
@@ -58,7 +40,7 @@ TEST_INSIDE(zero_page_that_is_written_later)
 
 	ASSERT(all_zero(memory, 4 * MIB), "not zero");
 	fill(memory, 4 * MIB, 1);
-	assert_range_in(memory, 4 * MIB, mine());
+	assert_range_in(memory, 4 * MIB, own_partition());
 }
 
 TEST_INSIDE(heap_by_brk)
@@ -69,7 +51,7 @@ TEST_INSIDE(heap_by_brk)
 	end = (char *)syscall(SYS_brk, start + 4 * MIB);
 	ASSERT_EQ(end - start, 4 * MIB);
 	fill(start, 4 * MIB, 1);
-	assert_range_in(start, 4 * MIB, mine());
+	assert_range_in(start, 4 * MIB, own_partition());
 }
 
 static void grow_stack(void *unused)
@@ -78,7 +60,7 @@ static void grow_stack(void *unused)
 
 	(void)unused;
 	fill(memory, sizeof(memory), 1);
-	assert_range_in(memory, sizeof(memory), mine());
+	assert_range_in(memory, sizeof(memory), own_partition());
 }
 
 TEST_INSIDE(stack)
@@ -89,7 +71,7 @@ TEST_INSIDE(stack)
 ACTOR(has_long_arguments)
 {
 	/* Written by the process that executed this one, before the new memory was its own. */
-	assert_range_in(argv[0], strlen(argv[0]), mine());
+	assert_range_in(argv[0], strlen(argv[0]), own_partition());
 	assert_confined(getpid(), strlen(argv[0]) / PAGE);
 }
 
@@ -108,7 +90,7 @@ TEST(arguments_of_execve)
 static void write_all(void *memory)
 {
 	fill(memory, 8 * MIB, 2);
-	assert_range_in(memory, 8 * MIB, mine());
+	assert_range_in(memory, 8 * MIB, own_partition());
 	assert_confined(getpid(), 8 * MIB / PAGE);
 }
 
@@ -123,7 +105,7 @@ TEST_INSIDE(copies_after_fork)
 	ASSERT(filled(memory, 8 * MIB, 1), "a child's write changed its parent");
 	/* The parent copies what a living child still shares. */
 	fill(memory, 8 * MIB, 3);
-	assert_range_in(memory, 8 * MIB, mine());
+	assert_range_in(memory, 8 * MIB, own_partition());
 }
 
 TEST_INSIDE(copies_in_a_storm_of_forks)
@@ -162,7 +144,7 @@ TEST_INSIDE(copies_of_a_private_file_mapping)
 	for (i = 0; i < 2 * MIB; i += PAGE)
 		ASSERT_EQ(*(volatile char *)(memory + i), 0);
 	fill(memory, 4 * MIB, 1);
-	assert_range_in(memory, 4 * MIB, mine());
+	assert_range_in(memory, 4 * MIB, own_partition());
 }
 
 TEST_INSIDE(memory_that_mremap_moves_and_grows)
@@ -174,7 +156,7 @@ TEST_INSIDE(memory_that_mremap_moves_and_grows)
 	ASSERT(moved != MAP_FAILED, "mremap: %m");
 	ASSERT(filled(moved, 4 * MIB, 1), "lost");
 	fill(moved, 8 * MIB, 2);
-	assert_range_in(moved, 8 * MIB, mine());
+	assert_range_in(moved, 8 * MIB, own_partition());
 }
 
 TEST_INSIDE(locked_and_populated_memory)
@@ -183,13 +165,13 @@ TEST_INSIDE(locked_and_populated_memory)
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	ASSERT(memory != MAP_FAILED, "mmap: %m");
-	assert_range_in(memory, 4 * MIB, mine());
+	assert_range_in(memory, 4 * MIB, own_partition());
 	memory = map_anon(4 * MIB);
 	OK(mlock(memory, 4 * MIB));
-	assert_range_in(memory, 4 * MIB, mine());
+	assert_range_in(memory, 4 * MIB, own_partition());
 	memory = map_anon(4 * MIB);
 	OK(madvise(memory, 4 * MIB, MADV_POPULATE_WRITE));
-	assert_range_in(memory, 4 * MIB, mine());
+	assert_range_in(memory, 4 * MIB, own_partition());
 }
 
 static void *thread_writes(void *memory)
@@ -197,9 +179,9 @@ static void *thread_writes(void *memory)
 	char local[16 * KIB];
 
 	fill(local, sizeof(local), 1);
-	assert_range_in(local, sizeof(local), mine());
+	assert_range_in(local, sizeof(local), own_partition());
 	fill(memory, MIB, 1);
-	assert_range_in(memory, MIB, mine());
+	assert_range_in(memory, MIB, own_partition());
 	return NULL;
 }
 
@@ -215,16 +197,6 @@ TEST_INSIDE(memory_of_threads)
 	assert_confined(getpid(), 8 * MIB / PAGE);
 }
 
-TEST_INSIDE(huge_pages)
-{
-	char *memory = map_huge(16 * MIB);
-
-	fill(memory, 16 * MIB, 1);
-	ASSERT_GE(huge_bytes(), 8 * MIB);
-	assert_range_in(memory, 16 * MIB, mine());
-	assert_confined(getpid(), 16 * MIB / PAGE);
-}
-
 TEST_INSIDE(copies_of_huge_pages)
 {
 	char *memory = map_huge(8 * MIB);
@@ -234,79 +206,6 @@ TEST_INSIDE(copies_of_huge_pages)
 	for (i = 0; i < 2; i++)
 		in_child_ok(write_all, memory);
 	ASSERT(filled(memory, 8 * MIB, 1), "a child's write changed its parent");
-}
-
-TEST_INSIDE(middle_sized_pages)
-{
-	char *memory;
-
-	if (!write_text(THP "hugepages-64kB/enabled", "madvise"))
-		skip("no 64 KiB pages: %m");
-	memory = map_huge(4 * MIB) + 64 * KIB;
-	fill(memory, MIB, 1);
-	write_text(THP "hugepages-64kB/enabled", "inherit");
-	assert_range_in(memory, MIB, mine());
-}
-
-TEST_INSIDE(pages_collapsed_on_demand)
-{
-	char *memory = map_huge(8 * MIB);
-
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
-	fill(memory, 8 * MIB, 1);
-	ASSERT_EQ(huge_bytes(), 0);
-	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
-	OK(madvise(memory, 8 * MIB, MADV_COLLAPSE));
-	ASSERT_GE(huge_bytes(), 8 * MIB);
-	ASSERT(filled(memory, 8 * MIB, 1), "lost");
-	assert_range_in(memory, 8 * MIB, mine());
-}
-
-/* MADV_COLLAPSE from outside: the allocation is made by a process that is in no partition. */
-ACTOR(lets_itself_be_collapsed)
-{
-	char *memory = map_huge(8 * MIB);
-
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
-	fill(memory, 8 * MIB, 1);
-	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
-	tell("%p", memory);
-	hear();
-	ASSERT_GE(huge_bytes(), 8 * MIB);
-	assert_range_in(memory, 8 * MIB, mine());
-}
-
-TEST(pages_collapsed_by_another_process)
-{
-	struct actor actor;
-	struct iovec range = { .iov_len = 8 * MIB };
-	int pidfd;
-
-	require_partitions();
-	actor = actor_start(ANY, "lets_itself_be_collapsed", NULL);
-	range.iov_base = (void *)strtoull(actor_hear(&actor), NULL, 0);
-	pidfd = OK(syscall(SYS_pidfd_open, actor.pid, 0));
-	ASSERT_EQ(syscall(SYS_process_madvise, pidfd, &range, 1, MADV_COLLAPSE, 0), 8 * MIB);
-	actor_tell(&actor, "look");
-	actor_join(&actor);
-}
-
-TEST_INSIDE(pages_collapsed_by_khugepaged)
-{
-	char *memory = map_huge(8 * MIB);
-
-	if (!write_text(THP "khugepaged/scan_sleep_millisecs", "1") ||
-	    !write_text(THP "khugepaged/alloc_sleep_millisecs", "1"))
-		skip("no khugepaged: %m");
-	write_text(THP "khugepaged/pages_to_scan", "65536");
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
-	fill(memory, 8 * MIB, 1);
-	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
-	if (!WAIT_FOR(huge_bytes() >= 8 * MIB, 20000))
-		FAIL("khugepaged collapsed %llu bytes in 20 s", huge_bytes());
-	write_text(THP "khugepaged/scan_sleep_millisecs", "10000");
-	ASSERT(filled(memory, 8 * MIB, 1), "lost");
-	assert_range_in(memory, 8 * MIB, mine());
 }
 
 TEST_INSIDE(pages_that_userfaultfd_brings)
@@ -333,91 +232,7 @@ TEST_INSIDE(pages_that_userfaultfd_brings)
 	ASSERT(filled(memory, MIB, 1), "lost");
 	ASSERT(all_zero(memory + MIB, MIB), "not zero");
 	fill(memory + MIB, MIB, 2);
-	assert_range_in(memory, 2 * MIB, mine());
-}
-
-ACTOR(maps_and_waits)
-{
-	tell("%p", map_anon(4 * MIB));
-	while (!strcmp(hear(), "look")) {
-		assert_confined(getpid(), 1);
-		tell("confined");
-	}
-}
-
-static void remote_fault(void (*fault)(struct actor *actor, char *remote))
-{
-	struct actor actor;
-	struct audit seen;
-	char *remote;
-
-	require_partitions();
-	actor = actor_start(ANY, "maps_and_waits", NULL);
-	remote = (char *)strtoull(actor_hear(&actor), NULL, 0);
-	fault(&actor, remote);
-	audit(actor.pid, actor.partition, &seen);
-	ASSERT(!seen.anon_outside, "%lu pages outside; first: %s", seen.anon_outside,
-	       seen.first_outside);
-	ASSERT_EQ(place_of(pagemap_entry(actor.pid, remote) & PAGEMAP_PFN), actor.partition);
-	actor_tell(&actor, "look");
-	actor_hear(&actor);
-	actor_tell(&actor, "go");
-	actor_join(&actor);
-}
-
-static void by_process_vm_writev(struct actor *actor, char *remote)
-{
-	char *local = map_anon(4 * MIB);
-	struct iovec from = { local, 4 * MIB }, to = { remote, 4 * MIB };
-
-	fill(local, 4 * MIB, 1);
-	if (process_vm_writev(actor->pid, &from, 1, &to, 1, 0) < 0) {
-		if (errno == ENOSYS)
-			skip("no process_vm_writev: CONFIG_CROSS_MEMORY_ATTACH");
-		FAIL("process_vm_writev: %m");
-	}
-}
-
-TEST(remote_faults_of_process_vm_writev)
-{
-	remote_fault(by_process_vm_writev);
-}
-
-static void by_proc_mem(struct actor *actor, char *remote)
-{
-	char path[64], *local = map_anon(4 * MIB);
-	int fd;
-
-	fill(local, 4 * MIB, 1);
-	snprintf(path, sizeof(path), "/proc/%d/mem", actor->pid);
-	fd = OK(open(path, O_RDWR));
-	ASSERT_EQ(pwrite(fd, local, 4 * MIB, (off_t)(uintptr_t)remote), 4 * MIB);
-	close(fd);
-}
-
-TEST(remote_faults_of_proc_pid_mem)
-{
-	remote_fault(by_proc_mem);
-}
-
-static void by_ptrace(struct actor *actor, char *remote)
-{
-	int status;
-	u64 i;
-
-	OK(ptrace(PTRACE_ATTACH, actor->pid, NULL, NULL));
-	OK(waitpid(actor->pid, &status, 0));
-	for (i = 0; i < MIB; i += PAGE)
-		OK(ptrace(PTRACE_POKEDATA, actor->pid, remote + i, 1L));
-	/* A page of code, too: the debugger's copy is private. */
-	OK(ptrace(PTRACE_POKEDATA, actor->pid, (void *)((uintptr_t)by_ptrace & ~7ul),
-		  *(long *)((uintptr_t)by_ptrace & ~7ul)));
-	OK(ptrace(PTRACE_DETACH, actor->pid, NULL, NULL));
-}
-
-TEST(remote_faults_of_ptrace)
-{
-	remote_fault(by_ptrace);
+	assert_range_in(memory, 2 * MIB, own_partition());
 }
 
 TEST_INSIDE(pages_of_io_uring_buffers)
@@ -428,7 +243,7 @@ TEST_INSIDE(pages_of_io_uring_buffers)
 	/* Some there before they are pinned, some not. */
 	fill(memory, 512 * KIB, 1);
 	uring_register_buffer(ring, memory, MIB);
-	assert_range_in(memory, MIB, mine());
+	assert_range_in(memory, MIB, own_partition());
 	ASSERT(filled(memory, 512 * KIB, 1), "lost");
 	fill(memory, MIB, 2);
 	in_child_ok(write_all, map_anon(8 * MIB));
@@ -445,7 +260,7 @@ TEST_INSIDE(lazily_freed_memory_that_is_used_again)
 		OK(madvise(memory, 8 * MIB, i % 2 ? MADV_FREE : MADV_DONTNEED));
 	}
 	fill(memory, 8 * MIB, 9);
-	assert_range_in(memory, 8 * MIB, mine());
+	assert_range_in(memory, 8 * MIB, own_partition());
 }
 
 TEST_INSIDE(pages_stay_inside_while_memory_is_compacted)
@@ -473,7 +288,7 @@ TEST_INSIDE(pages_that_move_pages_is_asked_to_move_stay_inside)
 	fill(memory, PAGE, 1);
 	if (syscall(SYS_move_pages, 0, 1ul, &page, &node, &status, 0) && errno == ENOSYS)
 		skip("no move_pages: CONFIG_NUMA");
-	assert_range_in(memory, PAGE, mine());
+	assert_range_in(memory, PAGE, own_partition());
 }
 
 TEST_INSIDE(samepage_merging_is_refused_or_harmless)
@@ -491,7 +306,7 @@ TEST_INSIDE(samepage_merging_is_refused_or_harmless)
 	write_text("/sys/kernel/mm/ksm/run", "1");
 	sleep_ms(1000);
 	write_text("/sys/kernel/mm/ksm/run", "2");
-	audit(getpid(), mine(), &seen);
+	audit(getpid(), own_partition(), &seen);
 	ASSERT_EQ(seen.anon_outside, 0);
 }
 

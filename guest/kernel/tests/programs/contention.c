@@ -4,11 +4,12 @@
  * lists of pages and have free lists of their own; ordinary cgroups the other way round.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

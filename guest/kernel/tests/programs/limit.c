@@ -4,35 +4,26 @@
  * costs everybody else.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 static void never_kill_me(void)
 {
 	ASSERT(write_text("/proc/self/oom_score_adj", "-1000"), "oom_score_adj: %m");
-}
-
-static void assert_sigkill(int status, const char *who)
-{
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x", who,
-	       status);
 }
 
 /* Maps a file beside its memory, so that it has the most pages, but not of the partition. */
@@ -60,7 +51,7 @@ ACTOR(has_file_pages)
 		_exit(0);
 	}
 	OK(waitpid(pid, &status, 0));
-	assert_sigkill(status, "the one with most of the partition");
+	ASSERT_KILLED(status, "the one with most of the partition");
 	ASSERT(filled(memory, percent(44), sum), "lost");
 }
 
@@ -115,7 +106,7 @@ TEST(memory_oom_group_is_honoured_inside)
 	actor_hear(&ordinary);
 	kills = counter("oom_kills");
 	parent = actor_start(ANY, "has_a_greedy_child_in_its_group", NULL);
-	assert_sigkill(actor_wait(&parent), "the parent");
+	actor_join_killed(&parent);
 	ASSERT_EQ(counter("oom_kills"), kills + 2);
 	ASSERT_EQ(read_field(CGROUP "/memory.events", "oom_group_kill"), 1);
 	ASSERT(actor_alive(&elsewhere), "killed for another partition's memory");
@@ -164,7 +155,7 @@ TEST(a_search_that_finds_little_again_and_again_ends_with_a_kill)
 	start = now_ms();
 	drains = counter("lru_drains");
 	ASSERT(WAIT_FOR(!actor_alive(&actor), 20000), "it goes on for ever");
-	assert_sigkill(actor_wait(&actor), actor.name);
+	actor_join_killed(&actor);
 	note("%llu drains of all processors in %llu ms", counter("lru_drains") - drains,
 	     now_ms() - start);
 }
@@ -250,7 +241,7 @@ TEST_INSIDE(a_killed_task_leaves_no_ordinary_memory_behind)
 	for (i = 0; i < 8; i++) {
 		pid = OK(clone(populate, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL));
 		OK(waitpid(pid, &status, 0));
-		assert_sigkill(status, "the one that fills the partition");
+		ASSERT_KILLED(status, "the one that fills the partition");
 	}
 	/* Room for what this test itself needs. */
 	OK(madvise(memory, 4 * MIB, MADV_DONTNEED));

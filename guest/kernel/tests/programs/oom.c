@@ -4,18 +4,19 @@
  * and nobody else notices. The sizes are fractions of a partition, whatever its size.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "instance.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,53 +24,10 @@
 #define MAP_DROPPABLE 0x08
 #endif
 
-/* Fills a share of its partition, and says whether it is intact when asked. */
-ACTOR(neighbour)
-{
-	u64 bytes = percent(atoi(argv[0]));
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 5);
-	tell("ready");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 5) ? "intact" : "broken");
-}
-
-/* Somebody who is in no partition, with a little memory. */
-ACTOR(outsider)
-{
-	char *memory = map_anon(8 * MIB);
-
-	fill(memory, 8 * MIB, 6);
-	tell("ready");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, 8 * MIB, 6) ? "intact" : "broken");
-}
-
 ACTOR(takes_twice_its_partition)
 {
 	/* The most likely victim of an OOM kill that is not confined is not this one. */
 	fill(map_anon(percent(200)), percent(200), 1);
-}
-
-static void start_and_ready(struct actor *actor, int partition, const char *name, const char *arg)
-{
-	*actor = actor_start(partition, name, arg, NULL);
-	actor_hear(actor);
-}
-
-static void assert_intact(struct actor *actor)
-{
-	actor_tell(actor, "check");
-	ASSERT(!strcmp(actor_hear(actor), "intact"), "memory of %s changed", actor->name);
-}
-
-static void assert_killed(struct actor *actor)
-{
-	int status = actor_wait(actor);
-
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",
-	       actor->name, status);
 }
 
 TEST(kills_inside_only)
@@ -82,11 +40,11 @@ TEST(kills_inside_only)
 	require_partitions();
 	kills = counter("oom_kills");
 	global = read_field("/proc/vmstat", "oom_kill");
-	start_and_ready(&neighbour, ANY, "neighbour", "80");
-	start_and_ready(&outsider, NOBODY, "outsider", NULL);
+	neighbour = start_instance(ANY, percent(80));
+	outsider = start_instance(NOBODY, 8 * MIB);
 	log = kmsg_mark();
 	glutton = actor_start(ANY, "takes_twice_its_partition", NULL);
-	assert_killed(&glutton);
+	actor_join_killed(&glutton);
 	ASSERT_EQ(counter("oom_kills"), kills + 1);
 	snprintf(number, sizeof(number), "partition %d", glutton.partition);
 	ASSERT(kmsg_has(log, "squeezy", number), "no line of the kernel names %s", number);
@@ -96,7 +54,7 @@ TEST(kills_inside_only)
 	/* It is as good as new. */
 	ASSERT(WAIT_FOR(partition_is(glutton.partition, "free"), 5000), "%s",
 	       partition_state(glutton.partition));
-	start_and_ready(&glutton, glutton.partition, "neighbour", "80");
+	glutton = start_instance(glutton.partition, percent(80));
 	assert_intact(&glutton);
 	actor_kill(&glutton);
 }
@@ -114,7 +72,7 @@ ACTOR(has_a_greedy_child)
 		_exit(0);
 	}
 	OK(waitpid(pid, &status, 0));
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	ASSERT_KILLED(status, "the child");
 }
 
 TEST(kills_the_process_that_has_most)
@@ -146,7 +104,7 @@ ACTOR(starves_beside_a_fat_child)
 	for (at = 0; at < percent(50) && !waitpid(pid, &status, WNOHANG); at += step)
 		fill(map_anon(step), step, 1);
 	ASSERT(at < percent(50), "nothing was killed");
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "wait status %#x", status);
+	ASSERT_KILLED(status, "the child");
 }
 
 TEST(kills_the_fat_one_for_the_small_one)
@@ -227,12 +185,12 @@ TEST(a_fault_in_the_kernel_is_a_kill_and_no_efault)
 
 	require_partitions();
 	actor = actor_start(ANY, "reads_more_than_its_partition", NULL);
-	assert_killed(&actor);
+	actor_join_killed(&actor);
 }
 
 ACTOR(populates_more_than_its_partition)
 {
-	madvise(map_anon(percent(150)), percent(150), 23 /* MADV_POPULATE_WRITE */);
+	madvise(map_anon(percent(150)), percent(150), MADV_POPULATE_WRITE);
 	FAIL("populated: %m");
 }
 
@@ -242,7 +200,7 @@ TEST(populating_too_much_is_a_kill)
 
 	require_partitions();
 	actor = actor_start(ANY, "populates_more_than_its_partition", NULL);
-	assert_killed(&actor);
+	actor_join_killed(&actor);
 }
 
 ACTOR(forks_until_it_is_full)
@@ -270,7 +228,7 @@ TEST(a_storm_of_copies_is_killed_inside, .seconds = 120)
 	int status;
 
 	require_partitions();
-	start_and_ready(&neighbour, ANY, "neighbour", "50");
+	neighbour = start_instance(ANY, percent(50));
 	actor = actor_start(ANY, "forks_until_it_is_full", NULL);
 	status = actor_wait(&actor);
 	/* Its parent may have been the one that had most. */
@@ -294,7 +252,7 @@ TEST(an_outsider_that_fills_a_partition_survives)
 	int fd;
 
 	require_partitions();
-	start_and_ready(&outsider, NOBODY, "outsider", NULL);
+	outsider = start_instance(NOBODY, 8 * MIB);
 	actor = actor_start(ANY, "offers_more_than_its_partition", NULL);
 	remote = (char *)strtoull(actor_hear(&actor), NULL, 0);
 	snprintf(path, sizeof(path), "/proc/%d/mem", actor.pid);
@@ -334,7 +292,7 @@ TEST(a_global_oom_spares_partitions, .seconds = 180)
 
 	require_partitions();
 	share = percent(40);
-	start_and_ready(&instance, ANY, "neighbour", "85");
+	instance = start_instance(ANY, percent(85));
 	kills = read_field("/proc/vmstat", "oom_kill");
 	snprintf(text, sizeof(text), "%llu", share);
 	count = ordinary_free() / share + 2;

@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Plugging and unplugging whole partitions: what it costs, when it waits, what it says. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define PROMPT_MS	3000
-
-/* Has used almost all of its partition, and goes when told. */
-ACTOR(instance)
-{
-	u64 bytes = partition_bytes() / 100 * 85 / PAGE * PAGE;
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 1);
-	tell("filled");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 1) ? "intact" : "broken");
-}
-
-static struct actor start_instance(int partition)
-{
-	struct actor actor = actor_start(partition, "instance", NULL);
-
-	actor_hear(&actor);
-	return actor;
-}
 
 /* All that reclaim, compaction or migration would leave traces in. */
 static u64 pages_moved(void)
@@ -52,7 +32,7 @@ TEST(one_request_and_no_migration, .seconds = 180)
 	n = partitions();
 	host_partitions(n, 20000);
 	for (i = 0; i < n; i++)
-		others[i] = start_instance(i);
+		others[i] = start_instance(i, percent(85));
 	actor = others[n - 1];
 	requests = counter("device_requests");
 	unplugs = counter("unplugs");
@@ -71,8 +51,7 @@ TEST(one_request_and_no_migration, .seconds = 180)
 	ASSERT_EQ(counter("device_requests"), requests + 2);
 	ASSERT_EQ(counter("plugs"), plugs + 1);
 	for (i = 0; i < n - 1; i++) {
-		actor_tell(&others[i], "check");
-		ASSERT(!strcmp(actor_hear(&others[i]), "intact"), "partition %d changed", i);
+		assert_intact(&others[i]);
 		actor_kill(&others[i]);
 	}
 }
@@ -91,7 +70,7 @@ TEST(adjacent_partitions_share_a_request, .seconds = 60)
 		skip("%d partitions have no middle", n);
 	host_partitions(n, 20000);
 	expected = partition_bytes() % memory_block_bytes() ? n - 1 : 2;
-	actor = start_instance(1);
+	actor = start_instance(1, percent(85));
 	requests = counter("device_requests");
 	unplugs = counter("unplugs");
 	plugs = counter("plugs");
@@ -101,8 +80,7 @@ TEST(adjacent_partitions_share_a_request, .seconds = 60)
 	host_resize(size_of_partitions(n), 10000);
 	ASSERT_EQ(counter("device_requests"), requests + 2 * expected);
 	ASSERT_EQ(counter("plugs"), plugs + n - 1);
-	actor_tell(&actor, "check");
-	ASSERT(!strcmp(actor_hear(&actor), "intact"), "memory of a running instance changed");
+	assert_intact(&actor);
 	actor_kill(&actor);
 }
 
@@ -115,15 +93,14 @@ TEST(a_shrink_before_the_exit_completes_at_the_exit)
 	require_partitions();
 	require_host();
 	n = partitions();
-	actor = start_instance(n - 1);
+	actor = start_instance(n - 1, percent(85));
 	host_request_size(size_of_partitions(0));
 	ASSERT(host_wait_size(size_of_partitions(1), 10000), "%llu MiB", host_size() / MIB);
 	ASSERT(WAIT_FOR(strstr(shrink_blocked(), "assigned 1"), PROMPT_MS), "'%s'",
 	       shrink_blocked());
 	sleep_ms(300);
 	ASSERT_EQ(host_size(), size_of_partitions(1));
-	actor_tell(&actor, "check");
-	ASSERT(!strcmp(actor_hear(&actor), "intact"), "changed");
+	assert_intact(&actor);
 	start = now_ms();
 	actor_kill(&actor);
 	ASSERT(host_wait_size(size_of_partitions(0), PROMPT_MS), "%s", shrink_blocked());
@@ -140,7 +117,7 @@ TEST(a_shrink_that_is_taken_back_takes_nothing)
 	require_partitions();
 	require_host();
 	host_partitions(1, 20000);
-	actor = start_instance(0);
+	actor = start_instance(0, percent(85));
 	host_request_size(size_of_partitions(0));
 	ASSERT(WAIT_FOR(shrink_blocked()[0], PROMPT_MS), "no reason is given");
 	host_request_size(size_of_partitions(1));
@@ -161,7 +138,7 @@ TEST(assigned_partitions_stay_and_free_ones_go)
 	require_host();
 	n = partitions();
 	host_partitions(n, 20000);
-	actor = start_instance(n / 2);
+	actor = start_instance(n / 2, percent(85));
 	host_resize(size_of_partitions(1), 20000);
 	for (i = 0; i < n; i++)
 		ASSERT(partition_is(i, i == n / 2 ? "assigned" : "unplugged"), "%d is %s", i,
@@ -243,7 +220,7 @@ TEST(a_busy_device_is_tried_again)
 	ASSERT_EQ(host_size(), size_of_partitions(n));
 	ASSERT(partition_is(n - 1, "free"), "%s", partition_state(n - 1));
 	/* It is as usable as before. */
-	start_instance(n - 1);
+	start_instance(n - 1, percent(85));
 	host_device_busy(false);
 	host_request_size(size_of_partitions(n - 1));
 	start = now_ms();

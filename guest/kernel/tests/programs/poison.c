@@ -4,15 +4,17 @@
  * it is missing until the partition has been unplugged.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static u64 corrupted(void)
@@ -30,7 +32,7 @@ ACTOR(fills_all_but_a_page)
 	assert_confined(getpid(), size / PAGE);
 }
 
-TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .leaves_partitions = true)
+TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 {
 	const u64 before = corrupted();
 	struct actor actor;
@@ -96,7 +98,7 @@ static void assert_lost(int partition)
 	host_resize(size_of_partitions(partitions()), 10000);
 }
 
-TEST(soft_offline_replaces_the_page_and_quarantines_the_partition, .leaves_partitions = true)
+TEST(soft_offline_replaces_the_page_and_quarantines_the_partition, .may_leak = true)
 {
 	struct actor actor;
 

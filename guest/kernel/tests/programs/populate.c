@@ -5,14 +5,14 @@
  * last where huge pages took most of it at boot.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Beside what Linux keeps free. Less than the memory map of a partition of 768 MiB. */

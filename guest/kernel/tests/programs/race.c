@@ -5,8 +5,10 @@
  * At the end every page of every partition must be free.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
 #include "squeezy.h"
 
 #include <errno.h>
@@ -14,7 +16,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -31,7 +32,7 @@ static unsigned int seconds(void)
 }
 
 /* Runs in a partition, forks a small tree, writes, exits. */
-PLAIN(burst)
+BODY(burst)
 {
 	unsigned int seed = atoi(argv[0]), pattern = seed;
 	u64 bytes = (1 + rand_r(&seed) % 8) * MIB;
@@ -59,13 +60,13 @@ PLAIN(burst)
 }
 
 /* Fills its partition until it is killed. */
-PLAIN(glutton)
+BODY(glutton)
 {
 	fill(map_anon(partition_bytes() * 2), partition_bytes() * 2, 1);
 }
 
 /* Leaves pages in the pipe at ACTOR_FD, which its parent drops when it likes. */
-PLAIN(straggle)
+BODY(straggle)
 {
 	char *memory = map_anon(16 * PAGE);
 	struct iovec iov = { memory, 16 * PAGE };

@@ -4,14 +4,15 @@
  * partitions beyond the helpers at the top, and run on stock virtio-mem as well: that they pass
  * there shows that they ask for the right thing.
  */
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Without partitions the unit is this, and there are as many as the device was made for. */
 #define STOCK_UNIT	(128 * MIB)

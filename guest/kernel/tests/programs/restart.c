@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The guest starts anew while partitions are plugged and in use. The host counts the starts. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/reboot.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-ACTOR(instance)
-{
-	u64 bytes = partition_bytes() / 2;
-
-	fill(map_anon(bytes), bytes, 1);
-	tell("filled");
-	hear();
-}
 
 /* Brings the machine to where its next boot finds partitions plugged and in use. */
 static void use_partitions(void)
@@ -29,8 +22,7 @@ static void use_partitions(void)
 	struct actor actor;
 
 	host_partitions(partitions(), 20000);
-	actor = actor_start(ANY, "instance", NULL);
-	actor_hear(&actor);
+	actor = start_instance(ANY, percent(50));
 	note("restarts with partition %d in use", actor.partition);
 	sync();
 }
@@ -46,8 +38,7 @@ static void assert_partitions_are_as_new(void)
 	ASSERT(WAIT_FOR(partitions_in_state("free") == n, 5000), "%d", partitions_in_state("free"));
 	for (i = 0; i < n; i++) {
 		ASSERT_EQ(partition_free(i), partition_managed(i));
-		actor = actor_start(i, "instance", NULL);
-		actor_hear(&actor);
+		actor = start_instance(i, percent(50));
 		actor_kill(&actor);
 	}
 }

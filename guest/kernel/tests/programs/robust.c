@@ -1,47 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Partitions beside what else looks at memory or takes it away, as root may. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MEMORY "/sys/devices/system/memory/"
-
-ACTOR(instance)
-{
-	u64 bytes = partition_bytes() / 100 * 60 / PAGE * PAGE;
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 1);
-	tell("filled");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 1) ? "intact" : "broken");
-}
-
-static struct actor start_instance(int partition)
-{
-	struct actor actor = actor_start(partition, "instance", NULL);
-
-	actor_hear(&actor);
-	return actor;
-}
-
-static void assert_intact(struct actor *actor)
-{
-	actor_tell(actor, "check");
-	ASSERT(!strcmp(actor_hear(actor), "intact"), "memory of partition %d changed",
-	       actor->partition);
-}
 
 /* Tries to take the memory blocks of a partition away by hand. */
 static void assert_offline_refused(int partition)
@@ -72,7 +46,7 @@ TEST(offlining_a_block_by_hand_is_ebusy)
 	host_partitions(partitions(), 20000);
 	assert_offline_refused(0);
 	ASSERT_EQ(partition_free(0), partition_managed(0));
-	actor = start_instance(0);
+	actor = start_instance(0, percent(60));
 	assert_offline_refused(0);
 	assert_intact(&actor);
 	actor_kill(&actor);
@@ -81,7 +55,7 @@ TEST(offlining_a_block_by_hand_is_ebusy)
 	assert_offline_refused(0);
 	host_partitions(partitions(), 20000);
 	/* No pageblock was left isolated: all of it can still be used. */
-	actor = start_instance(0);
+	actor = start_instance(0, percent(60));
 	assert_intact(&actor);
 	actor_kill(&actor);
 }
@@ -192,7 +166,7 @@ TEST(page_frames_can_be_walked_in_every_state)
 	look_everywhere();
 	host_partitions(partitions(), 20000);
 	look_everywhere();
-	actor = start_instance(ANY);
+	actor = start_instance(ANY, percent(60));
 	look_everywhere();
 	actor_kill(&actor);
 }
@@ -206,7 +180,7 @@ TEST(compaction_and_drop_caches_do_nothing_to_partitions)
 	require_host();
 	host_partitions(partitions(), 20000);
 	for (round = 0; round < 2; round++) {
-		actor = start_instance(0);
+		actor = start_instance(0, percent(60));
 		write_text("/proc/sys/vm/compact_memory", "1");
 		write_text("/proc/sys/vm/drop_caches", "3");
 		assert_intact(&actor);
@@ -229,14 +203,14 @@ TEST(processors_come_and_go, .seconds = 120)
 	if (access(CPU1, W_OK))
 		skip("no second processor that can go: %m");
 	for (round = 0; round < 5; round++) {
-		actor = start_instance(ANY);
+		actor = start_instance(ANY, percent(60));
 		ASSERT(write_text(CPU1, "0"), "%m");
 		assert_intact(&actor);
 		actor_kill(&actor);
 		/* The pages on the lists of the processor that went count as free. */
 		ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), 5000), "%s",
 		       partition_state(actor.partition));
-		actor = start_instance(ANY);
+		actor = start_instance(ANY, percent(60));
 		ASSERT(write_text(CPU1, "1"), "%m");
 		actor_kill(&actor);
 		ASSERT(settle(), "in use");
@@ -255,7 +229,7 @@ TEST(memory_reclaim_of_a_cgroup)
 	write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
 	rmdir(CGROUP);
 	OK(mkdir(CGROUP, 0755));
-	actor = start_instance(ANY);
+	actor = start_instance(ANY, percent(60));
 	snprintf(pid, sizeof(pid), "%d", actor.pid);
 	ASSERT(write_text(CGROUP "/cgroup.procs", pid), "%m");
 	write_text(CGROUP "/memory.reclaim", "32M");

@@ -4,14 +4,16 @@
  * reason to kill. The image has a large one, "data".
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -4,17 +4,16 @@
  * partition holds or has lazily freed is nothing that others could have.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,25 +28,6 @@ static void set_oom_score_adj(pid_t pid, const char *adj)
 static u64 kills(void)
 {
 	return read_field("/proc/vmstat", "oom_kill");
-}
-
-/* Has its share of a partition, and says whether it is intact when asked. */
-ACTOR(bystander)
-{
-	u64 bytes = percent(60);
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 3);
-	tell("ready");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 3) ? "intact" : "broken");
-}
-
-static void assert_intact(struct actor *actor)
-{
-	ASSERT(actor_alive(actor), "%s was killed", actor->name);
-	actor_tell(actor, "check");
-	ASSERT(!strcmp(actor_hear(actor), "intact"), "memory of %s changed", actor->name);
 }
 
 /* Fills a pipe: memory of the kernel that no process maps. */
@@ -107,14 +87,6 @@ static struct actor start_and_ready(int partition, const char *name, const char 
 	return actor;
 }
 
-static void assert_killed(struct actor *actor)
-{
-	int status = actor_wait(actor);
-
-	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",
-	       actor->name, status);
-}
-
 TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 {
 	struct actor bystanders[2], needy[2], hog;
@@ -124,14 +96,14 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	require_partitions();
 	make_cgroup(NO_LIMIT);
 	for (i = 0; i < 2; i++)
-		bystanders[i] = start_and_ready(ANY, "bystander", NULL);
+		bystanders[i] = start_instance(ANY, percent(60));
 	for (i = 0; i < 2; i++)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	before = kills();
 	log = kmsg_mark();
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	/* Those who needed memory while it died have waited for it. */
 	sleep_ms(500);
 	ASSERT_EQ(kills(), before + 1);
@@ -159,7 +131,7 @@ TEST(a_global_oom_does_not_panic_while_the_last_one_is_dying, .seconds = 120)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", NULL);
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	for (i = 0; i < 2; i++) {
 		ASSERT(actor_alive(&needy[i]), "one that must not be was killed");
 		actor_kill(&needy[i]);
@@ -194,14 +166,14 @@ TEST(an_instance_that_kills_inside_does_not_hold_off_a_global_oom, .seconds = 12
 
 	require_partitions();
 	make_cgroup(NO_LIMIT);
-	bystander = start_and_ready(ANY, "bystander", NULL);
+	bystander = start_instance(ANY, percent(60));
 	restless = start_and_ready(ANY, "is_killed_all_the_time", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	inside = counter("oom_kills");
 	ASSERT(WAIT_FOR(counter("oom_kills") > inside, 20000), "nobody is killed inside");
 	actor_tell(&hog, "go");
 	ASSERT(WAIT_FOR(!actor_alive(&hog), 30000), "the hog lives");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	assert_intact(&bystander);
 	ASSERT(actor_alive(&restless), "killed for memory that it has not");
 	actor_kill(&restless);
@@ -250,7 +222,7 @@ TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
 	before = kills();
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	actor_tell(&hog, "go");
-	assert_killed(&hog);
+	actor_join_killed(&hog);
 	ASSERT_EQ(kills(), before + 1);
 	ASSERT_EQ(read_field("/proc/vmstat", "pglazyfreed"), lazily);
 	actor_kill(&actor);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The memory device loses its driver while partitions are in use, and gets it back. */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "instance.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DRIVER "/sys/bus/virtio/drivers/virtio_mem"
 
@@ -28,17 +30,6 @@ static void find_device(char *name, size_t size)
 	skip("no virtio-mem device");
 }
 
-ACTOR(instance)
-{
-	u64 bytes = partition_bytes() / 2;
-	char *memory = map_anon(bytes);
-
-	fill(memory, bytes, 1);
-	tell("filled");
-	while (!strcmp(hear(), "check"))
-		tell(filled(memory, bytes, 1) ? "intact" : "broken");
-}
-
 TEST(an_instance_survives_the_driver)
 {
 	struct actor actor;
@@ -49,13 +40,11 @@ TEST(an_instance_survives_the_driver)
 	require_host();
 	find_device(name, sizeof(name));
 	host_partitions(partitions() - 1, 20000);
-	actor = actor_start(ANY, "instance", NULL);
-	actor_hear(&actor);
+	actor = start_instance(ANY, percent(50));
 	if (!write_text(DRIVER "/unbind", name))
 		note("unbind is refused: %m");
 	sleep_ms(200);
-	actor_tell(&actor, "check");
-	ASSERT(!strcmp(actor_hear(&actor), "intact"), "memory of a running instance changed");
+	assert_intact(&actor);
 	/* What is plugged can still be used. */
 	free = partitions_in_state("free");
 	actor_kill(&actor);
@@ -64,10 +53,8 @@ TEST(an_instance_survives_the_driver)
 	if (!write_text(DRIVER "/bind", name))
 		note("bind: %m");
 	sleep_ms(500);
-	actor = actor_start(ANY, "instance", NULL);
-	actor_hear(&actor);
-	actor_tell(&actor, "check");
-	ASSERT(!strcmp(actor_hear(&actor), "intact"), "memory of a running instance changed");
+	actor = start_instance(ANY, percent(50));
+	assert_intact(&actor);
 	actor_kill(&actor);
 	note("partitions free: %d of %d; the device has %llu MiB", partitions_in_state("free"),
 	     partitions(), host_size() / MIB);

@@ -4,9 +4,12 @@
  * or an unplug. Boot this with init_on_alloc=1 and with init_on_free=1 as well.
  */
 #define _GNU_SOURCE
+#include "actor.h"
 #include "harness.h"
 #include "host.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

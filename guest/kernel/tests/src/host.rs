@@ -1,5 +1,5 @@
 //! The host's side of the port over which a selftest has its VM resized (`host.h` in
-//! `guest/kernel/tests/programs`): a line in, `ok NUMBER` or `error MESSAGE` out.
+//! `guest/kernel/tests/programs/support`): a line in, `ok NUMBER` or `error MESSAGE` out.
 
 use crate::Monitor;
 use serde_json::json;

@@ -6,7 +6,7 @@ use squeezy_vmm::Kernel;
 const RULES: [&str; 5] = [
     "partition",
     "assign:any_gives_every_free_partition_once",
-    "confine:huge_pages",
+    "huge:huge_pages",
     "oom:kills_inside_only",
     "zero:memory_is_zero_after_a_plug",
 ];
@@ -38,7 +38,17 @@ fn no_shared_partition() {
 
 #[test]
 fn one_partition() {
-    let programs = [PLUGS, "assign", "zero", "straggler"];
+    let programs = [
+        PLUGS,
+        "assign",
+        "wait",
+        "exec",
+        "zero",
+        "straggler",
+        "percpu",
+        "remote:an_open_proc_pid_mem_holds_nothing",
+        "remote:readers_of_a_dying_process",
+    ];
     Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs).check();
 }
 
@@ -47,7 +57,7 @@ fn a_hundred_and_twenty_eight_partitions() {
     let programs = [
         PLUGS,
         "assign:any_gives_every_free_partition_once",
-        "assign:a_release_wakes_who_waits",
+        "wait:a_release_wakes_who_waits",
         "partition:counters_of_memory_add_up",
         "partition:assigned_partitions_stay_and_free_ones_go",
         "robust:page_frames_can_be_walked_in_every_state",

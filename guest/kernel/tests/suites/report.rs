@@ -12,12 +12,12 @@ const PROGRAMS: [&str; 10] = [
     "report:what_is_known_to_be_free_is_not_reported_again",
     "report:small_blocks_go_back_down_to_the_order_that_is_asked_for",
     "report:linux_reports_nothing_by_itself",
-    "report:an_allocation_waits_for_the_blocks_that_are_being_reported",
-    "report:reports_race_with_exits_and_resizes",
-    "report:the_device_may_go_and_come",
+    "report_race:an_allocation_waits_for_the_blocks_that_are_being_reported",
+    "report_race:reports_race_with_exits_and_resizes",
+    "report_device:the_device_may_go_and_come",
 ];
 /// Ends with the device no longer answering.
-const SILENT: &str = "report:a_host_that_does_not_answer_holds_up_one_partition";
+const SILENT: &str = "report_device:a_host_that_does_not_answer_holds_up_one_partition";
 
 fn memory() -> PartitionLayout {
     partitions(128, 4, 128)
@@ -67,7 +67,7 @@ fn beside_reporting_in_the_background() {
         PROGRAMS[0],
         "report:linux_reports_all_but_partitions_by_itself",
         "report:free_pages_go_back",
-        "report:reports_race_with_exits_and_resizes",
+        "report_race:reports_race_with_exits_and_resizes",
     ];
     Suite::new("report-background", Kernel::Release, memory(), &programs)
         .reporting()

@@ -12,12 +12,27 @@ fn usual() -> PartitionLayout {
 /// A read of memory that is not plugged is an error, as it is where the host protects it.
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
+/// The rules of partitions that have room to spare.
+const RULES: [&str; 11] = [
+    "partition",
+    "assign",
+    "wait",
+    "exec",
+    "confine",
+    "huge",
+    "remote",
+    "straggler",
+    "percpu",
+    "robust",
+    "unbind",
+];
+
 // In each group the last program leaves something behind: a device without a driver, a partition
 // that is lost.
 
 #[test]
 fn rules_on_the_release_kernel() {
-    let programs = ["resize", "partition", "assign", "confine", "straggler", "robust", "unbind"];
+    let programs: Vec<_> = ["resize"].into_iter().chain(RULES).collect();
     Suite::new("rules-release", Kernel::Release, usual(), &programs)
         .arguments(&INACCESSIBLE)
         .check();
@@ -25,8 +40,20 @@ fn rules_on_the_release_kernel() {
 
 #[test]
 fn full_partitions_on_the_release_kernel() {
-    let programs =
-        [PLUGS, "oom", "limit", "charged", "shortage", "files", "shared", "zero", "race", "poison"];
+    let programs = [
+        PLUGS,
+        "oom",
+        "limit",
+        "charged",
+        "shortage",
+        "files",
+        "files_full",
+        "files_held",
+        "shared",
+        "zero",
+        "race",
+        "poison",
+    ];
     Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
 }
 
@@ -52,7 +79,7 @@ fn unit_tests_in_the_debug_kernel() {
 #[test]
 #[ignore = "takes five minutes: run by `make stress`"]
 fn rules_on_the_debug_kernel() {
-    let programs = [PLUGS, "assign", "partition", "confine", "straggler", "robust", "unbind"];
+    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
     Suite::new("rules-debug", Kernel::Debug, usual(), &programs).arguments(&INACCESSIBLE).check();
 }
 
@@ -63,6 +90,8 @@ fn full_partitions_on_the_debug_kernel() {
         PLUGS,
         "shared",
         "files",
+        "files_full",
+        "files_held",
         "limit",
         "charged",
         "shortage",

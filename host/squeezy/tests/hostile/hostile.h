@@ -36,6 +36,9 @@ void in_many_processes(void (*run)(void));
 /* The same in one thread after the other, until there can be no more. */
 void in_many_threads(void *(*run)(void *));
 
+/* Writes until that fails. What is written is not zero, so that nobody can take it for a hole. */
+void fill(int fd);
+
 /* For threads and what has come to its end. */
 void *wait_for_ever(void *unused);
 

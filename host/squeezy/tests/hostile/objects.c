@@ -1,14 +1,161 @@
-/* Attacks on what the kernel has for open files: watches, descriptors, connections, names. */
+/*
+ * Attacks on what the kernel has for open files and messages: watches, descriptors, connections, queues,
+ * locks, names.
+ */
 #define _GNU_SOURCE
 #include "hostile.h"
 
-#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+static void one_process_of_pipes(void)
+{
+	int ends[2];
+
+	while (!pipe2(ends, O_NONBLOCK)) {
+		fcntl(ends[1], F_SETPIPE_SZ, MIB);
+		fill(ends[1]);
+	}
+}
+
+ATTACK(pipes)
+{
+	in_many_processes(one_process_of_pipes);
+}
+
+static void one_process_of_sockets(void)
+{
+	int ends[2], size = 16 * MIB;
+
+	while (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends)) {
+		setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		fill(ends[0]);
+	}
+}
+
+ATTACK(sockets)
+{
+	in_many_processes(one_process_of_sockets);
+}
+
+static void one_process_of_netlink(void)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifaddrmsg what;
+		char padding[16 << 10];
+	} request = {
+		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = RTM_GETADDR,
+			    .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.what = { .ifa_family = AF_INET },
+	};
+	int fd, i, size = MIB;
+
+	while ((fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_ROUTE)) >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+		for (i = 0; i < 32; i++)
+			send(fd, &request, sizeof(request), 0);
+	}
+}
+
+/* Dumps of addresses that are never read. All but the first are refused, with a copy of the request. */
+ATTACK(netlink)
+{
+	in_many_processes(one_process_of_netlink);
+}
+
+static void one_process_of_filters(void)
+{
+	static struct sock_filter code[4096];
+	const struct sock_fprog program = { 4096, code };
+	int fd, i;
+
+	for (i = 0; i < 4096; i++)
+		code[i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+	while ((fd = socket(AF_UNIX, SOCK_DGRAM, 0)) >= 0)
+		if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
+			return;
+}
+
+ATTACK(filters)
+{
+	in_many_processes(one_process_of_filters);
+}
+
+ATTACK(messages)
+{
+	struct {
+		long type;
+		char text[8192];
+	} message = { .type = 1 };
+	int queue;
+
+	for (;;) {
+		queue = msgget(IPC_PRIVATE, 0600);
+		if (queue < 0)
+			return;
+		while (!msgsnd(queue, &message, sizeof(message.text), IPC_NOWAIT))
+			;
+	}
+}
+
+ATTACK(semaphores)
+{
+	while (semget(IPC_PRIVATE, 32000, 0600) >= 0)
+		;
+}
+
+/* Who has many locks on a file waits long for one more; ranges that do not touch are not merged. */
+#define LOCKS_ON_A_FILE 1000
+
+ATTACK(locks)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	char path[64];
+	int file, fd;
+
+	for (file = 0;; file++) {
+		snprintf(path, sizeof(path), "/tmp/hostile-locks-%d-%d", getpid(), file);
+		fd = open(path, O_CREAT | O_RDWR, 0600);
+		if (fd < 0)
+			return;
+		for (lock.l_start = 0; lock.l_start < 2 * LOCKS_ON_A_FILE; lock.l_start += 2)
+			if (fcntl(fd, F_SETLK, &lock))
+				return;
+	}
+}
+
+/* The kernel has a place in a queue for each time that a descriptor is polled. */
+#define POLLED 65536
+
+static void poll_many_times(void)
+{
+	static struct pollfd polled[POLLED];
+	int ends[2], i;
+
+	if (pipe(ends))
+		return;
+	for (i = 0; i < POLLED; i++)
+		polled[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };
+	poll(polled, POLLED, -1);
+}
+
+ATTACK(polls)
+{
+	in_many_processes(poll_many_times);
+}
 
 #define FILES 400
 

@@ -58,6 +58,13 @@ void in_many_threads(void *(*run)(void *))
 		;
 }
 
+void fill(int fd)
+{
+	memset(chunk, 0x5a, sizeof(chunk));
+	while (write(fd, chunk, sizeof(chunk)) > 0)
+		;
+}
+
 void *wait_for_ever(void *unused)
 {
 	for (;;)

@@ -1,21 +1,19 @@
 //! A partition with broken memory: it is lost, and instances start beside it while there are others.
 
-mod common;
-
-use common::{config, instance};
-use squeezy_kernel_tests::{BELIEVED_PROCESSOR, Monitor};
+use serde_json::json;
+use squeezy_kernel_tests::{BELIEVED_PROCESSOR, MIB, Monitor};
 use squeezy_protocol::{
-    PartitionNumber,
+    InstanceSpec, PartitionNumber,
     PartitionState::{self, Absent, Assigned, Quarantined, Unplugged},
 };
 use squeezy_vmm::{
-    AgentClient, PartitionLayout, QemuOptions, Vm, VmError, Vmm,
+    AcceleratorChoice, AgentClient, Artifacts, Kernel, PartitionLayout, QemuOptions, Vm, VmConfig,
+    VmError, Vmm,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},
 };
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 
-const MIB: u64 = 1 << 20;
 const SIZING: Sizing = Sizing { instance_bytes: 128 * MIB, instances: 3, shared_bytes: 64 * MIB };
 
 /// Bytes that each instance fills, of its partition.
@@ -48,9 +46,14 @@ impl World {
     async fn start(&self, name: &str) -> (Slot, PartitionNumber) {
         let slot = self.mechanism.slots().take().unwrap();
         self.mechanism.plug(&self.vm, slot).await.unwrap();
-        let mut spec = instance(name, &["/bin/memhog", USED, "--port", "8080"]);
-        spec.wait_ms = 5000;
-        spec.port = Some(8080);
+        let spec = json!({
+            "id": name,
+            "command": ["/bin/memhog", USED, "--port", "8080"],
+            "partition": "none",
+            "wait_ms": 5000,
+            "port": 8080,
+        });
+        let mut spec: InstanceSpec = serde_json::from_value(spec).unwrap();
         self.mechanism.place(slot, &mut spec);
         let started = self.agent().start(&spec).await.unwrap();
         let answers = async {
@@ -76,7 +79,10 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("monitor");
-    let mut config = mechanism.configure(config("broken"));
+    let files = Artifacts::find(None).unwrap_or_else(|e| panic!("this test needs a guest: {e}"));
+    let config = VmConfig::new("broken", files.kernel(Kernel::Release), files.initramfs());
+    let mut config = mechanism.configure(config);
+    config.accelerator = AcceleratorChoice::Tcg;
     let monitor = format!("unix:{},server=on,wait=off", socket.display());
     let mut arguments = BELIEVED_PROCESSOR.map(Into::into).to_vec();
     arguments.extend(["-qmp".into(), monitor.into()]);

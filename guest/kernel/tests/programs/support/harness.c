@@ -2,29 +2,30 @@
 /* See harness.h. */
 #define _GNU_SOURCE
 #include "harness.h"
-#include "squeezy.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_ARGUMENTS 8
-
 static struct body *bodies;
 static struct body **last_body = &bodies;
+static const char *(*find_leak)(void);
 
 void register_body(struct body *body)
 {
 	*last_body = body;
 	last_body = &body->next;
+}
+
+void check_for_leaks(const char *(*find)(void))
+{
+	find_leak = find;
 }
 
 /* @name may be a path: a script that runs this program is named for a body. */
@@ -127,171 +128,27 @@ void exec_body(const char *name, char *const arguments[])
 	FAIL("execv: %m");
 }
 
-void exec_inside(int partition, const char *name, char *const arguments[])
+/* A test that fails leaves without tidying up: its children go with it. */
+static void die_with_parent(void)
 {
-	long got = squeezy_assign(partition, 10000 * slowness());
-
-	ASSERT(got >= 0, "assign %d: %m", partition);
-	exec_body(name, arguments);
-}
-
-static void child_of_test(void)
-{
-	/* A test that fails leaves without tidying up: its children go with it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-struct actor actor_start(int partition, const char *name, ...)
+pid_t fork_child(void)
 {
-	struct actor actor = { .name = name, .partition = NOBODY };
-	char *arguments[MAX_ARGUMENTS + 1] = { NULL };
-	int ends[2], i;
-	va_list ap;
+	pid_t pid = OK(fork());
 
-	va_start(ap, name);
-	for (i = 0; i < MAX_ARGUMENTS && (arguments[i] = va_arg(ap, char *)); i++)
-		;
-	va_end(ap);
-
-	OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
-	actor.pid = OK(fork());
-	if (!actor.pid) {
-		child_of_test();
-		OK(dup2(ends[1], ACTOR_FD));
-		if (partition != NOBODY)
-			exec_inside(partition, name, arguments);
-		exec_body(name, arguments);
-	}
-	close(ends[1]);
-	actor.fd = ends[0];
-	/* The first message is the harness's own: the execve() is over, and where it led. */
-	actor.partition = atoi(actor_hear(&actor));
-	ASSERT((actor.partition == NOBODY) == (partition == NOBODY), "%s is in partition %d",
-	       name, actor.partition);
-	return actor;
-}
-
-void actor_tell(struct actor *actor, const char *fmt, ...)
-{
-	char text[MESSAGE_BYTES];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	ASSERT(send(actor->fd, text, strlen(text) + 1, MSG_NOSIGNAL) > 0, "%s: %m", actor->name);
-}
-
-const char *actor_hear(struct actor *actor)
-{
-	static char text[MESSAGE_BYTES];
-	int status;
-	ssize_t got;
-
-	do {
-		got = recv(actor->fd, text, sizeof(text) - 1, 0);
-	} while (got < 0 && errno == EINTR);
-	if (got <= 0) {
-		status = actor_wait(actor);
-		if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIP)
-			_exit(TEST_SKIP);
-		FAIL("%s ended early (wait status %#x)", actor->name, status);
-	}
-	text[got] = 0;
-	return text;
-}
-
-int actor_receive_fd(struct actor *actor)
-{
-	char byte, control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	int fd;
-
-	ASSERT(recvmsg(actor->fd, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg),
-	       "%s sent no descriptor: %m", actor->name);
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	return fd;
-}
-
-void send_fd(int fd)
-{
-	char byte = 0, control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	OK(sendmsg(ACTOR_FD, &msg, MSG_NOSIGNAL));
-}
-
-void tell(const char *fmt, ...)
-{
-	char text[MESSAGE_BYTES];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	ASSERT(send(ACTOR_FD, text, strlen(text) + 1, MSG_NOSIGNAL) > 0, "tell: %m");
-}
-
-const char *hear(void)
-{
-	static char text[MESSAGE_BYTES];
-	ssize_t got = recv(ACTOR_FD, text, sizeof(text) - 1, 0);
-
-	/* Whoever started us is gone: nothing is left to do. */
-	if (got <= 0)
-		_exit(TEST_FAIL);
-	text[got] = 0;
-	return text;
-}
-
-int actor_wait(struct actor *actor)
-{
-	int status;
-
-	while (waitpid(actor->pid, &status, 0) < 0)
-		ASSERT(errno == EINTR, "waitpid %s: %m", actor->name);
-	close(actor->fd);
-	return status;
-}
-
-void actor_join(struct actor *actor)
-{
-	int status = actor_wait(actor);
-
-	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIP)
-		_exit(TEST_SKIP);
-	ASSERT(status == 0, "%s: wait status %#x", actor->name, status);
-}
-
-void actor_kill(struct actor *actor)
-{
-	kill(actor->pid, SIGKILL);
-	actor_wait(actor);
-}
-
-bool actor_alive(struct actor *actor)
-{
-	siginfo_t info = { 0 };
-
-	return !waitid(P_PID, actor->pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid;
+	if (!pid)
+		die_with_parent();
+	return pid;
 }
 
 int in_child(void (*fn)(void *), void *data)
 {
 	int status;
-	pid_t pid = OK(fork());
+	pid_t pid = fork_child();
 
 	if (!pid) {
-		child_of_test();
 		fn(data);
 		_exit(TEST_PASS);
 	}
@@ -309,6 +166,11 @@ void in_child_ok(void (*fn)(void *), void *data)
 	ASSERT(status == 0, "child: wait status %#x", status);
 }
 
+void close_fd(void *fd)
+{
+	close(*(int *)fd);
+}
+
 /* Runs one test in a session of its own; its exit code, TEST_FAIL when it had to be killed. */
 static int run_test(struct body *test)
 {
@@ -319,11 +181,7 @@ static int run_test(struct body *test)
 
 	if (!pid) {
 		setsid();
-		child_of_test();
-		if (test->kind == BODY_TEST_INSIDE) {
-			require_partitions();
-			exec_inside(ANY, test->name, NULL);
-		}
+		die_with_parent();
 		test->fn(0, NULL);
 		_exit(TEST_PASS);
 	}
@@ -352,27 +210,28 @@ static int run_test(struct body *test)
 static int run_tests(int argc, char **argv)
 {
 	int count = 0, number = 0, failed = 0, passed = 0, result, i;
+	const char *leak;
 	struct body *body;
 	bool wanted;
 
 	for (body = bodies; body; body = body->next)
-		count += body->kind <= BODY_TEST_INSIDE;
+		count += body->is_test;
 	say("TAP version 13");
 	if (argc < 2)
 		say("1..%d", count);
 	for (body = bodies; body; body = body->next) {
 		u64 start = now_ms();
 
-		if (body->kind > BODY_TEST_INSIDE)
+		if (!body->is_test)
 			continue;
 		for (wanted = argc < 2, i = 1; i < argc; i++)
 			wanted |= !strcmp(argv[i], body->name);
 		if (!wanted)
 			continue;
 		result = run_test(body);
-		/* Every rule ends with this one: nobody is left in any partition. */
-		if (!body->leaves_partitions && !settle() && result != TEST_FAIL) {
-			note("%s left partitions in use", body->name);
+		leak = find_leak && !body->may_leak ? find_leak() : NULL;
+		if (leak && result != TEST_FAIL) {
+			note("%s left %s", body->name, leak);
 			result = TEST_FAIL;
 		}
 		failed += result == TEST_FAIL;
@@ -392,14 +251,10 @@ int main(int argc, char **argv)
 
 	signal(SIGPIPE, SIG_IGN);
 	if (argc >= 3 && !strcmp(argv[1], "--body")) {
-		long own = squeezy_get(0);
-
 		body = find_body(argv[2]);
 		if (!body)
 			FAIL("no body %s", argv[2]);
-		child_of_test();
-		if (body->kind == BODY_ACTOR)
-			tell("%ld", own < 0 ? NOBODY : own);
+		die_with_parent();
 		body->fn(argc - 3, argv + 3);
 		return TEST_PASS;
 	}

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A small harness in the manner of kselftest_harness.h: every TEST() runs in a process (and a
- * session) of its own with a time limit, and its outcome is one TAP line.
+ * session) of its own with a time limit, and its outcome is one TAP line. A program can execute
+ * itself again, as one of its BODY()s.
  *
- * What sets it apart is that a test of partitions must execve() to get into one. So a program can
- * run itself again: TEST_INSIDE() is a test whose body runs in a partition, and an ACTOR() is a
- * body that another process starts, inside or outside, and steps through with messages.
+ * It knows nothing of partitions: see actor.h for tests that run in them.
  */
 #ifndef SQUEEZY_TEST_HARNESS_H
 #define SQUEEZY_TEST_HARNESS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 typedef unsigned long long u64;
 
@@ -26,9 +27,9 @@ typedef unsigned long long u64;
 struct body {
 	const char *name;
 	void (*fn)(int argc, char **argv);
-	enum { BODY_TEST, BODY_TEST_INSIDE, BODY_ACTOR, BODY_PLAIN } kind;
+	bool is_test;
 	unsigned int seconds;		/* time limit; 0: DEFAULT_SECONDS */
-	bool leaves_partitions;		/* may leave partitions that are not free */
+	bool may_leak;			/* no check_for_leaks() after it */
 	struct body *next;
 };
 
@@ -36,10 +37,9 @@ struct body {
 
 void register_body(struct body *body);
 
-#define BODY(id, kind_, ...)							\
+#define DEFINE_BODY(id, ...)							\
 	static void id(int argc, char **argv);					\
-	static struct body id##_body = {					\
-		.name = #id, .fn = id, .kind = kind_, __VA_ARGS__ };		\
+	static struct body id##_body = { .name = #id, .fn = id, __VA_ARGS__ };	\
 	static __attribute__((constructor)) void id##_register(void)		\
 	{									\
 		register_body(&id##_body);					\
@@ -47,11 +47,12 @@ void register_body(struct body *body);
 	static void id(int argc __attribute__((unused)),			\
 		       char **argv __attribute__((unused)))
 
-#define TEST(id, ...)		BODY(id, BODY_TEST, __VA_ARGS__)
-#define TEST_INSIDE(id, ...)	BODY(id, BODY_TEST_INSIDE, __VA_ARGS__)
-#define ACTOR(id, ...)		BODY(id, BODY_ACTOR, __VA_ARGS__)
-/* As an actor, but nobody listens: for whatever else executes this program. */
-#define PLAIN(id, ...)		BODY(id, BODY_PLAIN, __VA_ARGS__)
+#define TEST(id, ...)	DEFINE_BODY(id, .is_test = true, __VA_ARGS__)
+/* What the program is when it is executed with this name. */
+#define BODY(id)	DEFINE_BODY(id)
+
+/* Has @find called after each test: what the test has left behind, or NULL for nothing. */
+void check_for_leaks(const char *(*find)(void));
 
 /* Prints a diagnostic line. */
 void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -81,6 +82,11 @@ void skip(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 #define ASSERT_GE(a, b)	ASSERT_OP(a, >=, b)
 #define ASSERT_LE(a, b)	ASSERT_OP(a, <=, b)
 
+/* A wait status: @who must have been killed by SIGKILL. */
+#define ASSERT_KILLED(status, who)						\
+	ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: wait status %#x",	\
+	       (who), (status))
+
 /* A system call that must succeed; its value. */
 #define OK(call)								\
 	({									\
@@ -103,50 +109,20 @@ void skip(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 				#call, got_, #want);				\
 	} while (0)
 
-/* A process that runs an ACTOR() and talks with whoever started it. */
-struct actor {
-	const char *name;
-	pid_t pid;
-	int fd;			/* one end of a socket pair; the actor's is ACTOR_FD */
-	int partition;		/* the number it got, NOBODY without */
-};
+#define MAX_ARGUMENTS 8
 
-/* Beyond what a test with an actor in each of 128 partitions opens by itself. */
-#define ACTOR_FD	900
-#define ANY		(-1)
-#define NOBODY		(-2)	/* no partition */
-#define MESSAGE_BYTES	256
-
-/* Starts @name in @partition (a number, ANY or NOBODY) with up to four arguments. */
-struct actor actor_start(int partition, const char *name, ...) __attribute__((sentinel));
-/* Sends one message to the actor. */
-void actor_tell(struct actor *actor, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Waits for one message from the actor; fails when it ends instead. */
-const char *actor_hear(struct actor *actor);
-/* Passes a file descriptor from an actor. */
-int actor_receive_fd(struct actor *actor);
-/* Waits for its end: the wait status. */
-int actor_wait(struct actor *actor);
-/* Waits for its end, which must be an exit with status 0. */
-void actor_join(struct actor *actor);
-/* Ends it with SIGKILL and reaps it. */
-void actor_kill(struct actor *actor);
-bool actor_alive(struct actor *actor);
-
-/* In an actor: the other side of the same. */
-void tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-const char *hear(void);
-void send_fd(int fd);
-
-/* Assigns the caller to @partition and executes this program again as @name; never returns. */
-void exec_inside(int partition, const char *name, char *const arguments[])
-	__attribute__((noreturn));
-/* Executes this program again as @name; never returns. */
+/* Executes this program again as @name, with up to MAX_ARGUMENTS; never returns. */
 void exec_body(const char *name, char *const arguments[]) __attribute__((noreturn));
+
+/* fork(2), which must succeed; the child ends with the caller. */
+pid_t fork_child(void);
 /* Forks and waits for a child that runs @fn; the wait status. */
 int in_child(void (*fn)(void *), void *data);
 /* The same for a child that must return TEST_PASS; its skips and failures are passed on. */
 void in_child_ok(void (*fn)(void *), void *data);
+
+/* For functions that take a function: closes the file descriptor at @fd. */
+void close_fd(void *fd);
 
 /* How many times slower than usual the guest is: SELFTEST_SLOWNESS, 1 without. */
 unsigned int slowness(void);
@@ -163,5 +139,8 @@ void sleep_ms(unsigned int ms);
 			sleep_ms(2);						\
 		held_;								\
 	})
+
+/* What is event-driven has happened by then, even on a slow machine. */
+#define PROMPT_MS	3000
 
 #endif

@@ -2,11 +2,11 @@
 /* See host.h. */
 #define _GNU_SOURCE
 #include "host.h"
-#include "harness.h"
+#include "memory.h"
 #include "squeezy.h"
+#include "system.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -20,6 +20,7 @@
 #define PORT_NAME	"org.squeezy.test"
 #define LOCK		"/run/host-port.lock"
 #define ANSWER_MS	30000
+#define LINE_BYTES	256
 
 /* The port's device file, found by its name; false when the VM has none. */
 static bool find_port(char *path, size_t size)
@@ -62,7 +63,7 @@ static int read_byte(int fd, char *byte)
 /* Sends one line and returns the number in the answer "ok NUMBER". */
 static u64 ask(const char *fmt, ...)
 {
-	char path[300], text[MESSAGE_BYTES], answer[MESSAGE_BYTES];
+	char path[300], text[LINE_BYTES], answer[LINE_BYTES];
 	int fd, lock, used;
 	size_t got = 0;
 	va_list ap;
