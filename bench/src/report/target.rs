@@ -194,7 +194,7 @@ mod tests {
     fn a_target_has_one_name() {
         for target in TARGETS.iter() {
             if let ShownBy::Experiment(experiment, name) = &target.shown_by {
-                assert_eq!(Target::find(experiment, name), Some(target), "{name} stands twice");
+                assert_eq!(Target::find(experiment, name), Some(target), "{name} appears twice");
             }
         }
         assert_eq!(Target::find("plug", "nonsense"), None);

@@ -124,7 +124,7 @@ fn a_vm_serves_beside_broken_memory_and_is_replaced_when_it_has_no_other() {
         number += 1;
         world.call(number, 0.0);
         let (process, mut monitor) = world.vm();
-        assert_eq!(*vm.get_or_insert(process), process, "it serves beside what is lost");
+        assert_eq!(*vm.get_or_insert(process), process, "it still serves");
         assert_eq!(
             (world.partitions("assigned"), world.partitions("quarantined")),
             (1.0, lost - 1.0)

@@ -155,7 +155,7 @@ impl Report for Arguments {
             subtitle: describe_run(records),
             panels,
             foot: format!(
-                "100: median of the second case of each pair. The guest's clock counts {}.",
+                "100: median of unassigned, or of off. The guest's clock counts {}.",
                 records.first().map_or("time", |line| line.clock.as_str())
             ),
         }

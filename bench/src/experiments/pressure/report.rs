@@ -90,12 +90,12 @@ impl Report for Arguments {
             logarithmic: false,
         };
         let memory = Panel {
-            title: "Committed memory over time".to_owned(),
+            title: "Memory committed over time".to_owned(),
             x: "method".to_owned(),
             y: "GiB x seconds".to_owned(),
             categories: methods.clone(),
             series: vec![Series {
-                name: "promised".to_owned(),
+                name: "committed".to_owned(),
                 colour: BLUE,
                 variant: false,
                 points: methods

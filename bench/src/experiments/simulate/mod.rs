@@ -93,7 +93,7 @@ pub(crate) struct Figures {
     base_gib_seconds: f64,
     calls_count: u64,
     rejected_count: u64,
-    /// Instances started, and the fraction of ended ones that made room for others.
+    /// Instances started, and instances ended to make room for others.
     cold_count: u64,
     evicted_count: u64,
     booted_vms_count: u64,

@@ -141,7 +141,7 @@ fn draw_head(area: &Area<'_>, report: &Report) -> Result {
     let title = format!("{}: instances and memory over time", report.function);
     area.draw_text(&title, &(FONT, 18).into_font().color(&BLACK), (8, 8))?;
     let below = format!(
-        "{}, memory backend {}, {} MiB an instance, keep-alive {:.1} s",
+        "{}, memory backend {}, {} MiB per instance, keep-alive {:.1} s",
         report.accelerator,
         report.memory_backend,
         report.instance_bytes >> 20,

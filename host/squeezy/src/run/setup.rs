@@ -186,8 +186,8 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     ];
     if booted.accelerator.emulates() {
         report.notes.push(
-            "Emulated (TCG): the guest's code runs many times slower than on hardware, and the keep-alive is in \
-             proportion. Compare the policies with each other; no time here is absolute. Instances have no CPU limit."
+            "Emulated (TCG): guest code runs many times slower than on hardware, and the keep-alive is scaled \
+             accordingly. Compare policies with each other; absolute times mean nothing. Instances have no CPU limit."
                 .to_owned(),
         );
     }

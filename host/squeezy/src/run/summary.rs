@@ -141,7 +141,7 @@ impl Summary {
 type Row = (&'static str, fn(&Summary) -> String);
 
 const ROWS: [Row; 11] = [
-    ("requests right / all", |s| format!("{} / {}", s.right, s.requests)),
+    ("requests correct / all", |s| format!("{} / {}", s.right, s.requests)),
     ("  wrong, failed, rejected", |s| format!("{}, {}, {}", s.wrong, s.failed, s.rejected)),
     ("instances started", |s| match s.failed_starts {
         0 => s.starts.to_string(),

@@ -1,4 +1,4 @@
-//! Places for connections, and which connection has to give up its place when there is none left.
+//! Places for connections; decides which connection gives up its place when none is left.
 //!
 //! A new connection never waits for idle ones. When all places are taken, the connection that the
 //! daemon has waited for longest is closed, preferably one that has not presented the key. A call
@@ -26,12 +26,13 @@ enum Rank {
 }
 
 impl Rank {
-    /// How long a connection in this state keeps its place in any case; `None` for ever.
+    /// How long a connection in this state keeps its place in any case; `None` if it is never
+    /// evicted.
     fn grace(self) -> Option<Duration> {
         match self {
-            // By then a request that was sent right after connecting has been read.
+            // By then, a request sent right after connecting has been read.
             Self::Idle => Some(Duration::from_millis(250)),
-            // Longer than the slowest of these responses, the metrics, takes.
+            // Longer than the slowest of these responses (the metrics) takes.
             Self::Served => Some(Duration::from_secs(5)),
             Self::Known => Some(Duration::from_secs(2)),
             Self::Busy => None,
@@ -83,7 +84,7 @@ impl Crowd {
         }
     }
 
-    /// Evicts a connection that can be, for lack of something other than places.
+    /// Evicts a connection if possible, because something other than places has run out.
     pub fn make_room(&self) {
         let _ = self.lock().evict();
     }

@@ -233,7 +233,7 @@ mod tests {
     fn functions_have_their_names() {
         let (instance, function) = (InstanceNumber(7), FunctionIndex(5));
         let starting = line(&NodeEvent::Starting { instance, function });
-        assert_eq!(starting, "instance 7: starting, of f5");
+        assert_eq!(starting, "instance 7: starting for f5");
         let failed = Err(failed_call("it took too long"));
         let failed =
             line(&NodeEvent::Called { function, instance: Some(instance), result: &failed });

@@ -181,7 +181,7 @@ fn compared(spun: &[Duration], attacked: &[Duration]) -> (f64, String) {
         [spun, attacked].map(|calls| p99(calls).unwrap_or_default());
     let ratio = beside_attacks.as_secs_f64() / beside_spin.as_secs_f64();
     let text = format!(
-        "P99 {beside_attacks:.2?} of {} calls beside attacks, {beside_spin:.2?} of {} beside a spin: \
+        "P99 {beside_attacks:.2?} of {} calls next to attacks, {beside_spin:.2?} of {} next to a spin: \
          {ratio:.2} times as long",
         attacked.len(),
         spun.len()

@@ -87,8 +87,8 @@ impl Partitions {
                 return resized.map(|resize| Resize { latency, ..resize });
             }
             if round == ROUNDS {
-                // The size that was requested is not what is needed: request again, do not rely on
-                // it.
+                // The size that was requested is still not the size needed, so this is not a
+                // success.
                 resized?;
                 return Err(VmError::Held { partitions: held.max(known), after: latency });
             }

@@ -139,7 +139,8 @@ pub struct Region {
     pub region_bytes: u64,
     /// Bytes plugged at start.
     pub initial_bytes: u64,
-    /// Whether the guest may plug any part of it at any time, rather than from the start on.
+    /// Whether the guest may plug any part of it at any time, rather than in order from its
+    /// beginning.
     pub any_order: bool,
 }
 

@@ -90,12 +90,12 @@ impl View for Lines {
             state.totals.count(&request.outcome);
             let (what, reason) = match &request.outcome {
                 Outcome::Right => return,
-                Outcome::Wrong(reason) => ("answered wrongly", reason),
+                Outcome::Wrong(reason) => ("was answered wrongly", reason),
                 Outcome::Failed(reason) => ("failed", reason),
-                Outcome::Rejected(reason) => ("rejected", reason),
+                Outcome::Rejected(reason) => ("was rejected", reason),
             };
             let at = state.at_seconds;
-            self.output.print(format_args!("{at:6.1} s  a request was {what}: {reason}"));
+            self.output.print(format_args!("{at:6.1} s  a request {what}: {reason}"));
         });
     }
 

@@ -7,7 +7,7 @@ const STORED = "squeezy-key";
 const API = "/api/v1/namespaces/_/activations";
 
 // By OpenWhisk's status code.
-const OUTCOMES = ["success", "error of the function", "function failed", "could not be called"];
+const OUTCOMES = ["success", "function returned an error", "function failed", "could not be called"];
 
 export class Activations {
   constructor() {
@@ -114,7 +114,7 @@ export class Activations {
     const shortened = result.length > 20_000 ? `${result.slice(0, 20_000)}\n… ${result.length - 20_000} more characters` : result;
     body.replaceChildren(
       html("p", { class: "id" }, `activation ${id}`),
-      ...part("Logs", logs.length ? logs.join("\n") : "It wrote nothing."),
+      ...part("Logs", logs.length ? logs.join("\n") : "No output."),
       ...part("Result", shortened),
     );
   }

@@ -68,7 +68,7 @@ function showTiles() {
   byId("tiles").replaceChildren(
     tile("Resident", bytes(resident), `${bytes(state.memory_committed_bytes)} promised of ${bytes(limit)}`, meter(resident, state.memory_committed_bytes, limit)),
     tile("Instances", String(starting + idle + frozen + busy + ending + stranded), parts([[busy, "busy"], [idle, "idle"], [frozen, "frozen"], [starting, "starting"], [ending, "ending"], [stranded, "stranded"]])),
-    tile("Calls taken", String(calls), queued ? `${queued} wait now` : "none wait"),
+    tile("Calls taken", String(calls), queued ? `${queued} waiting` : "none waiting"),
     tile("Reclaim, median", unplugs.length ? time(median(unplugs)) : "–", stalled ? `${stalled} not back` : `${bytes(total((data) => data.reclaimed_bytes))} back so far`, null, stalled > 0),
   );
 }

@@ -60,7 +60,7 @@ export class FunctionCard {
           html("thead", {}, html("tr", {}, ["", "p50", "p90", "p99", "count"].map((title) => html("th", { scope: "col" }, title)))),
           this.rows,
         ),
-        html("div", {}, html("h3", {}, "Starts, since the daemon began"), this.starts),
+        html("div", {}, html("h3", {}, "Starts since the daemon started"), this.starts),
       ),
     );
   }

@@ -8,10 +8,10 @@ const SHOWN = 12;
 const REASONS = {
   keep_alive_over: "keep-alive over",
   evicted: "others need the memory",
-  broken: "cannot go on",
+  broken: "takes no more calls",
   retired: "function changed or removed",
-  draining: "daemon ends",
-  died: "ended by itself",
+  draining: "daemon is shutting down",
+  died: "ended on its own",
 };
 
 /** A list of recent reclaims, or a line that says there are none. */
