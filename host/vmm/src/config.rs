@@ -274,7 +274,7 @@ mod tests {
                 c.memory = Arc::new(VirtioMem { region_bytes: 0, initial_bytes: 1 })
             }),
             ("0 instances", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 0, 0))),
-            ("too few", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
+            ("too little", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
             ("kernel is not at", |c| c.kernel = "/nowhere".into()),
         ];
         for (expected, change) in cases {
