@@ -1,4 +1,4 @@
-/* The interface of attacks. */
+/* What an attack is. */
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
@@ -8,8 +8,8 @@
 #define MIB (1 << 20)
 
 /*
- * An attack takes as much as it can and returns when it can take no more, with the reason in errno.
- * It runs in its own process, which keeps what it has until the attack is over. To add one,
+ * One attack: takes as much as it can and returns when it can take no more, with errno saying why.
+ * It runs in a process of its own, which keeps what it has until the attack is over. To add one,
  * write ATTACK(name) { ... } in a file of this directory.
  */
 struct attack {
@@ -30,22 +30,22 @@ extern struct attack *attacks;
 	}								\
 	static void id(void)
 
-/* For attacks: repeats them in other processes, for what is limited per process. */
+/* For attacks: the same again in another process, for what is limited by process. */
 void in_many_processes(void (*run)(void));
 
-/* The same in one thread after another, until no more can be created. */
+/* The same in one thread after the other, until there can be no more. */
 void in_many_threads(void *(*run)(void *));
 
-/* For threads, and for attacks that have ended. */
+/* For threads and what has come to its end. */
 void *wait_for_ever(void *unused);
 
-/* A socket that listens on the loopback interface, or -1; its address is stored in `own`. */
+/* A socket that listens on the loopback interface, at the address that is left in `own`, or -1. */
 int tcp_listener(struct sockaddr_in *own, int backlog);
 
-/* A connected socket, or -1. */
+/* A socket that is connected, or -1. */
 int tcp_connection(const struct sockaddr_in *to);
 
-/* Data to send or write, and a buffer for reads. */
+/* What is sent or written, and room for what is read. */
 extern char chunk[MIB];
 
 #endif

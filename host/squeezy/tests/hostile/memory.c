@@ -1,4 +1,4 @@
-/* Attacks on memory: in the partition, and what the kernel needs for it outside. */
+/* Attacks on memory: that of its partition, and whatever the kernel has to have for it outside. */
 #define _GNU_SOURCE
 #include "hostile.h"
 
@@ -23,7 +23,7 @@
 
 #define PAGE 4096
 
-/* Not zero, so that it cannot be treated as a hole. */
+/* What is written is not zero, so that nobody can take it for a hole. */
 static void fill(int fd)
 {
 	memset(chunk, 0x5a, sizeof(chunk));
@@ -92,7 +92,7 @@ ATTACK(dev_inodes)
 	many_inodes("/dev");
 }
 
-/* A page far from the next one needs its own path in the file's index. */
+/* A page far from the next takes a path of its own in the index of the file. */
 ATTACK(sparse_file)
 {
 	int fd = open("/tmp/hostile-sparse", O_CREAT | O_RDWR, 0600);
@@ -121,7 +121,7 @@ ATTACK(attributes)
 	}
 }
 
-/* Negative dentries count too. */
+/* Names that are not there are remembered, too. */
 ATTACK(names)
 {
 	struct stat status;
@@ -179,7 +179,7 @@ ATTACK(sysv_segments)
 	}
 }
 
-/* Memory that is locked, lazily freed and used again, over and over. */
+/* Memory that is locked, lazily freed and taken again, over and over. */
 ATTACK(lazily_freed)
 {
 	const size_t bytes = 64 * MIB;
@@ -195,7 +195,7 @@ ATTACK(lazily_freed)
 	}
 }
 
-/* Reading untouched memory allocates no pages, but a page table for each 2 MiB. */
+/* Reads of memory that nobody has written take no page, but a page of tables for each 2 MiB. */
 ATTACK(page_tables)
 {
 	const size_t bytes = 1ul << 40;
@@ -216,7 +216,7 @@ static void one_process_of_areas(void)
 {
 	int i;
 
-	/* Adjacent areas that differ are not merged: one area per page. */
+	/* Neighbours that differ are not merged: an area for each page. */
 	for (i = 0; i < 65000; i++)
 		if (mmap(NULL, PAGE, i % 2 ? PROT_READ : PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
@@ -307,7 +307,7 @@ static void one_process_of_netlink(void)
 	}
 }
 
-/* Dumps of addresses that are never read. All but the first fail, with a copy of the request. */
+/* Dumps of addresses that are never read. All but the first are refused, with a copy of the request. */
 ATTACK(netlink)
 {
 	in_many_processes(one_process_of_netlink);
@@ -354,7 +354,7 @@ ATTACK(semaphores)
 		;
 }
 
-/* With many locks on a file, one more takes long; ranges that do not touch are not merged. */
+/* Who has many locks on a file waits long for one more; ranges that do not touch are not merged. */
 #define LOCKS_ON_A_FILE 1000
 
 ATTACK(locks)
@@ -374,7 +374,7 @@ ATTACK(locks)
 	}
 }
 
-/* The kernel allocates a queue entry for each poll of a descriptor. */
+/* The kernel has a place in a queue for each time that a descriptor is polled. */
 #define POLLED 65536
 
 static void poll_many_times(void)
@@ -394,7 +394,7 @@ ATTACK(polls)
 	in_many_processes(poll_many_times);
 }
 
-/* A file in the image that is larger than the shared partition. */
+/* A file of the image that is larger than what everybody shares. */
 ATTACK(file_cache)
 {
 	int fd = open("/large", O_RDONLY);
@@ -407,8 +407,8 @@ ATTACK(file_cache)
 }
 
 /*
- * The baseline: it only uses its share of the processors, and of each of them,
- * as the attacks do with their many processes.
+ * What all others are compared with: it only takes its share of the processors, and of each of them,
+ * as the others do with their many processes.
  */
 ATTACK(spin)
 {

@@ -1,4 +1,4 @@
-/* Attacks on kernel objects behind open files: watches, descriptors, connections, names. */
+/* Attacks on what the kernel has for open files: watches, descriptors, connections, names. */
 #define _GNU_SOURCE
 #include "hostile.h"
 
@@ -30,7 +30,7 @@ ATTACK(epoll_watches)
 	in_many_processes(one_process_of_watches);
 }
 
-/* Sends itself descriptors that it never receives. */
+/* Sends descriptors to itself that it never takes. */
 ATTACK(descriptors_in_flight)
 {
 	char control[CMSG_SPACE(200 * sizeof(int))] = { 0 };
@@ -50,13 +50,13 @@ ATTACK(descriptors_in_flight)
 			memcpy(CMSG_DATA(header) + i * sizeof(int), &ends[1], sizeof(int));
 		if (sendmsg(ends[0], &message, 0) < 0)
 			return;
-		/* In flight, it refers to itself; only the kernel's garbage collector frees it. */
+		/* What is in flight holds itself, so that only the kernel's garbage collector ends it. */
 		close(ends[0]);
 		close(ends[1]);
 	}
 }
 
-/* Opens a connection to itself that is not read; returns the end that has sent all it can. */
+/* A connection to itself of which nothing is read; its end that has sent as much as it can. */
 static int unread_connection(void)
 {
 	struct sockaddr_in own;
@@ -89,7 +89,7 @@ static void one_process_of_orphans(void)
 {
 	int sender;
 
-	/* What it has sent has no owner, and stays until it is read. */
+	/* What it has sent is nobody's, and stays until somebody reads it. */
 	while ((sender = unread_connection()) >= 0)
 		close(sender);
 }
@@ -99,7 +99,7 @@ ATTACK(orphans)
 	in_many_processes(one_process_of_orphans);
 }
 
-/* Names that do not exist, for which the kernel keeps negative dentries. */
+/* Names that are not there, which the kernel remembers as such. */
 ATTACK(negative_dentries)
 {
 	char path[256];
