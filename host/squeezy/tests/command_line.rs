@@ -140,7 +140,7 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
         ("activations", "developer error"),
         ("logs", "oldest first"),
         ("status", "PLUGGED is"),
-        ("top", "Ctrl-C ends it"),
+        ("top", "Ctrl-C quits"),
     ] {
         let help = help(&[command]).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains(part), "{command}: {help}");
