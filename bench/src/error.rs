@@ -1,15 +1,15 @@
-//! Why an experiment could not be run.
+//! Errors of experiments.
 
 use squeezy_vmm::VmError;
 use std::path::PathBuf;
 
-/// Why an experiment could not be run, as one line for a person.
+/// Why an experiment failed, as one readable line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    /// The VM, or the host it is on.
+    /// An error of the VM, or of its host.
     #[error(transparent)]
     Vm(#[from] VmError),
-    /// What was asked for makes no sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Arguments(String),
     /// A file cannot be written or read.
@@ -17,33 +17,33 @@ pub(crate) enum BenchError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said, or what is wrong with its content.
+        /// The operating system's error, or what is wrong with the content.
         reason: String,
     },
-    /// A program in the guest did not do its part.
+    /// A program in the guest failed.
     #[error("in the guest, {program} failed: {reason}")]
     Workload {
         /// Its name.
         program: &'static str,
-        /// What it said.
+        /// Its output, or what is wrong with it.
         reason: String,
     },
-    /// An instance that is a plain process did not do its part.
+    /// An instance that is a plain process failed.
     #[error("the instance of {function}: {reason}")]
     Instance {
         /// Its function.
         function: String,
-        /// What went wrong.
+        /// What failed.
         reason: String,
     },
     /// The plot could not be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),
-    /// Part of what was to be measured could not be; the rest was.
+    /// Some of the measurements failed; the others succeeded.
     #[error("not everything could be measured: {0}")]
     Incomplete(String),
-    /// Ctrl-C or SIGTERM.
-    #[error("interrupted; the lines measured until now are kept")]
+    /// Ended by SIGINT, SIGTERM or SIGHUP.
+    #[error("interrupted; the lines measured so far are kept")]
     Interrupted,
 }
 
@@ -55,7 +55,7 @@ impl BenchError {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
 
-    /// A function that does not answer, or not as it should.
+    /// A function does not answer, or answers wrongly.
     pub(crate) fn function(reason: String) -> Self {
         Self::Workload { program: "the function", reason }
     }

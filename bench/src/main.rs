@@ -1,8 +1,8 @@
 //! `squeezy-bench`: the experiments, which `squeezy bench NAME` runs.
 //!
-//! An experiment (`experiments/`) measures with a rig (`rigs/`) in a session (`harness/`). Each of its
-//! measurements becomes a line of JSON (`record`); a table, verdicts on the targets of
-//! bench/targets.toml and a plot (`report/`) are made of these lines, of this run or of an earlier one.
+//! An experiment (`experiments/`) measures with a rig (`rigs/`) in a session (`harness/`). Each
+//! measurement becomes a line of JSON (`record`). From these lines, of this run or of an earlier
+//! one, come a table, verdicts on the targets in bench/targets.toml and a plot (`report/`).
 
 #[path = "../../host/squeezy/src/diagnostics.rs"]
 mod diagnostics;
@@ -27,7 +27,7 @@ use experiments::Experiment;
 use harness::interrupt;
 use std::{path::PathBuf, process::ExitCode};
 
-/// Exit status after Ctrl-C, as shells expect it.
+/// Exit status after Ctrl-C, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
 /// Runs an experiment that compares methods to resize a VM's memory.
@@ -55,10 +55,10 @@ enum Command {
 
 impl Command {
     /// Runs the experiment: progress goes to standard error, the table to standard output, lines
-    /// and plot to the files that were asked for. Ctrl-C or SIGTERM end it with
-    /// [`BenchError::Interrupted`]; what was measured until then is kept, and no VM is left.
+    /// and plot to the requested files. SIGINT or SIGTERM end it with [`BenchError::Interrupted`];
+    /// lines recorded so far are kept, and no VM is left.
     async fn run(self) -> Result<(), BenchError> {
-        // Dropping an experiment drops its VMs, and with them their processes.
+        // Dropping an experiment drops its VMs, which ends their processes.
         let done = async {
             match self {
                 Self::Experiment(experiment) => experiment.run().await,
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         Err(error) => Err(BenchError::Arguments(format!("cannot start: {error}"))),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // Nothing can be done for somebody who has closed standard error.
+    // Standard error may be closed; there is nothing to do about that.
     let _ =
         std::io::Write::write_all(&mut std::io::stderr(), format!("squeezy: {error}\n").as_bytes());
     match error {

@@ -1,4 +1,4 @@
-//! What a measurement is written as: one line of JSON, with the unit in the name of each figure.
+//! The format of measurements: a line of JSON each, with the unit in the name of each figure.
 
 use crate::error::{BenchError, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,48 +11,48 @@ use std::{
     time::Duration,
 };
 
-/// Stands for the accelerator where there is no guest, and plain processes are measured.
+/// The accelerator of plain processes, which have no guest.
 pub(crate) const NATIVE: &str = "none";
 
-/// Stands for the kernel and the VMM where there is no guest.
+/// The kernel and the VMM if there is no guest.
 pub(crate) const NO_GUEST: &str = "none";
 
-/// What every line says, whatever was measured.
+/// What every line contains, whatever was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     /// The experiment's name.
     pub(crate) experiment: String,
-    /// What is compared.
+    /// The method or policy that is compared.
     pub(crate) method: String,
-    /// Counts the measurements of a method under the same conditions, from 0.
+    /// Number of the measurement of a method under the same conditions, from 0.
     pub(crate) trial: u32,
     /// `kvm` or `tcg`; `none` for plain processes.
     pub(crate) accelerator: String,
     /// `ram` or `memfd`; `none` for plain processes.
     pub(crate) memory_backend: String,
-    /// The guest's kernel and its configuration, `none` where there is no guest.
+    /// The guest's kernel and its configuration; `none` without a guest.
     pub(crate) kernel: String,
-    /// The VMM's version, `none` where there is no guest.
+    /// The VMM's version; `none` without a guest.
     pub(crate) vmm: String,
 }
 
 /// The guest that a line is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Its kernel and that one's configuration: `6.12.117 release`.
+    /// Version and configuration of its kernel: `6.12.117 release`.
     pub(crate) kernel: String,
     /// The VMM's version.
     pub(crate) vmm: String,
 }
 
 impl Guest {
-    /// With this release of a kernel, built so.
+    /// A guest with this release and configuration of the kernel.
     pub(crate) fn new(release: &str, kernel: Kernel, vmm_version: &str) -> Self {
         Self { kernel: format!("{release} {kernel}"), vmm: vmm_version.to_owned() }
     }
 }
 
-/// A line: what was measured, and with what. It reads as its figures.
+/// A line: header and figures. Dereferences to its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured<F> {
     #[serde(flatten)]
@@ -69,22 +69,22 @@ impl<F> Deref for Measured<F> {
     }
 }
 
-/// Figures that lines are made of.
+/// Figures that can be recorded.
 pub(crate) trait Recorded: Serialize + DeserializeOwned {}
 
 impl<F: Serialize + DeserializeOwned> Recorded for F {}
 
 /// Figures about a function.
 pub(crate) trait OfFunction {
-    /// Its name.
+    /// The function's name.
     fn function(&self) -> &str;
 }
 
-/// Writes lines to a file, each one at once, so that an interrupted run leaves what it has.
+/// Writes lines to a file immediately, so that an interrupted run leaves what it has.
 pub(crate) struct Writer(Option<(PathBuf, File)>);
 
 impl Writer {
-    /// To this file, which is emptied; or to nowhere.
+    /// Truncates the file and writes to it; without a path, discards lines.
     pub(crate) fn create(path: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| {
             File::create(path)
@@ -106,7 +106,7 @@ impl Writer {
 
 /// Reads the lines of an earlier run.
 pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Measured<F>>> {
-    /// Longer files are not ours.
+    /// A longer file is not one of ours.
     const MOST_LINES: usize = 100_000;
     let file = File::open(path).map_err(|e| BenchError::file(path, e))?;
     let mut records = Vec::new();
@@ -118,17 +118,24 @@ pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Mea
         }
         let record: Measured<F> = serde_json::from_str(&line).map_err(|e| fail(e.to_string()))?;
         if record.header.experiment != experiment {
-            return Err(fail(format!("it is of the experiment `{}`", record.header.experiment)));
+            return Err(fail(format!(
+                "it belongs to the experiment `{}`",
+                record.header.experiment
+            )));
         }
         records.push(record);
         if records.len() > MOST_LINES {
             return Err(fail("the file is too long for results".to_owned()));
         }
     }
-    if records.is_empty() { Err(BenchError::file(path, "it has no results")) } else { Ok(records) }
+    if records.is_empty() {
+        Err(BenchError::file(path, "it contains no results"))
+    } else {
+        Ok(records)
+    }
 }
 
-/// What lines were measured with, for the head of a plot.
+/// What the lines were measured with, for the subtitle of a plot.
 pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     let headers =
         || records.iter().map(|record| &record.header).filter(|header| header.vmm != NO_GUEST);
@@ -153,13 +160,13 @@ pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     })
 }
 
-/// What is wrong with a line, for the tests of each experiment: a field that every line must have
-/// is missing, or a figure does not name its unit.
+/// What is wrong with a line, for the tests of each experiment: a required field is missing, or a
+/// figure's name has no unit.
 #[cfg(test)]
 pub(crate) fn complaint(record: &impl Serialize, required: &[&str]) -> Option<String> {
     const HEADER: [&str; 7] =
         ["experiment", "method", "trial", "accelerator", "memory_backend", "kernel", "vmm"];
-    /// What a figure's name ends in, and numbers that are settings or counts by themselves.
+    /// Suffixes of figures' names, and numbers that are settings or counts and need none.
     const UNITS: [&str; 8] =
         ["_ns", "_bytes", "_pages", "_requests", "_percent", "_per_second", "_count", "_seconds"];
     const PLAIN: [&str; 6] =
@@ -177,7 +184,7 @@ pub(crate) fn complaint(record: &impl Serialize, required: &[&str]) -> Option<St
     })
 }
 
-/// A duration as figures carry it.
+/// A duration in the unit of figures.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -199,7 +206,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// As often as a verdict needs them, to be told apart from noise.
+    /// Repeats lines as often as a verdict needs to be certain.
     pub(crate) fn repeated<R: Clone>(records: &[R]) -> Vec<R> {
         std::iter::repeat_n(records, 5).flatten().cloned().collect()
     }

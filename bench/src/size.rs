@@ -2,7 +2,7 @@
 
 use squeezy_node::function::MIN_MEMORY_BYTES;
 
-/// Reads `512M` and the like as bytes.
+/// Parses a size such as `512M`, in bytes.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
@@ -14,11 +14,11 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("`{text}` is not a size: give bytes, or a number with K, M or G"))
 }
 
-/// The size of an instance: whole pieces of 4 MiB, and not more than such a machine has.
+/// Parses the size of an instance: a multiple of 4 MiB within limits.
 pub(crate) fn parse_instance(text: &str) -> Result<u64, String> {
     let bytes = parse(text)?;
     if !(MIN_MEMORY_BYTES..=64 << 30).contains(&bytes) {
-        return Err(format!("an instance of `{text}` cannot be measured: 32M to 64G are possible"));
+        return Err(format!("an instance of `{text}` is not possible: choose 32M to 64G"));
     }
     if bytes % (4 << 20) != 0 {
         return Err(format!("an instance of `{text}` is not a multiple of 4 MiB"));
@@ -26,7 +26,7 @@ pub(crate) fn parse_instance(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// `512 MiB`, `1.5 GiB`.
+/// Formats a size as `512 MiB` or `1.5 GiB`.
 pub(crate) fn show(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes >> 10),
@@ -36,12 +36,12 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
-/// In GiB, for tables and plots.
+/// Converts to GiB, for tables and plots.
 pub(crate) fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// In MiB, for tables and plots.
+/// Converts to MiB, for tables and plots.
 pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

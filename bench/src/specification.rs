@@ -1,4 +1,4 @@
-//! SPECIFICATION.md, as bench/targets.toml and the recorded lines have it.
+//! Generates SPECIFICATION.md from bench/targets.toml and the recorded lines.
 
 use crate::{
     error::{BenchError, Result},
@@ -7,17 +7,18 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// Writes the table of a checkout's SPECIFICATION.md anew.
+/// Rewrites the table in a checkout's SPECIFICATION.md.
 pub(crate) fn write(checkout: &Path) -> Result {
     let path = checkout.join("SPECIFICATION.md");
     let text = made(checkout)?;
     fs::write(&path, text).map_err(|e| BenchError::file(&path, e))
 }
 
-/// SPECIFICATION.md as it has to be.
+/// The generated contents of SPECIFICATION.md.
 pub(crate) fn made(checkout: &Path) -> Result<String> {
     let path = checkout.join("SPECIFICATION.md");
     let text = fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
     let assessed = experiments::recorded(&checkout.join("bench/results"))?;
-    update(&text, &assessed).ok_or_else(|| BenchError::file(&path, "it has no place for the table"))
+    update(&text, &assessed)
+        .ok_or_else(|| BenchError::file(&path, "it has no markers for the table"))
 }

@@ -1,4 +1,4 @@
-//! From a command line to what is shown.
+//! Tests from the command line to the output.
 
 use super::*;
 use report::{TARGETS, Target};
@@ -65,7 +65,7 @@ async fn a_function_that_is_not_there_is_named() {
     }
 }
 
-/// What README.md of an experiment shows is made of the lines beside it.
+/// Each experiment's plot is drawn from the lines next to it.
 #[tokio::test]
 async fn recorded_plots_are_those_of_the_recorded_lines() {
     let directory = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ async fn recorded_plots_are_those_of_the_recorded_lines() {
             ));
         }
     }
-    assert!(stale.is_empty(), "draw these anew:\n{}", stale.join("\n"));
+    assert!(stale.is_empty(), "redraw these:\n{}", stale.join("\n"));
 }
 
 /// There is no kernel in the directory.
@@ -121,19 +121,19 @@ async fn the_floor_can_be_measured_anywhere() {
     }
 }
 
-/// What is written is what is judged.
+/// The table matches targets and lines.
 #[test]
 fn the_specification_is_made_of_the_targets_and_the_recorded_lines() {
     let root = Path::new(REPOSITORY);
     let text = std::fs::read_to_string(root.join("SPECIFICATION.md")).unwrap();
     assert!(
         text == specification::made(root).unwrap(),
-        "SPECIFICATION.md is not what bench/targets.toml and the recorded lines say: \
+        "SPECIFICATION.md does not match bench/targets.toml and the recorded lines: run \
          squeezy bench specification"
     );
 }
 
-/// A target of an experiment that no line says anything about is none.
+/// Every target of an experiment is covered by its lines.
 #[test]
 fn every_target_of_an_experiment_is_assessed() {
     let assessed = experiments::recorded(&Path::new(REPOSITORY).join("bench/results")).unwrap();

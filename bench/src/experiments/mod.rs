@@ -7,20 +7,20 @@ use crate::{
 };
 use std::path::Path;
 
-/// Declares each experiment's module and makes its command, whose help is that of its arguments.
-/// `cargo fmt` does not look into a macro: scripts/lint.sh has rustfmt check these modules.
+/// Declares each experiment's module and its command, whose help is that of its arguments. `cargo
+/// fmt` does not look inside macros, so scripts/lint.sh runs rustfmt on these modules.
 macro_rules! experiments {
     ($($module:ident: $variant:ident,)+) => {
         $(mod $module;)+
 
-        /// What `squeezy-bench` is told to do.
+        /// The experiments as subcommands.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Experiment {
             $($variant(Run<$module::Arguments>),)+
         }
 
         impl Experiment {
-            /// Runs the one that was asked for.
+            /// Runs the experiment.
             pub(crate) async fn run(self) -> Result {
                 match self {
                     $(Self::$variant(run) => run.execute().await,)+
@@ -28,7 +28,7 @@ macro_rules! experiments {
             }
         }
 
-        /// What the recorded lines of all experiments say of their targets.
+        /// Assesses the targets of all experiments by their recorded lines.
         pub(crate) fn recorded(results: &Path) -> Result<Vec<Assessment>> {
             let mut assessed = Vec::new();
             $(assessed.extend(recorded_by::<$module::Arguments>(results)?);)+

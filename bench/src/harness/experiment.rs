@@ -1,4 +1,4 @@
-//! What every experiment is, and how it gets from its command line to its plot.
+//! The interface of experiments, and how each gets from its command line to its plot.
 
 use super::{Options, Session};
 use crate::{
@@ -8,36 +8,36 @@ use crate::{
 };
 use std::path::Path;
 
-/// How an experiment measures. Its fields are its command line.
+/// How an experiment measures. Its fields are its command-line arguments.
 pub(crate) trait Experiment: clap::Args + Report {
     /// Its name on the command line, in its lines and in bench/targets.toml.
     const NAME: &'static str;
 
-    /// Refuses what makes no sense, before anything is started.
+    /// Rejects invalid arguments before anything is started.
     fn check(&self) -> Result {
         Ok(())
     }
 
-    /// Measures; the session keeps each line.
+    /// Measures; the session records each line.
     async fn measure(&self, session: &mut Session<Self::Figures>) -> Result;
 }
 
-/// What is made of an experiment's lines.
+/// How an experiment's lines are reported.
 pub(crate) trait Report {
     /// The figures of one line.
     type Figures: Recorded;
 
-    /// The figures in short.
+    /// A summary of the figures.
     fn table(records: &[Measured<Self::Figures>]) -> Table;
 
-    /// What the lines say of the experiment's targets.
+    /// Assesses the experiment's targets.
     fn assess(_records: &[Measured<Self::Figures>], _assessments: &mut Assessments) {}
 
     /// The plot.
     fn plot(records: &[Measured<Self::Figures>]) -> Chart;
 }
 
-// A doc comment here would be the help of every experiment, in place of its own.
+// A doc comment here would replace the help of every experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run<E: Experiment> {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Run<E: Experiment> {
 }
 
 impl<E: Experiment> Run<E> {
-    /// Measures, or reads earlier lines, and shows what came of it.
+    /// Measures, or reads earlier lines, and reports the results.
     pub(crate) async fn execute(self) -> Result {
         let Self { options, experiment } = self;
         experiment.check()?;
@@ -69,7 +69,7 @@ impl<E: Experiment> Run<E> {
         }
         let assessed = assess::<E>(&records).into_iter().map(|verdict| format!("{verdict}\n"));
         let text = format!("{}{}", E::table(&records), assessed.collect::<String>());
-        // Whoever reads may have read enough.
+        // The reader may have closed the pipe.
         let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
         if let Some(path) = &options.plot {
             let svg = E::plot(&records).svg()?;
@@ -79,14 +79,14 @@ impl<E: Experiment> Run<E> {
     }
 }
 
-/// What lines say of an experiment's targets.
+/// Assesses an experiment's targets by these lines.
 pub(crate) fn assess<E: Experiment>(records: &[Measured<E::Figures>]) -> Vec<Assessment> {
     let mut assessments = Assessments::of(E::NAME);
     E::assess(records, &mut assessments);
     assessments.into_vec()
 }
 
-/// What an experiment's recorded lines, in a folder of their own in `results`, say of its targets.
+/// Assesses an experiment's targets by its recorded lines, in its folder in `results`.
 pub(crate) fn recorded<E: Experiment>(results: &Path) -> Result<Vec<Assessment>> {
     let path = results.join(E::NAME).join("results.jsonl");
     Ok(assess::<E>(&record::read(&path, E::NAME)?))

@@ -1,4 +1,4 @@
-//! Ends an experiment when a person, or whatever started it, asks for it.
+//! Ends an experiment on a signal.
 
 use crate::error::{BenchError, Result};
 use tokio::signal::unix::{SignalKind, signal};

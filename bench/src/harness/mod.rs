@@ -1,4 +1,4 @@
-//! How an experiment is run: its command line, its session, and what is made of its lines.
+//! Runs an experiment: its command line, its session, and its reports.
 
 mod experiment;
 pub(crate) mod interrupt;

@@ -1,4 +1,4 @@
-//! What all experiments can be told.
+//! Options that all experiments have.
 
 use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// How often to measure: what was asked for, else one of these.
+    /// The number of trials: as requested, otherwise one of these.
     pub(crate) fn trials_or(&self, quick: u32, full: u32) -> u32 {
         self.trials.unwrap_or(if self.quick { quick } else { full })
     }

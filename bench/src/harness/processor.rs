@@ -3,31 +3,31 @@
 use crate::error::{BenchError, Result};
 use std::fs;
 
-/// CPU time that a process has had so far, that of threads which have ended included, in nanoseconds.
+/// CPU time that a process has used, including that of threads that have ended, in nanoseconds.
 pub(crate) fn spent_ns(process: u32) -> Result<u64> {
     let gone = |error: i32| {
         BenchError::file(format!("/proc/{process}"), std::io::Error::from_raw_os_error(error))
     };
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: the call writes one clock id, to which the pointer is.
+    // SAFETY: the call writes one clock id through a valid pointer.
     let error = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) };
     if error != 0 {
         return Err(gone(error));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec, to which the pointer is.
+    // SAFETY: the call writes one timespec through a valid pointer.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(gone(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ESRCH)));
     }
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The processes that a process has started and not outlived.
+/// Processes that a process has started and that still run.
 pub(crate) fn children(process: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{process}/task");
     let mut children = Vec::new();
     for thread in fs::read_dir(&path).map_err(|e| BenchError::file(&path, e))?.flatten() {
-        // A thread may end at any moment; its children are another's then.
+        // A thread may exit at any moment; its children then belong to another thread.
         let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         children.extend(text.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
     }
@@ -39,7 +39,8 @@ mod tests {
     use super::*;
     use std::{io::Read, process, thread};
 
-    /// Works until the thread has had so much CPU time; the number keeps the work from being left out.
+    /// Works until the thread has used this much CPU time; the result keeps the work from being
+    /// optimized away.
     fn work(ns: u64) -> u64 {
         let start = spent_ns(process::id()).unwrap();
         let mut rounds = 0;

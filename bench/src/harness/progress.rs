@@ -1,4 +1,4 @@
-//! How far an experiment is, on standard error.
+//! Shows the progress of an experiment on standard error.
 
 use std::{
     cell::Cell,
@@ -6,22 +6,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often lines say what changes all the time.
+/// Minimum interval between lines about a continuously changing state.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Counts steps and guesses from those that are done how long the others will take.
+/// Counts completed steps, and estimates the remaining time from them.
 pub(crate) struct Progress {
     start: Instant,
-    /// What all steps weigh; heavier ones take longer.
+    /// Total weight of all steps; heavier ones take longer.
     total: f64,
     done: f64,
     terminal: bool,
-    /// When something was last said that changes all the time.
+    /// When `tick` last printed a line.
     ticked: Cell<Option<Instant>>,
 }
 
 impl Progress {
-    /// With nothing done yet.
+    /// No step is complete.
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
@@ -32,16 +32,16 @@ impl Progress {
         }
     }
 
-    /// Announces what all steps together weigh.
+    /// Sets the total weight of all steps.
     pub(crate) fn plan(&mut self, total: f64) {
         self.total = total;
     }
 
-    /// Says what is being done now.
+    /// Shows the current step.
     pub(crate) fn say(&self, what: &str) {
         let head = line(self.start.elapsed(), self.done, self.total);
         let mut stderr = std::io::stderr().lock();
-        // Nothing can be done for somebody who has closed standard error.
+        // Standard error may be closed; there is nothing to do about that.
         let _ = if self.terminal {
             write!(stderr, "\r\x1b[K{head} {what}").and_then(|()| stderr.flush())
         } else {
@@ -49,7 +49,7 @@ impl Progress {
         };
     }
 
-    /// Says what changes all the time; seldom where each time is a line.
+    /// Shows a continuously changing state; rarely if each time is a new line.
     pub(crate) fn tick(&self, what: &str) {
         if self.terminal || self.ticked.get().is_none_or(|at| at.elapsed() >= TICK) {
             self.ticked.set(Some(Instant::now()));
@@ -57,23 +57,23 @@ impl Progress {
         }
     }
 
-    /// Says something that stays on the screen.
+    /// Prints a line that stays on the screen.
     pub(crate) fn note(&self, what: &str) {
         let clear = if self.terminal { "\r\x1b[K" } else { "" };
         let _ = writeln!(std::io::stderr().lock(), "{clear}{what}");
     }
 
-    /// Counts what has been done.
+    /// Adds a completed step.
     pub(crate) fn advance(&mut self, weight: f64) {
         self.done = (self.done + weight).min(self.total);
     }
 
-    /// Sets how much has been done, whatever was counted before.
+    /// Sets the completed weight.
     pub(crate) fn reach(&mut self, done: f64) {
         self.done = done;
     }
 
-    /// Leaves the line of the terminal.
+    /// Ends the terminal's current line.
     pub(crate) fn finish(&self) {
         if self.terminal {
             self.note(&format!("took {}", duration(self.start.elapsed())));

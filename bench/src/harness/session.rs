@@ -1,4 +1,4 @@
-//! One run of an experiment: what it measures with, and the lines it has yielded.
+//! A run of an experiment: its equipment, and the lines it has recorded.
 
 use super::{Options, Progress, Step};
 use crate::{
@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long `--quick` may take: less than the 6 minutes of bench/targets.toml, for the last step may
-/// take longer than those before it.
+/// Time budget of `--quick`: less than the 6 minutes of bench/targets.toml, because the last step
+/// may take longer than the previous ones.
 const QUICK_BUDGET: Duration = Duration::from_secs(280);
 
-/// The things that every VM of an experiment has in common, and its results.
+/// What all VMs of an experiment have in common, and its results.
 pub(crate) struct Session<F> {
     pub(crate) files: Artifacts,
     pub(crate) progress: Progress,
@@ -26,12 +26,12 @@ pub(crate) struct Session<F> {
     records: Vec<Measured<F>>,
     failures: Vec<String>,
     started: Instant,
-    /// What of the work is done after the step that is being taken, 0 to 1.
+    /// The fraction of the work that is complete after the current step, 0 to 1.
     share: f64,
 }
 
 impl<F: Recorded> Session<F> {
-    /// Checks that everything that is needed is there.
+    /// Checks that everything the experiment needs exists.
     pub(crate) fn open(experiment: &'static str, options: &Options) -> Result<Self> {
         let files = Artifacts::find(options.build.as_deref())?;
         let progress = Progress::new();
@@ -51,19 +51,19 @@ impl<F: Recorded> Session<F> {
         })
     }
 
-    /// Sets in a VM's configuration what all VMs have in common.
+    /// Applies the settings that all VMs have in common.
     pub(crate) fn configure(&self, config: &mut VmConfig) {
         config.vcpus = self.options.vcpus;
         config.accelerator = self.options.accelerator;
         config.memory_backend = self.options.memory_backend;
         config.count_device_requests = true;
-        // Stock methods may well take a minute without KVM.
+        // Stock methods may take a minute without KVM.
         config.timeouts.resize = Duration::from_secs(if self.options.quick { 60 } else { 180 });
         config.timeouts.boot = Duration::from_secs(180);
         config.timeouts.call = Duration::from_secs(120);
     }
 
-    /// The header of a line about a guest, or about none.
+    /// The header of a line, with a guest or without.
     pub(crate) fn header(&self, method: &str, trial: u32, guest: Option<&Guest>) -> Header {
         let (kernel, vmm) = guest.map_or((NO_GUEST, NO_GUEST), |g| (&*g.kernel, &*g.vmm));
         Header {
@@ -77,12 +77,12 @@ impl<F: Recorded> Session<F> {
         }
     }
 
-    /// What runs the guests' code.
+    /// The accelerator of the guests.
     pub(crate) fn accelerator(&self) -> AcceleratorKind {
         self.accelerator.kind
     }
 
-    /// Keeps a line.
+    /// Records a line.
     pub(crate) fn keep(&mut self, header: Header, figures: F) -> Result {
         let record = Measured { header, figures };
         self.writer.write(&record)?;
@@ -90,11 +90,11 @@ impl<F: Recorded> Session<F> {
         Ok(())
     }
 
-    /// Takes one step after the other, also after one has failed: hours of the others' lines are
-    /// worth having. What failed is said at once, and once more at the end.
+    /// Runs one step after another, even after a failure: hours of the other steps' lines are worth
+    /// having. A failure is reported immediately, and again at the end.
     ///
     /// # Errors
-    /// What would fail the others too: lines that cannot be written.
+    /// A failure that would affect all steps: lines cannot be written.
     pub(crate) async fn each<S: Step>(
         &mut self,
         steps: &[S],
@@ -124,13 +124,13 @@ impl<F: Recorded> Session<F> {
         Ok(())
     }
 
-    /// Whether the work until the end of this step may have taken as long as it has, and `next`
-    /// more: `--quick` must end in time, at the price of trials.
+    /// Whether the time budget up to the end of this step allows for `next` more: `--quick` must
+    /// end in time, at the price of trials.
     pub(crate) fn has_time(&self, next: Duration) -> bool {
         !self.options.quick || self.started.elapsed() + next <= QUICK_BUDGET.mul_f64(self.share)
     }
 
-    /// Whether a kernel has been built; if not, what needs it is left out, with a note.
+    /// Whether a kernel has been built; if not, notes that `what` is left out.
     pub(crate) fn has_kernel(&self, kernel: Kernel, what: &impl fmt::Display) -> bool {
         let path = self.files.kernel(kernel);
         let there = path.exists();
@@ -141,7 +141,7 @@ impl<F: Recorded> Session<F> {
         there
     }
 
-    /// All lines, and what failed.
+    /// All lines, and the failures.
     pub(crate) fn close(self) -> (Vec<Measured<F>>, Vec<String>) {
         self.progress.finish();
         (self.records, self.failures)

@@ -1,11 +1,11 @@
-//! What an experiment does one after the other.
+//! Steps of an experiment.
 
 use squeezy_vmm::mechanism::MechanismName;
 use std::fmt;
 
-/// One of the things that an experiment does one after the other, shown as what it is.
+/// A step of an experiment, displayed by its description.
 pub(crate) trait Step: fmt::Display {
-    /// About how long it takes, against the others.
+    /// Its approximate duration relative to other steps.
     fn weight(&self) -> f64 {
         1.0
     }

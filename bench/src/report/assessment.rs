@@ -1,4 +1,4 @@
-//! What measurements say of a target.
+//! Assesses measurements against targets.
 
 use super::{
     Estimate,
@@ -8,24 +8,24 @@ use super::{
 };
 use std::fmt;
 
-/// A target against what was measured.
+/// A target and the measurements for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Assessment {
     pub(crate) target: &'static Target,
-    /// Which of the things that the target is about was measured.
+    /// Which of the things that the target covers was measured.
     pub(crate) what: String,
-    /// What came of it.
+    /// The result.
     pub(crate) measured: Estimate,
 }
 
-/// What the measurements say of a target.
+/// Whether measurements reach a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// It is reached.
+    /// The target is reached.
     Met,
-    /// They do not tell.
+    /// The measurements do not tell.
     Unclear,
-    /// It is not reached.
+    /// The target is not reached.
     Missed,
 }
 
@@ -43,22 +43,23 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What is said of an experiment's targets.
+/// The assessments of an experiment's targets.
 pub(crate) struct Assessments {
     experiment: &'static str,
     assessed: Vec<Assessment>,
 }
 
 impl Assessments {
-    /// Nothing yet.
+    /// No assessments yet.
     pub(crate) fn of(experiment: &'static str) -> Self {
         Self { experiment, assessed: Vec::new() }
     }
 
-    /// What was measured for the target of this name, if anything was.
+    /// Adds a measurement for the target with this name, if there is one.
     ///
     /// # Panics
-    /// bench/targets.toml has no such target of the experiment. Tests assess all recorded lines.
+    /// If bench/targets.toml has no such target for the experiment. Tests assess all recorded
+    /// lines.
     pub(crate) fn add(
         &mut self,
         target: &str,
@@ -70,7 +71,7 @@ impl Assessments {
         self.assessed.extend(measured.map(|measured| Assessment { target, what, measured }));
     }
 
-    /// What was counted for a target that wants an exact number.
+    /// Adds a count for a target that requires an exact number.
     ///
     /// # Panics
     /// See [`Assessments::add`].
@@ -85,7 +86,7 @@ impl Assessments {
         self.add(target, what, Estimate::counted(counts, expected));
     }
 
-    /// All of it.
+    /// All assessments.
     pub(crate) fn into_vec(self) -> Vec<Assessment> {
         self.assessed
     }
@@ -98,7 +99,8 @@ impl Assessments {
 }
 
 impl Assessment {
-    /// Whether the target is reached, by the whole interval and never by its middle alone.
+    /// Whether the target is reached, judged by the whole interval, never by the point estimate
+    /// alone.
     pub(crate) fn verdict(&self) -> Verdict {
         let limit = self.target.limit;
         let judged = |value| if limit.holds(value) { Verdict::Met } else { Verdict::Missed };

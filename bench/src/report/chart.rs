@@ -1,4 +1,4 @@
-//! Draws medians with their quartiles over named categories, on a logarithmic or linear axis.
+//! Plots medians with quartiles over named categories, on a logarithmic or linear axis.
 
 use super::{number::number, spread::Spread};
 use crate::error::{BenchError, Result};
@@ -12,13 +12,13 @@ const FONT: &str = "sans-serif";
 const PANEL: (u32, u32) = (560, 380);
 const HEAD_HEIGHT: u32 = 60;
 const FOOT_LINE: u32 = 15;
-/// What a character of a label, and a number beside a point, take of the width.
+/// Approximate width of a character of a label, or of a number next to a point.
 const LABEL_CHARACTER: usize = 6;
 const NUMBER_WIDTH: usize = 20;
-/// Characters of the foot that fit into the width of one panel.
+/// Characters of the footer that fit into the width of one panel.
 const FOOT_CHARACTERS: usize = 92;
 
-// Okabe and Ito's colours, which people with any colour vision can tell apart.
+// Okabe and Ito's palette, which is distinguishable with any colour vision.
 pub(crate) const BLUE: RGBColor = RGBColor(0, 114, 178);
 pub(crate) const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub(crate) const GREEN: RGBColor = RGBColor(0, 158, 115);
@@ -42,18 +42,18 @@ pub(crate) fn colour(method: &str) -> RGBColor {
     }
 }
 
-/// One measured thing over the categories.
+/// A measured quantity over the categories.
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) colour: RGBColor,
-    /// Drawn hollow and dashed, to tell variants of a method apart.
+    /// Drawn hollow and dashed, to distinguish variants of a method.
     pub(crate) variant: bool,
-    /// By category; nothing where it was not measured.
+    /// By category; `None` if not measured.
     pub(crate) points: Vec<Option<Spread>>,
 }
 
 impl Series {
-    /// One for each method, in its colour.
+    /// A series for each method, in its colour.
     pub(crate) fn of_methods(
         methods: &[String],
         points: impl Fn(&str) -> Vec<Option<Spread>>,
@@ -68,24 +68,24 @@ impl Series {
     }
 }
 
-/// One pair of axes.
+/// A pair of axes.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) x: String,
     pub(crate) y: String,
     pub(crate) categories: Vec<String>,
     pub(crate) series: Vec<Series>,
-    /// Whether neighbours are joined: the categories are steps of one quantity.
+    /// Whether adjacent points are joined: the categories are steps of one quantity.
     pub(crate) joined: bool,
     pub(crate) logarithmic: bool,
 }
 
-/// A whole plot.
+/// A complete plot.
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) panels: Vec<Panel>,
-    /// What must be known to read it.
+    /// Footer: what a reader needs to know to interpret the plot.
     pub(crate) foot: String,
 }
 
@@ -93,7 +93,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 impl Chart {
-    /// As an SVG document.
+    /// Renders an SVG document.
     pub(crate) fn svg(&self) -> Result<String> {
         let mut text = String::new();
         self.draw(&mut text).map_err(|e| BenchError::Plot(e.to_string()))?;
@@ -137,7 +137,7 @@ impl Panel {
             .x_label_area_size(40)
             .y_label_area_size(66)
             .build_cartesian_2d(-0.5..last, bottom..top)?;
-        // Grid lines and labels are drawn here: plotters' own do not fit categories and decades.
+        // Grid lines and labels are drawn here: plotters' own do not suit categories and decades.
         chart
             .configure_mesh()
             .disable_mesh()
@@ -179,7 +179,7 @@ impl Panel {
             let (x, y) = plane.map_coordinate(&(index as f64, bottom));
             let (left, above) = area.get_base_pixel();
             let style = label.pos(Pos::new(HPos::Center, VPos::Top));
-            // Names that would touch stand on two lines in turn.
+            // Names that would touch alternate between two lines.
             let lower = if staggered && index % 2 == 1 { 13 } else { 0 };
             area.draw_text(category, &style, (x - left, y - above + 6 + lower))?;
         }
@@ -201,7 +201,8 @@ impl Panel {
                 };
                 plane.draw(&Circle::new((*x, scale(spread.median)), 4, style))?;
                 if numbered {
-                    // Neighbours' numbers stand above and below in turn, so that they do not touch.
+                    // Adjacent numbers alternate between above and below, so that they do not
+                    // touch.
                     let (end, place, gap) = if index % 2 == 0 {
                         (spread.high, VPos::Bottom, -7)
                     } else {
@@ -241,7 +242,7 @@ impl Panel {
         Ok(())
     }
 
-    /// Where a series' points go: beside those of the others, so that none hides another.
+    /// Positions of a series' points: next to those of the others, so that none hides another.
     fn places(&self, index: usize) -> Vec<(f64, Spread)> {
         let count = self.series.len() as f64;
         let shift =
@@ -252,7 +253,7 @@ impl Panel {
             .collect()
     }
 
-    /// What the vertical axis spans.
+    /// The range of the vertical axis.
     fn range(&self) -> (f64, f64) {
         let spreads = || self.series.iter().flat_map(|series| series.points.iter().flatten());
         let high = spreads().map(|spread| spread.high).fold(0.0, f64::max);
@@ -284,13 +285,13 @@ impl Panel {
     }
 }
 
-/// A round number without digits that say nothing.
+/// A round number without redundant digits.
 fn plain(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Breaks text into lines of at most so many characters, where words allow it.
+/// Breaks text between words into lines of at most `width` characters, as far as possible.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,57 +1,57 @@
-//! What the lines say of a number, and how sure they are of it: medians, their ratios and means of
-//! them, with the interval that a bootstrap gives (ADR 0022).
+//! Estimates a number from lines, with its certainty: medians, their ratios and means of them, with
+//! bootstrap intervals (ADR 0022).
 //!
-//! The interval holds what the repetitions of one run differ by. It does not hold what machines,
-//! days or builds differ by.
+//! The interval covers the variation between repetitions within one run. It does not cover
+//! variation between machines, days or builds.
 
 use super::spread::{mean, median};
 use squeezy_load::Random;
 
-/// What of all intervals holds the true value. Promises are one-sided, so that 5% of the verdicts
-/// at most are wrong.
+/// The fraction of intervals that contain the true value. Targets are one-sided, so at most 5% of
+/// the verdicts are wrong.
 pub(crate) const CONFIDENCE_PERCENT: u32 = 90;
 
-/// Fewer measurements have no such interval: that four of them lie about their median has a
-/// probability of 87.5%, that five do one of 93.75%.
+/// Fewer measurements have no such interval: the probability that the median lies between the
+/// extremes is 87.5% for four measurements, and 93.75% for five.
 const LEAST_RUNS: usize = 5;
 
-/// How often the measurements are drawn anew. Another seed then moves the ends by about a percent.
+/// Number of bootstrap resamples. With this many, another seed moves the ends by about a percent.
 const RESAMPLES: usize = 4000;
 
-/// The same lines always have the same interval.
+/// Fixed, so that the same lines always have the same interval.
 const SEED: u64 = 1;
 
-/// Measurements that a number is made of.
+/// Measurements from which a number is computed.
 #[derive(Clone, Debug)]
 pub(crate) enum Sample {
     /// The median of these.
     Median(Vec<f64>),
-    /// The median of the first over that of the second, which are drawn apart.
+    /// The ratio of their medians; the two are resampled independently.
     Ratio(Vec<f64>, Vec<f64>),
 }
 
-/// A number and what is known about it.
+/// A number and its certainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     /// The number.
     pub(crate) value: f64,
-    /// How sure it is.
+    /// How certain it is.
     pub(crate) certainty: Certainty,
 }
 
-/// How sure a number is.
+/// The certainty of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Certainty {
-    /// The truth lies within with a probability of [`CONFIDENCE_PERCENT`].
+    /// The true value is in this interval with a probability of [`CONFIDENCE_PERCENT`].
     Within(f64, f64),
-    /// It was measured so often, too seldom to tell.
+    /// There are only this many measurements, too few to tell.
     TooFew(usize),
-    /// It was counted, in so many measurements, and is the same on every machine.
+    /// A count from this many measurements, which is the same on every machine.
     Counted(usize),
 }
 
 impl Sample {
-    /// Of at least one finite number each.
+    /// The sample without non-finite numbers; `None` if nothing is left.
     fn checked(self) -> Option<Self> {
         let finite = |values: Vec<f64>| {
             let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
@@ -70,7 +70,7 @@ impl Sample {
         }
     }
 
-    /// The number, of these measurements or of what is drawn from them.
+    /// The number, computed from these measurements or from a resample of them.
     fn value(&self, mut draw: impl FnMut(&[f64]) -> Vec<f64>) -> f64 {
         let mut of = |values: &[f64]| median(draw(values)).unwrap_or(f64::NAN);
         match self {
@@ -81,12 +81,12 @@ impl Sample {
 }
 
 impl Estimate {
-    /// The median of at least one number.
+    /// The median of the values; `None` if there are none.
     pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         Self::mean([Sample::Median(values.into_iter().collect())])
     }
 
-    /// The median of some numbers over that of others.
+    /// The ratio of two medians.
     pub(crate) fn ratio(
         over: impl IntoIterator<Item = f64>,
         under: impl IntoIterator<Item = f64>,
@@ -94,9 +94,9 @@ impl Estimate {
         Self::mean([Sample::Ratio(over.into_iter().collect(), under.into_iter().collect())])
     }
 
-    /// The mean of what samples that do not depend on each other give, without those that are
-    /// empty: each sample is drawn anew by itself, for it is these functions, sizes or methods that
-    /// are asked about. The fewest measurements of a sample decide whether there are enough.
+    /// The mean over independent samples, without empty ones. Each sample is resampled on its own,
+    /// because the question is about exactly these functions, sizes or methods. The smallest sample
+    /// decides whether there are enough measurements.
     pub(crate) fn mean(samples: impl IntoIterator<Item = Sample>) -> Option<Self> {
         let samples: Vec<Sample> = samples.into_iter().filter_map(Sample::checked).collect();
         let value = mean(samples.iter().map(|sample| sample.value(<[f64]>::to_vec)))?;
@@ -116,7 +116,7 @@ impl Estimate {
         Some(Self { value, certainty })
     }
 
-    /// A count that has to be `expected` in every measurement: the one that is furthest from it.
+    /// A count that must be `expected` in every measurement: the value that is furthest from it.
     pub(crate) fn counted(values: impl IntoIterator<Item = f64>, expected: f64) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect();
         let distance = |value: &f64| (value - expected).abs();
@@ -124,7 +124,7 @@ impl Estimate {
         Some(Self { value, certainty: Certainty::Counted(values.len()) })
     }
 
-    /// In another unit; `unit` must not decrease.
+    /// Converts the unit; `unit` must be monotonic and not decreasing.
     pub(crate) fn map(self, unit: impl Fn(f64) -> f64) -> Self {
         let certainty = match self.certainty {
             Certainty::Within(low, high) => Certainty::Within(unit(low), unit(high)),
@@ -134,7 +134,7 @@ impl Estimate {
     }
 }
 
-/// As many of the values, each time any of them.
+/// Draws as many values as there are, with replacement.
 fn draw(values: &[f64], random: &mut Random) -> Vec<f64> {
     let mut any = || values[random.below(values.len())];
     values.iter().map(|_| any()).collect()
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Long on one side, as latencies are; the median is known.
+    /// Skewed, as latencies are; the median is known.
     fn skewed(random: &mut Random) -> f64 {
         1.0 - (1.0 - random.unit()).ln() / std::f64::consts::LN_2
     }
@@ -168,7 +168,7 @@ mod tests {
                 below += usize::from(high < 1.0);
                 above += usize::from(low > 1.0);
             }
-            // 5% on each side, and what 200 experiments may differ by.
+            // 5% on each side, plus the variation to be expected in 200 experiments.
             assert!(below <= 18 && above <= 18, "{count}: {below} below, {above} above");
             assert!(below + above > 0, "{count}: intervals that cannot be wrong say nothing");
         }

@@ -1,4 +1,4 @@
-//! What is made of an experiment's lines: tables, verdicts on its targets, plots.
+//! Reports of an experiment's lines: tables, verdicts on its targets, plots.
 
 mod assessment;
 pub(crate) mod chart;

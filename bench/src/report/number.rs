@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formats numbers.
 
-/// Three digits that count.
+/// Three significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,8 +1,8 @@
-//! Which lines a row of a table, a verdict or a point of a plot is made of.
+//! Selects the lines for a row of a table, a verdict or a point of a plot.
 
 use crate::record::{Measured, OfFunction};
 
-/// The lines about a method.
+/// The lines of a method.
 pub(crate) fn of_method<'a, F>(
     records: &'a [Measured<F>],
     method: &'a str,
@@ -10,7 +10,7 @@ pub(crate) fn of_method<'a, F>(
     records.iter().filter(move |record| record.header.method == method)
 }
 
-/// The lines about a method and a function.
+/// The lines of a method and a function.
 pub(crate) fn of_function<'a, F: OfFunction>(
     records: &'a [Measured<F>],
     method: &'a str,
@@ -19,12 +19,12 @@ pub(crate) fn of_function<'a, F: OfFunction>(
     of_method(records, method).filter(move |record| record.function() == function)
 }
 
-/// The methods that lines are about, in the order in which they come.
+/// The methods of the lines, in order of appearance.
 pub(crate) fn methods<F>(records: &[Measured<F>]) -> Vec<String> {
     in_order(records, |record| record.header.method.clone())
 }
 
-/// Orders lines by their methods, as these come.
+/// A sort key that orders lines by their methods' order of appearance.
 pub(crate) fn by_method<F>(records: &[Measured<F>]) -> impl Fn(&Measured<F>) -> usize + 'static {
     let methods = methods(records);
     move |record| {
@@ -33,12 +33,12 @@ pub(crate) fn by_method<F>(records: &[Measured<F>]) -> impl Fn(&Measured<F>) -> 
     }
 }
 
-/// The functions that lines are about.
+/// The functions of the lines.
 pub(crate) fn functions<F: OfFunction>(records: &[Measured<F>]) -> Vec<String> {
     sorted(records, |record| record.function().to_owned())
 }
 
-/// What lines say of something, each once, in the order in which it comes.
+/// The distinct values of something, in order of appearance.
 pub(crate) fn in_order<'a, R, T: PartialEq>(
     records: &'a [R],
     value: impl Fn(&'a R) -> T,
@@ -52,7 +52,7 @@ pub(crate) fn in_order<'a, R, T: PartialEq>(
     values
 }
 
-/// The same from the least on.
+/// The distinct values of something, in ascending order.
 pub(crate) fn sorted<R, T: Ord>(records: &[R], value: impl Fn(&R) -> T) -> Vec<T> {
     let mut values: Vec<T> = records.iter().map(value).collect();
     values.sort();

@@ -1,4 +1,5 @@
-//! The table of SPECIFICATION.md: every target, and what the recorded lines say of it.
+//! Generates the table of SPECIFICATION.md: every target, with its assessment by the recorded
+//! lines.
 
 use super::{
     Assessment, Verdict, number,
@@ -6,11 +7,11 @@ use super::{
 };
 use std::fmt::Write;
 
-/// Between these lines the table stands.
+/// The table is between these lines.
 const BEGIN: &str = "<!-- begin of the table: made by `squeezy bench specification` -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
-/// SPECIFICATION.md with the table that these assessments give; nothing if it has no place for it.
+/// SPECIFICATION.md with the table for these assessments; `None` if it has no markers for it.
 pub(crate) fn update(text: &str, assessed: &[Assessment]) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -31,13 +32,13 @@ fn table(assessed: &[Assessment]) -> String {
         };
         let about: Vec<_> = assessed.iter().filter(|it| it.target == target).collect();
         let (limit, recorded) = (format!("{word}{limit}{}", unit.in_words()), recorded(&about));
-        // A String takes all that it is given.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "| {what} | {limit} | {recorded} | {shown_by} |");
     }
     text
 }
 
-/// How often each verdict was given, and from which value to which.
+/// How often each verdict was given, and the range of values.
 fn recorded(assessed: &[&Assessment]) -> String {
     let values = || assessed.iter().map(|it| it.measured.value);
     let (Some(least), Some(most)) =

@@ -2,21 +2,21 @@
 
 use squeezy_node::series::quantile;
 
-/// The middle and the spread of some measurements.
+/// Quartiles of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    /// A quarter of the measurements is at most this.
+    /// First quartile.
     pub(crate) low: f64,
-    /// Half of them is.
+    /// Median.
     pub(crate) median: f64,
-    /// Three quarters are.
+    /// Third quartile.
     pub(crate) high: f64,
-    /// How many there are.
+    /// Number of measurements.
     pub(crate) count: usize,
 }
 
 impl Spread {
-    /// Of at least one finite number.
+    /// `None` without a finite number.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -25,12 +25,12 @@ impl Spread {
     }
 }
 
-/// The median of at least one number.
+/// The median; `None` if there are no numbers.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-/// The mean of at least one number.
+/// The mean; `None` if there are no numbers.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (sum, count) =
         values.into_iter().fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));

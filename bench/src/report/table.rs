@@ -1,39 +1,39 @@
-//! Plain tables on standard output.
+//! Plain-text tables.
 
 use super::{number::number, spread::Spread};
 use std::collections::BTreeMap;
 
-/// Rows under a head; the first column is text, the others are numbers.
+/// Rows under a header; the first column is text, the others are numbers.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// A column: its head, and what it says of the lines that a row is made of.
+/// A column: its header, and how to get its cell from a row's lines.
 pub(crate) struct Column<'a, L> {
     head: &'static str,
     cell: Cell<'a, L>,
 }
 
-/// What a column says of a row's lines.
+/// Computes a cell from a row's lines.
 type Cell<'a, L> = Box<dyn Fn(&[&L]) -> String + 'a>;
 
 impl<'a, L: 'a> Column<'a, L> {
-    /// Anything about a row's lines, of which there is at least one.
+    /// Any function of a row's lines, of which there is at least one.
     pub(crate) fn new(head: &'static str, cell: impl Fn(&[&L]) -> String + 'a) -> Self {
         Self { head, cell: Box::new(cell) }
     }
 
-    /// What all lines of a row have in common.
+    /// A value that all lines of a row have in common.
     pub(crate) fn common(head: &'static str, value: impl Fn(&L) -> String + 'a) -> Self {
         Self::new(head, move |lines| lines.first().map_or(String::new(), |line| value(line)))
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub(crate) fn count(head: &'static str) -> Self {
         Self::new(head, |lines| lines.len().to_string())
     }
 
-    /// How many lines there are of this kind.
+    /// The number of lines that satisfy a condition.
     pub(crate) fn count_of(head: &'static str, of: impl Fn(&L) -> bool + 'a) -> Self {
         Self::new(head, move |lines| lines.iter().filter(|line| of(line)).count().to_string())
     }
@@ -48,7 +48,7 @@ impl<'a, L: 'a> Column<'a, L> {
         Self::spread(head, value, |s| format!("{}-{}", number(s.low), number(s.high)))
     }
 
-    /// Only of rows whose lines have it; a dash in the others.
+    /// Only for rows whose lines satisfy a condition; a dash in the others.
     pub(crate) fn only_if(self, has: impl Fn(&L) -> bool + 'a) -> Self {
         Self::new(self.head, move |lines| {
             if lines.iter().any(|line| has(line)) { (self.cell)(lines) } else { "-".to_owned() }
@@ -67,7 +67,7 @@ impl<'a, L: 'a> Column<'a, L> {
 }
 
 impl Table {
-    /// A row for all lines of each key, in the order of the keys.
+    /// A row for the lines of each key, sorted by key.
     pub(crate) fn of<'l, L: 'l, K: Ord>(
         lines: impl IntoIterator<Item = &'l L>,
         key: impl Fn(&L) -> K,
@@ -78,12 +78,12 @@ impl Table {
         table
     }
 
-    /// A head without rows.
+    /// A header without rows.
     pub(crate) fn under<L>(columns: &[Column<'_, L>]) -> Self {
         Self { rows: vec![columns.iter().map(|column| column.head.to_owned()).collect()] }
     }
 
-    /// Adds a row for all lines of each key.
+    /// Adds a row for the lines of each key.
     pub(crate) fn add<'l, L: 'l, K: Ord>(
         &mut self,
         lines: impl IntoIterator<Item = &'l L>,

@@ -1,4 +1,4 @@
-//! The targets of bench/targets.toml, the only place where they stand.
+//! The targets, read from bench/targets.toml.
 
 use serde::Deserialize;
 use squeezy_node::parse_toml;
@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 /// Every target, in the order of the file.
 pub(crate) static TARGETS: LazyLock<Vec<Target>> = LazyLock::new(|| {
-    // It is compiled in, and a test reads it.
+    // The file is compiled in, and a test parses it.
     parse(include_str!("../../targets.toml")).unwrap_or_else(|e| panic!("bench/targets.toml: {e}"))
 });
 
-/// A number to reach.
+/// A performance target.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Entry")]
 pub(crate) struct Target {
@@ -24,13 +24,13 @@ pub(crate) struct Target {
 /// What shows whether a target is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ShownBy {
-    /// An experiment, by name, and its own name for the target.
+    /// The name of an experiment, and its name for the target.
     Experiment(String, String),
     /// Something else, in Markdown.
     Other(String),
 }
 
-/// What a number is compared with.
+/// The limit that a number is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     /// This or less.
@@ -41,21 +41,21 @@ pub(crate) enum Limit {
     Exactly(f64),
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
-    /// Things.
+    /// A plain count.
     #[default]
     Count,
-    /// One number over another.
+    /// A ratio.
     Times,
     Percent,
     Milliseconds,
     Minutes,
 }
 
-/// A target as it stands in the file.
+/// A target as it appears in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -88,20 +88,20 @@ impl TryFrom<Entry> for Target {
         let shown_by = match (experiment, name, shown_by) {
             (Some(experiment), Some(name), None) => ShownBy::Experiment(experiment, name),
             (None, _, Some(other)) => ShownBy::Other(other),
-            _ => return Err(format!("`{what}` wants an experiment and a name, or shown_by")),
+            _ => return Err(format!("`{what}` needs an experiment and a name, or shown_by")),
         };
         let limit = match (at_most, at_least, exactly) {
             (Some(limit), None, None) => Limit::AtMost(limit),
             (None, Some(limit), None) => Limit::AtLeast(limit),
             (None, None, Some(limit)) => Limit::Exactly(limit),
-            _ => return Err(format!("`{what}` wants one of at_most, at_least and exactly")),
+            _ => return Err(format!("`{what}` needs one of at_most, at_least and exactly")),
         };
         Ok(Self { shown_by, what, limit, unit })
     }
 }
 
 impl Target {
-    /// An experiment's target, by the experiment's own name for it.
+    /// The target of an experiment with this name.
     pub(crate) fn find(experiment: &str, name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| match &target.shown_by {
             ShownBy::Experiment(of, named) => of == experiment && named == name,
@@ -112,7 +112,7 @@ impl Target {
 
 #[cfg(test)]
 impl Target {
-    /// The experiment that shows it.
+    /// The experiment that shows it, if any.
     pub(crate) fn experiment(&self) -> Option<&str> {
         match &self.shown_by {
             ShownBy::Experiment(experiment, _) => Some(experiment),
@@ -122,7 +122,7 @@ impl Target {
 }
 
 impl Limit {
-    /// Whether a value is within it.
+    /// Whether a value satisfies the limit.
     pub(crate) fn holds(self, value: f64) -> bool {
         match self {
             Self::AtMost(limit) => value <= limit,
@@ -131,7 +131,7 @@ impl Limit {
         }
     }
 
-    /// The limit and the words before it, which want a space or are none.
+    /// The limit, and the words before it including a space.
     pub(crate) fn in_words(self) -> (&'static str, f64) {
         match self {
             Self::AtMost(limit) => ("at most ", limit),
@@ -142,7 +142,7 @@ impl Limit {
 }
 
 impl Unit {
-    /// What follows a number in a verdict, with its own space if it wants one.
+    /// What follows a number in a verdict, including a space if necessary.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Count => "",
@@ -153,7 +153,7 @@ impl Unit {
         }
     }
 
-    /// What follows a number in a text.
+    /// What follows a number in prose.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Self::Times => " times",
@@ -179,9 +179,9 @@ mod tests {
         };
         assert_eq!(parse(good).unwrap(), [expected]);
         for (wrong, complaint) in [
-            (good.replace("at_most = 5\n", ""), "wants one of at_most"),
-            (good.replace("at_most = 5", "at_most = 5\nexactly = 0"), "wants one of at_most"),
-            (good.replace("name = \"again\"\n", ""), "wants an experiment and a name"),
+            (good.replace("at_most = 5\n", ""), "needs one of at_most"),
+            (good.replace("at_most = 5", "at_most = 5\nexactly = 0"), "needs one of at_most"),
+            (good.replace("name = \"again\"\n", ""), "needs an experiment and a name"),
             (good.replace("unit", "units"), "units"),
             (good.replace("milliseconds", "ms"), "ms"),
         ] {
@@ -194,7 +194,7 @@ mod tests {
     fn a_target_has_one_name() {
         for target in TARGETS.iter() {
             if let ShownBy::Experiment(experiment, name) = &target.shown_by {
-                assert_eq!(Target::find(experiment, name), Some(target), "{name} stands twice");
+                assert_eq!(Target::find(experiment, name), Some(target), "{name} appears twice");
             }
         }
         assert_eq!(Target::find("plug", "nonsense"), None);

@@ -1,4 +1,4 @@
-//! What several functions are asked over time: from a trace, or made up and labelled so.
+//! Loads for several functions, from a trace or synthetic and labelled so.
 
 use crate::error::{BenchError, Result};
 use squeezy_load::{Candidate, Load, Random, Synthetic, azure2019, azure2021};
@@ -9,16 +9,16 @@ use std::{
     time::Duration,
 };
 
-/// One call of a load.
+/// A call in a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrival {
-    /// When, from the load's begin on.
+    /// Time since the load began.
     pub(crate) at: Duration,
-    /// Of which of the fleet's functions.
+    /// Index of the function in the fleet.
     pub(crate) member: usize,
 }
 
-/// Where a load comes from.
+/// The source of a load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadOptions {
     /// Replay the burstiest functions of a trace in the Azure 2019 (invocations) or 2021 format;
@@ -38,24 +38,24 @@ pub(crate) struct LoadOptions {
     pub(crate) duration: Option<u32>,
 }
 
-/// Calls in the busiest minute of a function of a trace that is replayed here: what two processors
-/// answer without hardware virtualization, when they are not all at once.
+/// The maximum number of calls in the busiest minute of a trace's function that is replayed here:
+/// what two processors can answer without hardware virtualization, unless all calls come at once.
 const BUSIEST_MINUTE: u64 = 60;
 
-/// A load for several functions, and where it comes from.
+/// A load for several functions, and its description.
 pub(crate) struct FleetLoad {
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) source: String,
 }
 
 impl LoadOptions {
-    /// How long calls are sent: what was asked for, else so many seconds.
+    /// How long calls are sent: as requested, otherwise `default_seconds`.
     pub(crate) fn length(&self, default_seconds: u32) -> Duration {
         Duration::from_secs(self.duration.unwrap_or(default_seconds).into())
     }
 
-    /// A load for so many functions, of which none is called more than `most` times at once (made up)
-    /// or in a minute (from a trace).
+    /// A load for `members` functions, none of which is called more than `most` times at once
+    /// (synthetic) or per minute (trace).
     pub(crate) fn load(&self, members: usize, length: Duration, most: u32) -> Result<FleetLoad> {
         let loads = match &self.trace {
             Some(path) => self.read_trace(path, members, length)?,
@@ -77,8 +77,8 @@ impl LoadOptions {
         Ok(FleetLoad { arrivals, source })
     }
 
-    /// So many functions of the trace, drawn with the seed, in one window of it: that in which they are
-    /// called most, all together. It is played `speed` times as fast as it was recorded.
+    /// Functions drawn from the trace with the seed, in the same window: the one in which they are
+    /// called most, all together. Replayed `speed` times as fast as recorded.
     pub(crate) fn together(
         &self,
         path: &Path,
@@ -102,7 +102,7 @@ impl LoadOptions {
         arrivals.sort_unstable();
         let source = loads.first().map_or("", |load| load.source.split(',').next().unwrap_or(""));
         let source = format!(
-            "{source}; {members} functions drawn with seed {}, played {speed} times as fast",
+            "{source}; {members} functions drawn with seed {}, replayed {speed} times as fast",
             self.seed
         );
         let recorded = length * speed;
@@ -118,7 +118,7 @@ impl LoadOptions {
         Ok(FleetLoad { arrivals, source })
     }
 
-    /// Every function of a trace that is not called too often, the burstiest first.
+    /// Every function of a trace that is not called too often, burstiest first.
     fn read_loads(&self, path: &Path) -> Result<Vec<Load>> {
         let fail = |reason: String| BenchError::file(path, reason);
         let file = File::open(path).map_err(|e| fail(e.to_string()))?;
@@ -157,14 +157,14 @@ impl LoadOptions {
     }
 }
 
-/// The functions of a trace, the burstiest of those that are not called too often first.
+/// The functions of a trace that are not called too often, burstiest first.
 fn burstiest(mut candidates: Vec<Candidate<'_>>) -> impl Iterator<Item = String> {
     candidates.retain(|c| c.invocations > 0 && c.peak_per_minute <= BUSIEST_MINUTE);
     candidates.sort_by(|a, b| b.dispersion.total_cmp(&a.dispersion));
     candidates.into_iter().map(|candidate| candidate.hash.to_owned())
 }
 
-/// Two bursts in which the functions take turns, so that one needs the memory that another had.
+/// Two bursts in which the functions alternate, so that one needs the memory that another had.
 fn alternating(member: usize, members: usize, length: Duration, most: u32) -> Synthetic {
     let turn = length.mul_f64(0.45 / members as f64);
     let offset = turn.mul_f64(member as f64);
@@ -209,7 +209,7 @@ mod tests {
         std::fs::write(file.path(), text).unwrap();
         let load = options(None).together(file.path(), 2, Duration::from_secs(60), 2).unwrap();
         let of = |member| load.arrivals.iter().filter(|a| a.member == member).count();
-        // Two minutes of it, in one.
+        // Two minutes of the trace, replayed in one.
         assert_eq!(of(0).min(of(1)), 2);
         assert_eq!(of(0).max(of(1)), 5);
         assert!(load.arrivals.iter().all(|arrival| arrival.at < Duration::from_secs(60)));

@@ -1,4 +1,4 @@
-//! What experiments measure with: VMs of `memhog`, functions on a node, plain processes.
+//! Rigs, which experiments measure with: VMs of `memhog`, functions on a node, plain processes.
 
 pub(crate) mod fleet;
 pub(crate) mod load;

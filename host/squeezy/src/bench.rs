@@ -1,4 +1,4 @@
-//! `squeezy bench`: the experiments are a program of their own, `squeezy-bench`.
+//! `squeezy bench`: runs the experiments, which are a separate program, `squeezy-bench`.
 
 use std::{
     ffi::OsString,
@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-/// The program, as it is called where this one is and in $PATH.
+/// The program's name, both next to this program and in $PATH.
 const PROGRAM: &str = "squeezy-bench";
 
 /// Runs an experiment that compares methods to resize a VM's memory.
@@ -21,7 +21,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Becomes `squeezy-bench`, with this log level; an error is why it could not.
+    /// Replaces this process with `squeezy-bench`, with this log level. Returns only if that fails,
+    /// with the reason.
     pub fn execute(self, log: &str) -> String {
         let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
         let beside = beside.filter(|path| path.exists());
@@ -34,7 +35,7 @@ impl Bench {
 fn refusal(program: &Path, error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => format!(
-            "{PROGRAM} is neither beside this program nor in $PATH: `make programs` in a checkout builds it"
+            "{PROGRAM} is neither next to this program nor in $PATH: `make programs` in a checkout builds it"
         ),
         _ => format!("{}: {error}", program.display()),
     }

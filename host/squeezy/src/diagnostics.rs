@@ -1,4 +1,4 @@
-//! Diagnostics on standard error, as `--log` wants them: for `squeezy` and for `squeezy-bench`, which
+//! Diagnostics on standard error, filtered by `--log`; for `squeezy` and for `squeezy-bench`, which
 //! includes this file.
 
 use std::{ffi::OsString, io, os::fd::AsFd};
@@ -10,28 +10,28 @@ const DEFAULT: &str = "warn";
 /// The option that sets the filter.
 #[derive(Debug, clap::Args)]
 pub struct Diagnostics {
-    /// What of its inner workings is told on standard error: error, warn, info, debug or trace, also of
-    /// a part alone, as in `warn,squeezy_vmm=debug`. The default is $RUST_LOG, or else `warn`.
+    /// Diagnostics to write to standard error: error, warn, info, debug or trace, also per module,
+    /// as in `warn,squeezy_vmm=debug`. The default is $RUST_LOG, or else `warn`.
     #[arg(long, global = true, value_name = "LEVEL", env = "SQUEEZY_LOG", value_parser = filter)]
     log: Option<String>,
 }
 
-/// Checks it where the command line is read.
+/// Validates the filter while the command line is parsed.
 fn filter(text: &str) -> Result<String, String> {
     let wanted = "a level, or PART=LEVEL, or several with commas between them";
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| format!("{error}: {wanted}"))
 }
 
 impl Diagnostics {
-    /// The filter that counts. `rust_log` is $RUST_LOG; since it may be meant for another program, one
-    /// that cannot be parsed is ignored.
+    /// The filter to use. `rust_log` is $RUST_LOG; it may be meant for another program, so an
+    /// invalid one is ignored.
     fn wanted(self, rust_log: Option<String>) -> String {
         let usable = |text: &String| !text.is_empty() && filter(text).is_ok();
         self.log.or_else(|| rust_log.filter(usable)).unwrap_or_else(|| DEFAULT.to_owned())
     }
 
-    /// Starts writing diagnostics to standard error, without colours, and with the time of day unless
-    /// that is the journal. Returns the filter.
+    /// Starts writing diagnostics to standard error, without colours, and with the time of day
+    /// unless that is the journal. Returns the filter.
     pub fn start(self) -> String {
         let wanted = self.wanted(std::env::var("RUST_LOG").ok());
         let subscriber = tracing_subscriber::fmt()
@@ -47,9 +47,9 @@ impl Diagnostics {
     }
 }
 
-/// Whether a stream of this program is systemd's journal, which records the time of each line itself.
-/// `journal` is $JOURNAL_STREAM, device and inode of the journal's stream (systemd.exec(5)); it is also
-/// inherited by programs whose output goes elsewhere.
+/// Whether a stream of this program is systemd's journal, which records the time of each line
+/// itself. `journal` is $JOURNAL_STREAM, device and inode of the journal's stream
+/// (systemd.exec(5)), which programs whose output goes elsewhere inherit too.
 pub fn is_journal(stream: impl AsFd, journal: Option<OsString>) -> bool {
     let Some(journal) = journal else { return false };
     let status = rustix::fs::fstat(stream);

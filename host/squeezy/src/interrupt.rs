@@ -1,4 +1,4 @@
-//! Ctrl-C, from the terminal or as a signal.
+//! Ctrl-C, pressed in the terminal or received as a signal.
 
 use std::{io, sync::Arc};
 use tokio::{
@@ -6,19 +6,19 @@ use tokio::{
     sync::watch,
 };
 
-/// How often the run was told to end: once asks it to, twice makes it.
+/// How many times the program was told to end: once asks, twice forces.
 #[derive(Clone)]
 pub struct Interrupt {
     count: Arc<watch::Sender<u32>>,
 }
 
 impl Interrupt {
-    /// Listens to SIGINT, SIGTERM and SIGHUP from now on.
+    /// Starts handling SIGINT, SIGTERM and SIGHUP.
     pub fn listen() -> io::Result<Self> {
         Self::listen_to(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
     }
 
-    /// Listens to SIGINT and SIGTERM from now on: SIGHUP means something else to a daemon.
+    /// Starts handling SIGINT and SIGTERM only: to a daemon, SIGHUP means something else.
     pub fn listen_as_daemon() -> io::Result<Self> {
         Self::listen_to(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
@@ -37,17 +37,17 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// As if Ctrl-C had been pressed.
+    /// Acts as if Ctrl-C had been pressed.
     pub fn raise(&self) {
         self.count.send_modify(|count| *count += 1);
     }
 
-    /// Whether it was pressed at all.
+    /// Whether it has been pressed at least once.
     pub fn is_raised(&self) -> bool {
         *self.count.borrow() > 0
     }
 
-    /// Waits until it has been pressed so many times.
+    /// Waits until it has been pressed `times` times.
     pub async fn raised(&self, times: u32) {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.count.subscribe().wait_for(|count| *count >= times).await;

@@ -1,4 +1,4 @@
-//! `squeezy`: runs functions in VMs whose memory comes and goes with their instances.
+//! `squeezy`: runs functions in VMs whose memory grows and shrinks with their instances.
 
 mod bench;
 mod client;
@@ -13,10 +13,10 @@ use clap_complete::Shell;
 use diagnostics::Diagnostics;
 use std::process::ExitCode;
 
-/// Exit status after Ctrl-C, as shells expect it.
+/// Exit status after Ctrl-C, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// First steps after the installation.
+/// First steps after installation.
 const EXAMPLES: &str = "\
 To see it at work, with a function of the checkout:
   squeezy run functions/html
@@ -30,7 +30,7 @@ Clients find the daemon at --url or $SQUEEZY_URL, and its key in --key-file or $
 The exit status is 0 on success, 1 on failure, 2 for a wrong command line.
 `squeezy COMMAND --help` is the manual of a command; docs/operations.md is the whole manual.";
 
-/// Runs functions in VMs whose memory comes and goes with their instances.
+/// Runs functions in VMs whose memory grows and shrinks with their instances.
 ///
 /// Many instances of a function share a VM; when one ends, its memory goes back to the host at once.
 #[derive(Parser)]
@@ -42,7 +42,7 @@ struct Cli {
     diagnostics: Diagnostics,
 }
 
-// What stands at the arguments of a command is its help; a comment here would go before it.
+// The help of a command is the doc comment of its arguments; one here would take precedence.
 #[derive(Subcommand)]
 enum Command {
     Run(Box<run::Args>),
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run().unwrap_or_else(fail),
         Command::Bench(bench) => fail(bench.execute(&log)),
         Command::Completion { shell } => {
-            // Whole before it is written: that nobody reads it must not end in a panic.
+            // Generated in full before it is written, so that a closed pipe does not cause a panic.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "squeezy", &mut script);
             output::print(String::from_utf8_lossy(&script).trim_end());
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line for a person.
+/// Prints an error on one line.
 fn fail(error: impl std::fmt::Display) -> ExitCode {
     output::complain(format_args!("squeezy: {error}"));
     ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! Standard output, which may be a pipe that nobody reads any more.
+//! Standard output, which may be a closed pipe.
 
 use crate::interrupt::Interrupt;
 use std::{
@@ -8,10 +8,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Exit status when nobody reads any more: as shells give it for a program that SIGPIPE has ended.
+/// Exit status if standard output is a closed pipe: what shells report for a program killed by
+/// SIGPIPE.
 const UNREAD: u8 = 128 + 13;
 
-/// Prints a line. When it cannot be written there is nothing left to do.
+/// Prints a line. Exits if that fails.
 pub fn print(line: impl Display) {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => {}
@@ -23,12 +24,12 @@ pub fn print(line: impl Display) {
     }
 }
 
-/// Writes a line to standard error. Nothing can be done for somebody who has closed that.
+/// Writes a line to standard error. Errors are ignored, because there is nowhere to report them.
 pub fn complain(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Standard output of something that has to be ended when nobody reads any more.
+/// Standard output of an operation that must be ended if nobody reads its output any more.
 #[derive(Clone)]
 pub struct Output {
     interrupt: Interrupt,
@@ -36,12 +37,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Raises this interrupt when it cannot be written to.
+    /// Raises `interrupt` when it cannot be written to.
     pub fn new(interrupt: Interrupt) -> Self {
         Self { interrupt, failure: Arc::default() }
     }
 
-    /// Prints a line, unless an earlier one could not be.
+    /// Prints a line, unless an earlier one has failed.
     pub fn print(&self, line: impl Display) {
         if self.failure.get().is_some() {
             return;
@@ -53,7 +54,7 @@ impl Output {
         }
     }
 
-    /// What comes of it when something could not be printed: an error, unless nobody has read it.
+    /// The exit status if printing has failed: an error, unless the reader has closed the pipe.
     pub fn failure(&self) -> Option<Result<ExitCode, &io::Error>> {
         let error = self.failure.get()?;
         let unread = error.kind() == ErrorKind::BrokenPipe;

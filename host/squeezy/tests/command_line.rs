@@ -1,4 +1,4 @@
-//! What is wrong is said in one line that names the way out, before any VM is started.
+//! Errors are reported in one line that says what to do, before any VM starts.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ fn squeezy(arguments: &[&str]) -> Output {
         .expect("the program can be run")
 }
 
-/// The only line on standard error.
+/// The single line on standard error.
 fn refusal(arguments: &[&str]) -> String {
     let output = squeezy(arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -140,7 +140,7 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
         ("activations", "developer error"),
         ("logs", "oldest first"),
         ("status", "PLUGGED is"),
-        ("top", "Ctrl-C ends it"),
+        ("top", "Ctrl-C quits"),
     ] {
         let help = help(&[command]).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains(part), "{command}: {help}");
@@ -154,7 +154,7 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
     }
 }
 
-/// A directory with a program of this name that says how it was called.
+/// A directory with a program of this name that prints how it was called.
 fn with_program(name: &str) -> TempDir {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(name);
@@ -234,5 +234,5 @@ fn a_live_view_needs_a_terminal() {
     let unreachable = refusal(&["status", "--url", "http://127.0.0.1:1"]);
     assert!(unreachable.contains("is `squeezy serve` running there?"), "{unreachable}");
     let top = refusal(&["top", "--url", "http://127.0.0.1:1"]);
-    assert!(top.contains("`squeezy status` needs none"), "{top}");
+    assert!(top.contains("`squeezy status` does not need one"), "{top}");
 }

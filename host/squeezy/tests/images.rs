@@ -1,5 +1,6 @@
-//! Functions from real OCI layouts, made with the real scripts, whose names clash: each runs its own
-//! program, whatever is built, refused or killed besides. Needs root and what OCI images take.
+//! Functions from real OCI layouts with clashing names, built with the real scripts: each runs its
+//! own program, whatever else is built, refused or killed. Needs root and the tools that convert
+//! OCI images.
 
 mod common;
 
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// A copy of the scripts with a build directory and a cache of its own.
+/// A copy of the scripts, with its own build directory and cache.
 struct Place(TempDir);
 
 impl Place {
@@ -35,7 +36,7 @@ impl Place {
         self.0.path().join(path)
     }
 
-    /// A layout `FOLDER/same` whose program is `/bin/PROGRAM`.
+    /// Creates a layout `FOLDER/same` whose program is `/bin/PROGRAM`.
     fn layout(&self, folder: &str, program: &str) -> PathBuf {
         let path = self.path(folder).join("same");
         fs::create_dir_all(self.path(folder)).unwrap();
@@ -55,7 +56,7 @@ impl Place {
         Daemon::start_in(self.0.path(), &self.path("build"), NO_VM, &[])
     }
 
-    /// `squeezy function create`, not run yet.
+    /// `squeezy function create`, as a command to run.
     fn create(&self, daemon: &Daemon, layout: &Path, arguments: &[&str]) -> Command {
         let mut command = daemon.client_command(&["function", "create"]);
         command.arg(layout).args(arguments).env("SQUEEZY_BUILD", self.path("build"));
@@ -63,7 +64,7 @@ impl Place {
         command
     }
 
-    /// The program of an action, of the image that is pinned for it.
+    /// The program in the image that is pinned for an action.
     fn program(&self, daemon: &Daemon, action: &str) -> String {
         let (status, action) = daemon.ask("GET", &format!("/namespaces/_/actions/{action}"), None);
         assert_eq!(status, 200, "{action}");
@@ -73,7 +74,7 @@ impl Place {
         let definition = fs::read_to_string(pinned.join("image.toml")).unwrap();
         let definition: toml::Table = definition.parse().unwrap();
         let program = definition["command"][0].as_str().unwrap().to_owned();
-        // It is in the image too.
+        // The program is in the image too.
         let files = self.path("files");
         let mut extract = Command::new("fsck.erofs");
         extract.arg(format!("--extract={}", files.display())).arg(pinned.join("image.erofs"));
@@ -84,7 +85,7 @@ impl Place {
         program
     }
 
-    /// How many images are kept.
+    /// The number of pinned images.
     fn pinned(&self) -> usize {
         fs::read_dir(self.path("state/pinned")).unwrap().count()
     }
@@ -101,7 +102,7 @@ fn an_image_of_the_same_name_takes_nobodys_place() {
     let (one, two) = (place.layout("a", "one"), place.layout("b", "two"));
     let mut daemon = place.daemon();
     succeeded(place.create(&daemon, &one, &["--name", "first"]).output().unwrap());
-    // Refused before anything is made of it.
+    // Refused before anything is built.
     let refused = place.create(&daemon, &two, &["--name", "first"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.lines().count() == 1, "{refused:?}");
@@ -115,7 +116,7 @@ fn an_image_of_the_same_name_takes_nobodys_place() {
     let daemon = place.daemon();
     assert_eq!(place.program(&daemon, "first"), "/bin/one");
     assert_eq!(place.program(&daemon, "second"), "/bin/two");
-    // Nor did either become what `make image` would have made.
+    // Neither became what `make image` would have built.
     assert!(!place.path("build/images/same.erofs").exists());
     succeeded(place.create(&daemon, &two, &["--name", "first", "--overwrite"]).output().unwrap());
     assert_eq!((place.program(&daemon, "first"), place.pinned()), ("/bin/two".to_owned(), 1));
@@ -145,13 +146,13 @@ fn a_daemon_killed_in_the_middle_leaves_all_or_nothing() {
     let (one, two) = (place.layout("a", "one"), place.layout("b", "two"));
     let mut daemon = place.daemon();
     succeeded(place.create(&daemon, &one, &["--name", "f"]).output().unwrap());
-    // Made once, so that what follows is about the daemon and not about the scripts.
+    // Built in advance, so that what follows tests the daemon rather than the scripts.
     succeeded(place.create(&daemon, &two, &["--name", "g"]).output().unwrap());
     for round in 0..12 {
         let layout = if round % 2 == 0 { &two } else { &one };
         let mut create = place.create(&daemon, layout, &["--name", "f", "--overwrite"]);
         let mut child = create.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // From before it is asked until after it has answered.
+        // At times from before the request until after the response.
         std::thread::sleep(Duration::from_millis(60 * round));
         daemon.signal("KILL");
         daemon.child.wait().unwrap();

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A function of this name that runs the Python which a call brings.
+/// Creates a function of this name that runs the Python program in each call.
 fn told(build: &Path, directory: &Path, name: &str) -> PathBuf {
     let image = directory.join(name).with_extension("erofs");
     symlink(build.join("images/html.erofs"), &image).unwrap();
@@ -21,7 +21,7 @@ fn told(build: &Path, directory: &Path, name: &str) -> PathBuf {
     image
 }
 
-/// The same without a filter of system calls.
+/// The same, without a filter of system calls.
 fn unconfined(build: &Path, directory: &Path, name: &str) -> PathBuf {
     let image = told(build, directory, name);
     let definition = image.with_extension("toml");
@@ -45,20 +45,20 @@ fn sharing_a_vm(build: &Path, directory: &Path, images: &[PathBuf]) -> Daemon {
     Daemon::start_in(directory, build, &configuration, &[])
 }
 
-/// Has a function run this program; status, and the whole activation.
+/// Has a function run this program; returns the status and the whole activation.
 fn tell(daemon: &Daemon, function: &str, program: &str) -> (u16, Value) {
     let call = format!("/namespaces/_/actions/{function}?blocking=true");
     daemon.ask("POST", &call, Some(json!({ "program": program })))
 }
 
-/// What it comes to, which must be no error.
+/// The program's result, which must not be an error.
 fn result(daemon: &Daemon, function: &str, program: &str) -> Value {
     let (status, mut activation) = tell(daemon, function, program);
     assert_eq!(status, 200, "{activation}");
     activation["response"]["result"]["result"].take()
 }
 
-/// Waits until so many instances are busy.
+/// Waits until `count` instances are busy.
 fn busy(daemon: &Daemon, function: &str, count: u32) {
     let series = format!("squeezy_instances{{function=\"{function}\",state=\"busy\"}} {count}");
     let until = Instant::now() + Duration::from_secs(60);
@@ -78,7 +78,7 @@ fn an_instance_that_exceeds_its_memory_is_told_so_and_its_neighbour_works_on() {
     let image = told(&build, directory.path(), "told");
     let daemon = Daemon::start_in(directory.path(), &build, "memory = \"3G\"\n", &[&image]);
     let neighbour = "import time\nkept = b'x' * (16 << 20)\ntime.sleep(5)\nresult = len(kept)";
-    // In steps: Linux refuses at once what is more than all memory there is.
+    // In steps, because Linux immediately refuses an allocation larger than all memory.
     let hoard = "hoard = [b'x' * (size + (1 << 20)) for size in range(1000)]";
     let mut invoke = daemon.client_command(&["invoke", "told", "--param", "program", neighbour]);
     let works = invoke.stdout(Stdio::piped()).spawn().unwrap();
@@ -90,7 +90,7 @@ fn an_instance_that_exceeds_its_memory_is_told_so_and_its_neighbour_works_on() {
     let answer = works.wait_with_output().unwrap();
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     assert_eq!(answer["result"], 16 << 20);
-    // The neighbour is the instance that is left, and has what it had.
+    // The neighbour is the remaining instance, and still has its data.
     assert_eq!(result(&daemon, "told", "result = len(kept)"), 16 << 20);
     assert_eq!(daemon.vms(), 1);
 }
@@ -118,7 +118,7 @@ fn limits_of_an_action_are_those_of_its_instances() {
     }
 }
 
-/// Leaves everything behind that another instance could come by.
+/// Leaves behind everything that another instance might get at.
 const LEAVE: &str = r#"
 import ctypes, os, socket, subprocess
 for place in ["/tmp", "/dev/shm", "/var/tmp", "/"]:
@@ -137,7 +137,7 @@ shared = ctypes.CDLL(None).shmget(0x5ec, 4096, 0o1666)
 result = [child.poll() is None, shared >= 0, os.path.exists("/tmp/secret-file")]
 "#;
 
-/// Tries to come by it, and to end it; what has succeeded.
+/// Tries to get at it, and to end it; returns what succeeded.
 const ATTACK: &str = r#"
 import ctypes, mmap, os, signal, socket
 found = []
@@ -193,7 +193,7 @@ fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
     assert_eq!(result(&daemon, "one", LEAVE), json!([true, true, true]));
     assert_eq!(result(&daemon, "two", ATTACK), json!([]));
     assert_eq!(daemon.vms(), 1, "they share one");
-    // It is all as it was, and what was tried finds it where it is.
+    // Everything is unchanged, and the same attempts find it from inside.
     let here =
         "result = [child.poll() is None, os.environ['SECRET'], open('/tmp/secret-file').read()]";
     assert_eq!(result(&daemon, "one", here), json!([true, "secret", "secret"]));
@@ -204,7 +204,7 @@ fn a_function_cannot_see_or_end_what_another_one_in_its_vm_has() {
     }
 }
 
-/// Takes all that it can have of what Linux counts by user or for the whole machine, and keeps it.
+/// Takes as much as possible of what Linux counts per user or for the whole machine, and keeps it.
 const EXHAUST: &str = r#"
 import ctypes, fcntl, os, resource, socket
 libc = ctypes.CDLL(None)
@@ -239,7 +239,7 @@ all_there_is(lambda: one(libc.mq_open, b"/q%d" % len(held), os.O_CREAT | os.O_RD
 result = len(held)
 "#;
 
-/// Takes more open files than Linux allows a machine of this size by default, in six processes.
+/// Opens more files, in six processes, than Linux by default allows on a machine of this size.
 const MANY_FILES: &str = r#"
 import os, resource, time
 for _ in range(6):
@@ -251,7 +251,7 @@ while True:
     time.sleep(1)
 "#;
 
-/// What of the same cannot be had.
+/// Which of the same resources cannot be had.
 const NEED: &str = r#"
 import ctypes, fcntl, os, select, socket, threading
 libc = ctypes.CDLL(None)
@@ -293,7 +293,7 @@ thread.join()
 result = missing
 "#;
 
-/// Sets up so many contexts for 30,000 asynchronous requests each; how many there are.
+/// Sets up `COUNT` contexts of 30,000 asynchronous requests each; returns how many succeeded.
 const REQUESTS: &str = r#"
 import ctypes
 libc = ctypes.CDLL(None)
@@ -309,7 +309,8 @@ fn what_an_instance_uses_up_its_neighbour_still_has() {
     images.push(unconfined(&build, directory.path(), "free"));
     let daemon = sharing_a_vm(&build, directory.path(), &images);
     assert_eq!(result(&daemon, "two", "result = 1"), 1);
-    // Files are memory of the kernel, of which each has a share: who takes more is killed, alone.
+    // Files are kernel memory, of which each instance has a share: one that takes more is killed,
+    // alone.
     let mut invoke = daemon.client_command(&["invoke", "one", "--param", "program", MANY_FILES]);
     let mut attack = invoke.stdout(Stdio::piped()).spawn().unwrap();
     while attack.try_wait().unwrap().is_none() {
@@ -322,7 +323,7 @@ fn what_an_instance_uses_up_its_neighbour_still_has() {
     let begin = Instant::now();
     assert_eq!(result(&daemon, "two", NEED), json!([]));
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-    // A new instance has it, too, while the first one is there.
+    // A new instance can have them too while the first one exists.
     let waits = "import time\ntime.sleep(8)\nresult = 1";
     let mut invoke = daemon.client_command(&["invoke", "two", "--param", "program", waits]);
     let works = invoke.stdout(Stdio::piped()).spawn().unwrap();
@@ -330,7 +331,7 @@ fn what_an_instance_uses_up_its_neighbour_still_has() {
     assert_eq!(result(&daemon, "two", NEED), json!([]));
     assert!(works.wait_with_output().unwrap().status.success());
     assert_eq!(result(&daemon, "one", "result = len(held)"), held, "it is still there");
-    // More than Linux allows all by default; what bounds them is memory.
+    // More than Linux allows in total by default; here memory is the limit.
     assert_eq!(result(&daemon, "free", &REQUESTS.replace("COUNT", "3")), 3);
     let (status, activation) = tell(&daemon, "free", &REQUESTS.replace("COUNT", "1000"));
     assert_eq!(status, 502, "{activation}");
@@ -355,7 +356,7 @@ fn an_instance_that_aborts_or_babbles_is_told_so() {
         let error = error_of(program);
         assert!(error.contains(&format!("was killed by signal {signal}")), "{error}");
     }
-    // It does not say how long its answer is.
+    // The response has no length.
     let endless = "\
         import sys\n\
         answer = sys._getframe(1).f_locals['self'].wfile\n\
@@ -363,7 +364,8 @@ fn an_instance_that_aborts_or_babbles_is_told_so() {
         while True: answer.write(b'100000\\r\\n' + b' ' * (1 << 20) + b'\\r\\n')";
     let error = error_of(endless);
     assert!(error.contains("exceeded the allowed length: more than 8388608 > "), "{error}");
-    // The longest that is allowed does not take what an instance has outside of its partition.
+    // The longest response that is allowed does not exhaust what an instance has outside its
+    // partition.
     let long = result(&daemon, "told", "result = 'x' * 5_000_000");
     assert_eq!(long.as_str().map(str::len), Some(5_000_000));
     let babble = "\

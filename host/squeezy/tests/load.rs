@@ -1,6 +1,6 @@
-//! `squeezy serve` under more clients than it has places and memory for. No VM is needed.
+//! `squeezy serve` with more clients than it has places and memory for. No VM is needed.
 //!
-//! `SQUEEZY_LOAD_CLIENTS=5000` is the long form of it, for `make stress`.
+//! `SQUEEZY_LOAD_CLIENTS=5000` is the long form, for `make stress`.
 
 mod common;
 
@@ -14,11 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the daemon may have resident at most, and what it is back under a minute after all have gone.
+/// The daemon's maximum resident memory, and what it returns to within a minute after all clients
+/// have left.
 const MOST_RESIDENT: u64 = 128 << 20;
 const RESIDENT_AFTER: u64 = 32 << 20;
 
-/// How long a client that does nothing wrong may be kept waiting for an answer.
+/// How long a well-behaved client may wait for a response.
 const WAIT: Duration = Duration::from_secs(5);
 
 fn clients() -> usize {
@@ -41,21 +42,21 @@ fn address(daemon: &Daemon) -> SocketAddr {
     daemon.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// Memory that a daemon has resident now, in bytes.
+/// The daemon's current resident memory, in bytes.
 fn resident(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A connection that has sent this, and does nothing more; nothing if it was turned away at once.
+/// A connection that has sent this and stays idle; `None` if it was closed immediately.
 fn hold(address: SocketAddr, sent: &[&[u8]]) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
     for part in sent {
         match stream.write_all(part) {
             Ok(()) => {}
-            // It does not read on, or has had enough.
+            // The daemon has stopped reading, or has closed the connection.
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(_) => return None,
         }
@@ -63,7 +64,7 @@ fn hold(address: SocketAddr, sent: &[&[u8]]) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// A whole exchange on a connection of its own: status line, and how long it took.
+/// A complete exchange on its own connection; returns the status line and the duration.
 fn ask(address: SocketAddr, request: &str) -> (String, Duration) {
     let begin = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -81,7 +82,7 @@ fn clients_that_only_hold_connections_keep_nobody_waiting() {
     let daemon = daemon(directory.path());
     let address = address(&daemon);
     let head = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nX: ".as_slice();
-    // Nothing at all, the beginning of a request, and a head that comes byte by byte.
+    // Sends nothing, the beginning of a request, or a head byte by byte.
     let mut held: Vec<_> = (0..count)
         .filter_map(|number| hold(address, &[&head[..[0, 20, head.len()][number % 3]]]))
         .collect();
@@ -93,7 +94,7 @@ fn clients_that_only_hold_connections_keep_nobody_waiting() {
         let (status, took) = ask(address, &request);
         assert_eq!(status, "HTTP/1.1 200");
         assert!(took < WAIT, "round {round}: {took:?}");
-        // They come again when they have been sent away.
+        // They reconnect when they have been disconnected.
         for holder in &mut held {
             if holder.write_all(b"x").is_err() {
                 *holder = hold(address, &[head]).unwrap();
@@ -116,7 +117,7 @@ fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_them() {
          Content-Length: 800000\r\n\r\n",
         daemon.authorization
     );
-    // Of arrays of arrays, which take most memory as values.
+    // Nested arrays, which take the most memory as values.
     let body = "[[0],".repeat(140_000);
     let (mut held, mut most, mut slowest) = (Vec::new(), 0, Duration::ZERO);
     for number in 0..count {
@@ -141,7 +142,7 @@ fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_them() {
         std::thread::sleep(Duration::from_millis(500));
     }
     println!(
-        "{} clients: {} MiB resident before, {} at most, {} after {:.0} s; a good client waited {:.2} s at most",
+        "{} clients: {} MiB resident before, {} at most, {} after {:.0} s; a well-behaved client waited {:.2} s at most",
         count,
         before >> 20,
         most >> 20,

@@ -1,4 +1,4 @@
-//! OpenWhisk's own client in JavaScript, as it is published, against a real daemon and a real VM.
+//! OpenWhisk's published JavaScript client against a real daemon and a real VM.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn openwhisk_s_own_client_works() {
     let key = fs::read_to_string(daemon.key_file()).unwrap();
     let mut client = Command::new("node");
     client.arg("client.mjs").arg(&daemon.url).arg(key.trim()).current_dir(&directory);
-    // Not by way of somebody's proxy.
+    // Not through a proxy of the user's.
     for name in ["PROXY", "HTTP_PROXY", "HTTPS_PROXY"] {
         client.env_remove(name).env_remove(name.to_lowercase());
     }

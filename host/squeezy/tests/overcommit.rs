@@ -1,4 +1,4 @@
-//! Frozen instances that leave the memory that they do not hold to others.
+//! Frozen instances leave memory that they do not occupy to others.
 
 mod common;
 
@@ -6,7 +6,8 @@ use common::{Daemon, build, copy_of_html, until, value};
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A server that answers each call with what the function `answer` of a program in Python returns.
+/// A server that answers each call with the return value of the function `answer` of a Python
+/// program.
 fn server(answer: &str) -> String {
     format!(
         r#"
@@ -28,20 +29,20 @@ http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
     )
 }
 
-/// Fills much memory for each call, and has it no more when it answers.
+/// Uses much memory in each call, and has released it when it answers.
 const WASTEFUL: &str = r#"
 def answer():
     wasted = b"x" * (600 << 20)
     return {"wasted": len(wasted)}
 "#;
 
-/// Says what time it is.
+/// Returns the current time.
 const CLOCK: &str = r#"
 def answer():
     return {"unix_ms": int(time.time() * 1000)}
 "#;
 
-/// Two instances of 768 MiB in one VM, in less than they could take together.
+/// Two instances of 768 MiB in one VM, with less memory than they could use together.
 const MEMORY_BYTES: f64 = 1200.0 * 1048576.0;
 
 #[test]
@@ -76,7 +77,7 @@ fn instances_that_take_turns_all_live_on() {
             });
         }
     }
-    // At the same time too: who comes second waits until the first can be frozen.
+    // Concurrently: the second one waits until the first can be frozen.
     for name in names {
         let path = format!("/namespaces/_/actions/{name}");
         let (status, accepted) = daemon.ask("POST", &path, Some(json!({ "items": 10 })));
@@ -108,7 +109,7 @@ fn frozen_instances_give_back_what_they_do_not_use() {
         assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
     };
     names.into_iter().for_each(call);
-    // Together they hold more than three eighths of 1,800 MiB.
+    // Together they occupy more than three eighths of 1,800 MiB.
     let given_back = || {
         let metrics = daemon.metrics();
         let of =
@@ -116,11 +117,11 @@ fn frozen_instances_give_back_what_they_do_not_use() {
         names.into_iter().filter_map(of).sum::<f64>()
     };
     until("one of them to be squeezed", || (given_back() > 550.0 * 1048576.0).then_some(()));
-    // What was given back can be used again.
+    // The memory that was given back can be used again.
     names.into_iter().for_each(call);
 }
 
-/// Longer than a guest may be silent.
+/// Longer than a guest may be unresponsive.
 const PAUSE: Duration = Duration::from_secs(25);
 
 #[test]
@@ -160,7 +161,7 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     assert_eq!(metric(assigned), Some(1.0));
     call("one");
     paused();
-    // A second instance in it, which cannot be had without waking it.
+    // A second instance in the VM, which can only be started by waking it.
     call("other");
     paused();
     assert_eq!(metric("squeezy_vms{state=\"booting\"}"), Some(0.0));
@@ -170,6 +171,6 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
             Some(1.0)
         );
     }
-    // A paused VM ends at once when everything ends.
+    // A paused VM ends immediately at shutdown.
     drop(daemon);
 }

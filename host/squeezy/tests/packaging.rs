@@ -1,4 +1,4 @@
-//! What systemd says of the unit. `packaging/test.sh` runs it, in a system of its own.
+//! Checks the unit with systemd's tools. `packaging/test.sh` runs it, in a system of its own.
 
 #[path = "../../../scripts/skip.rs"]
 mod skip;
@@ -7,11 +7,11 @@ use skip::skip;
 use std::{fs, path::PathBuf, process::Command};
 use tempfile::TempDir;
 
-/// The least exposed a service can be is 0, the most 10, in tenths. The sockets of the API and of QEMU,
-/// the devices and the memory that QEMU needs are what is left.
+/// The maximum exposure that systemd-analyze may report, in tenths, from 0 (least) to 100. What
+/// remains are the sockets of the API and of QEMU, and the devices and the memory that QEMU needs.
 const MOST_EXPOSURE: &str = "19";
 
-/// The unit for the program that was built here.
+/// Writes the unit for the program built here.
 fn unit(directory: &TempDir) -> PathBuf {
     let text = include_str!("../../../packaging/squeezy.service");
     let program = format!("ExecStart={} ", env!("CARGO_BIN_EXE_squeezy"));

@@ -1,4 +1,4 @@
-//! VMs that cannot give instances memory any more: others take their place, and no call is lost.
+//! VMs that can no longer give memory to instances: they are replaced, and no call is lost.
 
 mod common;
 
@@ -16,10 +16,10 @@ use std::{
 use tempfile::TempDir;
 use tokio::{net::UnixStream, runtime::Runtime};
 
-/// What a plug has before it counts as failed. What cannot come true is not waited for so long.
+/// The limit of a plug. A plug that cannot succeed fails sooner.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
 
-/// A server that answers what it is asked, after a while. It has most of its partition in use.
+/// A server that returns its request after a while. It uses most of its partition.
 const ECHO: &str = r#"
 import http.server, json, time
 
@@ -32,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = {"echo": value.get("number")}
 "#;
 
-/// A daemon with the function `echo`, each of whose VMs has a second monitor.
+/// A daemon with the function `echo`; each of its VMs has a second monitor.
 struct World {
     daemon: Daemon,
     layout: PartitionLayout,
@@ -57,7 +57,7 @@ impl World {
         Self { daemon, layout, runtime: Runtime::new().unwrap(), directory, _images: images }
     }
 
-    /// Calls, and has the right answer.
+    /// Makes a call, and checks the response.
     fn call(&self, number: u32, seconds: f32) {
         let path = "/namespaces/_/actions/echo?blocking=true&result=true";
         let arguments = json!({ "number": number, "seconds": seconds });
@@ -65,7 +65,7 @@ impl World {
         assert_eq!((status, &result["echo"]), (200, &json!(number)), "{result}");
     }
 
-    /// The process of the one VM, and its monitor.
+    /// The process id of the only VM, and its monitor.
     fn vm(&self) -> (u32, Monitor) {
         let vms = self.daemon.vm_processes();
         assert_eq!(vms.len(), 1);
@@ -79,18 +79,18 @@ impl World {
         value(&self.daemon.metrics(), &series).unwrap_or_default()
     }
 
-    /// How many partitions are in this state.
+    /// The number of partitions in this state.
     fn partitions(&self, state: &str) -> f64 {
         self.metric("partitions", &format!(",state=\"{state}\""))
     }
 
-    /// Memory of instances that was not given, or not given back, so often for this reason.
+    /// How many plugs or unplugs have failed for this reason.
     fn refused(&self, direction: &str, reason: &str) -> f64 {
         let labels = format!(",direction=\"{direction}\",reason=\"{reason}\"");
         self.metric("resizes_refused_total", &labels)
     }
 
-    /// Another VM is there, as it should be, and no call knows of that.
+    /// Asserts that the VM was replaced, and that no call was affected.
     fn assert_replaced(&self, earlier: u32) {
         assert_ne!(self.vm().0, earlier);
         assert_eq!(self.partitions("quarantined"), 0.0);
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// A path for programs on which QEMU has a second monitor in this directory, by the number of its process.
+/// A PATH in which QEMU gets a second monitor in this directory, named after its process id.
 fn with_monitors(directory: &Path) -> String {
     let path = env::var("PATH").unwrap();
     let wrapper = directory.join("qemu-system-x86_64");
@@ -124,7 +124,7 @@ fn a_vm_serves_beside_broken_memory_and_is_replaced_when_it_has_no_other() {
         number += 1;
         world.call(number, 0.0);
         let (process, mut monitor) = world.vm();
-        assert_eq!(*vm.get_or_insert(process), process, "it serves beside what is lost");
+        assert_eq!(*vm.get_or_insert(process), process, "it still serves");
         assert_eq!(
             (world.partitions("assigned"), world.partitions("quarantined")),
             (1.0, lost - 1.0)
@@ -136,7 +136,7 @@ fn a_vm_serves_beside_broken_memory_and_is_replaced_when_it_has_no_other() {
             (world.partitions("quarantined") == lost).then_some(())
         });
     }
-    // The first one's memory was given up for lost when the second came.
+    // The first one's memory was given up when the second one ended.
     assert_eq!(world.refused("unplug", "quarantined"), 1.0);
 
     world.call(number + 1, 0.0);
@@ -159,8 +159,8 @@ fn a_vm_whose_guest_and_device_disagree_is_replaced_while_calls_run() {
     world.runtime.block_on(lost).unwrap();
     assert_eq!(world.partitions("assigned"), 2.0);
 
-    // Two more instances are wanted for these at once. The guest takes one partition for plugged, so the
-    // device never gets as far.
+    // These need two more instances at once. The guest counts one partition too many as plugged, so
+    // the device never gets that far.
     let begin = Instant::now();
     let said = std::thread::scope(|scope| {
         for caller in 1..=3 {
@@ -175,6 +175,6 @@ fn a_vm_whose_guest_and_device_disagree_is_replaced_while_calls_run() {
     assert!(world.refused("plug", "guest") >= 1.0);
     world.daemon.says("ended: it was to be replaced");
     world.call(99, 0.0);
-    assert!(!world.daemon.has_said("is replaced after its last call"), "it is said once");
+    assert!(!world.daemon.has_said("is replaced after its last call"), "it is reported once");
     world.assert_replaced(process);
 }

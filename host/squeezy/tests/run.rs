@@ -1,7 +1,7 @@
-//! `squeezy run` against a real VM: what it reports, and what it leaves behind whatever happens.
+//! `squeezy run` with a real VM: what it reports, and what it leaves behind in any case.
 //!
-//! Needs the kernel, the initramfs and the image that `make kernel image` build; without them the
-//! tests are skipped and say so.
+//! Needs the kernel, the initramfs and the image built by `make kernel image`; without them the
+//! tests are skipped.
 
 #[path = "../../../scripts/skip.rs"]
 mod skip;
@@ -17,13 +17,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Emulated on a busy machine a run of a few seconds takes minutes.
+/// With emulation on a busy machine, a run of a few seconds takes minutes.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// How long the program may take to end once its VM is gone or it was told to.
+/// How long the program may take to exit once its VM is gone or it was told to.
 const END_LIMIT: Duration = Duration::from_secs(45);
 
-/// Where kernels and images are, unless they are missing.
+/// The build directory, unless something in it is missing.
 fn build() -> Option<PathBuf> {
     let given = std::env::var_os("SQUEEZY_BUILD").map(PathBuf::from);
     let build = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build"));
@@ -37,7 +37,7 @@ fn build() -> Option<PathBuf> {
     Some(build)
 }
 
-/// A run under way; killed when the test ends before it does.
+/// A running `squeezy run`, killed on drop.
 struct Run {
     child: Option<Child>,
     directory: TempDir,
@@ -69,13 +69,13 @@ impl Run {
         Self { child: Some(child), directory }
     }
 
-    /// The VM's process, once it runs.
+    /// The VM's process id, once it is running.
     fn vm(&self) -> u32 {
         let parent = self.child.as_ref().unwrap().id();
         until(Duration::from_secs(60), "the VM's process", || {
             let children =
                 std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-            // Threads of the program may have started it.
+            // Any of the program's threads may have started it.
             let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?;
             let all = tasks
                 .flatten()
@@ -85,7 +85,7 @@ impl Run {
         })
     }
 
-    /// What it has printed until now.
+    /// What it has printed so far.
     fn printed(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("stdout")).unwrap()
     }
@@ -137,7 +137,7 @@ fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) ->
         if let Some(found) = look() {
             return found;
         }
-        assert!(begin.elapsed() < limit, "{what} did not come within {limit:?}");
+        assert!(begin.elapsed() < limit, "timed out waiting for {what} after {limit:?}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -203,7 +203,7 @@ fn a_run_that_nobody_reads_ends_without_a_word_and_without_a_vm() {
     let mut run = Run { child: Some(child), directory: TempDir::new().unwrap() };
     let vm = run.vm();
     assert!(lines.any(|line| line.unwrap().contains("load for")), "the load never began");
-    // As `head` does when it has what it wants.
+    // As `head` does when it has enough lines.
     drop(lines);
     let output = run.end(LIMIT);
     assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(141), ""));
@@ -249,7 +249,7 @@ fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
     for request in policy["requests"].as_array().unwrap() {
         assert_ne!(request["outcome"]["kind"], "wrong", "{request}");
     }
-    // Memory is looked at until the last of them has ended.
+    // Memory is sampled until the last of them has ended.
     let last = &policy["samples"].as_array().unwrap().last().unwrap()["at_seconds"];
     let unseen = policy["length_seconds"].as_f64().unwrap() - last.as_f64().unwrap();
     assert!(unseen < 2.5, "nothing was seen of the last {unseen} s");
@@ -258,8 +258,8 @@ fn ctrl_c_under_load_stops_the_instances_and_takes_their_memory_back() {
 #[test]
 fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     let Some(build) = build() else { return };
-    // Its requests do not end but by their limit of a minute, so one is under way for certain when
-    // the VM dies: a line says how things stand every few seconds.
+    // Its requests end only at their limit of a minute, so one is certainly in progress when the VM
+    // dies: a line shows the state every few seconds.
     let function = fragile_function("__import__('time').sleep(3600)");
     let arguments = ["--policy", "squeezy", "--duration", "300", "--keep-alive", "300"];
     let mut run = Run::start_function(&build, function.path(), &arguments);
@@ -276,8 +276,8 @@ fn a_vm_that_is_killed_under_load_accounts_for_every_request() {
     assert!(failed.count() >= 1, "{policy}");
 }
 
-/// A function whose instances answer one request each and end in the next, by this statement of
-/// Python.
+/// A function whose instances answer one request each and end in the next, by executing this Python
+/// statement.
 fn fragile_function(end_by: &str) -> TempDir {
     let function = TempDir::new().unwrap();
     let definition = include_str!("fragile/function.toml").replace("END_BY", end_by);
@@ -285,12 +285,11 @@ fn fragile_function(end_by: &str) -> TempDir {
     function
 }
 
-/// Runs a fragile function; checks that this costs the requests its instances end in and nothing
-/// else.
+/// Runs a fragile function; checks that only the requests that its instances end in fail.
 fn instances_that_die_in_a_request(end_by: &str, reason: &str) {
     let Some(build) = build() else { return };
     let function = fragile_function(end_by);
-    // The bursts come after 0.8, 7.2, 9.6, 12 and 17.6 s.
+    // The bursts are at 0.8, 7.2, 9.6, 12 and 17.6 s.
     let arguments = ["--policy", "squeezy", "--duration", "20", "--keep-alive", "300"];
     let mut run = Run::start_function(&build, function.path(), &arguments);
     let output = run.end(LIMIT);
@@ -321,7 +320,7 @@ fn an_instance_that_exits_in_a_request_fails_that_request_only() {
 
 #[test]
 fn an_instance_that_exceeds_its_memory_fails_that_request_only() {
-    // In steps: Linux refuses at once what is more than all memory there is.
+    // In steps, because Linux immediately refuses an allocation larger than all memory.
     let hoard = "hoard = [b'x' * (size + (1 << 20)) for size in range(1000)]";
     instances_that_die_in_a_request(hoard, "exceeded its memory");
 }

@@ -1,4 +1,4 @@
-//! `squeezy serve` from outside: a real daemon, a real VM, real HTTP.
+//! `squeezy serve` from outside: a real daemon, a real VM, real HTTP requests.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let (status, same) = daemon.ask("GET", &format!("/namespaces/_/activations/{id}"), None);
     assert_eq!((status, &same), (200, &activation));
 
-    // The next one finds its instance, and it runs again.
+    // The next call finds its instance, and thaws it.
     daemon.says("frozen");
     let (status, result) = daemon.ask("POST", &format!("{call}&result=true"), Some(arguments));
     assert_eq!((status, &result["items"]), (200, &json!(10)));
@@ -53,7 +53,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     );
     assert_eq!(list, json!([activation]));
 
-    // The function's own error is not the daemon's.
+    // The function's error is not the daemon's.
     let (status, failed) = daemon.ask("POST", call, Some(json!({ "items": "many" })));
     assert_eq!((status, &failed["response"]["status"]), (502, &json!("action developer error")));
     assert_eq!(activation["logs"], json!([]), "the function wrote nothing");
@@ -61,7 +61,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let last = lines.last().and_then(Value::as_str).unwrap();
     assert!(last.contains(" stdout: ValueError: ") && last.starts_with("20"), "{last}");
 
-    // As the command line shows them.
+    // As the command line shows it.
     let shown = |arguments: &[&str]| {
         let output = daemon.client(arguments);
         assert!(output.status.success(), "{output:?}");
@@ -91,7 +91,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     following.kill().unwrap();
     following.wait().unwrap();
 
-    // Without waiting.
+    // A non-blocking call.
     let later = json!({ "items": 1 });
     let (status, accepted) = daemon.ask("POST", "/namespaces/_/actions/html", Some(later));
     assert_eq!(status, 202);
@@ -102,7 +102,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
         std::thread::sleep(Duration::from_millis(50));
     }
 
-    // An action of one's own, and what is wrong with others.
+    // Creating an action, and invalid requests.
     let action = "/namespaces/_/actions/page";
     let body = json!({
         "exec": { "kind": "blackbox", "image": "html" },
@@ -170,7 +170,7 @@ fn a_vm_that_is_killed_is_booted_again() {
 #[test]
 fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
     let Some(build) = build() else { return };
-    // One VM for all instances, and one for each.
+    // One VM for all instances, or one for each.
     for policy in ["squeezy", "microvm"] {
         let daemon = Daemon::start(&build, &format!("policy = \"{policy}\"\n"));
         let action = "/namespaces/_/actions/html";
@@ -195,7 +195,7 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
     }
 }
 
-/// A server that takes a request and closes the connection.
+/// A server that reads a request and closes the connection.
 const CLOSES: &str = r#"
 import socket
 listener = socket.create_server(("127.0.0.1", 8080))
@@ -219,7 +219,7 @@ fn an_instance_that_cannot_be_started_says_why_at_once() {
         ("closes", " did not answer in HTTP: connection closed before message completed"),
     ] {
         let call = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
-        // After 60 s it would be 202, and the limit for /init is 120 s.
+        // After 60 s the status would be 202; the limit for /init is 120 s.
         let (status, answer) = daemon.ask("POST", &call, None);
         let error = answer["error"].as_str().unwrap();
         assert_eq!(status, 500, "{error}");
@@ -256,7 +256,7 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
     assert_eq!(start().ask("POST", call, arguments()).0, 200);
 }
 
-/// Whether this process is a VM, and not gone or somebody else's by now.
+/// Whether this process is a VM, rather than gone or a reused pid.
 fn is_qemu(id: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{id}/comm"));
     name.is_ok_and(|name| name.starts_with("qemu"))

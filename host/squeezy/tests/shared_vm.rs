@@ -1,4 +1,4 @@
-//! Functions that share a VM: they share nothing else.
+//! Functions that share a VM share nothing else.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Daemon, build, copy_of_html, server};
 use serde_json::{Value, json};
 use std::fs;
 
-/// A server that looks around and answers what it sees of others.
+/// A server that looks for traces of other instances and returns what it finds.
 const SPY: &str = r#"
 import http.server, json, os
 
@@ -62,7 +62,7 @@ fn functions_in_one_vm_answer_and_see_nothing_of_each_other() {
     let words = fs::read_to_string(format!("/proc/{vm}/cmdline")).unwrap();
     assert!(words.contains("serial=image-0") && words.contains("serial=image-1"), "{words}");
 
-    // The other one lives, and is not to be seen.
+    // The other one is running, but not visible.
     assert_eq!(seen["signalled"], json!([seen["own"]]), "{seen}");
     assert_eq!(seen["processes"].as_array().unwrap().len(), 2, "its init and itself: {seen}");
     assert!(!seen["processes"].to_string().contains("server.py"), "{seen}");

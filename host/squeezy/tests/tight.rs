@@ -1,4 +1,4 @@
-//! Calls under a budget that holds one function's instance or another's, but not both.
+//! Calls under a budget that has room for one function's instance or another's, but not both.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Daemon, build, copy_of_html, value};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A server that answers at once.
+/// A server that answers immediately.
 const SMALL: &str = r#"
 import http.server
 
@@ -21,11 +21,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 "#;
 
-/// Longer than any call here takes. One that has stalled waits until the keep-alive of its neighbour's VM
-/// is over, ten minutes.
+/// Longer than any call here takes. A stalled call would wait ten minutes, until its neighbour's VM
+/// has been idle for its keep-alive.
 const PATIENCE: Duration = Duration::from_secs(170);
 
-/// Each call has to end what the one before it has left idle: an instance, and then its VM.
+/// Each call has to evict what the previous one has left idle: an instance, and then its VM.
 #[test]
 fn functions_that_do_not_fit_together_take_turns() {
     let Some(build) = build() else { return };

@@ -1,4 +1,4 @@
-//! The web page and the metrics of a daemon with a VM, as Chromium and Prometheus get them.
+//! The web page and the metrics of a daemon with a VM, in Chromium and Prometheus.
 
 mod browser;
 mod common;
@@ -14,14 +14,14 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Elements that stick out of the screen or of the card they are in.
+/// Elements that overflow the screen or their card.
 const TOO_WIDE: &str = "[...document.querySelectorAll('body *')].filter((element) => {
     const box = element.getBoundingClientRect();
     const card = element.closest('.card')?.getBoundingClientRect();
     return box.width && box.right > Math.min(innerWidth, card?.right ?? innerWidth) + 0.5;
 }).map((element) => element.outerHTML.slice(0, 80))";
 
-/// Where pictures go: $SQUEEZY_SCREENSHOTS, or where tests may write.
+/// Where screenshots go: $SQUEEZY_SCREENSHOTS, or the directory for tests' files.
 fn pictures() -> PathBuf {
     let directory = std::env::var_os("SQUEEZY_SCREENSHOTS")
         .map_or(Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots"), PathBuf::from);
@@ -56,7 +56,7 @@ fn the_page_shows_what_goes_on() {
     let daemon = Daemon::start_in(directory.path(), &build, configuration, &[&image]);
     let pictures = pictures();
 
-    // Before anything has run.
+    // Before any call.
     browser.screen(1280, 800, false, false);
     browser.open(&daemon.url);
     browser.wait("document.querySelector('#connection').textContent === 'live'");
@@ -86,7 +86,7 @@ fn the_page_shows_what_goes_on() {
     assert!(of("plug_seconds_count{function=\"html\"}").unwrap() >= 1.0, "{read}");
     assert_eq!(of("vms_silent"), Some(0.0), "{read}");
 
-    // Memory comes back, and an instance is started anew.
+    // Memory is reclaimed, and an instance is started again.
     let plugs = of("plug_seconds_count{function=\"html\"}").unwrap();
     until(&daemon, "unplug_seconds_count{function=\"html\"}", plugs);
     assert_eq!(call(&daemon, json!({ "items": 2 })), 200);
@@ -99,7 +99,7 @@ fn the_page_shows_what_goes_on() {
     let label = browser.read("document.querySelector('.plot').getAttribute('aria-label')");
     assert!(label.as_str().unwrap().contains("MiB"), "{label}");
 
-    // Without the key there are no activations, and with a wrong one neither.
+    // No activations without the key, nor with a wrong one.
     assert_eq!(browser.read("document.querySelectorAll('#activations details').length"), 0);
     browser.fill("#key", "nobody:nothing-that-would-be-right");
     browser.click("#key-form button");
@@ -110,7 +110,7 @@ fn the_page_shows_what_goes_on() {
     browser.click("#key-form button");
     browser.wait("document.querySelectorAll('#activations details').length === 12");
 
-    // What functions say stays text.
+    // Functions' output is shown as text.
     browser.read("[...document.querySelectorAll('#activations details')].filter((entry) => entry.textContent.includes('✗')).forEach((entry) => (entry.open = true)) ?? true");
     browser.wait("document.querySelector('#activations details[open] pre')?.textContent.includes('ValueError') ?? false");
     browser.read("[...document.querySelectorAll('#activations details')].at(-1).open = true");
@@ -126,7 +126,7 @@ fn the_page_shows_what_goes_on() {
     ] {
         browser.screen(width, height, phone, dark);
         browser.read("scrollTo(0, 0)");
-        // A second for the charts to be drawn anew.
+        // A second for the charts to be redrawn.
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!(browser.read(TOO_WIDE), json!([]), "{name}");
         let scrolls = "document.documentElement.scrollWidth > innerWidth";
@@ -137,7 +137,7 @@ fn the_page_shows_what_goes_on() {
     assert_eq!(browser.console(), Vec::<String>::new());
     prometheus_reads(&daemon);
 
-    // A daemon that is gone is no page that stands still.
+    // The page shows that the daemon is gone.
     drop(daemon);
     browser.wait("document.querySelector('#connection').textContent.includes('not answer')");
     println!("the pictures are in {}", pictures.display());
@@ -163,7 +163,7 @@ fn the_page_says_why_calls_are_turned_away() {
 #[test]
 fn the_page_shows_few_instances_beside_many_calls() {
     let Some((_directory, _daemon, browser)) = page_without_a_vm() else { return };
-    // The largest values of the axes at the left and at the right.
+    // The maxima of the left and the right axis.
     let axes = |waiting: u32| {
         browser.read(&format!(
             "import('/ui/chart.js').then(({{ Chart, countTicks }}) => {{
@@ -200,12 +200,12 @@ fn a_vm_that_hangs_does_not_hold_up_a_scrape() {
     assert_eq!(value(&read, "squeezy_vms_silent"), Some(1.0), "{read}");
     assert_eq!(value(&read, "squeezy_run_seconds_count{function=\"html\"}"), Some(1.0), "{read}");
     assert!(!read.contains("squeezy_plugged_bytes{"), "{read}");
-    // The page goes on too.
+    // The page keeps working too.
     let page = ureq::get(format!("{}/ui/state.json", daemon.url)).call().unwrap();
     assert_eq!(page.status(), 200);
 }
 
-/// The page of a daemon that can boot no VM, on a phone; and where the daemon has its files.
+/// The page of a daemon that cannot boot a VM, on a phone; and the directory of the daemon's files.
 fn page_without_a_vm() -> Option<(TempDir, Daemon, Browser)> {
     let browser = Browser::start()?;
     let directory = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn page_without_a_vm() -> Option<(TempDir, Daemon, Browser)> {
     Some((directory, daemon, browser))
 }
 
-/// The function `html`, whose instances are kept for a few seconds only.
+/// The function `html`, with a keep-alive of a few seconds.
 fn short_lived(build: &Path, directory: &Path) -> PathBuf {
     let image = directory.join("html.erofs");
     std::os::unix::fs::symlink(build.join("images/html.erofs"), &image).unwrap();

@@ -1,9 +1,9 @@
-//! Starts a VM, plugs and unplugs memory and says how long each took: the shortest way to see that
-//! a kernel, an initramfs and this crate go together.
+//! Starts a VM, plugs and unplugs memory, and prints how long each took: the quickest check that a
+//! kernel, an initramfs and this crate work together.
 //!
 //! `cargo run -p squeezy-vmm --example resize -- MECHANISM [KERNEL [ARGUMENT OF THE KERNEL]...]`
 //!
-//! The guest's console goes to the file that $CONSOLE_LOG names.
+//! The guest's console is written to the file named by $CONSOLE_LOG.
 
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig, VmError,
@@ -26,7 +26,7 @@ async fn run() -> Result<(), VmError> {
     let name: MechanismName = arguments.next().as_deref().unwrap_or("squeezy").parse()?;
     let sizing = Sizing { instance_bytes: 256 << 20, instances: 4, shared_bytes: 64 << 20 };
     let Some(mechanism) = name.mechanism(sizing) else {
-        return Err(VmError::Config(format!("{name} has no VM")));
+        return Err(VmError::Config(format!("{name} does not use a VM")));
     };
     let files = Artifacts::find(None)?;
     let mut config: VmConfig = mechanism.configure(VmConfig::new(
@@ -53,7 +53,7 @@ async fn run() -> Result<(), VmError> {
     println!("{:?}", vm.memory().await?);
     let start = std::time::Instant::now();
     vm.memory().await?;
-    println!("looking at it took {:?}", start.elapsed());
+    println!("measuring it took {:?}", start.elapsed());
     for slot in slots {
         mechanism.slots().free(slot)?;
         println!("reclaim {:?}", mechanism.reclaim(&vm, slot).await?);

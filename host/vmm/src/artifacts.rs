@@ -1,4 +1,4 @@
-//! Finds what the scripts have built: kernels, initramfs and function images.
+//! Finds build products: kernels, the initramfs and function images.
 
 use crate::{Result, VmError};
 use std::{
@@ -6,16 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory that holds them.
+/// The directory that contains them.
 #[derive(Clone, Debug)]
 pub struct Artifacts(PathBuf);
 
-/// A configuration of the guest's kernel.
+/// A configuration of the guest kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// With partitions; a stock kernel unless its command line asks for them.
+    /// With partitions. Behaves as a stock kernel unless its command line enables them.
     Release,
-    /// As release, with the kernel's own checks.
+    /// Like `Release`, with the kernel's debug checks.
     Debug,
     /// Built with the option for partitions off.
     Off,
@@ -24,7 +24,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Most processors of a guest (`CONFIG_NR_CPUS`).
+    /// The maximum number of processors of a guest (`CONFIG_NR_CPUS`).
     pub const MAX_PROCESSORS: u32 = 64;
 }
 
@@ -40,8 +40,8 @@ impl fmt::Display for Kernel {
 }
 
 impl Artifacts {
-    /// The directory that was given, else `$SQUEEZY_BUILD`, else `build` beside the `target`
-    /// directory the program is in, else `/usr/lib/squeezy`.
+    /// `given`, else `$SQUEEZY_BUILD`, else `build` next to the `target` directory that the program
+    /// is in, else `/usr/lib/squeezy`.
     pub fn find(given: Option<&Path>) -> Result<Self> {
         if let Some(path) = given {
             return Self::existing(path.to_owned());
@@ -69,27 +69,27 @@ impl Artifacts {
             Err(VmError::Missing {
                 what: "the directory of kernels and images",
                 path,
-                remedy: "build them with `make`, or name the directory with `--build` or $SQUEEZY_BUILD",
+                remedy: "build them with `make`, or give the directory with `--build` or $SQUEEZY_BUILD",
             })
         }
     }
 
-    /// The directory itself.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A kernel.
+    /// Path of a kernel.
     pub fn kernel(&self, kernel: Kernel) -> PathBuf {
         self.0.join("kernel").join(kernel.to_string()).join("bzImage")
     }
 
-    /// The initramfs with the agent.
+    /// Path of the initramfs, which contains the agent.
     pub fn initramfs(&self) -> PathBuf {
         self.0.join("initramfs.cpio")
     }
 
-    /// A function's image.
+    /// Path of a function's image.
     pub fn image(&self, function: &str) -> PathBuf {
         self.0.join("images").join(format!("{function}.erofs"))
     }

@@ -1,4 +1,4 @@
-//! What a VM is made of.
+//! The configuration of a VM.
 
 use crate::{
     Kernel, Result, VmError,
@@ -15,63 +15,65 @@ use std::{
     time::Duration,
 };
 
-/// Least base memory in bytes that kernel, initramfs and agent start in.
+/// The least base memory in which the kernel, the initramfs and the agent start.
 const MIN_BASE_BYTES: u64 = 96 << 20;
 
 /// Everything needed to start a VM. [`VmConfig::new`] gives the defaults; change what you need.
 #[derive(Clone, Debug)]
 pub struct VmConfig {
-    /// Its name, for people and for the process list: letters, digits, `-`, `_` and `.`.
+    /// Its name, for log lines and the process list: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// The VMM that runs it, with what only that VMM knows.
+    /// The VMM that runs it, with options specific to that VMM.
     pub vmm: Vmm,
     /// The guest's kernel (`bzImage`).
     pub kernel: PathBuf,
     /// The guest's initramfs, with the agent as `/init`.
     pub initramfs: PathBuf,
-    /// The functions' images, by their [`ImageNumber`]: read-only drives.
+    /// The functions' images, as read-only drives in the order of their [`ImageNumber`].
     pub images: Vec<PathBuf>,
-    /// Arguments added to the kernel's command line; what the memory layout needs is added by itself.
+    /// Arguments added to the kernel's command line. Those for the memory layout are added
+    /// automatically.
     pub command_line: Vec<String>,
     /// Virtual processors.
     pub vcpus: u32,
     /// Memory that the VM always has, in bytes.
     pub base_bytes: u64,
-    /// The memory beside the base, and how it comes and goes.
+    /// The memory besides the base, and how it grows and shrinks.
     pub memory: Arc<dyn GuestMemory>,
-    /// What runs the guest's code.
+    /// Which accelerator runs the guest's code.
     pub accelerator: AcceleratorChoice,
     /// What backs the guest's memory on the host.
     pub memory_backend: MemoryBackend,
-    /// Whether the guest has a device to report free pages with, which the host discards. A guest
-    /// with partitions then does so on request (`docs/abi.md`), any other by and by.
-    /// Off unless asked for: it would blur what a resize gives back.
+    /// Whether the guest has a device to report free pages with, which the host then discards. A
+    /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by
+    /// default, because it would distort what a resize gives back.
     pub free_page_reporting: bool,
-    /// Whether the VMM logs each request of a virtio-mem device, for [`Resize::device`](crate::Resize).
+    /// Whether the VMM logs each request to a virtio-mem device, for
+    /// [`Resize::device`](crate::Resize).
     pub count_device_requests: bool,
     /// What the guest's clock counts.
     pub clock: GuestClock,
     /// Where a copy of the guest's console goes, at most 16 MiB of it.
     pub console_log: Option<PathBuf>,
-    /// Whether the guest runs the agent. Without it [`Vm::start`](crate::Vm::start) returns as
-    /// soon as the VMM runs, and the guest may power off by itself (tests of the kernel do).
+    /// Whether the guest runs the agent. Without it [`Vm::start`](crate::Vm::start) returns as soon
+    /// as the VMM runs, and the guest may power off on its own (kernel tests do).
     pub agent: bool,
     /// How long each step may take.
     pub timeouts: Timeouts,
 }
 
-/// How long each step may take before it is an error.
+/// How long each step may take before it fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// From the start of the VMM until it takes commands.
     pub start: Duration,
     /// From the start of the VMM until the agent answers.
     pub boot: Duration,
-    /// For one call of the agent, unless the call itself says otherwise.
+    /// For a call to the agent that has no limit of its own.
     pub call: Duration,
     /// For a resize.
     pub resize: Duration,
-    /// For the VMM to answer while the VM runs.
+    /// For the VMM to answer while the VM is running.
     pub hang: Duration,
     /// For the guest to power off when the VM is stopped, before it is killed.
     pub stop: Duration,
@@ -81,7 +83,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             start: Duration::from_secs(30),
-            // A loaded machine without KVM takes 10 s and more for what takes 1 s otherwise.
+            // A loaded machine without KVM takes 10 s or more for what otherwise takes 1 s.
             boot: Duration::from_secs(90),
             call: Duration::from_secs(30),
             resize: Duration::from_secs(60),
@@ -91,7 +93,7 @@ impl Default for Timeouts {
     }
 }
 
-/// The program that runs a VM. A second one would be a variant here and a folder beside
+/// The program that runs a VM. A second one would be a variant here and a folder next to
 /// `backend/qemu/`; `docs/vmm.md` says what it has to provide.
 #[derive(Clone, Debug)]
 pub enum Vmm {
@@ -111,25 +113,25 @@ pub enum GuestClock {
     /// Time.
     #[default]
     Time,
-    /// Under emulation the guest's instructions, one a nanosecond, and its processors take turns: what
-    /// the guest measures then does not depend on how busy the host is. Under KVM, time.
+    /// Under emulation, executed instructions, at one per nanosecond, with processors taking turns:
+    /// the guest's measurements then do not depend on the load of the host. Under KVM, time.
     Instructions,
 }
 
 /// What backs the guest's memory on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryBackend {
-    /// Private anonymous memory, with huge pages advised: the fastest to give back.
+    /// Private anonymous memory with `MADV_HUGEPAGE`: the fastest to give back.
     #[default]
     Ram,
-    /// A memfd, which other processes can map; giving it back takes the host many times longer.
+    /// A memfd, which other processes can map. Giving it back takes the host many times longer.
     Memfd,
 }
 
 names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd" });
 
 impl VmConfig {
-    /// A VM with one processor and 256 MiB that do not change.
+    /// A VM with one processor and 256 MiB of fixed memory.
     pub fn new(
         name: impl Into<String>,
         kernel: impl Into<PathBuf>,
@@ -156,16 +158,16 @@ impl VmConfig {
         }
     }
 
-    /// What the VMM has to provide of its memory.
+    /// What the VMM has to provide for its memory.
     pub fn layout(&self) -> Layout {
         self.memory.layout(self.base_bytes)
     }
 
-    /// The kernel's whole command line.
+    /// The kernel's complete command line.
     pub fn kernel_command_line(&self) -> String {
-        // panic=-1 restarts at once and the VMM turns that into its end, so a panic is never a hang.
-        // no_timer_check, as Linux does by itself under KVM: without KVM and on a busy host the timer
-        // interrupts that the check waits for come too late, and the guest panics.
+        // panic=-1 restarts at once, which makes the VMM exit, so a panic is never a hang.
+        // no_timer_check is what Linux does on its own under KVM: without KVM on a busy host, the
+        // timer interrupts that the check waits for arrive too late, and the guest panics.
         let mut words = vec![
             "console=ttyS0 panic=-1 no_timer_check memhp_default_state=online_movable".to_owned(),
         ];
@@ -174,7 +176,7 @@ impl VmConfig {
         words.join(" ")
     }
 
-    /// Checks what can be checked before anything is started.
+    /// Checks what can be checked before anything starts.
     pub fn check(&self) -> Result<()> {
         let fail = |message: String| Err(VmError::Config(message));
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
@@ -197,11 +199,11 @@ impl VmConfig {
         if region.saturating_add(layout.boot_bytes) > 1 << 46 {
             return fail("more than 64 TiB of memory were requested".to_owned());
         }
-        // The memory map of what is plugged, 64 bytes a page, comes out of the base.
+        // The memory map of everything that can be plugged, 64 bytes per page, is in base memory.
         let least = MIN_BASE_BYTES + region / 64;
         if layout.boot_bytes < least {
             return fail(format!(
-                "{} of base memory are too few: the kernel and the memory map of {} that can be plugged \
+                "{} of base memory is too little: the kernel and the memory map of {} that can be plugged \
                  need {}",
                 ByteSize(layout.boot_bytes),
                 ByteSize(region),
@@ -210,7 +212,7 @@ impl VmConfig {
         }
         if !layout.boot_bytes.is_multiple_of(2 << 20) {
             return fail(format!(
-                "{} bytes of base memory are no multiple of 2 MiB",
+                "{} bytes of base memory are not a multiple of 2 MiB",
                 layout.boot_bytes
             ));
         }
@@ -220,16 +222,16 @@ impl VmConfig {
         file(
             &self.kernel,
             "the guest's kernel",
-            "build it with `make kernel`, or name the directory it is in",
+            "build it with `make kernel`, or give the directory it is in",
         )?;
         file(
             &self.initramfs,
             "the guest's initramfs",
-            "build it with `make image`, or name the directory it is in",
+            "build it with `make image`, or give the directory it is in",
         )?;
         if self.images.len() > ImageNumber::MAX_COUNT {
             return fail(format!(
-                "{} images, and a VM takes {} at most: give some of the functions another VM",
+                "{} images, but a VM takes at most {}: move some functions to another VM",
                 self.images.len(),
                 ImageNumber::MAX_COUNT
             ));
@@ -238,7 +240,7 @@ impl VmConfig {
             file(
                 image,
                 "the function's image",
-                "build it with `guest/image/build.sh` and the function's directory, or name the file",
+                "build it with `guest/image/build.sh` and the function's directory, or give the file",
             )?;
         }
         Ok(())
@@ -272,7 +274,7 @@ mod tests {
                 c.memory = Arc::new(VirtioMem { region_bytes: 0, initial_bytes: 1 })
             }),
             ("0 instances", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 0, 0))),
-            ("too few", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
+            ("too little", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
             ("kernel is not at", |c| c.kernel = "/nowhere".into()),
         ];
         for (expected, change) in cases {
@@ -295,7 +297,7 @@ mod tests {
         };
         assert!(refusal(|c| c.kernel = "/no".into()).contains("make kernel"));
         assert!(refusal(|c| c.initramfs = "/no".into()).contains("make image"));
-        // Of any function, not of the one that `make image` builds.
+        // For any function, not only the one that `make image` builds.
         assert!(refusal(|c| c.images.push("/no".into())).contains("guest/image/build.sh"));
     }
 }

@@ -1,4 +1,4 @@
-//! The guest's console: its latest lines, kept for error messages and for whoever listens.
+//! The guest's console: its most recent lines, for error messages and for listeners.
 
 use std::{
     collections::VecDeque,
@@ -12,16 +12,16 @@ use tokio::{
 };
 use tracing::Instrument;
 
-/// Lines that are kept.
+/// Lines to keep.
 const KEPT_LINES: usize = 2000;
-/// Bytes of a line; the rest of a longer one counts as the next.
+/// The maximum length of a line; what exceeds it becomes the next line.
 const MAX_LINE_BYTES: usize = 1024;
-/// Bytes that are copied to the log file.
+/// The most bytes that are copied to the log file.
 const MAX_LOG_BYTES: usize = 16 << 20;
-/// What the kernel writes when it gives up.
+/// What the kernel prints when it panics.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// A handle on the latest lines; clones share them.
+/// A handle on the most recent lines; clones share them.
 #[derive(Clone)]
 pub struct Console {
     lines: Arc<Mutex<VecDeque<Arc<str>>>>,
@@ -38,13 +38,13 @@ impl Console {
         }
     }
 
-    /// Its last `count` lines.
+    /// The last `count` lines.
     pub fn tail(&self, count: usize) -> Vec<Arc<str>> {
         let lines = self.lock();
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// Its last line that is not empty.
+    /// The last line that is not empty.
     pub fn last_line(&self) -> String {
         self.lock()
             .iter()
@@ -64,7 +64,7 @@ impl Console {
         self.panic.borrow().clone()
     }
 
-    /// The line with which the kernel panics, when it does.
+    /// Waits until the kernel panics, and returns that line.
     pub(crate) async fn panicked(&self) -> Arc<str> {
         let mut panic = self.panic.subscribe();
         match panic.wait_for(Option::is_some).await.map(|line| line.clone()) {
@@ -73,8 +73,8 @@ impl Console {
         }
     }
 
-    /// Takes in what `source` says until it ends. Each line, of the kernel or of the agent, is also an
-    /// event of `tracing` with the name of the VM.
+    /// Processes `source` until it ends. Each line, from the kernel or the agent, is also a
+    /// `tracing` event with the name of the VM.
     pub(crate) async fn follow(
         self,
         vm: String,
@@ -112,7 +112,7 @@ impl Console {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<str>>> {
-        // Nothing that holds the lock can leave the list half changed.
+        // No code that holds the lock can leave the list half changed.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,7 +132,7 @@ pub(crate) async fn lines(mut source: impl AsyncRead + Unpin, mut take: impl FnM
                     take(&String::from_utf8_lossy(&line));
                     line.clear();
                 }
-                // The guest must not be able to write escape sequences to somebody's terminal.
+                // The guest must not be able to write escape sequences to a terminal.
                 0..=31 | 127 if byte != b'\t' => {}
                 _ => line.push(byte),
             }

@@ -1,4 +1,4 @@
-//! What can go wrong with a VM, each as one sentence that says what to do about it.
+//! What can go wrong with a VM; each error is one sentence that says what to do about it.
 
 use bytesize::ByteSize;
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
@@ -9,18 +9,18 @@ pub type Result<T, E = VmError> = std::result::Result<T, E>;
 
 /// Why a VM cannot be started, resized, measured or talked to.
 ///
-/// It can be cloned because the end of a VM is reported to everybody who waits for it.
+/// It is `Clone` because the end of a VM is reported to everyone who waits for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmError {
-    /// A [`VmConfig`](crate::VmConfig) that makes no sense.
+    /// An invalid [`VmConfig`](crate::VmConfig).
     #[error("the VM cannot be configured: {0}")]
     Config(String),
 
-    /// A file the VM is made of is not there.
+    /// A file that the VM needs does not exist.
     #[error("{what} is not at {}: {remedy}", path.display())]
     Missing {
-        /// What the file is.
+        /// What kind of file.
         what: &'static str,
         /// Where it was looked for.
         path: PathBuf,
@@ -33,13 +33,13 @@ pub enum VmError {
     Program {
         /// The program's name or path.
         program: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
         /// How to get it.
         remedy: &'static str,
     },
 
-    /// KVM was asked for by name and does not work.
+    /// KVM was explicitly requested and does not work.
     #[error(
         "KVM was requested but cannot be used here: {0}; choose the accelerator `tcg`, or `auto` to have it chosen"
     )]
@@ -50,7 +50,7 @@ pub enum VmError {
     Start(String),
 
     /// The VMM ended while the VM ran.
-    #[error("the VMM ended unexpectedly ({how}){}", quoted(". It said: ", said))]
+    #[error("the VMM ended unexpectedly ({how}){}", quoted(". Its output: ", said))]
     Died {
         /// Its exit status or signal.
         how: String,
@@ -58,11 +58,11 @@ pub enum VmError {
         said: String,
     },
 
-    /// The VMM does not answer any more.
+    /// The VMM has stopped answering.
     #[error("the VMM has not answered for {} s: it hangs, or the host has no CPU time or memory left", .0.as_secs())]
     Hung(Duration),
 
-    /// The VMM has paused the VM by itself.
+    /// The VMM has paused the VM on its own.
     #[error(
         "the VMM has paused the VM ({0}): under KVM this means an instruction it cannot run or an I/O error on the host; try the accelerator `tcg` and read the host's kernel log"
     )]
@@ -72,8 +72,8 @@ pub enum VmError {
     #[error("the guest's kernel has panicked: {0}")]
     Panicked(String),
 
-    /// The guest switched itself off, or restarted, without being asked to.
-    #[error("the guest has {what} by itself{}", quoted("; its console ends with: ", console))]
+    /// The guest powered off or restarted without being told to.
+    #[error("the guest has {what} on its own{}", quoted("; its console ends with: ", console))]
     PoweredOff {
         /// What it did: `powered off` or `restarted`.
         what: &'static str,
@@ -81,7 +81,7 @@ pub enum VmError {
         console: String,
     },
 
-    /// The agent did not report in time after the start.
+    /// The agent did not answer in time after the start.
     #[error("the guest's agent has not answered within {} s of the start{}", within.as_secs(), quoted("; the console ends with: ", console))]
     AgentLate {
         /// How long it had.
@@ -90,111 +90,112 @@ pub enum VmError {
         console: String,
     },
 
-    /// An instance's server began an answer that it did not end as it should.
+    /// An instance's server did not end its response properly.
     #[error("the instance's server: {0}")]
     Answer(String),
 
-    /// An instance's server began an answer that is longer than an agent passes on.
+    /// An instance's server sent a response that is longer than the agent passes on.
     #[error("the instance's server: its answer is longer than {}", ByteSize(MAX_PAYLOAD_BYTES as u64))]
     AnswerTooLong,
 
-    /// A request that cannot be sent to the agent as it is.
+    /// A request that cannot be sent to the agent in this form.
     #[error("the request cannot be sent to the guest: {0}")]
     Request(String),
 
-    /// The agent was asked for in a VM that was started without one.
+    /// The VM was started without an agent, and the operation needs one.
     #[error("the VM was started without an agent")]
     NoAgent,
 
-    /// The agent's end of the channel is closed or does not answer.
+    /// The agent's end of the channel is closed, or does not answer.
     #[error("the guest's agent cannot be reached: {0}")]
     AgentLost(String),
 
-    /// The agent answered what it should not: it is broken, or somebody in the guest speaks for it.
+    /// The agent sent an invalid answer: it is broken, or something else in the guest is
+    /// impersonating it.
     #[error("the guest's agent gave a wrong answer: {0}")]
     AgentAnswer(String),
 
     /// The agent refused a request.
     #[error("the guest's agent refused {request}: {message}")]
     Agent {
-        /// The method and path that were asked for.
+        /// The method and path of the request.
         request: String,
-        /// What kind of failure it was.
+        /// The kind of failure.
         code: squeezy_protocol::ErrorCode,
         /// The agent's message.
         message: String,
     },
 
-    /// The agent's version does not go with this host's.
+    /// The agent's version is not compatible with the host's.
     #[error(
         "the guest's agent is version {guest}, this host needs {host}: rebuild the initramfs with `make image`"
     )]
     AgentVersion {
-        /// The agent's.
+        /// The agent's version.
         guest: String,
-        /// This crate's.
+        /// This crate's version.
         host: &'static str,
     },
 
-    /// The guest's kernel runs without the partitions it was told to have.
+    /// The guest's kernel does not have the partitions that its command line requests.
     #[error("the guest's kernel does not have the requested partitions: {0}")]
     NoPartitions(String),
 
-    /// The guest speaks of a partition that its VM does not have.
+    /// The guest reported a partition that its VM does not have.
     #[error("the guest reports a partition {0} that does not exist")]
     StrangePartition(squeezy_protocol::PartitionNumber),
 
-    /// Every instance that the VM has room for is there.
+    /// All slots for instances are in use.
     #[error("the VM is full: it has room for {instances} instances")]
     Full {
-        /// How many.
+        /// The number of slots.
         instances: u16,
     },
 
-    /// A slot for an instance was freed that nobody had taken.
+    /// A slot was freed that is not in use.
     #[error("slot {0} is not in use")]
     SlotNotInUse(u16),
 
-    /// More memory was asked for than the VM's region can hold.
+    /// More memory was requested than the VM's region can hold.
     #[error(
         "{} were requested, but the VM's region holds {}: start the VM with more instances or smaller ones",
         ByteSize(*asked), ByteSize(*region)
     )]
     RegionTooSmall {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         asked: u64,
         /// Bytes the region holds.
         region: u64,
     },
 
-    /// The host does not have the memory.
+    /// The host does not have enough memory.
     #[error(
         "{} of memory are needed, but the host has {} left: use fewer or smaller instances, or free memory",
         ByteSize(*needed), ByteSize(*available)
     )]
     HostMemory {
-        /// Bytes that are needed on top of what is in use.
+        /// Bytes that are needed in addition to what is in use.
         needed: u64,
-        /// Bytes the host says are available.
+        /// Bytes that are available according to the host.
         available: u64,
     },
 
-    /// The guest did not plug or unplug what it was asked to in time.
+    /// The guest did not plug or unplug the requested memory in time.
     #[error("the guest has {} of the requested {} after {:.1} s: {reason}", ByteSize(*plugged), ByteSize(*requested), after.as_secs_f64())]
     Resize {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         requested: u64,
-        /// Bytes that are plugged now. The request stands: the guest goes on with it when it can.
+        /// Bytes that are plugged now. The request stands: the guest continues with it when it can.
         plugged: u64,
-        /// How long was waited.
+        /// How long the caller waited.
         after: Duration,
-        /// The guest's own reason.
+        /// The reason that the guest gives.
         reason: String,
     },
 
-    /// An instance has ended, and its partition still has pages of it.
+    /// Instances have ended, but their partitions still have pages in use.
     #[error(
-        "the guest holds {partitions} partitions of instances that have ended: something outside, such as a pipe, a socket or a pin, still has pages of them, or the memory is broken"
+        "the guest holds {partitions} partitions of instances that have ended: something outside (a pipe, a socket, a pin) still holds pages of them, or the memory is broken"
     )]
     Held {
         /// Partitions that are held.
@@ -203,29 +204,29 @@ pub enum VmError {
         after: Duration,
     },
 
-    /// Too many partitions are held for another instance.
+    /// So many partitions are held that none is left for another instance.
     #[error(
         "no partition is left for the instance: {held} of {partitions} are held by pages of instances that have ended"
     )]
     NoPartition {
         /// Partitions that are held.
         held: u16,
-        /// Partitions there are.
+        /// Partitions in total.
         partitions: u16,
     },
 
-    /// The guest's kernel has lost count of its partitions.
+    /// The guest and its device disagree about how much of the partitions is plugged.
     #[error(
         "the guest and its memory device disagree: {} are plugged, and the guest uses {} of them", ByteSize(*device_bytes), ByteSize(*guest_bytes)
     )]
     Disagreement {
-        /// Bytes that are plugged at the device.
+        /// Bytes that are plugged according to the device.
         device_bytes: u64,
-        /// Bytes of the partitions that the guest takes for plugged.
+        /// Bytes of the partitions that are plugged according to the guest.
         guest_bytes: u64,
     },
 
-    /// The operation does not fit the VM's kind of memory.
+    /// The operation is not possible with the VM's kind of memory.
     #[error("this VM's memory cannot be resized like this: {0}")]
     NotResizable(&'static str),
 
@@ -242,32 +243,32 @@ pub enum VmError {
     #[error("the VM has been stopped")]
     Stopped,
 
-    /// Something about the VMM's process cannot be measured.
+    /// Something about the VMM's process could not be measured.
     #[error("{what} cannot be read: {reason}")]
     Measure {
         /// What.
         what: String,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
 
-    /// A call of the operating system failed.
+    /// A system call failed.
     #[error("{what}: {reason}")]
     System {
-        /// What was being done.
+        /// What failed.
         what: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         reason: String,
     },
 }
 
 impl VmError {
-    /// Whether no instance can be given memory in the VM any more, as far as its guest is to blame: it
-    /// is to be replaced.
+    /// Whether the VM must be replaced, because its guest can no longer give memory to any
+    /// instance.
     pub fn is_unfit(&self) -> bool {
         match self {
             Self::NoPartition { .. } | Self::Disagreement { .. } => true,
-            // It had all the time there is to plug something.
+            // The guest did not plug the memory within the time limit.
             Self::Resize { requested, plugged, .. } => plugged < requested,
             _ => false,
         }
@@ -279,7 +280,7 @@ impl VmError {
     }
 }
 
-/// `lead` and `text`, or nothing when there is no text.
+/// `lead` and `text`, or nothing if `text` is empty.
 fn quoted(lead: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{lead}{text}") }
 }

@@ -1,17 +1,17 @@
-//! How a VM ended, known to everybody who works with it.
+//! Why a VM ended, for everyone who uses it.
 
 use crate::{Result, VmError};
 use std::{future::pending, time::Duration};
 use tokio::sync::watch;
 
-/// How long a reason that is seen first waits for a better one: a VMM that dies closes its sockets
-/// before its exit status is known.
+/// How long the first reason waits for a better one: a dying VMM closes its sockets before its exit
+/// status is known.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How long a failed call waits for the reason behind it, which may itself wait for a better one.
+/// How long a failed call waits for the underlying reason, which may itself wait for a better one.
 const SYMPTOM: Duration = Duration::from_millis(1000);
 
-/// The reason a VM has ended, once it has. The first one that is known stays.
+/// The reason why a VM has ended, once it has. The first reason wins.
 #[derive(Clone)]
 pub(crate) struct Fate(watch::Sender<Option<VmError>>);
 
@@ -20,7 +20,7 @@ impl Fate {
         Self(watch::channel(None).0)
     }
 
-    /// The VM has ended for this reason, unless another is known.
+    /// Records that the VM has ended for this reason, unless a reason is already known.
     pub(crate) fn seal(&self, reason: VmError) {
         self.0.send_if_modified(|fate| {
             let first = fate.is_none();
@@ -31,7 +31,7 @@ impl Fate {
         });
     }
 
-    /// As [`Self::seal`], unless a better reason comes soon.
+    /// Like [`Self::seal`], unless a better reason arrives soon.
     pub(crate) async fn seal_later(&self, reason: VmError) {
         if tokio::time::timeout(SETTLE, self.sealed()).await.is_err() {
             self.seal(reason);
@@ -43,7 +43,7 @@ impl Fate {
         self.0.borrow().clone()
     }
 
-    /// The reason, when the VM has ended.
+    /// Waits until the VM has ended, and returns the reason.
     pub(crate) async fn sealed(&self) -> VmError {
         let mut fate = self.0.subscribe();
         match fate.wait_for(Option::is_some).await.map(|fate| fate.clone()) {
@@ -52,7 +52,7 @@ impl Fate {
         }
     }
 
-    /// Works on something that needs the VM; when the VM ends first, the error says why.
+    /// Runs work that needs the VM. If the VM ends first, the error says why.
     pub(crate) async fn guard<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -68,7 +68,7 @@ impl Fate {
 }
 
 impl VmError {
-    /// Whether the end of the VM may be behind it.
+    /// Whether the end of the VM may be the cause.
     fn may_be_a_symptom(&self) -> bool {
         matches!(
             self,

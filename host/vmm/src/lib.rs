@@ -20,13 +20,14 @@
 //! # }
 //! ```
 //!
-//! Every error is a [`VmError`], one sentence for a person. Whatever ends the VM (its process dies
-//! or hangs, it is paused, the kernel panics, the agent goes) ends every call that waits for it with
-//! the reason, within seconds. Dropping a [`Vm`] kills its process; so does the death of the program
-//! that started it. A VM has no files: its sockets are passed to the VMM as descriptors.
+//! Every error is a [`VmError`], one readable sentence. Whatever ends the VM (its process dies or
+//! hangs, the VMM pauses it, the kernel panics, the agent disappears) fails every call that is
+//! waiting for it with the reason, within seconds. Dropping a [`Vm`] kills its process; so does the
+//! death of the program that started it. A VM leaves no files: its sockets are passed to the VMM as
+//! descriptors.
 //!
-//! What a VM's memory is made of is a [`memory::GuestMemory`]. How instances get theirs out of it is a
-//! [`mechanism::Mechanism`].
+//! [`memory::GuestMemory`] describes what a VM's memory consists of, and [`mechanism::Mechanism`]
+//! how instances get theirs from it.
 
 mod accelerator;
 mod agent;

@@ -1,6 +1,6 @@
-//! Choices that have a name.
+//! Enums whose values have names.
 
-/// Makes an enum readable by its names, and writable.
+/// Implements parsing an enum from its names, and formatting it.
 macro_rules! names {
     ($type:ty { $($variant:path = $name:literal),+ $(,)? }) => {
         impl std::str::FromStr for $type {

@@ -13,15 +13,15 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A running or ended child. It is killed when this is dropped.
+/// A running or ended child. Dropping it kills the child.
 pub(crate) struct Process {
     id: u32,
-    /// Signals go here, so that they cannot reach a stranger that has got the same number.
+    /// Used for signals, so that they cannot reach another process that has got the same pid.
     pidfd: OwnedFd,
     exit: watch::Receiver<Option<ExitStatus>>,
 }
 
-/// A child that has just been started.
+/// A child that has just started.
 pub(crate) struct Spawned {
     pub(crate) process: Process,
     pub(crate) stdout: ChildStdout,
@@ -29,8 +29,8 @@ pub(crate) struct Spawned {
 }
 
 impl Process {
-    /// Starts `command` with its output piped. It inherits `fds` under the numbers they have. `remedy` is
-    /// what to do when there is no such program.
+    /// Starts `command` with its output piped. It inherits `fds` under their numbers. `remedy` says
+    /// what to do if the program does not exist.
     pub(crate) fn spawn(
         mut command: Command,
         fds: Vec<OwnedFd>,
@@ -39,8 +39,8 @@ impl Process {
         let program = command.get_program().to_owned();
         let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
-        // SAFETY: between fork and exec only system calls are made, all of them safe there, and
-        // `numbers` is read without allocating.
+        // SAFETY: between fork and exec there are only system calls, all of them async-signal-safe,
+        // and `numbers` is read without allocating.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -51,7 +51,7 @@ impl Process {
                     return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
                 }
                 for &number in &numbers {
-                    // Only here, so that no other child started meanwhile inherits them too.
+                    // Only here, so that no other child that starts meanwhile inherits them too.
                     if libc::fcntl(number, libc::F_SETFD, 0) < 0 {
                         return Err(std::io::Error::last_os_error());
                     }
@@ -63,8 +63,9 @@ impl Process {
 
         let (started, start) = mpsc::sync_channel(1);
         let (exited, exit) = watch::channel(None);
-        // The death signal comes when the *thread* that forked ends, which a thread of a runtime's
-        // pool may do at any time. So a thread of its own starts the child and waits for it.
+        // The death signal is sent when the *thread* that forked exits, which a thread of a
+        // runtime's pool may do at any time. So a dedicated thread starts the child and waits for
+        // it.
         std::thread::Builder::new()
             .name("vmm-keeper".to_owned())
             .spawn(move || {
@@ -106,14 +107,14 @@ impl Process {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
-    /// Its exit status, when it has ended and is reaped.
+    /// Waits until it has exited and is reaped; returns its exit status.
     pub(crate) async fn exited(&self) -> ExitStatus {
         let mut exit = self.exit.clone();
         let status = exit.wait_for(Option::is_some).await.map(|status| *status);
         status.ok().flatten().unwrap_or_else(|| ExitStatus::from_raw(0))
     }
 
-    /// Kills it and waits until it is gone with all its memory, at most `limit`.
+    /// Kills it and waits, for at most `limit`, until it is gone with all its memory.
     pub(crate) async fn end(&self, limit: Duration) -> bool {
         self.kill();
         tokio::time::timeout(limit, self.exited()).await.is_ok()

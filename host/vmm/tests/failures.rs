@@ -1,4 +1,5 @@
-//! Whatever goes wrong with a VM is one sentence within seconds, never a hang, and leaves nothing.
+//! Whatever goes wrong with a VM becomes a one-sentence error within seconds, never a hang, and
+//! leaves nothing behind.
 
 mod common;
 
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How soon an error has to be there.
+/// How soon an error must be reported.
 const SOON: Duration = Duration::from_secs(5);
 
 async fn start_error(config: VmConfig) -> VmError {
@@ -91,7 +92,7 @@ async fn an_agent_that_does_not_come_is_given_up_with_the_last_line_of_the_conso
 #[tokio::test]
 async fn a_guest_that_powers_off_is_noticed() {
     let vm = Vm::start(config("off")).await.unwrap();
-    // As a guest would, not by Vm::stop.
+    // As a guest would do it, not with Vm::stop.
     vm.agent().unwrap().shutdown().await.ok();
     let error = tokio::time::timeout(SOON, vm.wait()).await.unwrap();
     assert!(matches!(error, VmError::PoweredOff { what: "powered off", .. }), "{error}");
@@ -136,7 +137,7 @@ async fn a_vm_that_is_paused_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("monitor");
     let mut config = config("paused");
-    // A second monitor, to pause the VM behind our back.
+    // A second monitor, to pause the VM behind the library's back.
     let monitor = format!("unix:{},server=on,wait=off", socket.display());
     let arguments = vec!["-qmp".into(), monitor.into()];
     config.vmm = Vmm::Qemu(QemuOptions { arguments, ..Default::default() });
@@ -169,7 +170,7 @@ async fn more_than_the_region_or_the_host_has_is_refused_before_it_is_tried() {
 async fn partitions_that_the_kernel_does_not_have_are_an_error() {
     let mut config = config("stock");
     config.memory = Arc::new(PartitionLayout::new(128 << 20, 2, 0));
-    // The last one counts, and makes no sense.
+    // The last one counts, and is invalid.
     config.command_line.push("squeezy.partitions=0".into());
     let error = start_error(config).await;
     assert!(matches!(error, VmError::NoPartitions(_)), "{error}");
@@ -246,7 +247,7 @@ async fn a_start_that_is_given_up_ends_the_process() {
     assert!(console.path().metadata().unwrap().len() > 0);
 }
 
-/// Starts itself again as a child that has a VM, and kills that.
+/// Starts itself again as a child that has a VM, and kills that child.
 #[test]
 fn a_vm_does_not_outlive_the_program_that_started_it() {
     const CHILD: &str = "SQUEEZY_TEST_CHILD";

@@ -1,4 +1,4 @@
-//! A VM that stands still because somebody wants it to. These tests need `make kernel image`.
+//! A VM that is paused on request. These tests need `make kernel image`.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::config;
 use squeezy_vmm::Vm;
 use std::time::{Duration, Instant};
 
-/// More than the supervisor waits between two looks.
+/// Longer than the supervisor's interval.
 const WHILE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_vm_that_was_told_to_pause_stands_still_until_it_is_told_to_go_on() {
     vm.resume().await.unwrap();
     assert!(!vm.is_paused());
     agent.info().await.unwrap();
-    // Neither is an error twice.
+    // Doing either twice is not an error.
     vm.resume().await.unwrap();
     for _ in 0..2 {
         vm.pause().await.unwrap();

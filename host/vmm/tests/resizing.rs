@@ -1,4 +1,4 @@
-//! Memory that is plugged can be used, and memory that is unplugged is the host's again.
+//! Plugged memory can be used, and unplugged memory is returned to the host.
 
 mod common;
 
@@ -17,7 +17,8 @@ use std::{
 const MIB: u64 = 1 << 20;
 const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_bytes: 64 * MIB };
 
-/// Plugs for an instance that uses most of its memory, ends it, reclaims, and looks at the host.
+/// Plugs memory for an instance that uses most of it, ends the instance, reclaims, and measures on
+/// the host.
 async fn plug_use_and_reclaim(name: MechanismName, backend: MemoryBackend) {
     let mechanism = name.mechanism(SIZING).unwrap();
     let mut config = mechanism.configure(config("resizing"));
@@ -51,7 +52,7 @@ async fn plug_use_and_reclaim(name: MechanismName, backend: MemoryBackend) {
     let grown = used.resident.resident_bytes - start.resident.resident_bytes;
     assert!(grown > 190 * MIB, "{grown}");
 
-    // What QEMU held back of the plug is reported by then, and the second after that is over.
+    // By then, QEMU has reported what it delayed of the plug, and the second after that has passed.
     tokio::time::sleep(Duration::from_millis(2200).saturating_sub(plugged.elapsed())).await;
     mechanism.slots().free(slot).unwrap();
     let reclaimed = mechanism.reclaim(&vm, slot).await.unwrap().unwrap();
@@ -65,7 +66,7 @@ async fn plug_use_and_reclaim(name: MechanismName, backend: MemoryBackend) {
         MechanismName::Balloon => assert_eq!(reclaimed.device, None),
         MechanismName::Squeezy => {
             assert_eq!(reclaimed.device.unwrap().unplug, 1);
-            // QEMU reports the change at once: looks would be in its way.
+            // QEMU reports the change immediately; polling would only delay it.
             assert!(
                 u128::from(reclaimed.polls) <= reclaimed.latency.as_millis() / 5,
                 "{reclaimed:?}"
@@ -123,7 +124,7 @@ async fn a_partition_in_use_blocks_its_reclaim_with_the_reason_until_it_is_free(
     let owed = vm.memory().await.unwrap();
     assert_eq!(owed.plugged_bytes - owed.asked_bytes, SIZING.instance_bytes);
 
-    // The request stands, and nobody has to repeat it.
+    // The request stands and need not be repeated.
     agent.stop(&sleeper.id, Duration::ZERO).await.unwrap();
     let done = async {
         while vm.memory().await.unwrap().plugged_bytes != owed.asked_bytes {
@@ -185,7 +186,7 @@ async fn instances_that_come_or_go_at_once_are_one_request() {
         let memory = vm.agent().unwrap().memory().await.unwrap();
         memory.squeezy.unwrap().counters["device_requests"]
     };
-    // The first plug of a partition is another path than later ones.
+    // The first plug of a partition takes another path than later ones.
     for round in 0..3 {
         let before = requests().await;
         let slots: Vec<_> = (0..6).map(|_| mechanism.slots().take().unwrap()).collect();

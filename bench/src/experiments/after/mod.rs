@@ -1,4 +1,4 @@
-//! What the requests just after a squeeze take, against those before it (Figure 13 of the
+//! The cost of requests right after a squeeze, relative to those before it (Figure 13 of the
 //! Desiccant paper). See README.md.
 
 mod pageout;
@@ -16,18 +16,18 @@ use serde::{Deserialize, Serialize};
 use squeezer::{Answer, Request};
 use std::time::{Duration, Instant};
 
-/// What is done to the frozen instance: nothing; a squeeze; that and its libraries evicted; as much
-/// of its memory moved to swap.
+/// What is done to the frozen instance: nothing; a squeeze; a squeeze and the eviction of its
+/// libraries; or as much of its memory is swapped out.
 const CONTROL: &str = "control";
 const RECLAIM: &str = "reclaim";
 const LIBRARIES: &str = "reclaim+libraries";
 const PAGEOUT: &str = "pageout";
 
-/// Requests that are compared, before and after.
+/// Requests that are compared before, and the same number after.
 const COMPARED: u32 = 10;
-/// Requests between what was done last and those before what is done next.
+/// Requests to settle between one treatment and the requests before the next.
 const BETWEEN: u32 = 30;
-/// How long these may take under `--quick`, at the price of some.
+/// Limit on their duration under `--quick`; there may be fewer then.
 const QUICK_BETWEEN: Duration = Duration::from_secs(1);
 /// How long an instance is frozen.
 const FROZEN: Duration = Duration::from_millis(300);
@@ -42,24 +42,24 @@ pub(crate) struct Arguments {
     size: u64,
 }
 
-/// Ten requests before and ten after something was done to an instance.
+/// Ten requests before and ten after a treatment of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// Of a request before, on average.
+    /// Mean latency of a request before.
     before_latency_ns: u64,
-    /// Of a request after, on average.
+    /// Mean latency of a request after.
     after_latency_ns: u64,
-    /// Of the first one after.
+    /// Latency of the first request after.
     first_latency_ns: u64,
-    /// CPU time of the instance for a request before, on average.
+    /// Mean CPU time of the instance per request before.
     before_cpu_ns: u64,
-    /// And for one after.
+    /// Mean CPU time of the instance per request after.
     after_cpu_ns: u64,
-    /// Memory that no other process has, before.
+    /// Memory that no other process maps (USS), before.
     before_uss_bytes: u64,
-    /// How much less it was then, or how much went to swap.
+    /// By how much it shrank, or how much was swapped out.
     released_bytes: u64,
-    /// CPU time of the instance that the squeeze itself took.
+    /// CPU time of the instance for the squeeze itself.
     reclaim_cpu_ns: u64,
 }
 
@@ -85,7 +85,7 @@ impl Experiment for Arguments {
                     return Ok(());
                 }
                 let start = Instant::now();
-                // Each is as often the first as another.
+                // Rotated, so that each method is first equally often.
                 methods.rotate_left(1);
                 self.one(session, trial, &methods).await?;
                 longest = longest.max(start.elapsed());
@@ -96,7 +96,7 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    /// One instance, to which one after the other is done.
+    /// Measures one instance with each method in turn.
     async fn one(
         &self,
         session: &mut Session<OfProcess<Figures>>,
@@ -105,7 +105,7 @@ impl Arguments {
     ) -> Result {
         let warm = self.functions.warm(trial, session.options.quick, async |_| Ok(()));
         let (instance, calls) = warm.await?;
-        // Also tells the runtime, and how much a squeeze gives back.
+        // This squeeze also tells the runtime, and how much a squeeze gives back.
         let found = instance.memory().await?.uss_bytes;
         let squeezed = instance.squeeze(Request::default()).await?;
         let mut released = found.saturating_sub(instance.memory().await?.uss_bytes);
@@ -142,7 +142,7 @@ impl Arguments {
     }
 }
 
-/// Lets an instance forget what was done to it last.
+/// Makes requests until the last treatment has no effect any more.
 async fn settle(instance: &Instance, quick: bool) -> Result {
     let start = Instant::now();
     for _ in 0..BETWEEN {
@@ -154,14 +154,14 @@ async fn settle(instance: &Instance, quick: bool) -> Result {
     Ok(())
 }
 
-/// What was done to an instance.
+/// The result of a treatment.
 struct Done {
     before_uss_bytes: u64,
     released_bytes: u64,
     answer: Option<Answer>,
 }
 
-/// Freezes an instance for a while, and does something to it meanwhile.
+/// Freezes an instance for a while, and treats it meanwhile.
 async fn treat(instance: &Instance, method: &str, wanted_bytes: u64) -> Result<Done> {
     instance.freeze().await?;
     let before_uss_bytes = instance.memory().await?.uss_bytes;

@@ -1,4 +1,4 @@
-//! Moves memory of a frozen process to swap, as a system does that knows nothing of its heap.
+//! Swaps out memory of a frozen process, as a system without knowledge of its heap does.
 
 use squeezer::Process;
 use std::{
@@ -7,17 +7,17 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-/// What is asked for at once, and so how much more than wanted may go.
+/// Bytes per request, which is also how far the target may be exceeded.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// Whether this machine has swap.
 pub(super) fn is_possible() -> bool {
-    // A head, and a line for each file or device.
+    // A header, and a line for each file or device.
     fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().nth(1).is_some())
 }
 
-/// Moves about so many bytes of private anonymous memory out, from the mappings that have most of
-/// it; returns how many went.
+/// Swaps out about `wanted_bytes` of private anonymous memory, from the mappings that have the
+/// most; returns how many bytes were swapped out.
 pub(super) fn page_out(process: &Process, wanted_bytes: u64) -> io::Result<u64> {
     let smaps = fs::read_to_string(format!("/proc/{}/smaps", process.pid()))?;
     let pidfd = open(process)?;
@@ -36,7 +36,7 @@ pub(super) fn page_out(process: &Process, wanted_bytes: u64) -> io::Result<u64> 
     Ok(swapped_bytes(process)?.saturating_sub(before))
 }
 
-/// Mappings with anonymous memory that is resident, those with most of it first.
+/// Mappings with resident anonymous memory, largest amount first.
 fn anonymous(smaps: &str) -> Vec<Range<u64>> {
     let mut mappings: Vec<(u64, Range<u64>)> = Vec::new();
     let mut current = None;
@@ -65,7 +65,7 @@ fn swapped_bytes(process: &Process) -> io::Result<u64> {
     Ok(kilobytes.ok_or_else(|| io::Error::other("no VmSwap in its status"))? << 10)
 }
 
-/// The number of a line such as `VmSwap:   12 kB`.
+/// The number in a line such as `VmSwap:   12 kB`.
 fn figure(line: &str, name: &str) -> Option<u64> {
     line.strip_prefix(name)?.strip_suffix("kB")?.trim().parse().ok()
 }
@@ -76,14 +76,14 @@ fn open(process: &Process) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it, for nobody else.
+    // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 fn advise(pidfd: &OwnedFd, start: u64, length: u64) -> io::Result<()> {
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: length as usize };
-    // SAFETY: the kernel only reads `range`, which lives until the call returns. The address in it
-    // is the other process's, and this advice changes no contents.
+    // SAFETY: the kernel only reads `range`, which outlives the call. The address in it is the
+    // other process's, and this advice does not change the contents of memory.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -113,7 +113,8 @@ mod tests {
         assert_eq!(anonymous(smaps), [0xa000..0xf000, 0x1000..0x3000]);
     }
 
-    /// Without swap nothing goes; with it, what was asked for, and the process notices nothing.
+    /// Without swap nothing is swapped out. With swap, what was requested is, and the process still
+    /// works.
     #[test]
     fn a_process_goes_on() {
         let mut cat =

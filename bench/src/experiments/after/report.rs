@@ -1,4 +1,4 @@
-//! What the lines say: table, verdicts and plot.
+//! Table, verdicts and plot.
 
 use super::{Arguments, CONTROL, Figures, LIBRARIES, PAGEOUT, RECLAIM};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 
 const METHODS: [&str; 4] = [CONTROL, RECLAIM, LIBRARIES, PAGEOUT];
 
-/// One line.
+/// A record.
 type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
@@ -66,7 +66,7 @@ impl Report for Arguments {
                     .collect();
                 all.retain(|function| !function.is_empty());
                 let what = format!(
-                    "{what} of the ten requests after {method} over those before, against {CONTROL}, mean of {} functions",
+                    "{what} of the ten requests after {method} over those before, relative to {CONTROL}, mean of {} functions",
                     all.len()
                 );
                 let measured = Estimate::mean(all.into_iter().map(Sample::Median));
@@ -83,7 +83,7 @@ impl Report for Arguments {
             Panel {
                 title: format!("{language}: CPU time of ten requests"),
                 x: String::new(),
-                y: "after, in % of before".to_owned(),
+                y: "after, % of before".to_owned(),
                 series: Series::of_methods(&methods, |method| {
                     let change = |function: &String| {
                         Spread::of(
@@ -98,16 +98,16 @@ impl Report for Arguments {
             }
         };
         Chart {
-            title: "Requests just after something was done to a frozen instance".to_owned(),
+            title: "Requests right after a frozen instance was squeezed or swapped out".to_owned(),
             subtitle: describe_run(records),
             panels: Language::ALL.map(panel).into(),
-            foot: "control: frozen as long, and nothing was done; pageout: as much memory moved to swap as a reclaim gives back."
+            foot: "control: only frozen, for as long; pageout: as much memory swapped out as a reclaim gives back."
                 .to_owned(),
         }
     }
 }
 
-/// How many percent more the requests after it took than those before it, in comparison to the
+/// By how many percent requests were slower after the treatment than before, relative to the
 /// control of the same trial.
 fn slowdown(
     records: &[Line],
@@ -192,7 +192,7 @@ mod tests {
         assert!((libraries.measured.value - 50.0).abs() < 1e-9, "{libraries}");
         let verdicts = [latency, libraries].map(Assessment::verdict);
         assert_eq!(verdicts, [Verdict::Met, Verdict::Missed]);
-        // The trial of it has no control.
+        // Its trial has no control.
         assert_eq!(slowdown(&records, PAGEOUT, "fft", cpu), None);
         assert!(Arguments::table(&records).to_string().contains("+4.0"));
         assert!(Arguments::plot(&records).svg().unwrap().contains("control"));

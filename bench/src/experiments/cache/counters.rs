@@ -1,39 +1,39 @@
-//! What is counted while a load is played.
+//! What is counted while a load is replayed.
 
 use super::instance_task::Squeezed;
 use crate::error::BenchError;
 use std::time::Duration;
 
-/// Sums, and each figure that a percentile is taken of.
+/// Sums, and the samples for percentiles.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// From each call to its right answer.
+    /// Time from each call to its correct response.
     pub(super) latencies: Vec<Duration>,
-    /// Calls that were not answered, or not correctly.
+    /// Calls with a wrong response or none.
     pub(super) wrong_count: u64,
-    /// Instances that were started.
+    /// Instances started.
     pub(super) cold_boots_count: u64,
-    /// Instances that were ended to make room.
+    /// Instances ended to make room.
     pub(super) evictions_count: u64,
-    /// Instances there were at each call, added up.
+    /// Number of instances at each call, summed.
     pub(super) alive_sum: u64,
-    /// Memory that they were promised at each call, added up.
+    /// Memory charged for instances at each call, summed.
     pub(super) charged_sum_bytes: u64,
     /// CPU time of all instances.
     pub(super) cpu_ns: u64,
     pub(super) squeezes_count: u64,
     pub(super) squeeze_failures_count: u64,
-    /// CPU time of instances while they were squeezed.
+    /// CPU time of instances during squeezes.
     pub(super) squeeze_cpu: Duration,
-    /// What those gave back that were not called meanwhile.
+    /// Memory given back by squeezes that no call interrupted.
     pub(super) given_back_bytes: u64,
-    /// How long each instance that was squeezed could not run.
+    /// For each squeeze, how long the instance could not run.
     pub(super) pauses: Vec<Duration>,
-    /// How long each call waited that came while its instance was squeezed, at the most.
+    /// For each call that arrived during a squeeze, the maximum time that it waited for it.
     pub(super) waits: Vec<Duration>,
-    /// How long all of it took.
+    /// Duration of the whole load.
     pub(super) took: Duration,
-    /// What went wrong first.
+    /// The first error.
     pub(super) trouble: Option<BenchError>,
 }
 

@@ -1,4 +1,4 @@
-//! The task of one instance: what it is told to do, one thing after the other.
+//! The task of an instance, which executes orders one after another.
 
 use crate::{
     error::{BenchError, Result},
@@ -13,10 +13,10 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// How long a squeezer may take. Then the instance is left alone.
+/// The limit of a squeeze, after which the instance is left alone.
 const SQUEEZE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What an instance is told to do.
+/// An order to an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Call { request: RequestNumber, thaw: bool, since: Instant },
@@ -25,12 +25,12 @@ pub(super) enum Order {
     Stop,
 }
 
-/// What an instance has done.
+/// A completed order.
 #[derive(Debug)]
 pub(super) enum Completion {
     Started(Result),
     Answered(RequestNumber, Result),
-    /// It is frozen and holds so many bytes that nobody else has.
+    /// It is frozen, with this many bytes that no other process maps (USS).
     Frozen(u64),
     Squeezed(Result<Squeezed>),
     /// It could not be frozen or thawed.
@@ -38,38 +38,38 @@ pub(super) enum Completion {
     Stopped,
 }
 
-/// What came of squeezing an instance.
+/// The result of a squeeze.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Squeezed {
-    /// What it held when it was frozen, in bytes that nobody else has.
+    /// USS when it was frozen, in bytes.
     pub(super) before_bytes: u64,
-    /// What it holds now; nothing when a request came first.
+    /// USS now, in bytes; `None` if a request came first.
     pub(super) after_bytes: Option<u64>,
-    /// Processor time of its process meanwhile.
+    /// CPU time of its process meanwhile.
     pub(super) cpu: Duration,
     /// How long it could not run.
     pub(super) pause: Duration,
-    /// When a request came first, the longest that it can have waited for the squeezer.
+    /// If a request came first, the maximum time that it waited for the squeezer.
     pub(super) waited: Option<Duration>,
 }
 
-/// What is told of an instance.
+/// A report to the host.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) instance: InstanceNumber,
     pub(super) completion: Completion,
-    /// CPU time of its process since the last report.
+    /// CPU time of the process since the previous report.
     pub(super) cpu_ns: u64,
 }
 
-/// An instance, until it is told to stop.
+/// An instance and its state, until it is told to stop.
 pub(super) struct InstanceTask {
     number: InstanceNumber,
     orders: UnboundedReceiver<Order>,
     reports: UnboundedSender<Report>,
-    /// CPU time that has been reported.
+    /// CPU time reported so far.
     reported_ns: u64,
-    /// What it held when it was looked at last, in bytes that nobody else has.
+    /// USS when last measured, in bytes.
     held_bytes: u64,
 }
 
@@ -82,7 +82,7 @@ impl InstanceTask {
         Self { number, orders, reports, reported_ns: 0, held_bytes: 0 }
     }
 
-    /// Starts an instance, and does what it is told to do.
+    /// Starts an instance and executes its orders.
     pub(super) async fn run(mut self, function: Arc<NativeFunction>, setup: Setup) {
         let mut spent_ns = None;
         match Instance::start(&function, setup).await {
@@ -90,7 +90,7 @@ impl InstanceTask {
                 self.report(Completion::Started(Ok(())), instance.cpu_ns().ok());
                 self.serve(&instance).await;
                 spent_ns = instance.cpu_ns().ok();
-                // To end a process is to wait for it.
+                // Ending a process blocks until it has exited.
                 let _ = tokio::task::spawn_blocking(move || drop(instance)).await;
             }
             Err(error) => {
@@ -129,8 +129,9 @@ impl InstanceTask {
         Ok(self.held_bytes)
     }
 
-    /// Thaws the instance, has its runtime collect, freezes it again and evicts its libraries. Gives
-    /// way to whatever it is told meanwhile, which is done here or handed back.
+    /// Thaws the instance, has its runtime collect garbage, freezes it again and evicts its
+    /// libraries. Any order that arrives meanwhile takes precedence; it is executed here or
+    /// returned.
     async fn squeeze(&mut self, instance: &Instance) -> Option<Order> {
         if let Err(error) = instance.thaw().await {
             self.report(Completion::Lost(error), instance.cpu_ns().ok());
@@ -142,7 +143,7 @@ impl InstanceTask {
             order = self.orders.recv() => order?,
         };
         let Order::Call { request, since, .. } = order else { return Some(order) };
-        // The runtime itself has the request wait while it collects.
+        // The runtime makes the request wait while it collects.
         let call = async {
             let done = call(instance, request, false).await;
             self.report(done, instance.cpu_ns().ok());
@@ -158,10 +159,10 @@ impl InstanceTask {
         None
     }
 
-    /// Freezes what has answered, or has not, and looks at what is left of it.
+    /// Freezes the instance after the squeezer's answer or its failure, and measures what is left.
     async fn settle(&mut self, instance: &Instance, answer: Result<Answer>) -> Option<Order> {
         let mut squeezed = answer.map(|answer| self.squeezed(&answer));
-        // This is not given up half-way: what is frozen late stays so.
+        // Not abandoned half-way: an instance that is frozen late stays frozen.
         if let Err(error) = instance.freeze().await {
             self.report(Completion::Lost(error), instance.cpu_ns().ok());
             return None;
@@ -205,17 +206,17 @@ impl InstanceTask {
         }
     }
 
-    /// Reports what is done, and what CPU time the process has had in all, if it is known.
+    /// Reports a completed order and the CPU time of the process, if known.
     fn report(&mut self, completion: Completion, spent_ns: Option<u64>) {
         let spent_ns = spent_ns.unwrap_or(0).max(self.reported_ns);
         let cpu_ns = spent_ns - self.reported_ns;
         self.reported_ns = spent_ns;
-        // Nobody listens any more when everything ends.
+        // At the end of a run nobody receives reports any more.
         let _ = self.reports.send(Report { instance: self.number, completion, cpu_ns });
     }
 }
 
-/// Calls the instance, which is running or to be thawed.
+/// Calls the instance, thawing it first if necessary.
 async fn call(instance: &Instance, request: RequestNumber, thaw: bool) -> Completion {
     let answer = async {
         if thaw {
@@ -226,7 +227,7 @@ async fn call(instance: &Instance, request: RequestNumber, thaw: bool) -> Comple
     Completion::Answered(request, answer.await)
 }
 
-/// Has the squeezer collect; an error when it takes too long.
+/// Has the squeezer collect garbage; an error if that takes too long.
 async fn squeeze(instance: &Instance) -> Result<Answer> {
     match tokio::time::timeout(SQUEEZE_LIMIT, instance.squeeze(Request::default())).await {
         Ok(squeezed) => squeezed.map(|squeezed| squeezed.answer),

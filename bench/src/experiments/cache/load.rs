@@ -1,4 +1,4 @@
-//! What each function is asked, at a scale factor.
+//! The load of each function at a scale factor.
 
 use crate::{
     error::{BenchError, Result},
@@ -7,10 +7,10 @@ use crate::{
 use squeezy_load::{Random, Synthetic};
 use std::time::Duration;
 
-/// Mean time between two calls of all functions together in the load that is made up, at factor 1.
+/// Mean time between two calls of all functions together in the synthetic load, at factor 1.
 const GAP: Duration = Duration::from_secs(2);
 
-/// A load that is played `factor` times as fast as it was recorded.
+/// A load that is replayed `factor` times as fast as recorded.
 pub(super) fn load(
     options: &LoadOptions,
     functions: usize,
@@ -25,8 +25,8 @@ pub(super) fn load(
     }
 }
 
-/// A few functions are called often and many seldom, as in the traces: the n-th most popular one has
-/// an n-th of the calls of the first. Calls do not know of each other.
+/// A few functions are called often and many rarely, as in the traces: the n-th most popular one
+/// gets an n-th of the calls of the first. Calls are independent.
 fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Result<FleetLoad> {
     let all: f64 = (1..=functions).map(|rank| 1.0 / rank as f64).sum();
     let mut arrivals = Vec::new();
@@ -34,7 +34,7 @@ fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Resu
         let trickle_gap = gap.mul_f64(all * f64::from(rank));
         let synthetic =
             Synthetic { length, bursts: Vec::new(), burst_length: Duration::ZERO, trickle_gap };
-        // Each has its own.
+        // Each has its own seed.
         let load = synthetic.load(seed.wrapping_mul(1_000_003).wrapping_add(u64::from(rank)));
         let load = load.map_err(|error| BenchError::Arguments(error.to_string()))?;
         arrivals.extend(load.arrivals.into_iter().map(|at| Arrival { at, member }));
@@ -46,8 +46,8 @@ fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Resu
     Ok(FleetLoad { arrivals, source })
 }
 
-/// Which of so many functions each of a load's functions is: each as often as any other, in an order
-/// that the seed determines.
+/// Assigns functions to the members of a load: each equally often, in an order that depends on the
+/// seed.
 pub(super) fn population(members: usize, functions: usize, seed: u64) -> Vec<usize> {
     let mut population: Vec<usize> = (0..members).map(|member| member % functions.max(1)).collect();
     Random::new(seed).shuffle(&mut population);
@@ -75,7 +75,7 @@ mod tests {
         let options = LoadOptions { trace: None, seed: 1, speed: 1, duration: None };
         let calls = |factor| load(&options, 40, length, factor).unwrap().arrivals;
         let (slow, fast) = (calls(1), calls(20));
-        // Of 5,000 and 100,000 that are expected; their standard deviations are 71 and 316.
+        // The expected numbers are 5,000 and 100,000; the standard deviations are 71 and 316.
         assert!((4_600..5_400).contains(&slow.len()), "{}", slow.len());
         assert!((98_000..102_000).contains(&fast.len()), "{}", fast.len());
         let of = |member| fast.iter().filter(|arrival| arrival.member == member).count();

@@ -1,6 +1,6 @@
-//! Functions whose instances share a cache of so much memory, under a load at several scale factors:
-//! as they are, with eager collection, and squeezed (Figures 9 and 10 of the Desiccant paper). See
-//! README.md.
+//! Functions whose instances share a cache of limited memory, under a load at several scale
+//! factors: unmodified, with eager collection, and squeezed (Figures 9 and 10 of the Desiccant
+//! paper). See README.md.
 
 mod counters;
 mod instance_task;
@@ -64,44 +64,44 @@ pub(crate) struct Arguments {
     size: u64,
 }
 
-/// A load that was played with one variant at one scale factor.
+/// A replay of a load with one variant at one scale factor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// As the header's `method`.
+    /// Same as `method` in the header.
     variant: String,
     scale_factor: u32,
-    /// Where the load comes from.
+    /// Describes the load.
     load: String,
-    /// Functions of the load.
+    /// Number of functions in the load.
     functions_count: u64,
     /// Memory for all instances.
     cache_bytes: u64,
-    /// Memory of an instance that works.
+    /// Memory of a working instance.
     memory_bytes: u64,
-    /// What frozen ones hold together when squeezing begins, at the least.
+    /// The memory of frozen instances above which squeezing begins.
     threshold_bytes: u64,
     /// Calls of each function before the load.
     warm_up_count: u32,
     /// An instance's share of a processor.
     processor_percent: f64,
     requests_count: u64,
-    /// Requests that were not answered, or not correctly.
+    /// Requests with a wrong response or none.
     wrong_count: u64,
-    /// Instances that were started.
+    /// Instances started.
     cold_boots_count: u64,
-    /// Instances that were ended to make room.
+    /// Instances ended to make room.
     evictions_count: u64,
-    /// Instances there were when a request came, on average.
+    /// Mean number of instances when a request arrived.
     alive_count: f64,
-    /// Memory that they were promised then, on average.
+    /// Mean memory charged for them at that time.
     charged_bytes: f64,
     answered_per_second: f64,
     took_ns: u64,
     /// CPU time of all instances.
     instances_cpu_ns: u64,
-    /// CPU time of this program: it calls, freezes, looks at memory and evicts libraries.
+    /// CPU time of this program: making calls, freezing, measuring memory and evicting libraries.
     platform_cpu_ns: u64,
-    /// CPU time of instances while they were squeezed.
+    /// CPU time of instances during squeezes.
     squeeze_cpu_ns: u64,
     p50_ns: u64,
     p90_ns: u64,
@@ -110,12 +110,12 @@ pub(crate) struct Figures {
     squeezes_count: u64,
     squeeze_failures_count: u64,
     given_back_bytes: u64,
-    /// How long an instance that was squeezed could not run: median and longest.
+    /// How long an instance that was squeezed could not run: median and maximum.
     pause_p50_ns: u64,
     pause_most_ns: u64,
-    /// Requests that came while their instance was squeezed.
+    /// Requests that arrived while their instance was being squeezed.
     waited_count: u64,
-    /// How long they waited for that at the most: median and longest.
+    /// How long they waited for that at most: median and maximum.
     wait_p50_ns: u64,
     wait_most_ns: u64,
 }
@@ -167,7 +167,7 @@ impl Experiment for Arguments {
             .iter()
             .map(|&factor| Ok((factor, load::load(&self.load, members, length, factor)?)))
             .collect::<Result<Vec<_>>>()?;
-        // What is compared comes one after the other.
+        // Runs that are compared follow each other.
         let mut runs = Vec::new();
         for trial in 0..session.options.trials_or(1, 5) {
             for (factor, load) in &loads {
@@ -267,13 +267,13 @@ impl Arguments {
     }
 }
 
-/// CPU time that this program has had.
+/// CPU time used by this program.
 fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// 0 of nothing.
+/// 0 if there are no times.
 fn percentile(times: &[Duration], percent: f64) -> u64 {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     let found = squeezy_node::series::percentile(&seconds, percent).unwrap_or(0.0);

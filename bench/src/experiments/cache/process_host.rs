@@ -1,5 +1,5 @@
-//! Real processes under the scaler that nodes use, which decides when one starts, is frozen, squeezed
-//! and ended.
+//! Runs real processes under the node's scaler, which decides when each one is started, frozen,
+//! squeezed and ended.
 
 use super::{
     counters::Counters,
@@ -26,28 +26,29 @@ use tokio::{
     task::JoinSet,
 };
 
-/// How long an instance is idle before it is frozen: requests that come at once use the same one.
+/// How long an instance is idle before it is frozen, so that requests in quick succession use the
+/// same one.
 const FREEZE_AFTER: Duration = Duration::from_millis(20);
 
-/// Longer than any run: who goes, goes for want of memory.
+/// Longer than any run, so that instances end only for lack of memory.
 const KEEP_ALIVE: Duration = Duration::from_secs(3600);
 
-/// How long nothing at all may happen while a request waits.
+/// How long nothing may happen while a request is waiting.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What all instances of a run have in common.
+/// Settings that all instances of a run share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Memory for all instances.
     pub(super) cache_bytes: u64,
     pub(super) setup: Setup,
-    /// When frozen ones are squeezed. They cost what they hold, also when they never are.
+    /// When frozen instances are squeezed. They are charged for what they occupy in any case.
     pub(super) squeezing: SqueezePolicy,
-    /// Processors of the machine.
+    /// Number of processors of the machine.
     pub(super) processors: u32,
 }
 
-/// Functions, and their instances.
+/// Functions and their instances.
 pub(super) struct ProcessHost {
     scaler: Scaler,
     begin: Instant,
@@ -58,19 +59,19 @@ pub(super) struct ProcessHost {
     tasks: JoinSet<()>,
     reporter: UnboundedSender<Report>,
     reports: UnboundedReceiver<Report>,
-    /// When each request came that is not answered.
+    /// When each unanswered request arrived.
     open: BTreeMap<RequestNumber, Instant>,
     next_request: u64,
     counters: Counters,
 }
 
 impl ProcessHost {
-    /// With no instance yet.
+    /// A host without instances.
     pub(super) fn new(functions: Vec<Arc<NativeFunction>>, rules: &Rules) -> Result<Self> {
         let refused = |error: PolicyError| BenchError::Arguments(error.to_string());
         let budget = Budget::new(rules.cache_bytes);
         let mut scaler = Scaler::new(budget).with_squeezing(rules.squeezing);
-        // Processes need no VM: this one takes no memory and is there at once.
+        // Processes need no VM: this one takes no memory and is ready at once.
         let vm = scaler.add_vm(VmPolicy {
             base_bytes: 0,
             instance_bytes: rules.setup.memory_bytes,
@@ -107,8 +108,8 @@ impl ProcessHost {
         })
     }
 
-    /// Calls each function so often in a row, so that the cache is as full as it gets; no more of them
-    /// at a time than there are processors.
+    /// Calls each function this many times in a row to fill the cache, with at most as many calls
+    /// at a time as there are processors.
     pub(super) async fn warm_up(&mut self, calls: u32) -> Result {
         let members: Vec<usize> = (0..self.functions.len()).collect();
         for together in members.chunks(self.processors as usize) {
@@ -124,7 +125,7 @@ impl ProcessHost {
         self.counters.trouble.take().map_or(Ok(()), Err)
     }
 
-    /// Sends all calls when they are due and waits for their answers; what came of it.
+    /// Sends all calls when they are due, waits for the responses, and returns the counters.
     pub(super) async fn replay(
         &mut self,
         arrivals: &[Arrival],
@@ -159,7 +160,7 @@ impl ProcessHost {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Waits for the next thing to happen, or until then.
+    /// Handles the next event, or returns at `until`.
     async fn step(&mut self, until: Option<Instant>) -> Result {
         let limit = Instant::now() + LIMIT;
         let tick = self.scaler.next_deadline().map(|Moment(at)| self.begin + at);
@@ -171,7 +172,7 @@ impl ProcessHost {
             Err(_) if tick == Some(next) => self.tell(Event::Tick),
             Err(_) if until == Some(next) => Ok(()),
             Err(_) => Err(BenchError::Arguments(format!(
-                "{} requests wait, and nothing has happened for {} s",
+                "{} requests are waiting, and nothing has happened for {} s",
                 self.open.len(),
                 LIMIT.as_secs()
             ))),
@@ -244,12 +245,12 @@ impl ProcessHost {
         Ok(())
     }
 
-    /// Has a command carried out; what is done at once is answered at once.
+    /// Executes a command; returns an event if it completes immediately.
     fn carry_out(&mut self, command: Command) -> Option<Event> {
         match command {
             Command::BootVm(vm) => return Some(Event::VmBooted(vm)),
             Command::EndVm { vm, .. } => return Some(Event::VmEnded(vm)),
-            // Without a base of its own there is nothing to be had from it.
+            // The VM has no base memory, so pausing it would free nothing.
             Command::PauseVm(_) | Command::ResumeVm(_) => {}
             Command::Reclaim { instance, .. } => return Some(Event::Reclaimed(instance)),
             Command::Start { function, instance, .. } => {
@@ -280,7 +281,7 @@ impl ProcessHost {
         self.living.insert(number, orders);
     }
 
-    /// Told to one that has ended, it is of no use; its end is on its way.
+    /// An order to an instance that has ended is ignored; its end is about to be reported.
     fn order(&self, instance: InstanceNumber, order: Order) {
         if let Some(orders) = self.living.get(&instance) {
             let _ = orders.send(order);
@@ -299,13 +300,13 @@ mod tests {
 
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-    /// Two functions in memory for one of them.
+    /// Two functions with memory for one instance.
     #[tokio::test]
     async fn instances_are_frozen_squeezed_and_evicted() {
         if !std::process::Command::new("node").arg("-v").status().is_ok_and(|s| s.success()) {
             return skip("there is no node: apt-get install nodejs");
         }
-        // The squeezer as it is in the repository, which works without its addon.
+        // The squeezer from the repository, which works without its addon.
         let build = tempfile::tempdir().unwrap();
         std::fs::create_dir(build.path().join("squeezers")).unwrap();
         let squeezer = Path::new(REPOSITORY).join("squeezers/v8");
@@ -327,7 +328,7 @@ mod tests {
         };
         let mut host = ProcessHost::new(vec![function("pi"), function("clock")], &rules).unwrap();
         host.warm_up(1).await.unwrap();
-        // What the first holds is too much for the second, frozen or not.
+        // The first instance leaves no room for the second, frozen or not.
         assert_eq!((host.counters.cold_boots_count, host.counters.evictions_count), (2, 1));
 
         let call = |member| Arrival { at: Duration::ZERO, member };

@@ -1,4 +1,4 @@
-//! What the lines say: table, verdicts and plot.
+//! Table, verdicts and plot.
 
 use super::{Arguments, Figures, RECLAIM, VANILLA, VARIANTS};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     size::{self, mib},
 };
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -69,9 +69,10 @@ impl Report for Arguments {
             let of = |variant| select(records, variant, factor).map(value);
             Estimate::ratio(of(over), of(under))
         };
-        // Where there was none, one counts: the ratio is at least this.
+        // If there were none, assume one: the ratio is then a lower bound.
         let rate = |line: &Line| line.cold_boots_count.max(1) as f64 / line.requests_count as f64;
-        // The best by these runs: that it was chosen by them is not in the interval.
+        // The best factor of these runs; the interval does not account for having chosen it from
+        // them.
         let best = factors
             .iter()
             .filter_map(|&factor| Some((ratio(VANILLA, RECLAIM, factor, rate)?, factor)))
@@ -86,7 +87,7 @@ impl Report for Arguments {
             assessments.add("p99", what, ratio(RECLAIM, VANILLA, factor, p99));
         }
         let wrong = records.iter().map(|line| line.wrong_count);
-        assessments.add_counts("wrong-answers", "most wrong answers in a run", wrong);
+        assessments.add_counts("wrong-answers", "maximum number of wrong answers in a run", wrong);
     }
 
     fn plot(records: &[Line]) -> Chart {
@@ -112,7 +113,7 @@ impl Report for Arguments {
             subtitle: describe_run(records),
             panels: vec![
                 panel("Cold boots", "of 100 requests", false, cold_percent),
-                panel("Latency of the slowest of 100 requests (p99)", "ms", true, |l| ms(l.p99_ns)),
+                panel("Latency, 99th percentile", "ms", true, |l| ms(l.p99_ns)),
                 panel("CPU time", "% of a processor", false, processor_percent),
             ],
             foot: records.first().map_or(String::new(), |line| {
@@ -131,7 +132,7 @@ fn processor_percent(line: &Line) -> f64 {
     100.0 * (line.instances_cpu_ns + line.platform_cpu_ns) as f64 / line.took_ns as f64
 }
 
-/// Of all CPU time.
+/// Of the total CPU time.
 fn squeezing_percent(line: &Line) -> f64 {
     100.0 * line.squeeze_cpu_ns as f64 / (line.instances_cpu_ns + line.platform_cpu_ns) as f64
 }
@@ -220,7 +221,7 @@ mod tests {
         records[0].figures.wrong_count = 1;
         assert_eq!(judged(&records)[2], (1.0, Missed));
         let text = Arguments::table(&records).to_string();
-        // 30 s of CPU time in a minute; 1% of it for squeezing; 30 cold boots of 60 in 200.
+        // 30 s of CPU time in a minute, 1% of it for squeezing, and 30 cold boots of 60 in 200.
         assert!(text.contains(" 50.0 ") && text.contains(" 1.00 ") && text.contains(" 15.0 "));
         let plot = Arguments::plot(&records).svg().unwrap();
         assert!(plot.contains("40 functions that share 2 GiB") && plot.contains("Cold boots"));

@@ -1,6 +1,5 @@
-//! What the first answer of an instance takes, part by part: in a VM that is there (N:1), in one that
-//! has to be booted, and with a VM for each instance (1:1) (Figure 11a of the Squeezy paper). See
-//! README.md.
+//! The time to an instance's first answer, broken down: in a running VM (N:1), in a VM that has to
+//! be booted, and with a VM per instance (1:1) (Figure 11a of the Squeezy paper). See README.md.
 
 use crate::{
     error::{BenchError, Result},
@@ -34,17 +33,17 @@ pub(crate) struct Arguments {
     fleet: FleetOptions,
 }
 
-/// One start.
+/// A cold start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) function: String,
-    /// Whether the VM was there, with the function's files in its page cache.
+    /// Whether the VM was already running, with the function's files in its page cache.
     pub(crate) vm_was_there: bool,
     /// From the call to its answer.
     pub(crate) total_ns: u64,
-    /// Booting the VM; 0 where it was there.
+    /// Booting the VM; 0 if it was running.
     pub(crate) boot_ns: u64,
-    /// Plugging memory, of which the sandbox may be set up meanwhile (squeezy).
+    /// Plugging memory; with squeezy, the sandbox is set up at the same time.
     pub(crate) plug_ns: u64,
     /// Until the server's command was executed.
     pub(crate) sandbox_ns: u64,
@@ -52,11 +51,11 @@ pub(crate) struct Figures {
     pub(crate) init_ns: u64,
     /// The first `/run`.
     pub(crate) run_ns: u64,
-    /// Stopping it afterwards, until its last process was reaped.
+    /// Stopping the instance, until its last process was reaped.
     pub(crate) stop_ns: u64,
-    /// Getting its memory back.
+    /// Reclaiming its memory.
     pub(crate) reclaim_ns: u64,
-    /// Its memory.
+    /// Size of its memory.
     pub(crate) size_bytes: u64,
 }
 
@@ -71,7 +70,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 pub(crate) type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -122,12 +121,12 @@ impl Report for Arguments {
         });
         assessments.add(
             "one-to-one",
-            "cold start, 1:1 against N:1, mean over the functions",
+            "cold start, 1:1 relative to N:1, mean over functions",
             Estimate::mean(ratio),
         );
         assessments.add(
             "plug",
-            "the plug's part of a cold start, mean over the functions",
+            "the plug's share of a cold start, mean over functions",
             Estimate::mean(part),
         );
     }
@@ -135,10 +134,10 @@ impl Report for Arguments {
     fn plot(records: &[Line]) -> Chart {
         let panels = functions(records).into_iter().map(|function| panel(records, function));
         Chart {
-            title: "From a call to its first answer".to_owned(),
+            title: "Time from a call to an instance's first answer".to_owned(),
             subtitle: describe_run(records),
             panels: panels.collect(),
-            foot: "Of squeezy, plug and sandbox go on side by side.".to_owned(),
+            foot: "With squeezy, plugging memory and setting up the sandbox overlap.".to_owned(),
         }
     }
 }
@@ -154,7 +153,7 @@ fn panel(records: &[Line], function: String) -> Panel {
             .iter()
             .map(|(function, method, there)| {
                 let lines = select(records, method, function, *there);
-                // A logarithmic axis has no place for nothing.
+                // Zero does not exist on a logarithmic axis.
                 Spread::of(lines.map(|line| value(line) as f64 / 1e6))
                     .filter(|spread| spread.median >= 0.1)
             })
@@ -173,14 +172,14 @@ fn panel(records: &[Line], function: String) -> Panel {
             .map(|(_, method, there)| format!("{method}{}", if *there { "" } else { " +VM" }))
             .collect(),
         title: function,
-        x: "method, and whether the VM had to be booted".to_owned(),
+        x: "method; +VM: the VM had to be booted".to_owned(),
         y: "milliseconds".to_owned(),
         joined: false,
         logarithmic: true,
     }
 }
 
-/// The first instance of a machine, and the second.
+/// The first instance in a VM, and the second.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
     let plan = FleetPlan::abundant(trial.policy, Duration::from_secs(3600));
     let fleet = Fleet::start(session, trial.functions, &plan).await?;
@@ -200,7 +199,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
     Ok(())
 }
 
-/// The parts of a start.
+/// The phases of a start.
 fn figures(function: &Function, vm_was_there: bool, answered: &Answered, seen: &[Seen]) -> Figures {
     let mut figures = Figures {
         function: function.name.clone(),
@@ -233,7 +232,7 @@ fn figures(function: &Function, vm_was_there: bool, answered: &Answered, seen: &
     figures
 }
 
-/// Function, method, and whether the VM was there.
+/// Function, method, and whether the VM was running.
 fn starts(records: &[Line]) -> Vec<(String, String, bool)> {
     in_order(records, start)
 }

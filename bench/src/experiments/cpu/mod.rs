@@ -1,5 +1,5 @@
-//! CPU time, of the guest and of the host, that taking memory back takes (Figure 7 of the Squeezy
-//! and HyperAlloc papers). See README.md.
+//! CPU time of guest and host for reclaiming memory (Figure 7 of the Squeezy and HyperAlloc
+//! papers). See README.md.
 
 use crate::{
     error::Result,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeMap, time::Instant};
 
-/// Instances of a VM.
+/// Instances per VM.
 const INSTANCES: u16 = 3;
 
 /// CPU time of a reclaim, in the guest and on the host.
@@ -33,27 +33,27 @@ pub(crate) struct Arguments {
 /// One reclaim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// Memory of the instance that is gone, which is asked back.
+    /// Memory of the ended instance, which is reclaimed.
     size_bytes: u64,
     latency_ns: u64,
-    /// The guest's work for the reclaim: by the kernel's own count (squeezy), else CPU time of its
-    /// kworkers.
+    /// The guest's work for the reclaim: as counted by the kernel (squeezy), otherwise CPU time of
+    /// its kworkers.
     guest_ns: u64,
-    /// CPU time of the guest's kworkers between two looks, before and after the reclaim.
+    /// CPU time of the guest's kworkers between samples before and after the reclaim.
     guest_kworkers_ns: u64,
-    /// The same between two looks with nothing in between: what looking costs.
+    /// The same between two samples with nothing in between: the cost of sampling.
     guest_kworkers_idle_ns: u64,
-    /// The same from before the instance was killed until after: what its end costs.
+    /// The same from before the instance was killed until after: the cost of its exit.
     guest_kworkers_exit_ns: u64,
-    /// How long the device took. QEMU serves virtio-mem and the balloon in the vCPU's thread, so the
-    /// guest takes it for its own time.
+    /// Time that the device took. QEMU handles requests to virtio-mem and the balloon in the vCPU's
+    /// thread, so the guest counts it as its own time.
     device_ns: u64,
-    /// CPU time of the VMM's threads that run the guest, which also discard its memory.
+    /// CPU time of the VMM's vCPU threads, which also discard memory.
     host_vcpus_ns: u64,
-    /// CPU time of the VMM's other threads, which answer the questions for the size.
+    /// CPU time of the VMM's other threads, which answer size queries.
     host_devices_ns: u64,
     reclaimed_bytes: u64,
-    /// Why not everything was given back in time.
+    /// Why not all memory was reclaimed in time.
     failure: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -98,7 +98,7 @@ impl Report for Arguments {
                 us("guest us", |line| line.guest_ns),
                 us("kworkers us", |line| line.guest_kworkers_ns),
                 us("of these idle us", |line| line.guest_kworkers_idle_ns),
-                us("at exit us", |line| line.guest_kworkers_exit_ns),
+                us("exit us", |line| line.guest_kworkers_exit_ns),
                 us("device us", |line| line.device_ns),
                 us("host vcpus us", |line| line.host_vcpus_ns),
                 us("host others us", |line| line.host_devices_ns),
@@ -113,8 +113,8 @@ impl Report for Arguments {
             let ours = of_method(records, "squeezy").map(|line| value(line) as f64 / 1e6);
             assessments.add("guest-time", what, Estimate::median(ours));
         };
-        add("guest CPU time per reclaim, by the kernel's count", |line| line.guest_ns);
-        add("guest CPU time per reclaim, all kworkers, less looking and the device", |line| {
+        add("guest CPU time per reclaim, as counted by the kernel", |line| line.guest_ns);
+        add("guest CPU time per reclaim, all kworkers, without sampling and the device", |line| {
             line.guest_kworkers_ns.saturating_sub(line.guest_kworkers_idle_ns + line.device_ns)
         });
     }
@@ -129,7 +129,7 @@ impl Report for Arguments {
                 .iter()
                 .map(|method| {
                     let lines = of_method(records, method);
-                    // A logarithmic axis has no place for nothing.
+                    // Zero does not exist on a logarithmic axis.
                     Spread::of(lines.map(|line| value(line) as f64 / 1e6))
                         .filter(|spread| spread.median > 0.0)
                 })
@@ -153,7 +153,7 @@ impl Report for Arguments {
             title: format!("CPU time of reclaiming {} of an ended instance", size::show(size_bytes)),
             subtitle: describe_run(records),
             panels: vec![panel],
-            foot: "The vCPU threads also discard the memory (QEMU serves these devices there) and run whatever else the guest does meanwhile; the others answer the questions for the size."
+            foot: "vCPU threads also discard the memory (QEMU handles these devices there) and run whatever else the guest does; the other threads answer size queries."
                 .to_owned(),
         }
     }
@@ -227,7 +227,7 @@ impl Arguments {
                     guest_kworkers_exit_ns: 0,
                     device_ns: latency_ns,
                     host_vcpus_ns: 0,
-                    // One thread that does nothing else.
+                    // A single thread does nothing else.
                     host_devices_ns: latency_ns,
                     reclaimed_bytes: self.size,
                     failure: None,

@@ -31,10 +31,10 @@ const POLICIES: [PolicyName; 4] = [
     PolicyName::Microvm,
 ];
 
-/// How long an idle instance is kept, of the load's length.
+/// The keep-alive, as a fraction of the load's length.
 const KEEP_ALIVE: f64 = 0.15;
 
-/// Points of a curve in the plot.
+/// Points per curve in the plot.
 const POINTS: u64 = 24;
 
 /// Instances and memory over time under a bursty load.
@@ -46,15 +46,15 @@ pub(crate) struct Arguments {
     fleet: FleetOptions,
 }
 
-/// One moment of a run.
+/// The state at one moment of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     load: String,
-    /// From the load's begin on.
+    /// Time since the load began.
     at_ns: u64,
-    /// Of the whole load.
+    /// Length of the whole load.
     length_ns: u64,
-    /// Instances there are, and those that work on a call.
+    /// Existing instances, and those that are processing a call.
     alive_count: u64,
     busy_count: u64,
     asked_bytes: u64,
@@ -86,7 +86,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.

@@ -1,5 +1,5 @@
-//! What page faults, new processes and calls that allocate kernel memory cost in a partition, and in a
-//! kernel that could have partitions but has none. See README.md.
+//! The cost of page faults, new processes and system calls that allocate kernel memory: in a
+//! partition, and in a kernel built with partitions but not using them. See README.md.
 
 mod report;
 
@@ -17,20 +17,21 @@ use squeezy_vmm::{
 };
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
-/// Memory that the process faults in, over and over; it must fit beside the process.
+/// Memory that the process faults in repeatedly; it must fit in the partition along with the
+/// process.
 const FAULT_BYTES: u64 = 64 << 20;
-/// A partition, and as much shared memory, so that both processes have the same room.
+/// Size of the partition, and of the shared memory, so that both processes have the same room.
 const PARTITION_BYTES: u64 = 256 << 20;
-/// Base memory of each VM: Linux turns transparent huge pages off in a VM that boots with less than
+/// Base memory of each VM: Linux disables transparent huge pages in a VM that boots with less than
 /// 512 MiB.
 const BASE_BYTES: u64 = 640 << 20;
 
-/// What is compared.
+/// The cases to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum Case {
     /// A process in a partition
     Assigned,
-    /// A process in none, in the same VM
+    /// A process outside any partition, in the same VM
     Unassigned,
     /// The same kernel without a partition
     Unused,
@@ -62,13 +63,14 @@ impl fmt::Display for Case {
 enum Clock {
     /// Instructions without KVM, time with it
     Auto,
-    /// The guest's instructions, one a nanosecond; not with KVM
+    /// The guest's instructions, at one per nanosecond; not with KVM
     Instructions,
     /// Time
     Time,
 }
 
-/// Cost of page faults, new processes and calls in a partition, and in a kernel built with partitions.
+/// Cost of page faults, new processes and system calls in a partition, and in a kernel built with
+/// partitions.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The cases to compare, separated by commas
@@ -85,19 +87,19 @@ pub(crate) struct Arguments {
 /// One trial of one test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// What the guest's clock counted: `instructions`, one a nanosecond, or `time`.
+    /// What the guest's clock counted: `instructions`, at one per nanosecond, or `time`.
     clock: String,
-    /// What was done, as `faultbench` calls it.
+    /// The test's name in `faultbench`.
     test: String,
-    /// How often.
+    /// Number of operations.
     operations_count: u64,
-    /// How long all of it took, by the guest's clock.
+    /// Their total duration on the guest's clock.
     elapsed_ns: u64,
-    /// How long one took.
+    /// Duration of one operation.
     operation_ns: f64,
 }
 
-/// What `faultbench` prints.
+/// The output of `faultbench`.
 #[derive(Deserialize)]
 struct Printed {
     test: String,
@@ -118,19 +120,19 @@ impl Experiment for Arguments {
         let emulates = session.accelerator().emulates();
         if self.clock == Clock::Instructions && !emulates {
             return Err(BenchError::Arguments(
-                "instructions can only be counted by the accelerator `tcg`".to_owned(),
+                "only the accelerator `tcg` can count instructions".to_owned(),
             ));
         }
         let counting = self.clock != Clock::Time && emulates;
         let trials = session.options.trials_or(4, if counting { 10 } else { 40 });
         let duration = self.duration.unwrap_or(if session.options.quick { 100 } else { 200 });
-        // The first round warms up: it touches memory that the host has not given yet.
+        // The first round is a warm-up: it touches memory that the host has not allocated yet.
         session.progress.plan(f64::from(trials + 1));
         let beds = Beds::start(session, &cases, counting).await?;
         for round in 0..=trials {
             let start = std::time::Instant::now();
             session.progress.say(&format!("round {round} of {trials}"));
-            // Each is as often the first as the last.
+            // Rotated, so that each case is at each position equally often.
             let mut order = cases.clone();
             if round % 2 == 1 {
                 order.reverse();
@@ -162,7 +164,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// A VM that cases run in.
+/// A VM for some of the cases.
 struct Bed {
     vm: Vm,
     guest: Guest,
@@ -182,7 +184,7 @@ impl Bed {
         config.memory = Arc::new(memory);
         if counting {
             config.clock = GuestClock::Instructions;
-            // Other processors' instructions would count as well.
+            // Instructions of other processors would count too.
             config.vcpus = 1;
         }
         let vm = Vm::start(config).await?;
@@ -191,7 +193,7 @@ impl Bed {
         Ok(Self { vm, guest })
     }
 
-    /// Runs every test once in one process; what it printed.
+    /// Runs every test once in one process; returns its output.
     async fn run(&self, case: Case, duration_ms: u32) -> Result<Vec<Printed>> {
         let agent = self.vm.agent()?;
         let command = ["/bin/faultbench", "--trials", "1", "--size", &FAULT_BYTES.to_string()];
@@ -206,8 +208,8 @@ impl Bed {
         let limit = Duration::from_secs(120) + Duration::from_millis(u64::from(duration_ms) * 60);
         let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
         let fail = |reason: String| BenchError::Workload { program: "faultbench", reason };
-        let ended =
-            ended.map_err(|_| fail(format!("it has not ended within {} s", limit.as_secs())))??;
+        let ended = ended
+            .map_err(|_| fail(format!("it has not exited within {} s", limit.as_secs())))??;
         let log = agent.log(&spec.id).await?;
         agent.stop(&spec.id, Duration::ZERO).await?;
         if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
@@ -216,14 +218,14 @@ impl Bed {
         let printed: Vec<Printed> =
             log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         if printed.is_empty() {
-            Err(fail("it has printed no result".to_owned()))
+            Err(fail("it did not print a result".to_owned()))
         } else {
             Ok(printed)
         }
     }
 }
 
-/// The VMs, all there at the same time, so that the cases can take turns.
+/// The VMs, all running at the same time, so that the cases can take turns.
 struct Beds {
     partitions: Option<Bed>,
     unused: Option<Bed>,

@@ -1,4 +1,4 @@
-//! What is made of the lines: table, verdicts and plot.
+//! Table, verdicts and plot.
 
 use super::{Arguments, Figures};
 use crate::{
@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// Which case is compared with which.
+/// The pairs of cases that are compared.
 const COMPARED: [(&str, &str); 2] = [("assigned", "unassigned"), ("unused", "off")];
 
-/// Calls in which the kernel allocates, all of which is charged to who is in a partition.
+/// Tests of system calls in which the kernel allocates memory that is charged to an instance.
 const ALLOCATING: [&str; 5] = ["open", "poll", "send_unix", "send_tcp", "connect"];
 
 fn tests(records: &[Line]) -> Vec<&str> {
@@ -29,8 +29,8 @@ fn select<'a>(
     of_method(records, case).filter(move |line| line.test == test)
 }
 
-/// How much slower one case is than the other in each trial, in percent: the two were measured one
-/// right after the other, so that what changes slowly on the host cancels out.
+/// By how many percent one case is slower than the other in each trial: both were measured in
+/// succession, so that slow changes on the host cancel out.
 fn slower<'a>(
     records: &'a [Line],
     case: &'a str,
@@ -44,7 +44,7 @@ fn slower<'a>(
     })
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -100,7 +100,7 @@ impl Report for Arguments {
     fn plot(records: &[Line]) -> Chart {
         let tests = tests(records);
         let colours = [BLUE, GREEN, ORANGE, PURPLE];
-        // Against the median of the case that the others are compared with, so that all tests fit.
+        // Relative to the median of the second case of each pair, so that all tests fit.
         let base = |test: &str| {
             let of = |case: &str| median(select(records, case, test).map(|line| line.operation_ns));
             ["unassigned", "off", "unused", "assigned"].iter().find_map(|case| of(case))
@@ -108,7 +108,7 @@ impl Report for Arguments {
         let panel = |title: &str, cases: &[&str]| Panel {
             title: title.to_owned(),
             x: "test".to_owned(),
-            y: "time of one operation, percent".to_owned(),
+            y: "time per operation, percent".to_owned(),
             categories: tests.iter().map(|test| test.replace('_', " ")).collect(),
             series: methods(records)
                 .iter()
@@ -142,19 +142,20 @@ impl Report for Arguments {
         };
         let mut panels = Vec::new();
         for (title, cases) in [
-            ("In a partition, against the same VM's other memory", ["assigned", "unassigned"]),
-            ("Option built in but not used, against off", ["unused", "off"]),
+            ("In a partition vs. other memory of the same VM", ["assigned", "unassigned"]),
+            ("Option built in but unused vs. off", ["unused", "off"]),
         ] {
             if records.iter().any(|line| cases.contains(&line.header.method.as_str())) {
                 panels.push(panel(title, &cases));
             }
         }
         Chart {
-            title: "Page faults, new processes and calls that allocate (less is better)".to_owned(),
+            title: "Page faults, new processes and allocating system calls (lower is better)"
+                .to_owned(),
             subtitle: describe_run(records),
             panels,
             foot: format!(
-                "100 is the median of the second of each pair. The guest's clock counts {}.",
+                "100: median of unassigned, or of off. The guest's clock counts {}.",
                 records.first().map_or("time", |line| line.clock.as_str())
             ),
         }
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn trials_are_compared_pair_by_pair() {
-        // The host became ten times slower in between; a comparison of medians would not see 2%.
+        // The host became ten times slower in between; comparing medians would not show the 2%.
         let records = [
             line("assigned", 0, 102.0),
             line("unassigned", 0, 100.0),

@@ -1,5 +1,5 @@
-//! Host memory that an instance takes, in a VM with others (N:1) and in one of its own (1:1)
-//! (Figure 11b of the Squeezy paper). See README.md.
+//! Host memory per instance, in a VM shared with others (N:1) and in a VM of its own (1:1) (Figure
+//! 11b of the Squeezy paper). See README.md.
 
 use crate::{
     error::Result,
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     fleet: FleetOptions,
 }
 
-/// So many instances of one function, all of which wait for the next call.
+/// A number of idle instances of one function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     function: String,
     instances: u16,
-    /// All memory of their VMs that is resident on the host.
+    /// Resident host memory of all their VMs.
     resident_bytes: u64,
-    /// Of that, what is no partition: the kernel, the agent, page tables and, of 1:1, everything.
+    /// The part outside partitions: the kernel, the agent, page tables and, with 1:1, everything.
     base_bytes: u64,
-    /// What the guests have been given.
+    /// Memory that the guests have.
     plugged_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -72,8 +72,8 @@ impl Report for Arguments {
                 Column::common("instances", |line| line.instances.to_string()),
                 Column::count("n"),
                 Column::median("resident MiB", |line| mib(line.resident_bytes)),
-                Column::median("an instance MiB", each),
-                Column::median("no partition MiB", |line| mib(line.base_bytes)),
+                Column::median("per instance MiB", each),
+                Column::median("outside MiB", |line| mib(line.base_bytes)),
                 Column::median("plugged MiB", |line| mib(line.plugged_bytes)),
             ],
         )
@@ -87,7 +87,7 @@ impl Report for Arguments {
             Sample::Ratio(of("microvm"), of("squeezy"))
         });
         let what = format!(
-            "host memory of an instance beside {} others, 1:1 against N:1, mean over the functions",
+            "host memory of an instance with {} others, 1:1 relative to N:1, mean over functions",
             most - 1
         );
         assessments.add("one-to-one", what, Estimate::mean(ratios));
@@ -100,7 +100,7 @@ impl Report for Arguments {
             .map(|function| Panel {
                 title: format!("{function}: resident on the host"),
                 x: "instances".to_owned(),
-                y: "MiB for each instance".to_owned(),
+                y: "MiB per instance".to_owned(),
                 categories: counts.iter().map(u16::to_string).collect(),
                 series: Series::of_methods(&methods(records), |method| {
                     let point = |&n| Spread::of(select(records, method, &function, n).map(each));
@@ -111,15 +111,15 @@ impl Report for Arguments {
             })
             .collect();
         Chart {
-            title: "Host memory of an instance, by how many there are".to_owned(),
+            title: "Host memory per instance, by number of instances".to_owned(),
             subtitle: describe_run(records),
             panels,
-            foot: "Everything that the VMs hold, divided by the instances.".to_owned(),
+            foot: "All host memory of the VMs, divided by the number of instances.".to_owned(),
         }
     }
 }
 
-/// Ever more instances, until all there may be.
+/// Starts more and more instances, up to the maximum.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
     let plan = FleetPlan::abundant(trial.policy, Duration::from_secs(3600));
     let fleet = Fleet::start(session, trial.functions, &plan).await?;
@@ -151,7 +151,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
     Ok(())
 }
 
-/// The share of one instance, in MiB.
+/// Host memory per instance, in MiB.
 fn each(line: &Line) -> f64 {
     mib(line.resident_bytes) / f64::from(line.instances.max(1))
 }

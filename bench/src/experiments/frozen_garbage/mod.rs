@@ -1,4 +1,4 @@
-//! How much more a frozen instance holds than it needs, by function and by the memory it may take
+//! How much more memory a frozen instance holds than it needs, by function and by its memory limit
 //! (Figures 1, 2 and 4 of the Desiccant paper). See README.md.
 
 use crate::{
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     processes: ProcessOptions,
 }
 
-/// An instance that has been called again and again.
+/// An instance that has been called many times.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// What it had of its own after the last call.
+    /// Memory that no other process maps (USS), after the last call.
     uss_bytes: u64,
-    /// The same after each call, on average.
+    /// The mean of USS after each call.
     mean_uss_bytes: u64,
-    /// And at its most.
+    /// The maximum of USS after each call.
     most_uss_bytes: u64,
-    /// What it would have had after the last call if its heap had been what was live.
+    /// USS after the last call if the heap consisted of live data only.
     ideal_uss_bytes: u64,
     heap_bytes: u64,
     live_bytes: u64,
@@ -53,7 +53,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
@@ -116,7 +116,7 @@ impl Report for Arguments {
                 },
             );
             Panel {
-                title: format!("{language}: memory held over memory needed"),
+                title: format!("{language}: memory held, relative to memory needed"),
                 x: String::new(),
                 y: "times the ideal USS".to_owned(),
                 series: series.collect(),
@@ -126,18 +126,19 @@ impl Report for Arguments {
             }
         };
         Chart {
-            title: "What a frozen instance holds over what it needs".to_owned(),
+            title: "Memory held by a frozen instance, relative to what it needs".to_owned(),
             subtitle: describe_run(records),
             panels: Language::ALL.map(panel).into(),
             foot:
-                "Memory that no other process has (USS) after the last call; ideal: with the heap at what is live."
+                "Memory that no other process maps (USS) after the last call; ideal: with only live data in the heap."
                     .to_owned(),
         }
     }
 }
 
 impl Arguments {
-    /// One instance, looked at after each call, and squeezed at the end to learn what was live.
+    /// Measures one instance after each call, and squeezes it at the end to determine its live
+    /// data.
     async fn one(&self, session: &mut Session<OfProcess<Figures>>, trial: &Trial) -> Result {
         let mut held = Vec::new();
         let look = async |instance: &Instance| {

@@ -1,5 +1,5 @@
-//! Latency of a function while instances of another one in the same VM are ended (Figure 9 of the
-//! Squeezy paper, Figure 10 of HotMem's). See README.md.
+//! Latency of a function while instances of another one in the same VM end (Figure 9 of the Squeezy
+//! paper, Figure 10 of HotMem's). See README.md.
 
 use crate::{
     error::Result,
@@ -29,7 +29,7 @@ const POLICIES: [PolicyName; 4] = [
     PolicyName::Mechanism(MechanismName::Static),
 ];
 
-/// How long the function is called before and after the others end: a call of `cnn` takes seconds
+/// How long the function is called before, and after, the others end: a call of `cnn` takes seconds
 /// under emulation.
 const HALF: Duration = Duration::from_secs(40);
 const QUICK_HALF: Duration = Duration::from_secs(12);
@@ -41,13 +41,13 @@ pub(crate) struct Arguments {
     fleet: FleetOptions,
 }
 
-/// One call.
+/// A call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     function: String,
     /// Instances of the other function that ended.
     ended_count: u64,
-    /// When it came, from the moment on at which the others were told to end; before that, below 0.
+    /// When it arrived, relative to when the others were told to end; negative before that.
     after_end_seconds: f64,
     latency_ns: u64,
 }
@@ -74,7 +74,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -111,13 +111,13 @@ impl Report for Arguments {
     }
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
-        // The calls of one run all meet the same end of the others: it is the run that is repeated.
+        // All calls of a run see the same end of the others, so the unit of repetition is the run.
         let runs = sorted(records, |line| line.header.trial).into_iter().filter_map(|trial| {
             let ours = of_method(records, "squeezy").filter(|line| line.header.trial == trial);
             let before = latency(ours.clone(), f64::MIN, 0.0)?;
             Some(latency(ours, 0.0, 2.0)?.median / before.median)
         });
-        let what = "latency in the 2 s after others have ended over that before";
+        let what = "latency in the 2 s after others have ended, relative to before";
         assessments.add("after-an-end", what, Estimate::median(runs));
     }
 
@@ -125,8 +125,8 @@ impl Report for Arguments {
         let earliest = records.iter().map(|line| line.after_end_seconds).fold(0.0, f64::min);
         let half = -earliest.floor() as i64;
         let panel = Panel {
-            title: "Latency in each second".to_owned(),
-            x: "seconds from the end of the others on".to_owned(),
+            title: "Latency by second".to_owned(),
+            x: "seconds since the others ended".to_owned(),
             y: "milliseconds".to_owned(),
             categories: (-half..half)
                 .map(|s| if s % 4 == 0 { s.to_string() } else { String::new() })
@@ -140,7 +140,7 @@ impl Report for Arguments {
             logarithmic: true,
         };
         Chart {
-            title: "A function while others in its VM end".to_owned(),
+            title: "Latency of a function while other instances in its VM end".to_owned(),
             subtitle: describe_run(records),
             panels: vec![panel],
             foot: String::new(),
@@ -148,7 +148,7 @@ impl Report for Arguments {
     }
 }
 
-/// One function that is called all the time, and a second one in its VM whose instances end.
+/// Calls one function continuously while instances of a second one in its VM end.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, half: Duration) -> Result {
     let [called, ending] = trial.functions else { unreachable!("every trial has two functions") };
     let others = ending.function.concurrency;
@@ -187,7 +187,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, half: Duration) 
     Ok(())
 }
 
-/// In milliseconds, of the calls that came within these seconds.
+/// Milliseconds, over the calls that arrived within these seconds.
 fn latency<'a>(lines: impl Iterator<Item = &'a Line>, from: f64, to: f64) -> Option<Spread> {
     let within = lines.filter(|line| (from..to).contains(&line.after_end_seconds));
     Spread::of(within.map(|line| line.latency_ns as f64 / 1e6))
@@ -212,7 +212,7 @@ mod tests {
         assert!(Arguments::plot(&records).svg().unwrap().contains("Latency"));
     }
 
-    /// Hundreds of calls that met the same two ends are two measurements.
+    /// Hundreds of calls around the same two ends are two measurements.
     #[test]
     fn runs_are_counted_and_not_their_calls() {
         let run = |trial| {

@@ -1,4 +1,4 @@
-//! A daemon of the experiment's own: `squeezy serve` with one function.
+//! The experiment's daemon: `squeezy serve` with one function.
 
 use crate::{
     error::{BenchError, Result},
@@ -17,20 +17,20 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The server of an instance, with a client beside it.
+/// The server of an instance, with a client in the same program.
 const INSIDE: &str = include_str!("inside.py");
 
-/// How long the daemon may take until it listens.
+/// How long the daemon may take to start listening.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a call may take: longer than the daemon waits for one.
 const CALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// Largest answer: a result of 5 MiB may be six times as long as text.
+/// The largest response that is read: a result of 5 MiB may be six times as long as text.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// A running daemon. It ends when this is dropped, and its VM with it.
+/// A running daemon. Dropping it ends it, and with it its VM.
 pub(super) struct Daemon {
     child: Child,
     directory: TempDir,
@@ -39,16 +39,16 @@ pub(super) struct Daemon {
     authorization: String,
 }
 
-/// An answer of the function.
+/// A response of the function.
 pub(super) struct Answer {
     pub(super) value: Value,
     pub(super) bytes: u64,
-    /// From the call until all of it was there.
+    /// From the call until the whole response had arrived.
     pub(super) latency: Duration,
 }
 
 impl Daemon {
-    /// Has `squeezy` serve a function; nothing is booted until it is called.
+    /// Serves a function with `squeezy`; nothing is booted before the first call.
     pub(super) async fn start<F: Recorded>(session: &Session<F>, function: &str) -> Result<Self> {
         let directory = tempfile::tempdir().map_err(|e| BenchError::file("/tmp", e))?;
         let at = |name: &str| directory.path().join(name);
@@ -96,7 +96,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Waits until it listens; where.
+    /// Waits until it listens; returns its URL.
     async fn listens(&mut self) -> Result<String> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
@@ -107,14 +107,14 @@ impl Daemon {
             let ended = self.child.try_wait().map_err(|e| failed(e.to_string()))?;
             if ended.is_some() || Instant::now() > deadline {
                 return Err(failed(
-                    log.lines().next_back().unwrap_or("it says nothing").to_owned(),
+                    log.lines().next_back().unwrap_or("it printed nothing").to_owned(),
                 ));
             }
             tokio::time::sleep(START_PAUSE).await;
         }
     }
 
-    /// Calls the function and waits for its answer.
+    /// Calls the function and waits for its response.
     pub(super) async fn call(&self, arguments: &Value) -> Result<Answer> {
         let request = http::Request::post(&self.action)
             .header("Authorization", &self.authorization)
@@ -141,16 +141,16 @@ impl Daemon {
         }
     }
 
-    /// Its process.
+    /// The daemon's process id.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process of its one VM, which is there after the first call.
+    /// The process id of its only VM, which exists after the first call.
     pub(super) fn vm_process(&self) -> Result<u32> {
         match children(self.process())?[..] {
             [vm] => Ok(vm),
-            ref others => Err(failed(format!("it has {} VMs, not one", others.len()))),
+            ref others => Err(failed(format!("it has {} VMs instead of one", others.len()))),
         }
     }
 
@@ -162,7 +162,7 @@ impl Daemon {
             let kernel = between(line, " runs Linux ", " after ")?;
             Some((kernel.to_owned(), between(line, ": ", " runs Linux ")?.to_owned()))
         })
-        .ok_or_else(|| failed("it does not say what its VM is".to_owned()))
+        .ok_or_else(|| failed("its log does not say which VM it runs".to_owned()))
     }
 
     fn log(&self) -> Result<String> {
@@ -172,13 +172,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // One that has ended already is only waited for.
+        // If it has exited already, this only reaps it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `squeezy`: beside this program, where both are built and installed.
+/// Path of `squeezy`, which is built and installed next to this program.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(|e| BenchError::file("/proc/self/exe", e))?;
     let program = own.with_file_name("squeezy");
@@ -188,7 +188,7 @@ fn program() -> Result<PathBuf> {
     }
 }
 
-/// A function's definition with the client beside its server.
+/// A function's definition that runs the client next to its server.
 fn with_client(path: &Path) -> Result<String> {
     let mut definition: toml::Table =
         parse_toml(&read(path)?).map_err(|e| BenchError::file(path, e))?;

@@ -64,7 +64,7 @@ def serve():
         print(json.dumps([arguments, calls]), file=order)
         return json.loads(results.readline())
 
-    # One thread waits for the client, and one answers it.
+    # One thread waits for the client, the other serves it.
     waitress.serve = lambda app, **options: waitress_serve(app, **{**options, "threads": 2})
     action.main = ordered
     runpy.run_path(SERVER, run_name="__main__")

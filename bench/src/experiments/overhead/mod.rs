@@ -1,4 +1,4 @@
-//! What the daemon itself takes for a call of an instance that is there, against the same calls from
+//! The daemon's own CPU time for a call of a warm instance, compared with the same calls from
 //! inside the VM. See README.md.
 
 mod daemon;
@@ -21,37 +21,37 @@ use std::{
 
 const FUNCTION: &str = "html";
 
-/// Items of the pages that are asked for: none, and as many as the function's own request has.
+/// Items of the requested pages: none, and as many as in the function's own request.
 const ITEMS: [u32; 2] = [0, 1000];
 
-/// Through the daemon, from inside the VM, and not at all.
+/// Calls through the daemon, from inside the VM, or none.
 const DAEMON: &str = "daemon";
 const INSIDE: &str = "inside";
 const IDLE: &str = "idle";
 
-/// How long nothing is asked.
+/// How long to measure without calls.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// CPU time of the daemon itself for a call of a warm instance.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Consecutive calls before the other way is measured
+    /// Consecutive calls before switching to the other method
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=200))]
     calls: u32,
 }
 
-/// Some calls one after the other, or a time without one.
+/// Consecutive calls, or an interval without any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     function: String,
-    /// What was asked for; nothing where there were no calls.
+    /// Items of the requested page; `None` without calls.
     items_count: Option<u32>,
     calls_count: u32,
-    /// Of one answer.
+    /// Size of one response.
     answer_bytes: u64,
-    /// Of half of the calls at most, by the clock of whoever called.
+    /// Median latency, on the caller's clock.
     latency_ns: u64,
-    /// All of it.
+    /// Total duration.
     elapsed_ns: u64,
     /// CPU time of the daemon's process meanwhile.
     daemon_cpu_ns: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Figures {
     vm_cpu_ns: u64,
 }
 
-/// Everything once. The first round only warms up.
+/// A round of all measurements. The first one is a warm-up.
 struct Round(u32);
 
 impl fmt::Display for Round {
@@ -70,7 +70,7 @@ impl fmt::Display for Round {
 
 impl Step for Round {}
 
-/// What came of some calls.
+/// The results of some calls.
 struct Called {
     latency_ns: u64,
     answer_bytes: u64,
@@ -99,7 +99,7 @@ impl Experiment for Arguments {
                 if last.is_some_and(|last| round > 1 && !session.has_time(last)) {
                     return Ok(());
                 }
-                // Each is as often the first as the last.
+                // Rotated, so that each part is at each position equally often.
                 let mut parts = parts.clone();
                 if round % 2 == 1 {
                     parts.reverse();
@@ -119,7 +119,7 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    /// Calls the function one way, or not at all, and looks at what that takes.
+    /// Makes calls by one method, or none, and measures the cost.
     async fn part(&self, daemon: &Daemon, method: &str, items: Option<u32>) -> Result<Figures> {
         let (process, vm) = (daemon.process(), daemon.vm_process()?);
         let start = Instant::now();
@@ -144,7 +144,7 @@ impl Arguments {
         })
     }
 
-    /// Through the daemon's API.
+    /// Calls through the daemon's API.
     async fn through(&self, daemon: &Daemon, items: u32) -> Result<Called> {
         let request = request(items);
         let mut latencies = Vec::new();
@@ -160,7 +160,7 @@ impl Arguments {
         Ok(Called { latency_ns: median(latencies).unwrap_or(0.0) as u64, answer_bytes })
     }
 
-    /// By the client beside the instance's server.
+    /// Calls by the client next to the instance's server.
     async fn inside(&self, daemon: &Daemon, items: u32) -> Result<Called> {
         let mut request = request(items);
         request["calls_inside"] = self.calls.into();

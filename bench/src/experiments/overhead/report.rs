@@ -1,4 +1,4 @@
-//! What is made of the lines: table, verdict and plot.
+//! Table, verdict and plot.
 
 use super::{Arguments, DAEMON, Figures, INSIDE};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -82,14 +82,14 @@ impl Report for Arguments {
                 panel("CPU time of the VM", &[DAEMON, INSIDE], vm_cpu),
                 panel("Latency", &[DAEMON, INSIDE], latency),
             ],
-            foot: "CPU times are the host's. Inside, the client's own work is the VM's too."
+            foot: "CPU times are measured on the host. Inside, the client's own work counts as the VM's."
                 .to_owned(),
         }
     }
 }
 
 impl Figures {
-    /// CPU time for each call, or for each second without one, in milliseconds.
+    /// CPU time in milliseconds per call, or per second without calls.
     fn each(&self, cpu_ns: u64) -> f64 {
         let whole = match self.calls_count {
             0 => self.elapsed_ns as f64 / 1e9,
@@ -157,7 +157,7 @@ mod tests {
         ];
         assert_eq!(complaint(&records[0], &["daemon_cpu_ns", "vm_cpu_ns", "items_count"]), None);
         assert_eq!((daemon_cpu(&records[1]), daemon_cpu(&records[3])), (0.9, 1.5));
-        // The target is about the function's own request.
+        // The target is for the function's own request.
         let assessed = assess::<Arguments>(&repeated(&records));
         assert!(assessed.len() == 1 && assessed[0].verdict() == Verdict::Met, "{assessed:?}");
         assert_eq!(assessed[0].measured.value, 0.9);

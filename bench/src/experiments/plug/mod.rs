@@ -1,4 +1,4 @@
-//! Latency of giving an instance memory, and of its first touch. See README.md.
+//! Latency of plugging an instance's memory, and of touching it for the first time. See README.md.
 
 use crate::{
     error::Result,
@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-/// Instances of a VM; only the first comes and goes.
+/// Instances per VM; only the first one starts and ends.
 const INSTANCES: u16 = 2;
 
 /// Latency of plugging an instance's memory, and of its first touch.
@@ -33,22 +33,22 @@ pub(crate) struct Arguments {
     sizes: Vec<u64>,
 }
 
-/// One plug and the first touch after it.
+/// A plug, followed by the first touch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     size_bytes: u64,
-    /// Whether this memory was never there before in this VM.
+    /// Whether this memory was never plugged before in this VM.
     first: bool,
-    /// From the request until the device had the size; 0 where nothing is plugged.
+    /// From the request until the device had the size; 0 if nothing is plugged.
     latency_ns: u64,
     device_requests: u64,
     /// Memory that an instance then touched, each page once.
     touched_bytes: u64,
-    /// How long that took, as measured where it ran.
+    /// How long touching took, as measured in the guest, or on the host for the floor.
     touch_ns: u64,
 }
 
-/// One VM's worth of trials.
+/// The trials in one VM.
 struct Setting {
     method: MechanismName,
     size_bytes: u64,
@@ -85,7 +85,7 @@ impl Experiment for Arguments {
         } else {
             self.sizes.iter().copied().collect()
         };
-        // The first plug of a VM is a case of its own.
+        // The first plug of a VM is a separate case.
         let trials = session.options.trials_or(2, 5) + 1;
         let of = |size_bytes| methods.iter().map(move |&method| Setting { method, size_bytes });
         let settings: Vec<_> = sizes.into_iter().flat_map(of).collect();
@@ -98,7 +98,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -131,7 +131,10 @@ impl Report for Arguments {
             let lines = select(records, "squeezy", size_bytes, false);
             assessments.add(
                 "plug-again",
-                format!("plug of a partition of {} that was there before", size::show(size_bytes)),
+                format!(
+                    "plug of a partition of {} that was plugged before",
+                    size::show(size_bytes)
+                ),
                 Estimate::median(lines.map(|line| line.latency_ns as f64 / 1e6)),
             );
         }
@@ -166,7 +169,8 @@ impl Report for Arguments {
             logarithmic: true,
         };
         Chart {
-            title: "Giving an instance its memory, and its first touch of all of it".to_owned(),
+            title: "Plugging an instance's memory, and touching all of it for the first time"
+                .to_owned(),
             subtitle: describe_run(records),
             panels: vec![
                 panel("Plug", &[false, true], |line| line.latency_ns),
@@ -207,7 +211,7 @@ async fn one_vm(session: &mut Session<Figures>, setting: &Setting, trials: u32) 
     let mut last = None;
     for trial in 0..trials {
         let start = Instant::now();
-        // The second trial is the first of a plug that is not the first.
+        // The second trial is the first one of a repeated plug.
         if last.is_some_and(|last| trial > 1 && !session.has_time(last)) {
             break;
         }

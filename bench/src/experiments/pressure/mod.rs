@@ -1,4 +1,4 @@
-//! Latency and memory of functions on a host with too little memory for all of their instances
+//! Latency and memory of functions on a host without enough memory for all of their instances
 //! (Figure 10 of the Squeezy paper). See README.md.
 
 mod report;
@@ -21,7 +21,7 @@ use std::{fmt, time::Duration};
 
 const USUAL: Usual = Usual { full: &["html", "bfs", "cnn", "bert"], quick: &["html", "html"] };
 
-/// What is compared, unless told otherwise.
+/// The policies that are compared by default.
 const POLICIES: [PolicyName; 5] = [
     PolicyName::Mechanism(MechanismName::Squeezy),
     PolicyName::Overcommit,
@@ -30,16 +30,16 @@ const POLICIES: [PolicyName; 5] = [
     PolicyName::Mechanism(MechanismName::Static),
 ];
 
-/// With as much memory as anybody asks for.
+/// With unlimited memory.
 const ABUNDANT: &str = "abundant";
-/// With [`SHARE`] of what was taken then.
+/// With [`SHARE`] of the peak of the unlimited run.
 const RESTRICTED: &str = "restricted";
 const SHARE: f64 = 0.7;
 
-/// How long an idle instance is kept, of the load's length.
+/// The keep-alive, as a fraction of the load's length.
 const KEEP_ALIVE: f64 = 0.4;
 
-/// Latency and memory of functions on a host with too little memory for all their instances.
+/// Latency and memory of functions on a host without enough memory for all their instances.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -54,39 +54,38 @@ pub(crate) struct Figures {
     /// `abundant` or `restricted`.
     memory: String,
     function: String,
-    /// What the load is.
+    /// Describes the load.
     load: String,
-    /// All memory that VMs and instances may have together; 0 where there is no limit.
+    /// Memory budget of all VMs and instances; 0 if unlimited.
     budget_bytes: u64,
-    /// The most that was promised to them at a time, of all functions.
+    /// Peak of the memory committed to them, for all functions.
     peak_bytes: u64,
     calls_count: u64,
-    /// Of these, those without a right answer.
+    /// Calls without a correct response.
     failed_count: u64,
-    /// Of these, those for which an instance was started.
+    /// Calls for which an instance was started.
     cold_count: u64,
-    /// Reclaims of its instances, and how long half of them took at most.
+    /// Number of reclaims of its instances, and their median latency.
     reclaims_count: u64,
     reclaim_ns: u64,
-    /// Of these, those after which the guest had not given everything back.
+    /// Reclaims after which the guest had not given everything back.
     failed_reclaims_count: u64,
     p50_ns: u64,
     p99_ns: u64,
-    /// `p99_ns` over that of the same function in the run with abundant memory.
+    /// `p99_ns` relative to the same function in the run with abundant memory.
     p99_over_abundant: f64,
-    /// Memory that was promised to VMs and instances, so that nobody else could have it, over time, of
-    /// all functions together.
+    /// Memory committed to VMs and instances, integrated over time, for all functions together.
     gib_seconds: f64,
-    /// The same of memory that the guests had: of what is frozen or paused and costs what it holds, more
-    /// than it was promised.
+    /// The same for memory that the guests have, which for frozen or paused ones exceeds what is
+    /// committed.
     plugged_gib_seconds: f64,
-    /// The same of memory that was resident on the host.
+    /// The same for memory resident on the host.
     resident_gib_seconds: f64,
 }
 
 pub(crate) type Line = Measured<Figures>;
 
-/// One run of the load.
+/// A run of the load.
 struct Run<'a> {
     trial: Trial<'a>,
     /// [`ABUNDANT`] or [`RESTRICTED`].
@@ -131,7 +130,7 @@ impl Experiment for Arguments {
                 }
                 let lines = self.run(session, run, &load, &abundant).await;
                 if run.memory == ABUNDANT {
-                    // Without it the others have nothing to be compared with.
+                    // Without it, there is nothing to compare the others with.
                     abundant = lines.map_err(|error| BenchError::Arguments(error.to_string()))?;
                     return Ok(());
                 }
@@ -141,13 +140,13 @@ impl Experiment for Arguments {
     }
 }
 
-/// Whether a policy's VMs have all their memory from their boot on, so that none of it can be taken:
-/// then there is less of it.
+/// Whether a policy's VMs have all their memory from boot, so that none can be reclaimed; they are
+/// scaled down instead.
 fn is_fixed(policy: PolicyName) -> bool {
     policy == PolicyName::Mechanism(MechanismName::Static)
 }
 
-/// With as much less room in their VMs as there is less memory.
+/// The same functions, with room in their VMs scaled down with the budget.
 fn scaled_down(functions: &[FunctionImage]) -> Vec<FunctionImage> {
     let mut scaled = functions.to_vec();
     for image in &mut scaled {
@@ -158,7 +157,7 @@ fn scaled_down(functions: &[FunctionImage]) -> Vec<FunctionImage> {
 }
 
 impl Arguments {
-    /// Replays the load once; a line for each function.
+    /// Replays the load once; returns a line for each function.
     async fn run(
         &self,
         session: &mut Session<Figures>,
@@ -201,7 +200,7 @@ impl Arguments {
 fn line(header: &Header, run: &Run<'_>, member: usize, load: &str, replayed: &Replayed) -> Line {
     let answered: Vec<_> =
         replayed.answered.iter().filter(|a| a.arrival.member == member).collect();
-    // A call without an answer has waited for ever.
+    // A call without a response counts as infinitely long.
     let latencies: Vec<f64> = answered
         .iter()
         .map(|a| if a.problem.is_none() { a.latency.as_secs_f64() } else { f64::INFINITY })

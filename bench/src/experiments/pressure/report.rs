@@ -1,4 +1,4 @@
-//! What the lines of `pressure` come to.
+//! Table, verdicts and plot of `pressure`.
 
 use super::{Arguments, Figures, Line, RESTRICTED};
 use crate::{
@@ -57,19 +57,19 @@ impl Report for Arguments {
             assessments.add(
                 "p99",
                 format!(
-                    "{ours}: P99 under 70% of memory over that with plenty, mean over the functions"
+                    "{ours}: P99 with 70% of the memory relative to plenty, mean over functions"
                 ),
                 Some(measured),
             );
             assessments.add_counts(
                 "failed-calls",
-                format!("{ours}: most calls of a function lost or answered wrongly in a run"),
+                format!("{ours}: maximum number of lost or wrongly answered calls of a function in a run"),
                 of_method(records, ours).map(|line| line.failed_count),
             );
             for other in ["virtio-mem", "harvest"] {
                 assessments.add(
                     "gib-seconds",
-                    format!("{ours}: GiB-seconds under 70% of memory against {other}"),
+                    format!("{ours}: GiB-seconds with 70% of the memory relative to {other}"),
                     Estimate::ratio(gib_seconds(records, ours), gib_seconds(records, other)),
                 );
             }
@@ -79,7 +79,7 @@ impl Report for Arguments {
     fn plot(records: &[Line]) -> Chart {
         let (functions, methods) = (functions(records), methods(records));
         let latency = Panel {
-            title: "P99 over that with plenty of memory".to_owned(),
+            title: "P99 relative to plenty of memory".to_owned(),
             x: "function".to_owned(),
             y: "times".to_owned(),
             categories: functions.clone(),
@@ -90,12 +90,12 @@ impl Report for Arguments {
             logarithmic: false,
         };
         let memory = Panel {
-            title: "Memory that nobody else could have, over time".to_owned(),
+            title: "Memory committed over time".to_owned(),
             x: "method".to_owned(),
             y: "GiB x seconds".to_owned(),
             categories: methods.clone(),
             series: vec![Series {
-                name: "promised".to_owned(),
+                name: "committed".to_owned(),
                 colour: BLUE,
                 variant: false,
                 points: methods
@@ -107,7 +107,7 @@ impl Report for Arguments {
             logarithmic: false,
         };
         Chart {
-            title: "Functions on a host with 70% of the memory that their peak takes".to_owned(),
+            title: "Functions on a host with 70% of their peak memory".to_owned(),
             subtitle: describe_run(records),
             panels: vec![latency, memory],
             foot: records.first().map_or(String::new(), |line| format!("Load: {}.", line.load)),
@@ -115,7 +115,7 @@ impl Report for Arguments {
     }
 }
 
-/// How much longer than with plenty of memory.
+/// Latency relative to plenty of memory.
 fn ratio(records: &[Line], method: &str, function: &str) -> Option<Spread> {
     Spread::of(ratios(records, method, function))
 }
@@ -128,7 +128,7 @@ fn ratios<'a>(
     select(records, RESTRICTED, method, function).map(|line| line.p99_over_abundant)
 }
 
-/// Of all functions together, which every line of a run has.
+/// For all functions together; every line of a run contains it.
 fn gib_seconds(records: &[Line], method: &str) -> Vec<f64> {
     let first = functions(records).into_iter().next().unwrap_or_default();
     select(records, RESTRICTED, method, &first).map(|line| line.gib_seconds).collect()
@@ -200,7 +200,7 @@ mod tests {
             assess::<Arguments>(records).iter().map(Assessment::verdict).collect::<Vec<_>>()
         };
         assert_eq!(verdicts(&repeated(&records)), [Met, Met, Met, Missed]);
-        // One run tells nothing but that no call was lost in it.
+        // A single run shows only that it lost no call.
         assert_eq!(verdicts(&records), [Unclear, Met, Unclear, Unclear]);
         assert!(Arguments::plot(&records).svg().unwrap().contains("harvest"));
         assert!(Arguments::table(&records).to_string().contains(ABUNDANT));

@@ -1,4 +1,4 @@
-//! Latency of taking an instance's memory back while the rest of the VM is full (Figure 5 of the
+//! Latency of reclaiming an instance's memory while the rest of the VM is full (Figure 5 of the
 //! Squeezy paper). See README.md.
 
 mod report;
@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use squeezy_vmm::mechanism::{MechanismName, Sizing};
 use std::{collections::BTreeMap, fmt, time::Instant};
 
-/// Most memory of all instances together, so that the VM fits beside other work on the host.
+/// The maximum memory of all instances together, so that the VM fits next to other work on the
+/// host.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// Kernel functions that the breakdown is made of, where the kernel has them.
+/// Kernel functions for the breakdown, as far as the kernel has them.
 const FUNCTIONS: [&str; 10] = [
     "virtio_mem_run_wq",
     "virtio_mem_send_request",
@@ -48,39 +49,39 @@ pub(crate) struct Arguments {
     breakdown: Option<u32>,
 }
 
-/// One reclaim.
+/// A reclaim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// Memory of the instance that is gone, which is asked back.
+    /// Memory of the ended instance, which is reclaimed.
     size_bytes: u64,
     /// Instances that the VM has room for.
     instances: u16,
-    /// What the other instances hold meanwhile.
+    /// Memory that the other instances hold.
     rest_bytes: u64,
     init_on_alloc: u8,
-    /// Whether calls of kernel functions were counted meanwhile, which takes time.
+    /// Whether calls of kernel functions were counted, which takes time.
     profiled: bool,
     latency_ns: u64,
     guest_ns: u64,
     device_ns: u64,
     migrated_pages: u64,
-    /// Pages that the guest took from its allocator while `init_on_alloc` had it zero each. Computed
-    /// from what it counts as taken: it does not count what it zeroes.
+    /// Pages that the guest took from its allocator while `init_on_alloc` made it zero each one.
+    /// Derived from the pages it counts as taken: it does not count what it zeroes.
     init_on_alloc_taken_pages: u64,
     device_requests: u64,
-    /// How much less the host had behind the memory afterwards; nothing where nobody looked.
+    /// By how much host memory behind the guest's memory decreased; `None` if not measured.
     resident_drop_bytes: Option<u64>,
-    /// What was given back; less than `size_bytes` if `failure` says why.
+    /// Memory that was reclaimed; less than `size_bytes` if there is a `failure`.
     reclaimed_bytes: u64,
-    /// Why not everything was given back in time.
+    /// Why not all memory was reclaimed in time.
     failure: Option<String>,
-    /// Time in each counted function, with what it calls; only where `profiled`.
+    /// Time in each counted function and its callees; only if `profiled`.
     functions_ns: BTreeMap<String, u64>,
-    /// Calls of each counted function; only where `profiled`.
+    /// Calls of each counted function; only if `profiled`.
     functions_calls: BTreeMap<String, u64>,
 }
 
-/// One VM's worth of trials.
+/// The trials in one VM.
 struct Setting {
     method: MechanismName,
     size_bytes: u64,
@@ -108,7 +109,7 @@ impl Experiment for Arguments {
     }
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        // `--quick` does without the kernel that a node for each instance needs.
+        // `--quick` skips the kernel that a node per instance needs.
         let quick = EVERY_METHOD.into_iter().filter(|&method| method != MechanismName::Numa);
         let default = if session.options.quick { quick.collect() } else { EVERY_METHOD.to_vec() };
         let methods = self.methods.or(session, &EVERY_METHOD, &default)?;
@@ -125,7 +126,7 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    /// In this order: methods take turns, so that what changes on the host meanwhile hits all.
+    /// In this order, methods take turns, so that changes on the host affect all of them.
     fn settings(&self, methods: &[MechanismName], quick: bool) -> Vec<Setting> {
         let or = |given: &[u64], default: &[u64]| {
             if given.is_empty() { default.to_vec() } else { given.to_vec() }
@@ -142,7 +143,7 @@ impl Arguments {
         let mut settings = Vec::new();
         for size_bytes in or(&self.sizes, default) {
             for &init_on_alloc in init {
-                // Without a guest there is nothing that zeroes.
+                // Without a guest, nothing is zeroed.
                 let methods = methods
                     .iter()
                     .filter(|&&m| m != MechanismName::Floor || init_on_alloc == init[0]);
@@ -157,7 +158,7 @@ impl Arguments {
     }
 }
 
-/// How many instances there are, at least two besides the one that goes.
+/// The number of instances, with at least two besides the one that ends.
 fn instances(size_bytes: u64) -> u16 {
     (MOST_BYTES / 2 / size_bytes).clamp(3, 4) as u16
 }
@@ -177,7 +178,7 @@ async fn reclaim(
     let mut last = None;
     for trial in 0..trials + breakdown {
         let profiled = trial >= trials;
-        // A trial takes as long as the one before it did.
+        // Assumes that a trial takes as long as the previous one.
         let start = Instant::now();
         if last.is_some_and(|last| !session.has_time(last)) {
             session.progress.note(&format!(

@@ -1,4 +1,4 @@
-//! What is made of the lines: table, verdicts and plot.
+//! Table, verdicts and plot.
 
 use super::{Arguments, Figures};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     size,
 };
 
-/// Lines of one method, size and setting of init_on_alloc, without those that were profiled.
+/// Lines of one method, size and setting of init_on_alloc that were not profiled.
 fn timed<'a>(
     records: &'a [Line],
     method: &'a str,
@@ -28,14 +28,14 @@ fn sizes(records: &[Line]) -> Vec<u64> {
     sorted(records, |line| line.size_bytes)
 }
 
-/// How much less the host had behind the memory, where somebody has looked.
+/// By how much host memory behind the guest's memory decreased, if it was measured.
 fn resident(lines: &[&Line]) -> String {
     let drops = lines.iter().filter_map(|line| line.resident_drop_bytes);
     let drop = median(drops.map(|bytes| bytes as f64));
     drop.map_or("-".to_owned(), |bytes| format!("-{}", size::show(bytes as u64)))
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -91,7 +91,7 @@ impl Report for Arguments {
                 assessments.add(
                     "against-floor",
                     format!(
-                        "reclaim of {} against the floor, init_on_alloc={init}",
+                        "reclaim of {} relative to the floor, init_on_alloc={init}",
                         size::show(size_bytes)
                     ),
                     Estimate::ratio(latency("squeezy", size_bytes, init), floor),
@@ -140,7 +140,7 @@ impl Report for Arguments {
         }
         let latency = Panel {
             title: "Latency".to_owned(),
-            x: "memory of the instance that has ended".to_owned(),
+            x: "memory of the ended instance".to_owned(),
             y: "milliseconds".to_owned(),
             categories: sizes.iter().map(|&size| size::show(size)).collect(),
             series,
@@ -150,7 +150,8 @@ impl Report for Arguments {
         let mut panels = vec![latency];
         panels.extend(breakdown(records));
         Chart {
-            title: "Reclaiming the memory of an ended instance, the rest of the VM full".to_owned(),
+            title: "Reclaiming the memory of an ended instance, with the rest of the VM full"
+                .to_owned(),
             subtitle: describe_run(records),
             panels,
             foot: FOOT.to_owned(),
@@ -159,19 +160,19 @@ impl Report for Arguments {
 }
 
 /// How to read the breakdown.
-const FOOT: &str = "Left: from the request until the device has the size. Right: reclaims of the largest size \
-    while ftrace counts calls of kernel functions, which slows the guest down. Migration: migrate_pages. Taking \
-    pages: the rest of alloc_contig_range, or balloon_page_alloc, with their zeroing under init_on_alloc=1. \
-    Device: the guest waits for its requests, in which the host discards.";
+const FOOT: &str = "Left: from the request until the device has that size. Right: reclaims of the largest size \
+    with ftrace counting kernel functions, which slows the guest down. Migration: migrate_pages. Taking \
+    pages: the rest of alloc_contig_range, or balloon_page_alloc, including zeroing with init_on_alloc=1. \
+    Device: the guest waits for its requests while the host discards.";
 
-/// A part of a reclaim, of a line that was profiled.
+/// A part of a profiled reclaim.
 type Part = fn(&Line) -> Option<u64>;
 
 fn function_ns(line: &Line, name: &str) -> Option<u64> {
     line.functions_ns.get(name).copied()
 }
 
-/// The parts that the guest's functions are summed up to.
+/// The parts into which the guest's functions are grouped.
 const PARTS: [(&str, plotters::style::RGBColor, Part); 4] = [
     ("migration", VERMILION, |line| function_ns(line, "migrate_pages")),
     ("taking pages", ORANGE, |line| {
@@ -187,7 +188,7 @@ const PARTS: [(&str, plotters::style::RGBColor, Part); 4] = [
     ("discard on the host", BLUE, |line| Some(line.device_ns)),
 ];
 
-/// Where the time goes at the largest size that was profiled.
+/// The breakdown at the largest size that was profiled.
 fn breakdown(records: &[Line]) -> Option<Panel> {
     let profiled = || records.iter().filter(|line| line.profiled);
     let size_bytes = profiled().map(|line| line.size_bytes).max()?;
@@ -295,11 +296,11 @@ mod tests {
         records[0].figures.latency_ns = 5_000_000;
         records[0].figures.migrated_pages = 1;
         assert_eq!(verdicts(&records), [Missed, Missed, Missed, Met, Met]);
-        // One reclaim of many that migrates is one too many.
+        // A single reclaim that migrates is one too many.
         let mut once = repeated(&[line("squeezy", 1 << 30, 1)]);
         once[3].figures.migrated_pages = 1;
         assert_eq!(assess::<Arguments>(&once)[0].verdict(), Missed);
-        // What was profiled says nothing about the latency.
+        // A profiled reclaim says nothing about latency.
         records[0].figures.profiled = true;
         assert!(assess::<Arguments>(&records).is_empty());
     }

@@ -22,9 +22,9 @@ import time
 BUILD = pathlib.Path(__file__).resolve().parents[4] / "build"
 SIZE_BYTES = 512 << 20
 BASE_BYTES = 256 << 20
-# Longer than QEMU holds a second report of a device's size back.
+# Longer than QEMU delays a second report of a device's size.
 REST_SECONDS = 1.15
-# For the boot, for each report, and for the guest's trace.
+# Limit for the boot, for each report, and for the guest's trace.
 LIMIT_SECONDS = 120
 
 TRACED = ["handle_qmp_command", "monitor_qmp_cmd_in_band", "apic_deliver_irq", "virtio_queue_notify",
@@ -122,7 +122,7 @@ def host_steps(trace, reclaims):
         return next(at for at, event, said in events if event == name and at >= after and content in said)
 
     for asked, came in reclaims:
-        # QEMU's clock and ours are one, to a microsecond.
+        # QEMU's clock and ours agree to a microsecond.
         read = first("handle_qmp_command", asked - 1e-4, "qom-set")
         taken = first("monitor_qmp_cmd_in_band", read)
         interrupt = first("apic_deliver_irq", taken)

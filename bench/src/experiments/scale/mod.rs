@@ -1,4 +1,4 @@
-//! How the cost of plugging and reclaiming grows with the number of instances that come and go at
+//! How the cost of plugging and reclaiming grows with the number of instances that start and end at
 //! once, in one VM and in several. See README.md.
 
 use crate::{
@@ -21,7 +21,7 @@ use std::{fmt, time::Instant};
 const METHODS: [MechanismName; 3] =
     [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon];
 
-/// Cost of plugging and reclaiming by the number of instances that come and go at once.
+/// Cost of plugging and reclaiming by the number of instances that start and end at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -29,37 +29,37 @@ pub(crate) struct Arguments {
     /// Size of an instance
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse_instance)]
     size: u64,
-    /// Numbers of instances that come and go at once, separated by commas
+    /// Numbers of instances that start and end at once, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=255))]
     instances: Vec<u16>,
-    /// Numbers of VMs in which four instances each come and go at once, separated by commas
+    /// Numbers of VMs in which four instances each start and end at once, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=32))]
     vms: Vec<u16>,
 }
 
-/// Instances of a VM that is one of several.
+/// Instances per VM if there are several VMs.
 const IN_EACH: u16 = 4;
 
-/// So many instances in each of so many VMs, plugged at once and reclaimed at once.
+/// Instances in one or several VMs, plugged at once and reclaimed at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     size_bytes: u64,
     vms_count: u16,
-    /// In each of the VMs.
+    /// In each VM.
     instances: u16,
-    /// Booting the VMs with room for them, one after the other.
+    /// Booting the VMs, one after another.
     boot_ns: u64,
-    /// Plugging all of them for the first time, and again.
+    /// Plugging all instances' memory for the first time, and again.
     first_plug_ns: u64,
     plug_ns: u64,
-    /// Taking the memory of all of them back, of which each page had been used.
+    /// Reclaiming all instances' memory, of which each page had been used.
     reclaim_ns: u64,
     /// Requests to the devices of all VMs.
     plug_device_requests: u64,
     reclaim_device_requests: u64,
 }
 
-/// The trials with one set of VMs.
+/// The trials in one set of VMs.
 struct Setting {
     method: MechanismName,
     vms: u16,
@@ -108,7 +108,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -136,7 +136,7 @@ impl Report for Arguments {
                 Column::median("requests", |line| line.plug_device_requests as f64),
                 ms("reclaim ms", |line| line.reclaim_ns),
                 Column::median("requests", |line| line.reclaim_device_requests as f64),
-                Column::median("an instance ms", |line| {
+                Column::median("per instance ms", |line| {
                     line.reclaim_ns as f64 / 1e6 / f64::from(line.vms_count * line.instances)
                 }),
             ],
@@ -153,7 +153,7 @@ impl Report for Arguments {
             |line| line.vms_count,
         );
         Chart {
-            title: "Instances that come and go at once".to_owned(),
+            title: "Instances that start and end at once".to_owned(),
             subtitle: describe_run(records),
             panels: in_one.into_iter().chain(in_several).collect(),
             foot: String::new(),
@@ -206,7 +206,7 @@ impl Arguments {
     }
 }
 
-/// Plug and reclaim of some lines, by what grows in them; nothing where nothing grows.
+/// Plug and reclaim of some lines, over `growing`; nothing if it has only one value.
 fn panels(
     records: &[Line],
     x: &str,
@@ -234,7 +234,8 @@ fn panels(
     vec![panel("Plug", |line| line.plug_ns), panel("Reclaim", |line| line.reclaim_ns)]
 }
 
-/// Resizes all VMs at once; how long that took, and how many requests there were to their devices.
+/// Resizes all VMs at once; returns how long that took, and the number of requests to their
+/// devices.
 async fn in_all(
     resizes: impl Iterator<Item: Future<Output = Result<(u64, u64)>>>,
 ) -> Result<(u64, u64)> {

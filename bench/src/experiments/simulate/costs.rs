@@ -1,4 +1,4 @@
-//! What each step costs under a policy: medians of the lines that `coldstart` has recorded.
+//! The cost of each step under a policy: medians of the lines that `coldstart` has recorded.
 
 use crate::{
     error::{BenchError, Result},
@@ -9,19 +9,19 @@ use squeezy_node::PolicyName;
 use squeezy_vmm::mechanism::MechanismName;
 use std::time::Duration;
 
-/// How long each step takes.
+/// The duration of each step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Costs {
     pub(super) boot: Duration,
-    /// Plug, sandbox and init of an instance, as they follow each other or overlap.
+    /// Plug, sandbox and init of an instance, in sequence or overlapping.
     pub(super) start: Duration,
     pub(super) stop: Duration,
     pub(super) reclaim: Duration,
 }
 
 impl Costs {
-    /// Of a policy, from the lines of one function. `harvest` resizes as `virtio-mem` does, and a
-    /// VM that has all its memory costs nothing to resize.
+    /// Costs under a policy, from the lines of one function. `harvest` resizes like `virtio-mem`;
+    /// resizing a VM that has all its memory costs nothing.
     pub(super) fn of(lines: &[coldstart::Line], policy: PolicyName) -> Result<Self> {
         let fixed = policy == PolicyName::Mechanism(MechanismName::Static);
         let measured = match policy {
@@ -46,7 +46,7 @@ impl Costs {
         let reclaim = of(true, |line| line.reclaim_ns).ok_or_else(missing)?;
         let start = match policy {
             _ if fixed => sandbox,
-            // Side by side: the sandbox' time has the wait for the partition in it.
+            // They overlap: the time of the sandbox includes the wait for the partition.
             _ if policy.mechanism() == MechanismName::Squeezy => sandbox.max(plug),
             _ => plug + sandbox,
         };

@@ -1,5 +1,5 @@
-//! A whole day of many functions, decided by the scaler that nodes use and with measured costs: what
-//! these machines cannot hold. See README.md.
+//! A whole day of many functions, decided by the node's scaler and with measured costs: a load that
+//! is too large for this machine. See README.md.
 
 mod costs;
 mod simulation;
@@ -38,17 +38,17 @@ const POLICIES: [PolicyName; 6] = [
     PolicyName::Microvm,
 ];
 
-/// What coldstart has recorded, in the checkout.
+/// The lines recorded by coldstart, in the checkout.
 const RECORDED: &str = "bench/results/coldstart/results.jsonl";
 
-/// Functions whose turnover is told apart.
+/// Number of functions whose turnover is reported individually.
 const POPULAR: usize = 10;
 
 /// How long an empty VM is kept.
 const VM_IDLE: Duration = Duration::from_secs(600);
 
-/// How long an instance is idle before it is frozen, and how many calls of a function may wait: as in
-/// a node that is not told otherwise.
+/// How long an instance is idle before it is frozen, and how many calls of a function may wait: the
+/// daemon's defaults.
 const FREEZE_AFTER: Duration = Duration::from_secs(10);
 const QUEUE: usize = 256;
 
@@ -80,31 +80,31 @@ pub(crate) struct Arguments {
     costs: Option<PathBuf>,
 }
 
-/// One day under one policy.
+/// A day under one policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     load: String,
     functions_count: u64,
-    /// 0 where there is no limit.
+    /// 0 if unlimited.
     budget_bytes: u64,
     peak_bytes: u64,
     gib_seconds: f64,
-    /// Of these, what VMs take that have no instance.
+    /// The part taken by VMs themselves, without instances.
     base_gib_seconds: f64,
     calls_count: u64,
     rejected_count: u64,
-    /// Instances started, and of all that ended those that made room for others.
+    /// Instances started, and instances ended to make room for others.
     cold_count: u64,
     evicted_count: u64,
     booted_vms_count: u64,
     p50_ns: u64,
     p99_ns: u64,
-    /// Of these, the wait for an instance.
+    /// The part spent waiting for an instance.
     wait_p99_ns: u64,
     wait_p999_ns: u64,
-    /// Instances of the most called functions that are started and ended in an hour, each of them.
+    /// Starts and ends per hour of instances of each of the most popular functions.
     turnover_per_hour: Vec<f64>,
-    /// What the scaler took for one event on this machine.
+    /// Time that the scaler took per event on this machine.
     decision_ns: u64,
 }
 
@@ -118,7 +118,10 @@ impl Experiment for Arguments {
         session.progress.note(&format!("{}: {} calls", workload.source, workload.arrivals.len()));
         let recorded = session.files.path().with_file_name(RECORDED);
         if self.costs.is_none() && !recorded.exists() {
-            return Err(BenchError::file(recorded, "there are no costs: name a file with --costs"));
+            return Err(BenchError::file(
+                recorded,
+                "it does not contain costs: give a file with --costs",
+            ));
         }
         let costs = self.costs.as_ref().unwrap_or(&recorded);
         let recorded = record::read(costs, coldstart::Arguments::NAME)?;
@@ -138,7 +141,7 @@ impl Experiment for Arguments {
             match self.play(session, &workload, &recorded, policy, Some(budget_bytes), &rooms).await
             {
                 Ok((line, _)) => session.keep(line.header, line.figures)?,
-                // A VM that is larger than the host, say.
+                // For example, a VM that is larger than the host.
                 Err(error) => session.progress.note(&format!("{policy}: {error}")),
             }
         }
@@ -147,7 +150,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -191,7 +194,7 @@ impl Report for Arguments {
             for other in ["virtio-mem", "harvest"] {
                 assessments.add(
                     "gib-seconds",
-                    format!("simulated GiB-seconds of {ours} against {other}"),
+                    format!("simulated GiB-seconds of {ours} relative to {other}"),
                     Estimate::ratio(of(ours), of(other)),
                 );
             }
@@ -222,7 +225,7 @@ impl Report for Arguments {
             subtitle: records.first().map_or(String::new(), |line| line.load.clone()),
             panels: vec![
                 panel("Memory over time", "GiB x hours", false, |line| line.gib_seconds / 3600.0),
-                panel("Wait of one call in a hundred", "seconds", true, |l| {
+                panel("Wait for an instance, 99th percentile", "seconds", true, |l| {
                     l.wait_p99_ns as f64 / 1e9
                 }),
             ],
@@ -237,8 +240,8 @@ impl Report for Arguments {
 }
 
 impl Arguments {
-    /// Plays the workload in VMs with room for so many instances, by application; also the most that each
-    /// had at once.
+    /// Plays the workload in VMs with this much room per application; returns also the peak of
+    /// instances of each.
     async fn play(
         &self,
         session: &Session<Figures>,
@@ -267,7 +270,7 @@ impl Arguments {
             let seconds = series::percentile(values, percent).unwrap_or(0.0);
             nanoseconds(Duration::from_secs_f64(seconds))
         };
-        // Those of the machine that the costs were measured on, not of this one.
+        // The machine that the costs were measured on, not this one.
         let header = recorded.iter().map(|line| &line.header).find(|header| header.vmm != NO_GUEST);
         let header = header.cloned().ok_or_else(|| {
             BenchError::Arguments("the costs do not say what they were measured with".to_owned())
@@ -310,7 +313,7 @@ impl Arguments {
     }
 }
 
-/// What a real VM with room for so many instances of this size would take.
+/// The policy of a real VM with room for this many instances of this size.
 fn vm_policy(
     session: &Session<Figures>,
     policy: PolicyName,

@@ -1,5 +1,5 @@
-//! Hosts and functions that exist in time only: the scaler that nodes use decides, and each step takes
-//! what it took when it was measured.
+//! A discrete-event simulation of a host and its functions: the node's scaler decides, and each
+//! step takes the time that was measured.
 
 use super::{costs::Costs, workload::Workload};
 use crate::error::{BenchError, Result};
@@ -14,56 +14,56 @@ use std::{
     time::Duration,
 };
 
-/// How long ending a VM takes.
+/// Time to end a VM.
 const END: Duration = Duration::from_millis(500);
 
-/// How long freezing an instance takes, with counting what it holds.
+/// Time to freeze an instance, including counting its memory.
 const FREEZE: Duration = Duration::from_millis(10);
 
-/// How long an agent takes that finds no garbage.
+/// Time that an agent takes if it finds no garbage.
 const SQUEEZE: Duration = Duration::from_millis(50);
 
-/// How long stopping a VM's processors takes, with counting what it holds.
+/// Time to stop a VM's processors, including counting its memory.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a VM holds beside its instances when it is paused, and what of that each instance leaves behind it
-/// beside the memory map of its partition. Of `html` on Linux 6.12: 100 MiB after one instance of 768
+/// What a paused VM holds besides its instances, and what each instance leaves behind in addition
+/// to the memory map of its partition. For `html` on Linux 6.12: 100 MiB after one instance of 768
 /// MiB, 128 after three.
 const PAUSED_BYTES: u64 = 86 << 20;
 const TRACE_BYTES: u64 = 2 << 20;
 
-/// After so many events is looked whether a person has asked for the end.
+/// Number of events between checks for an interrupt.
 const EVENTS_AT_A_TIME: u64 = 1000;
 
-/// What a workload came to.
+/// The results of a workload.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// From each call to its answer, in seconds; of those that were answered.
+    /// Seconds from each answered call to its answer.
     pub(super) latencies: Vec<f64>,
-    /// Of these, how long before an instance took it.
+    /// The part of them before an instance took the call.
     pub(super) waits: Vec<f64>,
     pub(super) rejected: u64,
-    /// Instances that were started.
+    /// Instances started.
     pub(super) started: u64,
-    /// Instances that were ended to make room.
+    /// Instances ended to make room.
     pub(super) evicted: u64,
     pub(super) booted: u64,
     pub(super) byte_seconds: f64,
-    /// Of these, those of VMs that have no instance.
+    /// The part taken by VMs themselves, without instances.
     pub(super) base_byte_seconds: f64,
     pub(super) peak_bytes: u64,
-    /// The most instances that each application had at once.
+    /// Peak number of instances of each application.
     pub(super) peak_instances: Vec<u16>,
-    /// Commands and events of the scaler.
+    /// Number of the scaler's commands and events.
     pub(super) events: u64,
     /// Instances started and ended, by member.
     pub(super) turnover: HashMap<u32, u64>,
 }
 
-/// How functions are kept.
+/// Settings of a simulation.
 pub(super) struct Rules {
     pub(super) budget: Budget,
-    /// When frozen instances are squeezed, if they cost what they hold.
+    /// When frozen instances are squeezed; `None` if they are not charged by what they hold.
     pub(super) squeezing: Option<SqueezePolicy>,
     pub(super) freeze_after: Duration,
     pub(super) keep_alive: Duration,
@@ -87,7 +87,7 @@ pub(super) async fn play(
     let (mut vms, mut places) = (Vec::new(), Vec::new());
     for (app, bytes) in workload.apps() {
         let idle_time = Some(rules.vm_idle);
-        // Processors are not simulated: a start takes as long beside others as alone.
+        // Processors are not simulated: concurrent starts take as long as a single one.
         let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(app, bytes)? };
         let vm = scaler.add_vm(policy).map_err(refused)?;
         places.push(Place::new(&policy));
@@ -122,7 +122,7 @@ pub(super) async fn play(
     Ok(simulation.outcome)
 }
 
-/// Something to come, in order of time and then of its decision.
+/// A future event, ordered by time, then by when it was decided.
 type Coming = Reverse<(Moment, u64, What)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,21 +148,21 @@ struct Simulation<'a> {
     now: Moment,
     came: HashMap<RequestNumber, (Moment, u32)>,
     of: HashMap<InstanceNumber, u32>,
-    /// The VM of each application, which has its number.
+    /// The VM of each application, by the application's number.
     places: Vec<Place>,
-    /// What they have of the budget without their instances.
+    /// Memory charged for all VMs without their instances.
     bases_bytes: u64,
     outcome: Outcome,
 }
 
-/// A VM, or where it would be.
+/// A VM, or its place.
 struct Place {
     base_bytes: u64,
-    /// What it has of the budget without its instances.
+    /// Memory charged for it without its instances.
     charged_bytes: u64,
-    /// What an instance leaves behind in it: the memory map of its partition above all.
+    /// What an instance leaves behind in it, mainly the memory map of its partition.
     trace_bytes: u64,
-    /// Instances that live in it, and the most that did since its boot.
+    /// Living instances, and the peak of their number since boot.
     within: BTreeSet<InstanceNumber>,
     most: u64,
 }
@@ -178,7 +178,7 @@ impl Place {
         }
     }
 
-    /// What it holds beside its instances when it is paused.
+    /// What it holds besides its instances when it is paused.
     fn held_bytes(&self) -> u64 {
         (PAUSED_BYTES + self.most * self.trace_bytes).min(self.base_bytes)
     }
@@ -195,7 +195,7 @@ impl Simulation<'_> {
             let coming = self.coming.peek().map(|Reverse((at, ..))| *at);
             let tick = self.scaler.next_deadline();
             let Some(next) = [arrival, coming, tick].into_iter().flatten().min() else { break };
-            // What is left after the day's end concerns nobody.
+            // What remains after the end of the day does not matter.
             if next.0 > self.workload.length && arrival.is_none() && self.came.is_empty() {
                 break;
             }
@@ -242,7 +242,7 @@ impl Simulation<'_> {
                 Event::Frozen { instance, resident_bytes: self.held_bytes(instance) }
             }
             What::Squeezed(instance) => {
-                // What garbage there is, no trace tells: all that it holds is taken to be in use.
+                // No trace says how much is garbage, so everything is assumed to be in use.
                 let resident_bytes = self.held_bytes(instance);
                 Event::Squeezed { instance, resident_bytes, cpu: SQUEEZE }
             }

@@ -1,4 +1,4 @@
-//! What is asked of a whole cluster's functions over hours: from a trace, or made up.
+//! The calls to a whole cluster's functions over hours, from a trace or synthetic.
 
 use crate::{
     error::{BenchError, Result},
@@ -17,43 +17,43 @@ use std::{
 };
 
 const MIB: u64 = 1 << 20;
-/// What an instance's memory is rounded up to.
+/// Instances' memory is rounded up to a multiple of this.
 const SIZE_STEP: u64 = 128 * MIB;
-/// The smallest and the largest instance.
+/// The minimum and maximum memory of an instance.
 const SIZES: (u64, u64) = (128 * MIB, 3072 * MIB);
-/// What an application takes of which the trace does not say it: the published median.
+/// Memory of an application if the trace does not say: the published median.
 const USUAL_MIB: f64 = 170.0;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One function.
 pub(super) struct Member {
     pub(super) memory_bytes: u64,
-    /// What an instance holds of it while it has nothing to do.
+    /// Memory that an idle instance holds.
     pub(super) held_bytes: u64,
-    /// Functions of one application share a VM.
+    /// The application; functions of one application share a VM.
     pub(super) app: usize,
-    /// How long an execution takes, by percentile, in milliseconds.
+    /// Execution times in milliseconds, by percentile.
     durations_ms: Percentiles,
 }
 
-/// Everything that is asked.
+/// All calls.
 pub(super) struct Workload {
     pub(super) members: Vec<Member>,
-    /// When, and of which member, in order.
+    /// Time and member of each call, in order.
     pub(super) arrivals: Vec<(Duration, u32)>,
     pub(super) length: Duration,
     pub(super) source: String,
 }
 
 impl Member {
-    /// An execution's duration: the distribution's at `unit`.
+    /// The duration of an execution at quantile `unit`.
     pub(super) fn duration(&self, unit: f64) -> Duration {
         let ms = at_percent(&self.durations_ms, unit * 100.0);
         Duration::from_secs_f64(ms.max(1.0) / 1000.0)
     }
 }
 
-/// A distribution's value at a percentage: straight between its percentiles.
+/// A distribution's value at a percentage, interpolated linearly between its percentiles.
 fn at_percent(percentiles: &Percentiles, percent: f64) -> f64 {
     let last = percentiles.last().map_or(100.0, |&(_, value)| value);
     match percentiles.iter().position(|&(p, _)| p >= percent) {
@@ -67,8 +67,8 @@ fn at_percent(percentiles: &Percentiles, percent: f64) -> f64 {
 }
 
 impl Workload {
-    /// From `--trace`, a file of invocations with `durations.csv` and `memory.csv` beside it; else
-    /// made up.
+    /// From `--trace`, a file of invocations with `durations.csv` and `memory.csv` next to it;
+    /// otherwise synthetic.
     pub(super) fn read(load: &LoadOptions, functions: usize, hours: u32) -> Result<Self> {
         match &load.trace {
             Some(path) => Self::of_trace(path, load.seed, functions, hours),
@@ -127,8 +127,8 @@ impl Workload {
         Ok(Self { members, arrivals, length: MINUTE * minutes as u32, source })
     }
 
-    /// A few functions are called all the time and most seldom, as in the published data; a tenth of
-    /// them in bursts.
+    /// A few functions are called all the time and most rarely, as in the published data; a tenth
+    /// of them in bursts.
     fn made_up(seed: u64, functions: usize, hours: u32) -> Self {
         let mut random = Random::new(seed);
         let length = Duration::from_secs(3600) * hours;
@@ -148,7 +148,7 @@ impl Workload {
                     (100.0, median_ms * 20.0),
                 ],
             });
-            // Zipf's law, from one each second down to one in hours.
+            // Zipf's law, from one call per second down to one in hours.
             let gap = Duration::from_secs_f64((index + 1) as f64);
             let (burst, gap) = if index % 10 == 3 { (20, gap * 20) } else { (1, gap) };
             let mut at = random.gap(gap);
@@ -167,7 +167,7 @@ impl Workload {
         Self { members, arrivals, length, source }
     }
 
-    /// The memory of one instance in each application's VM: the largest of its functions'.
+    /// The memory of an instance in each application's VM: the maximum over its functions.
     pub(super) fn apps(&self) -> BTreeMap<usize, u64> {
         let mut apps = BTreeMap::new();
         for member in &self.members {

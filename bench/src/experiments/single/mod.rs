@@ -1,5 +1,5 @@
-//! Memory of one frozen instance after many calls: as it is, with eager collection, squeezed, and
-//! as it would be at best (Figures 7, 8 and 12 of the Desiccant paper). See README.md.
+//! Memory of one frozen instance after many calls: unmodified, with eager collection, squeezed, and
+//! in the ideal case (Figures 7, 8 and 12 of the Desiccant paper). See README.md.
 
 mod report;
 
@@ -11,14 +11,14 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use squeezer::{Memory, Request};
 
-/// What an instance was when it was looked at.
+/// The state of an instance when it was measured.
 const VANILLA: &str = "vanilla";
 const EAGER: &str = "eager";
 const RECLAIM: &str = "reclaim";
 const LIBRARIES: &str = "reclaim+libraries";
 const IDEAL: &str = "ideal";
 
-/// Memory of a frozen Java or JavaScript instance, as it is and squeezed.
+/// Memory of a frozen Java or JavaScript instance, unmodified and squeezed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
 /// A frozen instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// As the header's `method`.
+    /// Same as `method` in the header.
     variant: String,
     uss_bytes: u64,
     rss_bytes: u64,
     pss_bytes: u64,
     /// Resident memory of its heap.
     heap_bytes: u64,
-    /// What of its heap was in use, by the collection after it was looked at, or just before.
+    /// Live data in its heap, by the garbage collection after the measurement or just before it.
     live_bytes: u64,
-    /// Pages of files that another process maps too, as of when libraries were evicted.
+    /// Pages of files that another process maps too, when libraries were evicted.
     shared_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Experiment for Arguments {
 }
 
 impl Arguments {
-    /// One instance: all that can be seen of it, one after the other.
+    /// Measures all variants of one instance in turn.
     async fn one(&self, session: &mut Session<OfProcess<Figures>>, trial: &Trial) -> Result {
         let quick = session.options.quick;
         let (instance, calls_count) =
@@ -96,7 +96,7 @@ impl Arguments {
     }
 }
 
-/// The memory of a process without so much of its own.
+/// `memory` with `bytes` less of its own.
 fn less(memory: Memory, bytes: u64) -> Memory {
     Memory {
         uss_bytes: memory.uss_bytes.saturating_sub(bytes),

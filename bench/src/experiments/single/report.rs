@@ -1,4 +1,4 @@
-//! What the lines say: table, verdicts and plot.
+//! Table, verdicts and plot.
 
 use super::{Arguments, EAGER, Figures, IDEAL, LIBRARIES, RECLAIM, VANILLA};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 
 const VARIANTS: [&str; 5] = [VANILLA, EAGER, RECLAIM, LIBRARIES, IDEAL];
 
-/// One line.
+/// A record.
 type Line = Measured<OfProcess<Figures>>;
 
 /// A column of the table.
@@ -146,16 +146,16 @@ impl Report for Arguments {
             logarithmic: false,
         });
         Chart {
-            title: "Memory of a frozen instance that nobody else has (USS)".to_owned(),
+            title: "Private memory (USS) of a frozen instance".to_owned(),
             subtitle: describe_run(records),
             panels,
-            foot: "ideal: vanilla's memory with the heap at what is live. On the right, quartiles are those over the functions."
+            foot: "ideal: vanilla's memory with only live data in the heap. On the right, quartiles over functions."
                 .to_owned(),
         }
     }
 }
 
-/// How many times the memory of one variant that of another has, of the medians of a function.
+/// The ratio of the medians of two variants' USS for a function.
 fn ratio(records: &[Line], of: &str, over: &str, function: &str, memory: u64) -> Option<f64> {
     let uss = |variant| {
         median(of_size(records, variant, function, memory).map(|line| line.uss_bytes as f64))

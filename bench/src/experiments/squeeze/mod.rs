@@ -1,6 +1,6 @@
-//! A frozen Java or JavaScript instance inside its VM, squeezed as a node does it: what the host
-//! has behind its partition before and after, and what the next calls notice (Figures 7 and 13 of the
-//! Desiccant paper, inside a VM). See README.md.
+//! A frozen Java or JavaScript instance in its VM, squeezed as by a node: host memory behind its
+//! partition before and after, and the effect on the next calls (Figures 7 and 13 of the Desiccant
+//! paper, in a VM). See README.md.
 
 use crate::{
     error::{BenchError, Result},
@@ -25,10 +25,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One for each runtime with a squeezer that is in a function's image.
+/// One function for each runtime whose squeezer is in images.
 const FUNCTIONS: [&str; 2] = ["java-hotel-searching", "javascript-data-analysis"];
 
-/// What an instance was when it was looked at.
+/// The state of an instance when it was measured.
 const VANILLA: &str = "vanilla";
 const EAGER: &str = "eager";
 const RECLAIM: &str = "reclaim";
@@ -39,15 +39,15 @@ const VARIANTS: [&str; 4] = [VANILLA, EAGER, RECLAIM, IDEAL];
 const CALLS: u32 = 100;
 const QUICK_CALLS: u32 = 20;
 
-/// Calls that are timed before it is frozen, and after.
+/// Calls that are timed before it is frozen, and again after.
 const TIMED: usize = 10;
 
 /// How long it may take until a frozen instance has been squeezed.
 const SQUEEZE_LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks whether it has.
+/// Interval of checks whether it has.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Every frozen instance is squeezed, at once and whatever it holds.
+/// Squeezes every frozen instance at once, whatever it holds.
 const AT_ONCE: SqueezePolicy = SqueezePolicy {
     floor_bytes: 0,
     ceiling_bytes: 0,
@@ -56,7 +56,7 @@ const AT_ONCE: SqueezePolicy = SqueezePolicy {
     processors: 1,
 };
 
-/// Memory of a frozen Java or JavaScript instance inside its VM, before and after it is squeezed.
+/// Memory of a frozen Java or JavaScript instance in its VM, before and after it is squeezed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -68,20 +68,22 @@ pub(crate) struct Arguments {
 pub(crate) struct Figures {
     function: String,
     variant: String,
-    /// What the host has behind its partition, which holds nothing of anybody else.
+    /// Host memory behind its partition, which contains only its own pages.
     uss_bytes: u64,
     /// Memory of its heap that is resident in the guest.
     heap_bytes: u64,
     live_bytes: u64,
-    /// Its partition.
+    /// Size of its partition.
     size_bytes: u64,
     /// Calls that it had answered.
     calls_count: u32,
-    /// Squeezing it: all of it, its processor time, and how long it could not have taken a call.
+    /// The squeeze: its duration, its CPU time, and how long the instance could not have taken a
+    /// call.
     took_ns: u64,
     cpu_ns: u64,
     pause_ns: u64,
-    /// A call before it was frozen, the first one after, and one of the ten after: medians.
+    /// Median latencies of a call before it was frozen, the first one after, and one of the ten
+    /// after.
     before_ns: u64,
     first_ns: u64,
     after_ns: u64,
@@ -104,7 +106,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -185,12 +187,12 @@ impl Report for Arguments {
             title: "Memory of a frozen instance in its VM".to_owned(),
             subtitle: describe_run(records),
             panels: functions(records).into_iter().map(panel).collect(),
-            foot: "What the host has behind the instance's partition.".to_owned(),
+            foot: "Host memory behind the instance's partition.".to_owned(),
         }
     }
 }
 
-/// One instance: called, frozen, squeezed and called again.
+/// Measures one instance: called, frozen, squeezed and called again.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, calls: u32, eager: bool) -> Result {
     let mut image = trial.functions[0].clone();
     image.function.concurrency = 1;
@@ -252,7 +254,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, calls: u32, eage
     keep(IDEAL, report.before_bytes.saturating_sub(garbage), heap.live_bytes)
 }
 
-/// How long a right answer takes.
+/// The latency of a correctly answered call.
 async fn answered(fleet: &Fleet, image: &FunctionImage) -> Result<Duration> {
     let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
     match answered.problem {

@@ -1,5 +1,5 @@
-//! How fast memory comes back while instances are ended under load, by function (Figure 8 of the
-//! Squeezy paper). See README.md.
+//! Reclaim throughput while instances end under load, by function (Figure 8 of the Squeezy paper).
+//! See README.md.
 
 use crate::{
     error::Result,
@@ -25,7 +25,8 @@ const POLICIES: [PolicyName; 3] = [
     PolicyName::Mechanism(MechanismName::Balloon),
 ];
 
-/// How long an idle instance is kept, of the load's length: short, for reclaims are what is measured.
+/// The keep-alive, as a fraction of the load's length: short, because the experiment measures
+/// reclaims.
 const KEEP_ALIVE: f64 = 0.1;
 
 /// Reclaim throughput while instances end under load.
@@ -37,14 +38,14 @@ pub(crate) struct Arguments {
     fleet: FleetOptions,
 }
 
-/// One reclaim.
+/// A reclaim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     function: String,
     load: String,
     size_bytes: u64,
     latency_ns: u64,
-    /// Of the instance's memory; 0 where the guest had not given all back in time.
+    /// Of the instance's memory; 0 if the guest had not given all of it back in time.
     reclaimed_bytes_per_second: f64,
 }
 
@@ -83,7 +84,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -113,7 +114,7 @@ impl Report for Arguments {
             let rates = |method| of_function(records, method, &function).map(rate);
             assessments.add(
                 "against-virtio-mem",
-                format!("reclaim throughput under load of {function} against virtio-mem"),
+                format!("reclaim throughput under load of {function} relative to virtio-mem"),
                 Estimate::ratio(rates("squeezy"), rates("virtio-mem")),
             );
         }
@@ -122,7 +123,7 @@ impl Report for Arguments {
     fn plot(records: &[Line]) -> Chart {
         let functions = functions(records);
         let panel = Panel {
-            title: "Memory given back".to_owned(),
+            title: "Reclaim throughput".to_owned(),
             x: "function".to_owned(),
             y: "MiB a second".to_owned(),
             categories: functions.clone(),
@@ -136,7 +137,7 @@ impl Report for Arguments {
             logarithmic: true,
         };
         Chart {
-            title: "Reclaiming while instances are ended under load".to_owned(),
+            title: "Reclaiming while instances end under load".to_owned(),
             subtitle: describe_run(records),
             panels: vec![panel],
             foot: records.first().map_or(String::new(), |line| format!("Load: {}.", line.load)),
@@ -144,7 +145,7 @@ impl Report for Arguments {
     }
 }
 
-/// In MiB a second.
+/// In MiB per second.
 fn rate(line: &Line) -> f64 {
     line.reclaimed_bytes_per_second / f64::from(1 << 20)
 }

@@ -1,4 +1,4 @@
-//! Latency of taking an instance's memory back, by how full the rest of the VM is (Figure 6 of the
+//! Latency of reclaiming an instance's memory, by how full the rest of the VM is (Figure 6 of the
 //! Squeezy paper). See README.md.
 
 use crate::{
@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, time::Instant};
 const METHODS: [MechanismName; 4] =
     [MechanismName::Squeezy, MechanismName::VirtioMem, MechanismName::Balloon, MechanismName::Numa];
 
-/// Instances of a VM: the one that goes, and the rest.
+/// Instances per VM: the one that ends, and the rest.
 const INSTANCES: u16 = 4;
 
 /// What an instance of an otherwise empty VM holds.
@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
     fill: Vec<u8>,
 }
 
-/// One reclaim.
+/// A reclaim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// Memory of the instance that is gone, which is asked back.
+    /// Memory of the ended instance, which is reclaimed.
     size_bytes: u64,
     /// How full the memory of the other instances is.
     fill_percent: u8,
-    /// What they hold.
+    /// Memory that they hold.
     rest_bytes: u64,
     latency_ns: u64,
     guest_ns: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Figures {
     device_requests: u64,
     resident_drop_bytes: u64,
     reclaimed_bytes: u64,
-    /// Why not everything was given back in time.
+    /// Why not all memory was reclaimed in time.
     failure: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Experiment for Arguments {
     }
 }
 
-/// One line.
+/// A record.
 type Line = Measured<Figures>;
 
 /// A column of the table.
@@ -109,8 +109,8 @@ impl Report for Arguments {
     }
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
-        // Each level against the emptiest: the slowest against the fastest, chosen by what was
-        // measured, would differ by the noise alone.
+        // Each level relative to the emptiest: the slowest relative to the fastest, selected by
+        // measurement, would differ by noise alone.
         let levels = fills(records);
         let Some((emptiest, others)) = levels.split_first() else { return };
         let ours = |fill| select(records, "squeezy", fill).map(milliseconds);
@@ -164,7 +164,7 @@ impl Arguments {
         let mut vm = MemhogVm::start(session, method, sizing, &[]).await?;
         let mut last = None;
         for trial in 0..trials {
-            // Levels take turns within a trial, so that a drift of the VM hits all of them.
+            // Levels take turns within a trial, so that a drift of the VM affects all of them.
             for &fill in fills {
                 let start = Instant::now();
                 if last.is_some_and(|last| trial > 0 && !session.has_time(last)) {
@@ -178,7 +178,7 @@ impl Arguments {
                 for index in 0..INSTANCES {
                     vm.plug(index).await?;
                 }
-                // Never nothing: memory that nobody has would be taken instead of the victim's.
+                // Never zero: otherwise unused memory would be taken instead of the victim's.
                 let rest = (hog_bytes(size_bytes) / 100 * u64::from(fill)).max(LEAST_BYTES);
                 let bytes = (0..INSTANCES).map(|index| {
                     (index, if index == victim { hog_bytes(size_bytes) } else { rest })
@@ -218,7 +218,7 @@ fn select<'a>(records: &'a [Line], method: &'a str, fill: u8) -> impl Iterator<I
     of_method(records, method).filter(move |line| line.fill_percent == fill)
 }
 
-/// How long a reclaim took.
+/// Duration of a reclaim.
 fn milliseconds(line: &Line) -> f64 {
     line.latency_ns as f64 / 1e6
 }

@@ -7,10 +7,10 @@ use crate::{
 };
 use squeezy_node::FunctionImage;
 
-/// Instances of a VM under `--quick`, which has to end soon without KVM too.
+/// Instances per VM under `--quick`, which must end soon even without KVM.
 const QUICK_CONCURRENCY: u16 = 4;
 
-/// Which functions.
+/// Options that select functions.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Functions {
     /// The functions, by the names of their images, separated by commas; a name given twice is two
@@ -22,10 +22,10 @@ pub(crate) struct Functions {
     concurrency: Option<u16>,
 }
 
-/// What is called unless functions are named.
+/// The functions that are called by default.
 pub(crate) struct Usual {
     pub(crate) full: &'static [&'static str],
-    /// Under `--quick`: what starts soon.
+    /// Under `--quick`: functions that start quickly.
     pub(crate) quick: &'static [&'static str],
 }
 
@@ -40,7 +40,7 @@ impl Usual {
 }
 
 impl Functions {
-    /// Those that were named; without names those of `default` whose images are there.
+    /// The named functions, otherwise those of `default` whose images exist.
     pub(crate) fn find<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -74,7 +74,7 @@ impl Functions {
         }
         if found.is_empty() {
             return Err(BenchError::Arguments(format!(
-                "no image of {} has been built: bench/README.md says how",
+                "no image of {} has been built: see bench/README.md",
                 names.join(" or ")
             )));
         }

@@ -1,4 +1,4 @@
-//! Functions on one node, called as a load says: what every experiment with a node measures with.
+//! Functions on one node, called according to a load: the rig of every experiment with a node.
 
 mod functions;
 mod options;
@@ -33,42 +33,42 @@ use std::{
 use tokio::task::JoinSet;
 use watch::Watch;
 
-/// How long everything may take to end after the load.
+/// How long instances and VMs may take to end after the load.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks whether all instances are gone.
+/// Interval of checks whether all instances are gone.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
-/// How long an instance is idle before it is frozen, where that makes a difference to the others.
+/// How long an instance is idle before it is frozen, for policies where that matters to others.
 const FREEZE_AFTER: Duration = Duration::from_millis(500);
-/// Calls of one function that may wait.
+/// How many calls of one function may wait.
 const QUEUE: usize = 10_000;
 
-/// Memory of each VM for what its instances share, such as the page cache.
+/// Shared memory of each VM, for the page cache and the like.
 const SHARED_BYTES: u64 = 128 << 20;
 
-/// What came of one.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) arrival: Arrival,
-    /// From the call to its answer.
+    /// From the call to its response.
     pub(crate) latency: Duration,
-    /// Of that, until an instance took it.
+    /// The part of it before an instance took the call.
     pub(crate) waited: Duration,
-    /// How long `/init` took of the instance that was started for it, if one was.
+    /// How long `/init` took, if an instance was started for the call.
     pub(crate) cold: Option<Duration>,
-    /// What is wrong with the answer, or why there is none.
+    /// What is wrong with the response, or why there is none.
     pub(crate) problem: Option<String>,
 }
 
-/// The whole fleet at one moment.
+/// The state of the whole fleet at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// From the load's begin on.
+    /// Time since the load began.
     pub(crate) at: Duration,
-    /// What is promised to VMs and instances.
+    /// Memory committed to VMs and instances.
     pub(crate) committed_bytes: u64,
-    /// All VMs together.
+    /// Memory of all VMs together.
     pub(crate) memory: MemoryUse,
-    /// By function.
+    /// Instances, by function.
     pub(crate) counts: Vec<Counts>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// A node with these functions, and nothing booted yet.
+    /// A node with these functions; no VM is booted yet.
     pub(crate) async fn start<F: Recorded>(
         session: &Session<F>,
         functions: &[FunctionImage],
@@ -114,8 +114,8 @@ impl Fleet {
         Ok(Self { node, begin, members, watch })
     }
 
-    /// Calls each function once and ends its instance, so that its VM is there and its files are in
-    /// the page cache.
+    /// Calls each function once and ends its instance, so that its VM is running and its files are
+    /// in the page cache.
     pub(crate) async fn warm_up(&self) -> Result {
         for member in 0..self.members.len() {
             let answered = self.call(Arrival { at: Duration::ZERO, member }).await;
@@ -128,7 +128,7 @@ impl Fleet {
         self.evict().await
     }
 
-    /// Ends all idle instances and waits until they and their memory are gone.
+    /// Ends all idle instances, and waits until they and their memory are gone.
     pub(crate) async fn evict(&self) -> Result {
         self.node.evict_idle();
         let deadline = Instant::now() + DRAIN_LIMIT;
@@ -142,7 +142,7 @@ impl Fleet {
         Err(BenchError::Arguments("instances did not end in time".to_owned()))
     }
 
-    /// Calls a function until so many of its instances are there and wait for the next call.
+    /// Calls a function until this many of its instances are idle.
     pub(crate) async fn have(&self, member: usize, instances: u16) -> Result {
         loop {
             let sample = self.sample(Instant::now()).await?;
@@ -151,7 +151,7 @@ impl Fleet {
                 return Ok(());
             }
             if counts.starting + counts.idle < usize::from(instances) {
-                // One that is there may take several, while others still start.
+                // One instance may take several of the calls while others are still starting.
                 self.call_at_once(member, instances).await?;
             } else {
                 tokio::time::sleep(QUIET_PAUSE).await;
@@ -159,7 +159,7 @@ impl Fleet {
         }
     }
 
-    /// Calls a function so many times at once, and waits for all answers.
+    /// Calls a function `count` times at once, and waits for all responses.
     async fn call_at_once(&self, member: usize, count: u16) -> Result {
         let arrival = Arrival { at: Duration::ZERO, member };
         let mut calls = JoinSet::new();
@@ -185,7 +185,7 @@ impl Fleet {
         call(&self.node, &self.members[arrival.member], arrival).await
     }
 
-    /// How things stand, from `load` on.
+    /// The state of the fleet; `load` is when the load began.
     pub(crate) async fn sample(&self, load: Instant) -> Result<Sample> {
         let status = self.node.status().await.ok_or_else(ended)?;
         let mut memory = MemoryUse::default();
@@ -205,17 +205,17 @@ impl Fleet {
         self.watch.lock().details.clone()
     }
 
-    /// What went wrong until now, for notes.
+    /// Problems so far, for notes.
     pub(crate) fn trouble(&self) -> Vec<String> {
         self.watch.lock().trouble.clone()
     }
 
-    /// Everything that happened.
+    /// Everything that was observed.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.watch.lock().seen.iter().map(|(_, seen)| seen.clone()).collect()
     }
 
-    /// Ends everything.
+    /// Shuts the node down.
     pub(crate) async fn stop(self) {
         if tokio::time::timeout(DRAIN_LIMIT, self.node.drain()).await.is_err() {
             self.node.kill();

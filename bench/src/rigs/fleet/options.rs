@@ -1,10 +1,10 @@
-//! What an experiment with functions on a node is told on its command line.
+//! Options of an experiment with functions on a node.
 
 use super::{Functions, Policies, Trial, functions::Usual, trials};
 use crate::{error::Result, harness::Session, record::Recorded};
 use squeezy_node::{FunctionImage, PolicyName};
 
-/// Which functions are called, and under which policies.
+/// Selects functions and policies.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FleetOptions {
     #[command(flatten)]
@@ -14,7 +14,7 @@ pub(crate) struct FleetOptions {
 }
 
 impl FleetOptions {
-    /// Those functions that were named, else the usual ones.
+    /// The named functions, otherwise the usual ones.
     pub(crate) fn functions<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -23,7 +23,7 @@ impl FleetOptions {
         self.functions.find(session, usual.names(session.options.quick))
     }
 
-    /// So many trials of each function by itself, under the policies that were named or these.
+    /// This many trials of each function alone, under the named policies or these.
     pub(crate) fn trials_of_each<'a>(
         &self,
         count: u32,

@@ -2,7 +2,7 @@
 
 use squeezy_node::PolicyName;
 
-/// Which policies.
+/// The option that selects policies.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Policies {
     /// The policies to compare, separated by commas: squeezy, virtio-mem, balloon, static, harvest,
@@ -12,7 +12,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// Those that were asked for, each once, else the default.
+    /// The requested policies without duplicates, otherwise the default.
     pub(crate) fn or(&self, default: &[PolicyName]) -> Vec<PolicyName> {
         let mut chosen = Vec::new();
         for &policy in if self.policies.is_empty() { default } else { &self.policies } {

@@ -1,4 +1,4 @@
-//! Calls that a load says, and what came of them.
+//! Replays a load on a fleet.
 
 use super::{Answered, Fleet, FleetPlan, Sample, Seen, Trial, call};
 use crate::{error::Result, harness::Session, record::Recorded, rigs::load::Arrival};
@@ -6,21 +6,21 @@ use squeezy_node::MachineDetails;
 use std::time::{Duration, Instant};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
-/// How often memory is looked at.
+/// How often memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a load came to.
+/// The results of a replayed load.
 pub(crate) struct Replayed {
     /// What ran the guests.
     pub(crate) details: Option<MachineDetails>,
     pub(crate) answered: Vec<Answered>,
     pub(crate) samples: Vec<Sample>,
-    /// What happened, from the load's begin on.
+    /// Observations, by time since the load began.
     pub(crate) seen: Vec<(Duration, Seen)>,
 }
 
 impl Replayed {
-    /// How long each reclaim of a function's instances took that was measured, and whether it failed.
+    /// Latencies of the measured reclaims of a function's instances, and whether each failed.
     pub(crate) fn reclaims(&self, function: usize) -> Vec<(Duration, bool)> {
         let reclaim = |(_, seen): &(Duration, Seen)| match *seen {
             Seen::Reclaimed { member, latency, failed, .. } if member == function => {
@@ -33,7 +33,7 @@ impl Replayed {
 }
 
 impl Fleet {
-    /// Sends all calls when they are due, waits for their answers and samples meanwhile.
+    /// Sends all calls when they are due, waits for their responses, and samples meanwhile.
     async fn replay(
         &self,
         arrivals: &[Arrival],
@@ -71,7 +71,7 @@ impl Fleet {
     }
 }
 
-/// Starts a fleet for a trial, warms it up, replays a load and ends it.
+/// Starts a fleet for a trial, warms it up, replays a load and shuts it down.
 pub(crate) async fn replay<F: Recorded>(
     session: &Session<F>,
     trial: &Trial<'_>,

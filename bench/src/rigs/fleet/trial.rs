@@ -1,4 +1,4 @@
-//! What the experiments with a node go through: policies, with one function or with several.
+//! Trials of the experiments with a node: policies, with one function or several.
 
 use crate::{
     harness::{Session, Step},
@@ -8,13 +8,13 @@ use squeezy_node::{FunctionImage, MachineDetails, PolicyName};
 use squeezy_vmm::Kernel;
 use std::fmt;
 
-/// One trial of one policy.
+/// A trial of one policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Trial<'a> {
     pub(crate) policy: PolicyName,
-    /// The functions that are on the node.
+    /// The functions on the node.
     pub(crate) functions: &'a [FunctionImage],
-    /// Counts the trials of a policy with these functions, from 0.
+    /// Number of the trial of a policy with these functions, from 0.
     pub(crate) number: u32,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Trial<'_> {
 impl Step for Trial<'_> {}
 
 impl Trial<'_> {
-    /// The header of a line about it, with what has run the guests.
+    /// The header of a line about it, with what ran the guests.
     pub(crate) fn header<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -40,8 +40,8 @@ impl Trial<'_> {
     }
 }
 
-/// Policies take turns, and trials are far apart, so that what changes on the host meanwhile hits
-/// all. For a trial with each function by itself `groups` is `functions.chunks(1)`.
+/// Policies take turns, and trials are far apart, so that changes on the host affect all of them.
+/// For trials of each function alone, `groups` is `functions.chunks(1)`.
 pub(crate) fn trials<'a>(
     count: u32,
     groups: impl IntoIterator<Item = &'a [FunctionImage]> + Clone,

@@ -1,4 +1,4 @@
-//! What happens on a node while it is measured.
+//! Observes a node during a measurement.
 
 use squeezy_node::{MachineDetails, NodeEvent, Observer, SqueezeReport, StartTimes};
 use squeezy_scaler::{FunctionIndex, Moment};
@@ -7,30 +7,30 @@ use std::{
     time::Duration,
 };
 
-/// Something that happened to an instance or to its VM.
+/// An event of an instance or its VM.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// A VM takes instances after so long.
+    /// How long a VM took to boot until it takes instances.
     Booted(Duration),
-    /// An instance's memory is there, or is not, after so long: what its resize took, as [`Seen::Reclaimed`]
-    /// has it, or the boot of a VM of its own. That the guest is asked whether it has what its device has
-    /// goes on beside the start, and is part of that.
+    /// How long plugging an instance's memory took, successfully or not: the resize alone, as in
+    /// [`Seen::Reclaimed`], or the boot of a VM of its own. Asking the guest whether it agrees with
+    /// its device overlaps with the start, and counts as part of that.
     Plugged(Duration),
     /// An instance takes calls.
     Started(StartTimes),
-    /// The memory of a function's instance was asked back when it was stopped, and came or did not.
+    /// The memory of a stopped instance was reclaimed, or could not be.
     Reclaimed { member: usize, stop: Duration, latency: Option<Duration>, failed: bool },
     /// A frozen instance was squeezed, or could not be.
     Squeezed(std::result::Result<Box<SqueezeReport>, String>),
 }
 
-/// Sees what happens on a node.
+/// Observes a node.
 #[derive(Default)]
 pub(super) struct Watch {
     seen: Mutex<Seeing>,
 }
 
-/// What has been seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(super) struct Seeing {
     pub(super) details: Option<MachineDetails>,
@@ -71,7 +71,7 @@ impl Observer for Watch {
                 Seen::Squeezed(result.cloned().map(Box::new).map_err(ToString::to_string))
             }
             NodeEvent::Died { instance, .. } => {
-                return seeing.trouble.push(format!("instance {instance} has ended by itself"));
+                return seeing.trouble.push(format!("instance {instance} has ended on its own"));
             }
             NodeEvent::Note(note) => return seeing.trouble.push(note.to_owned()),
             _ => return,

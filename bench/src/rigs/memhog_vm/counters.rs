@@ -1,28 +1,30 @@
-//! What the guest and the host have counted.
+//! Counters of the guest and the host.
 
 use crate::error::{BenchError, Result};
 use squeezy_protocol::Memory;
 use squeezy_vmm::CpuTimes;
 use std::collections::BTreeMap;
 
-/// CPU time that a process has had in the host's kernel, in nanoseconds, to 10 ms.
+/// CPU time that a process has spent in the host's kernel, in nanoseconds; the resolution is 10 ms.
 pub(super) fn system_ns(process: u32) -> Result<u64> {
     /// Nanoseconds of a tick of /proc on x86-64 (USER_HZ is 100).
     const TICK_NS: u64 = 10_000_000;
     let path = format!("/proc/{process}/stat");
     let stat = std::fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
-    // The name, in parentheses, may hold anything; the 13th field after it is the time.
+    // The name, in parentheses, may contain anything; the time is the 13th field after it.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().nth(12).and_then(|ticks| ticks.parse::<u64>().ok());
-    ticks.map(|ticks| ticks * TICK_NS).ok_or_else(|| BenchError::file(&path, "it has no time"))
+    ticks
+        .map(|ticks| ticks * TICK_NS)
+        .ok_or_else(|| BenchError::file(&path, "it contains no CPU time"))
 }
 
-/// Resizing is done by kworkers, whatever the method.
+/// CPU time of kworkers, which do the resizing with every method.
 pub(super) fn workers_ns(memory: &Memory) -> u64 {
     memory.kernel_threads_ns.get("kworker").copied().unwrap_or(0)
 }
 
-/// What the guest's counters have counted between two looks.
+/// Increases of the guest's counters between two samples.
 pub(super) struct GuestCounters {
     pub(super) unplug_guest_ns: Option<u64>,
     pub(super) unplug_device_ns: Option<u64>,
@@ -53,7 +55,7 @@ impl GuestCounters {
     }
 }
 
-/// What was added between two looks.
+/// CPU time spent between two samples.
 pub(super) fn cpu_delta(before: &CpuTimes, after: &CpuTimes) -> CpuTimes {
     CpuTimes {
         vcpus_ns: after.vcpus_ns.saturating_sub(before.vcpus_ns),

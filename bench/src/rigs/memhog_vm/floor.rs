@@ -1,21 +1,21 @@
-//! What giving memory back takes without a guest.
+//! The cost of giving memory back without a guest.
 
 use crate::error::{BenchError, Result};
 use squeezy_vmm::{MemoryBackend, mechanism::Floor};
 use std::time::Duration;
 
-/// What a process on the host did, without a guest.
+/// Measurements of a process on the host, without a guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WithoutGuest {
-    /// How long it took to touch its memory.
+    /// How long touching its memory took.
     pub(crate) populate: Duration,
-    /// How long it took to give it back.
+    /// How long discarding it took.
     pub(crate) discard: Duration,
-    /// How much less the host had behind it then.
+    /// By how much host memory decreased.
     pub(crate) resident_drop_bytes: u64,
 }
 
-/// Has a process on the host, without a guest, take memory and give it back so many times.
+/// Has a process on the host allocate and discard memory `trials` times.
 pub(crate) async fn floor(
     bytes: u64,
     backend: MemoryBackend,

@@ -1,4 +1,4 @@
-//! Programs that come with the guest, above all `memhog`, which touches memory and holds it.
+//! Programs in the guest's initramfs, above all `memhog`, which touches memory and holds it.
 
 use crate::error::{BenchError, Result};
 use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, PartitionChoice};
@@ -10,21 +10,22 @@ use std::{
 
 /// How long an instance may take to touch its memory.
 const TOUCH_LIMIT: Duration = Duration::from_secs(300);
-/// How often is looked whether it has.
+/// Interval of checks whether it has.
 const TOUCH_PAUSE: Duration = Duration::from_millis(100);
 
-/// What an instance takes of its memory: all but what its process needs besides, and what a stock
-/// kernel keeps on the other processor's free lists without looking there before it kills.
+/// Memory that memhog uses of an instance's: all but what its process needs otherwise, and what a
+/// stock kernel may keep on the other processor's free lists, where it does not look before it
+/// kills.
 pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
     size_bytes.saturating_sub((6 << 20) + size_bytes / 16)
 }
 
-/// The name of an instance.
+/// The id of an instance.
 pub(super) fn id(index: u16) -> Result<InstanceId> {
     format!("i{index}").parse().map_err(|e| BenchError::Arguments(format!("{e}")))
 }
 
-/// A program that comes with the guest, in no partition.
+/// A program of the initramfs, outside any partition.
 pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec> {
     Ok(InstanceSpec {
         id: id(index)?,
@@ -44,7 +45,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
     })
 }
 
-/// Waits until memhog has written its line; the time it took to touch its memory.
+/// Waits until memhog has printed its line; returns the time it took to touch its memory.
 pub(super) async fn touched(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
     let start = Instant::now();
     let fail = |reason: String| BenchError::Workload { program: "memhog", reason };

@@ -1,4 +1,4 @@
-//! Which ways to resize a VM an experiment compares.
+//! Which mechanisms an experiment compares.
 
 use crate::{
     error::{BenchError, Result},
@@ -10,7 +10,7 @@ use squeezy_vmm::{
     mechanism::{MechanismName, Sizing},
 };
 
-/// All that can be measured with instances of memhog, or without any.
+/// All mechanisms that can be measured with instances of memhog or without a guest.
 pub(crate) const EVERY_METHOD: [MechanismName; 5] = [
     MechanismName::Squeezy,
     MechanismName::VirtioMem,
@@ -19,10 +19,10 @@ pub(crate) const EVERY_METHOD: [MechanismName; 5] = [
     MechanismName::Floor,
 ];
 
-/// The least there can be, for questions about a method that do not depend on the size.
+/// The smallest sizing, for properties of a mechanism that do not depend on it.
 const SMALLEST: Sizing = Sizing { instance_bytes: GRANULE_BYTES, instances: 1, shared_bytes: 0 };
 
-/// Which ways to resize are compared.
+/// The option that selects mechanisms.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Methods {
     /// The methods to compare, separated by commas: squeezy, virtio-mem, balloon, numa, floor
@@ -31,7 +31,7 @@ pub(crate) struct Methods {
 }
 
 impl Methods {
-    /// Those that were asked for, each once; an error if one of them is not `possible`.
+    /// The requested ones without duplicates. An error if one of them is not in `possible`.
     fn chosen(&self, possible: &[MechanismName]) -> Result<Vec<MechanismName>> {
         let mut chosen: Vec<MechanismName> = Vec::new();
         for method in &self.methods {
@@ -49,10 +49,10 @@ impl Methods {
         Ok(chosen)
     }
 
-    /// Those that were asked for, else of `default` those whose kernel has been built.
+    /// The requested ones, otherwise those of `default` whose kernel has been built.
     ///
     /// # Errors
-    /// One that was asked for is not `possible`.
+    /// If a requested one is not in `possible`.
     pub(crate) fn or<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -70,7 +70,7 @@ impl Methods {
         Ok(methods)
     }
 
-    /// Refuses what is not `possible`.
+    /// Rejects mechanisms that are not in `possible`.
     pub(crate) fn check(&self, possible: &[MechanismName]) -> Result {
         self.chosen(possible).map(drop)
     }

@@ -1,4 +1,4 @@
-//! A VM with instances of memhog in it, and what taking one's memory back does.
+//! A VM with instances of memhog, and measurements of reclaiming their memory.
 
 mod counters;
 mod floor;
@@ -30,8 +30,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// How long the guest is left alone before something is measured, so that what was started before
-/// does not count.
+/// How long the guest is left alone before a measurement, so that earlier work does not count.
 const SETTLE: Duration = Duration::from_millis(400);
 
 /// A VM for instances of one size.
@@ -40,21 +39,21 @@ pub(crate) struct MemhogVm {
     mechanism: Box<dyn Mechanism>,
     guest: Guest,
     slots: Vec<Option<Slot>>,
-    /// Instances that run, with the bytes each takes.
+    /// Running instances, with the bytes that each one uses.
     running: BTreeMap<u16, u64>,
 }
 
 impl MemhogVm {
-    /// Boots a VM that has room for the instances, and none in it.
+    /// Boots a VM with room for the instances, but without any.
     pub(crate) async fn start<F: Recorded>(
         session: &Session<F>,
         name: MechanismName,
         sizing: Sizing,
         arguments: &[String],
     ) -> Result<Self> {
-        let mechanism = name
-            .mechanism(sizing)
-            .ok_or_else(|| BenchError::Arguments(format!("the method `{name}` has no VM")))?;
+        let mechanism = name.mechanism(sizing).ok_or_else(|| {
+            BenchError::Arguments(format!("the method `{name}` does not use a VM"))
+        })?;
         let kernel = mechanism.kernel();
         let mut config = VmConfig::new(
             format!("bench-{name}"),
@@ -76,7 +75,7 @@ impl MemhogVm {
         })
     }
 
-    /// What runs in it, for the header.
+    /// The guest, for the header of lines.
     pub(crate) fn guest(&self) -> &Guest {
         &self.guest
     }
@@ -85,7 +84,7 @@ impl MemhogVm {
         Ok(self.vm.agent()?)
     }
 
-    /// Plugs memory for an instance that has none; how long the device took for it.
+    /// Plugs memory for an instance that has none; returns the resize.
     pub(crate) async fn plug(&mut self, index: u16) -> Result<Option<Resize>> {
         let slot = &mut self.slots[usize::from(index)];
         if slot.is_some() {
@@ -97,9 +96,9 @@ impl MemhogVm {
         Ok(resize)
     }
 
-    /// Plugs memory for all these instances, starts them at the same time, so that their pages come
-    /// to lie as they are touched, and waits until each has its bytes. Returns how long each took to
-    /// touch them, in nanoseconds, as measured in the guest.
+    /// Plugs memory for all these instances and starts them at the same time, so that their pages
+    /// are interleaved, and waits until each has its bytes. Returns how long each took to touch
+    /// them, in nanoseconds, as measured in the guest.
     pub(crate) async fn fill(&mut self, bytes: &BTreeMap<u16, u64>) -> Result<BTreeMap<u16, u64>> {
         for &index in bytes.keys() {
             self.plug(index).await?;
@@ -132,7 +131,7 @@ impl MemhogVm {
         Ok(spec)
     }
 
-    /// Kills an instance; returns when its processes are gone.
+    /// Kills an instance; returns once its processes are gone.
     pub(crate) async fn kill(&mut self, index: u16) -> Result {
         if self.running.remove(&index).is_some() {
             self.agent()?.stop(&hog::id(index)?, Duration::ZERO).await?;
@@ -153,12 +152,13 @@ impl MemhogVm {
         self.running.values().sum()
     }
 
-    /// Waits until what was started before is done.
+    /// Waits until earlier work is done.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(SETTLE).await;
     }
 
-    /// Plugs memory for all instances at once; how long that took, and requests to the device.
+    /// Plugs memory for all instances at once; returns the duration in nanoseconds and the number
+    /// of requests to the device.
     pub(crate) async fn plug_all(&mut self) -> Result<(u64, u64)> {
         for slot in &mut self.slots {
             *slot = Some(self.mechanism.slots().take()?);
@@ -167,7 +167,8 @@ impl MemhogVm {
         self.at_once(slots.map(|&slot| self.mechanism.plug(&self.vm, slot)).collect()).await
     }
 
-    /// Takes the memory of all instances, which are gone, back at once.
+    /// Reclaims the memory of all instances, which have ended, at once; returns the same as
+    /// [`Self::plug_all`].
     pub(crate) async fn reclaim_all(&mut self) -> Result<(u64, u64)> {
         let slots: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
         for &slot in &slots {
@@ -184,7 +185,7 @@ impl MemhogVm {
         let start = Instant::now();
         let done = try_join_all(resizes).await?;
         let took = nanoseconds(start.elapsed());
-        // Each has seen those of all, as far as they went on at the same time.
+        // Each resize counts the requests of all that overlap with it.
         let requests = |resize: &Resize| resize.device.map_or(0, |d| d.plug + d.unplug);
         Ok((took, done.iter().flatten().map(requests).max().unwrap_or(0)))
     }
@@ -192,7 +193,7 @@ impl MemhogVm {
     /// Has an instance in each slot use its memory and end.
     pub(crate) async fn touch_all(&mut self, size_bytes: u64) -> Result {
         let count = self.slots.len() as u16;
-        // A few at a time: all at once would take as long, and memory of the host besides.
+        // A few at a time: all at once would take as long, and more host memory.
         for first in (0..count).step_by(4) {
             let some = first..count.min(first + 4);
             self.fill(&some.map(|index| (index, hog_bytes(size_bytes))).collect()).await?;
@@ -212,8 +213,8 @@ impl MemhogVm {
     }
 }
 
-/// Base memory: what the kernel, the agent and the memory map need, and no more, for free base
-/// memory would be room that a VM in use does not have.
+/// Base memory: what the kernel, the agent and the memory map need, and no more, because free base
+/// memory is room that a VM in real use does not have.
 fn base_bytes(sizing: Sizing) -> u64 {
     let all = sizing.shared_bytes + u64::from(sizing.instances) * sizing.instance_bytes;
     round_up((160 << 20) + all / 40, 2 << 20)

@@ -1,4 +1,4 @@
-//! Taking an instance's memory back, and what can be seen of it.
+//! Reclaims an instance's memory, and measures that.
 
 use super::{
     MemhogVm,
@@ -12,27 +12,28 @@ use squeezy_protocol::{Profile, ProfileRequest};
 use squeezy_vmm::{CpuTimes, VmError, mechanism::MechanismName};
 use std::time::{Duration, Instant};
 
-/// What happened while an instance's memory was taken back.
+/// Measurements of a reclaim.
 #[derive(Clone, Debug)]
 pub(crate) struct Reclaimed {
-    /// From the request until the device had the size; until it was given up, if it never had.
+    /// From the request until the device had that size, or until the caller gave up.
     pub(crate) latency_ns: u64,
     /// Bytes that were given back.
     pub(crate) reclaimed_bytes: u64,
-    /// Why it is not all that was asked for, if it is not.
+    /// Why less was reclaimed than requested, if so.
     pub(crate) failure: Option<String>,
-    /// The guest's work for it: by the kernel's own count (squeezy), else CPU time of its kworkers.
+    /// The guest's work: as counted by the kernel (squeezy), otherwise CPU time of its kworkers.
     pub(crate) guest_ns: u64,
     /// CPU time of the guest's kworkers, which do all such work.
     pub(crate) workers_ns: u64,
-    /// The part of the latency that the device took.
+    /// The part of the latency spent in the device.
     pub(crate) device_ns: u64,
     /// Requests (virtio-mem) or messages (balloon) to the device.
     pub(crate) device_requests: u64,
     pub(crate) migrated_pages: u64,
-    /// Pages the guest took from its allocator in order to give them back, and took to migrate.
+    /// Pages that the guest took from its allocator to give them back, or to migrate others into
+    /// them.
     pub(crate) taken_pages: u64,
-    /// How much less the host had behind the guest's memory afterwards.
+    /// By how much host memory behind the guest's memory decreased.
     pub(crate) resident_drop_bytes: u64,
     /// CPU time of the VMM.
     pub(crate) host: CpuTimes,
@@ -41,11 +42,11 @@ pub(crate) struct Reclaimed {
 }
 
 impl MemhogVm {
-    /// Takes the memory of an instance that is gone back, and measures that. With `functions` their
-    /// calls are counted, which takes time itself.
+    /// Reclaims the memory of an ended instance, and measures that. Counts calls of `functions` if
+    /// there are any, which takes time itself.
     pub(crate) async fn reclaim(&mut self, index: u16, functions: &[&str]) -> Result<Reclaimed> {
         let slot = self.slots[usize::from(index)].take().ok_or_else(|| {
-            BenchError::Arguments(format!("instance {index} has no memory to take back"))
+            BenchError::Arguments(format!("instance {index} has no memory to reclaim"))
         })?;
         let agent = self.agent()?;
         let asked_before = self.vm.memory().await?;
@@ -84,8 +85,8 @@ impl MemhogVm {
             device_ns: match (counters.unplug_device_ns, device) {
                 (Some(ns), _) => ns,
                 (None, Some(device)) if !balloon => device.device_ns,
-                // QEMU can trace each page of a balloon but not each message, so what is left is the
-                // time that the host's kernel works for it, which is the discarding.
+                // QEMU can trace each page of a balloon but not each message. What remains is the
+                // time that the host's kernel works for QEMU, which is mostly discarding.
                 _ => system_after.saturating_sub(system_before),
             },
             device_requests: match device {
@@ -104,12 +105,12 @@ impl MemhogVm {
         })
     }
 
-    /// CPU time of the VMM's threads, and of all of it in the host's kernel.
+    /// CPU time of the VMM's threads, and the part of all of them in the host's kernel.
     async fn host_times(&self) -> Result<(CpuTimes, u64)> {
         let read = || Ok::<_, BenchError>((self.vm.cpu_times()?, system_ns(self.vm.process_id())?));
         match read() {
             Ok(times) => Ok(times),
-            // When the VMM is gone, that is the reason, and it is known in a moment.
+            // If the VMM is gone, that is the reason, and it will be known in a moment.
             Err(error) => {
                 match tokio::time::timeout(Duration::from_secs(1), self.vm.wait()).await {
                     Ok(ended) => Err(ended.into()),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what the experiments with plain processes start: the squeezers and the Java functions.
+# Builds what the experiments with plain processes need: the squeezers and the Java functions.
 # usage: bench/src/rigs/process/build.sh
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh

@@ -30,7 +30,7 @@ impl Language {
         }
     }
 
-    /// The Desiccant paper's functions, which the experiments call unless others are named.
+    /// The Desiccant paper's functions, which experiments call by default.
     pub(super) fn functions(self) -> &'static [&'static str] {
         match self {
             Self::Java => &[
@@ -60,7 +60,7 @@ impl Language {
         }
     }
 
-    /// What its instances are started from, below the directory of what has been built.
+    /// Files that its instances need, relative to the build directory.
     pub(super) fn built(self) -> &'static [&'static str] {
         match self {
             Self::Java => {
@@ -70,7 +70,7 @@ impl Language {
         }
     }
 
-    /// The squeezer's file of these.
+    /// The squeezer among them.
     fn squeezer(self) -> &'static str {
         self.built()[0]
     }
@@ -85,21 +85,21 @@ impl fmt::Display for Language {
     }
 }
 
-/// A function, and what it takes to start an instance of it.
+/// A function, and what is needed to start an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct NativeFunction {
     pub(crate) language: Language,
-    /// That of its folder; its definition may call it otherwise.
+    /// The name of its folder; its definition may use another.
     pub(crate) name: String,
     pub(crate) function: Function,
     /// The `value` of its requests.
     pub(crate) value: Value,
-    /// Becomes the instance's runtime.
+    /// The script that executes the instance's runtime.
     script: PathBuf,
     squeezer: PathBuf,
 }
 
-/// A function by its name, with what it takes to start it.
+/// Finds a function by name.
 pub(crate) fn find(
     functions: &Path,
     build: &Path,
@@ -123,7 +123,7 @@ pub(crate) fn find(
 }
 
 impl NativeFunction {
-    /// The command that becomes the runtime, with the squeezer in it.
+    /// The command that executes the runtime, with the squeezer in it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
         command.arg(&self.name);
@@ -132,7 +132,7 @@ impl NativeFunction {
             Language::JavaScript => ("NODE_OPTIONS", "--require "),
         };
         let squeezer = format!("{option}{}", self.squeezer.display());
-        // After what the user has set: a JVM of his, flags that are to be tried.
+        // After what the user has set, such as another JVM or flags to try.
         command.env(
             name,
             match std::env::var(name) {

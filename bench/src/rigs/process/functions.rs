@@ -1,4 +1,4 @@
-//! What an experiment with plain processes is told on its command line: what to call, and how.
+//! Options of an experiment with plain processes: which functions to call, and how.
 
 use super::{
     function::{Language, NativeFunction, find},
@@ -23,7 +23,7 @@ use std::{
 /// How long an instance is called under `--quick`.
 const QUICK_WARM_UP: Duration = Duration::from_secs(4);
 
-/// Which functions are called.
+/// Selects functions.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FunctionChoice {
     /// The functions, separated by commas; the default is all of functions/java and functions/javascript
@@ -34,7 +34,7 @@ pub(crate) struct FunctionChoice {
     functions_directory: Option<PathBuf>,
 }
 
-/// Which functions are called, and how much of a processor each has.
+/// Selects functions, and their share of a processor.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Functions {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Functions {
     calls: u32,
 }
 
-/// Which memory instances have.
+/// The option for instances' memory.
 #[derive(Clone, Debug, clap::Args)]
 struct Sizes {
     /// Memory of an instance, several separated by commas [default: 256M,512M,1G; with --quick 256M,1G]
@@ -55,7 +55,7 @@ struct Sizes {
     sizes: Vec<u64>,
 }
 
-/// Which functions are called, and which memory their instances have.
+/// Selects functions, and the memory of their instances.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProcessOptions {
     #[command(flatten)]
@@ -65,7 +65,8 @@ pub(crate) struct ProcessOptions {
 }
 
 impl ProcessOptions {
-    /// So many trials of each function at each size, as it is or (`eager`) collecting all the time.
+    /// This many trials of each function at each size, unmodified or (`eager`) with eager
+    /// collection.
     pub(crate) async fn trials<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -78,7 +79,7 @@ impl ProcessOptions {
 }
 
 impl Sizes {
-    /// Those that were asked for, in bytes; else those of the Desiccant paper.
+    /// The requested sizes in bytes, otherwise those of the Desiccant paper.
     fn or_default(&self, quick: bool) -> &[u64] {
         match (&self.sizes[..], quick) {
             ([], true) => &[256 << 20, 1 << 30],
@@ -89,14 +90,14 @@ impl Sizes {
 }
 
 impl Functions {
-    /// An instance's share of a processor: what was asked for, else what the Desiccant paper gives
-    /// one of 256 MiB; `--quick` has no time for that.
+    /// An instance's share of a processor: as requested, otherwise what the Desiccant paper gives
+    /// an instance of 256 MiB, for which `--quick` has no time.
     fn processors(&self, quick: bool) -> f64 {
         self.processors.unwrap_or(if quick { 1.0 } else { 0.14 })
     }
 
-    /// Starts an instance of a trial and calls it as often as was asked for, with a look at it after
-    /// each call; how often that was.
+    /// Starts an instance of a trial and calls it as often as requested, inspecting it after each
+    /// call; returns the instance and the number of calls.
     pub(crate) async fn warm(
         &self,
         trial: &Trial,
@@ -119,7 +120,7 @@ impl Functions {
         Ok((instance, calls))
     }
 
-    /// Those that were named; else all there are.
+    /// The named functions, otherwise all that exist.
     pub(crate) async fn find<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -129,8 +130,8 @@ impl Functions {
 }
 
 impl FunctionChoice {
-    /// Those that were named; else all there are, with what they are started from built. Says what
-    /// this machine has no limits for.
+    /// The named functions, otherwise all that exist, after building what they need. Notes which
+    /// limits this machine cannot set.
     pub(crate) async fn find<F: Recorded>(
         &self,
         session: &Session<F>,
@@ -159,7 +160,7 @@ impl FunctionChoice {
                     if there(language, name) {
                         chosen.push((language, name));
                     } else {
-                        session.progress.note(&format!("left out: {name}, which is not there"));
+                        session.progress.note(&format!("left out: {name}, which does not exist"));
                     }
                 }
             }
@@ -185,7 +186,7 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share of a processor in percent: 0.14 is 14, not 14.000000000000002.
+/// A share of a processor in percent, rounded: 0.14 is 14, not 14.000000000000002.
 pub(crate) fn percent(share: f64) -> f64 {
     (share * 1e4).round() / 1e2
 }

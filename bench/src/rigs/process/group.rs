@@ -1,5 +1,5 @@
-//! A cgroup for one instance: version 2 where it has the controllers, and for the share of a
-//! processor version 1 where that controller is there.
+//! A cgroup for one instance: version 2 if it has the controllers, and version 1 for the share of a
+//! processor if that controller is there.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,50 +12,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// In which time an instance gets its share of a processor, in microseconds: the kernel's default.
+/// The period of the CPU quota in microseconds: the kernel's default.
 const PERIOD_US: f64 = 100_000.0;
 
-/// How long the kernel may take to freeze a group, or to let it go.
+/// How long the kernel may take to freeze a group, or to release it.
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What an instance may take.
+/// The limits of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) processors: f64,
     pub(super) memory_bytes: u64,
 }
 
-/// What cannot be had for instances on this machine, with the reason; nothing where all can.
+/// What this machine cannot provide for instances, with the consequences; `None` if it provides
+/// everything.
 pub(crate) fn missing() -> Option<String> {
     let group = Group::create(Limits { processors: 1.0, memory_bytes: 1 << 30 });
     let mut missing = Vec::new();
     if group.unified.is_none() {
-        missing.push("a freezer (SIGSTOP takes its place)");
+        missing.push("a freezer (SIGSTOP is used instead)");
     }
     if !group.limits_processors {
-        missing.push("shares of a processor (instances have all they want)");
+        missing.push("shares of a processor (instances are not limited)");
     }
     if !group.limits_memory {
-        missing.push("limits of memory (the runtimes keep to theirs)");
+        missing.push("memory limits (only the runtimes' own apply)");
     }
-    (!missing.is_empty())
-        .then(|| format!("no cgroup can be had here that has {}", missing.join(", nor ")))
+    (!missing.is_empty()).then(|| format!("no cgroup here has {}", missing.join(", nor ")))
 }
 
-/// A group, empty until a command is started in it. It goes with what is in it when this is dropped.
+/// A cgroup, empty until a command is started in it. Dropping it kills its processes.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// Its directory in version 2, where one can be made.
+    /// Its directory in version 2, if one can be created.
     unified: Option<PathBuf>,
-    /// Its directory in version 1, where version 2 has no share of a processor.
+    /// Its directory in version 1, if version 2 cannot limit the share of a processor.
     version1: Option<PathBuf>,
     pub(super) limits_processors: bool,
     limits_memory: bool,
 }
 
 impl Group {
-    /// A group with these limits, as far as the machine lets us.
+    /// Creates a cgroup with these limits, as far as this machine permits.
     pub(super) fn create(limits: Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Group {
         group
     }
 
-    /// Has a command begin its life in the group.
+    /// Has a command start in the cgroup.
     pub(super) fn hold(&self, command: &mut Command) -> io::Result<()> {
         let open = |path: &PathBuf| OpenOptions::new().write(true).open(path.join("cgroup.procs"));
         let mut files = self.directories().map(open).collect::<io::Result<Vec<File>>>()?;
@@ -100,7 +100,7 @@ impl Group {
         Ok(())
     }
 
-    /// Freezes what is in it, or thaws it; false where there is no freezer.
+    /// Freezes or thaws its processes; returns false if there is no freezer.
     pub(super) fn freeze(&self, freeze: bool) -> io::Result<bool> {
         let Some(path) = &self.unified else { return Ok(false) };
         let state = if freeze { "1" } else { "0" };
@@ -116,10 +116,10 @@ impl Group {
         Ok(true)
     }
 
-    /// Ends everything that is in it, frozen or not, where there is a group.
+    /// Kills its processes, frozen or not, if there is a cgroup.
     pub(super) fn kill(&self) {
         if let Some(path) = &self.unified {
-            // Kernels before 5.14 have no such file: then the process is killed by its number alone.
+            // Kernels before 5.14 have no such file; there the process is killed by its pid alone.
             let _ = write(path, "cgroup.kill", "1");
             let _ = write(path, "cgroup.freeze", "0");
         }
@@ -135,7 +135,7 @@ impl Drop for Group {
         self.kill();
         let deadline = Instant::now() + LIMIT;
         for path in self.directories() {
-            // What was killed takes a moment to go.
+            // Killed processes take a moment to disappear.
             while fs::remove_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
                 && Instant::now() < deadline
             {
@@ -149,7 +149,7 @@ fn write(directory: &Path, name: &str, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(directory.join(name))?.write_all(value.as_bytes())
 }
 
-/// Where a file system of this type is mounted that has this option.
+/// Mount point of a file system of this type with this option.
 fn mount(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(at("cgroup", Some("memory")), None);
     }
 
-    /// Where the machine lets us: elsewhere the group holds nothing and does nothing.
+    /// Only where permitted: elsewhere the group contains nothing and does nothing.
     #[test]
     fn what_is_in_a_group_is_frozen_and_ends_with_it() {
         let group = Group::create(Limits { processors: 0.5, memory_bytes: 256 << 20 });

@@ -1,4 +1,4 @@
-//! One instance: a runtime with its squeezer, as a process.
+//! An instance: a runtime with its squeezer, as a process.
 
 use super::{
     function::NativeFunction,
@@ -23,35 +23,35 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How often is looked whether an instance listens, or stands still.
+/// Interval of checks whether an instance listens, or has stopped.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How long a squeezer may take, and the kernel to stop a process and to count its memory.
+/// The limit for a squeezer, and for the kernel to stop a process and count its memory.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Largest answer of a function.
+/// The largest response that is read.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
-/// How an instance is started.
+/// How to start an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// What its runtime is told that it may take, and its cgroup where there is one.
+    /// The memory limit given to its runtime, and to its cgroup if there is one.
     pub(crate) memory_bytes: u64,
-    /// Its share of a processor, where there are cgroups.
+    /// Its share of a processor, if cgroups can set one.
     pub(crate) processors: f64,
     /// Whether it collects garbage after each request.
     pub(crate) eager: bool,
 }
 
-/// A call that was answered correctly.
+/// A call with a correct response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) latency: Duration,
-    /// CPU time of the instance meanwhile, all its threads.
+    /// CPU time of all threads of the instance during the call.
     pub(crate) cpu_ns: u64,
 }
 
-/// What a squeezer has done.
+/// The result of a squeeze.
 #[derive(Clone, Debug)]
 pub(crate) struct Squeezed {
     pub(crate) answer: Answer,
@@ -67,10 +67,10 @@ impl Squeezed {
     }
 }
 
-/// An instance that has answered `/init`. Its process ends when this is dropped, also when frozen.
+/// An instance that has answered `/init`. Dropping it ends its process, even if frozen.
 ///
-/// What waits for it does so on another thread, so that instances can be used side by side and a
-/// user's Ctrl-C is noticed.
+/// Blocking operations run on another thread, so that instances can be used concurrently and Ctrl-C
+/// is handled.
 #[derive(Debug)]
 pub(crate) struct Instance {
     function: Arc<NativeFunction>,
@@ -78,7 +78,7 @@ pub(crate) struct Instance {
     process: Process,
     group: Arc<Group>,
     processors: f64,
-    /// Its socket and what it says.
+    /// Contains its socket and its output.
     directory: TempDir,
     port: Port,
     client: ureq::Agent,
@@ -95,10 +95,10 @@ impl Instance {
             .blocking(move || {
                 while TcpStream::connect_timeout(&address, limit).is_err() {
                     if process.has_ended() {
-                        return Err("it has ended".to_owned());
+                        return Err("it has exited".to_owned());
                     }
                     if Instant::now() > deadline {
-                        return Err("it does not listen in time".to_owned());
+                        return Err("it did not listen in time".to_owned());
                     }
                     thread::sleep(PAUSE);
                 }
@@ -134,7 +134,7 @@ impl Instance {
             .stdin(Stdio::null())
             .stdout(log.0)
             .stderr(log.1)
-            // A user's Ctrl-C is ours to act upon.
+            // Ctrl-C is for this program to handle.
             .process_group(0);
         let child = group.hold(&mut command).and_then(|()| command.spawn());
         let mut child = child.map_err(|e| failed(format!("it cannot be started: {e}")))?;
@@ -152,14 +152,14 @@ impl Instance {
             port,
             client: ureq::Agent::config_builder()
                 .http_status_as_error(false)
-                // An instance that was frozen for long may have given up an idle connection.
+                // An instance that was frozen for long may have closed an idle connection.
                 .max_idle_connections(0)
                 .build()
                 .new_agent(),
         })
     }
 
-    /// Calls the function with its own request and checks the answer.
+    /// Calls the function with its own request and checks the response.
     pub(crate) async fn call(&self) -> Result<Call> {
         let NativeFunction { name, function, value, .. } = &*self.function;
         let limit = function.run_timeout;
@@ -174,7 +174,7 @@ impl Instance {
         }
     }
 
-    /// Stops all its threads, until it is thawed.
+    /// Stops all its threads until it is thawed.
     pub(crate) async fn freeze(&self) -> Result {
         let (group, process) = (self.group.clone(), self.process.clone());
         self.blocking(move || {
@@ -192,7 +192,7 @@ impl Instance {
         .await
     }
 
-    /// Lets it go on.
+    /// Lets it run again.
     pub(crate) async fn thaw(&self) -> Result {
         let (group, process) = (self.group.clone(), self.process.clone());
         self.blocking(move || match group.freeze(false).map_err(|e| e.to_string())? {
@@ -202,7 +202,7 @@ impl Instance {
         .await
     }
 
-    /// What memory it has.
+    /// Measures its memory.
     pub(crate) async fn memory(&self) -> Result<Memory> {
         let process = self.process.clone();
         self.blocking(move || {
@@ -232,7 +232,7 @@ impl Instance {
         .await
     }
 
-    /// CPU time that all its threads have had.
+    /// CPU time of all its threads so far.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         spent_ns(self.process.pid()).map_err(|error| self.failed(error.to_string()))
     }
@@ -242,12 +242,12 @@ impl Instance {
         &self.process
     }
 
-    /// Its share of a processor, if it is held to one.
+    /// Its share of a processor, if that is enforced.
     pub(crate) fn processors(&self) -> Option<f64> {
         self.group.limits_processors.then_some(self.processors)
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the response.
     async fn exchange(
         &self,
         request: http::Request<impl AsRef<[u8]>>,
@@ -268,7 +268,7 @@ impl Instance {
         .map_err(|error| self.with_last_words(error))
     }
 
-    /// Waits for `work` without holding up others.
+    /// Runs `work` without blocking other tasks.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, String> + Send + 'static,
@@ -279,7 +279,7 @@ impl Instance {
         }
     }
 
-    /// An error with the last line that the instance said.
+    /// Adds the last line of the instance's output to an error.
     fn with_last_words(&self, error: BenchError) -> BenchError {
         with_last_words(error, &self.directory)
     }
@@ -297,7 +297,7 @@ impl Drop for Instance {
 
 fn end(group: &Group, child: &mut Child) {
     group.kill();
-    // One that has ended already is only waited for.
+    // If it has exited already, this only reaps it.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -306,7 +306,7 @@ fn failed(function: &NativeFunction, reason: String) -> BenchError {
     BenchError::Instance { function: function.name.clone(), reason }
 }
 
-/// An error with the last line in the log of an instance, of the directory that is its own.
+/// Adds the last line of an instance's output, in its directory, to an error.
 fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
     let log = fs::read(directory.path().join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
@@ -316,7 +316,7 @@ fn with_last_words(error: BenchError, directory: &TempDir) -> BenchError {
     };
     match (error, log.lines().rfind(is_word)) {
         (BenchError::Instance { function, reason }, Some(line)) => {
-            let reason = format!("{reason}; its last words: {:.200}", line.trim());
+            let reason = format!("{reason}; its last output: {:.200}", line.trim());
             BenchError::Instance { function, reason }
         }
         (error, _) => error,
@@ -335,7 +335,7 @@ mod tests {
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     const SETUP: Setup = Setup { memory_bytes: 128 << 20, processors: 1.0, eager: false };
 
-    /// The squeezer as it is in the repository, which works without its addon, in place of a built one.
+    /// A build directory with the squeezer from the repository, which works without its addon.
     fn build() -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         let squeezers = directory.path().join("squeezers");

@@ -1,7 +1,7 @@
-//! Instances that are plain processes of this machine, without a VM: runtimes with their squeezers,
-//! frozen between requests as a platform for functions does it.
+//! Instances as plain processes on this machine, without a VM: runtimes with their squeezers,
+//! frozen between requests as a FaaS platform does.
 //!
-//! [`Functions`] is what an experiment is told on its command line, [`Instance`] is one process.
+//! [`Functions`] has the command-line options of an experiment; [`Instance`] is one process.
 
 mod function;
 mod functions;

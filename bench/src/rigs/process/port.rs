@@ -1,4 +1,4 @@
-//! Ports of this machine.
+//! Reserves ports of this machine.
 
 use rustix::{
     fd::OwnedFd,
@@ -6,18 +6,18 @@ use rustix::{
 };
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-/// A port of this machine that nobody else is given while this is held. A server may listen on it, as
-/// servers do that can be restarted: with `SO_REUSEADDR`.
+/// A port of this machine that nobody else is given while this exists. A server that sets
+/// `SO_REUSEADDR`, as restartable servers do, can listen on it.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// Where it is.
+    /// Its address.
     pub(super) address: SocketAddr,
-    /// Bound, and never listens.
+    /// Bound, but never listening.
     _held: OwnedFd,
 }
 
 impl Port {
-    /// Any that is free.
+    /// Reserves any free port.
     pub(super) fn reserve() -> std::io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let held = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -38,7 +38,7 @@ mod tests {
         let port = Port::reserve().unwrap();
         let others: Vec<_> = (0..1000).map_while(|_| Port::reserve().ok()).collect();
         assert!(!others.is_empty() && others.iter().all(|other| other.address != port.address));
-        // Rust's listeners have SO_REUSEADDR, too.
+        // Rust's listeners set SO_REUSEADDR too.
         let listener = std::net::TcpListener::bind(port.address).unwrap();
         TcpStream::connect(port.address).unwrap();
         drop(listener);

@@ -1,4 +1,4 @@
-//! Builds what plain processes are started from, where that is missing.
+//! Builds what plain processes need, if it is missing.
 
 use super::function::Language;
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
 use std::path::Path;
 use tokio::process::Command;
 
-/// Builds it, in the checkout that the directory of what is built belongs to.
+/// The script that builds it, in the checkout that contains the build directory.
 const SCRIPT: &str = "bench/src/rigs/process/build.sh";
 
-/// Has all that instances of these languages are started from in `build`.
+/// Builds everything in `build` that instances in these languages need.
 pub(super) async fn prepare(
     build: &Path,
     languages: impl Iterator<Item = Language>,
@@ -25,13 +25,13 @@ pub(super) async fn prepare(
         return Err(BenchError::file(missing, remedy));
     }
     progress.note(&format!("{} is missing: {SCRIPT} builds it", missing.display()));
-    // What it says is progress, and no result.
+    // Its output is progress, not a result.
     let mut command = Command::new(&script);
     command.stdin(std::process::Stdio::null()).stdout(std::io::stderr()).kill_on_drop(true);
     let status = command.status().await.map_err(|e| BenchError::file(&script, e))?;
     match status.success() {
         true => Ok(()),
-        false => Err(BenchError::file(&script, format!("it has failed ({status}), see above"))),
+        false => Err(BenchError::file(&script, format!("it failed ({status}), see above"))),
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    /// A checkout whose script does this.
+    /// A checkout with this build script.
     fn checkout(script: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(SCRIPT);

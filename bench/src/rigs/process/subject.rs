@@ -1,4 +1,4 @@
-//! What every line about a plain process says of it.
+//! What every line about a plain process says about it.
 
 use super::{function::Language, functions::percent, instance::Instance, trial::Trial};
 use crate::{
@@ -15,11 +15,11 @@ pub(crate) struct Subject {
     pub(crate) function: String,
     /// Its runtime, version and collector.
     pub(crate) runtime: String,
-    /// What it was told that it may take.
+    /// Its memory limit.
     pub(crate) memory_bytes: u64,
-    /// Its share of a processor; nothing where there is no limit.
+    /// Its share of a processor; `None` if unlimited.
     pub(crate) processor_percent: Option<f64>,
-    /// Calls that it had answered when it was looked at for the first time.
+    /// Calls that it had answered when it was first measured.
     pub(crate) calls_count: u32,
 }
 
@@ -41,7 +41,7 @@ impl Subject {
     }
 }
 
-/// Figures about a plain process. They read as the figures alone.
+/// Figures about a plain process. Dereferences to the figures alone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OfProcess<F> {
     #[serde(flatten)]
@@ -67,19 +67,19 @@ impl<F> OfFunction for OfProcess<F> {
 /// A line about a plain process.
 type Line<F> = Measured<OfProcess<F>>;
 
-/// The functions in a language that lines are about.
+/// The functions of the lines in a language.
 pub(crate) fn functions_in<F>(records: &[Line<F>], language: Language) -> Vec<String> {
     let of_language = |record: &&Line<F>| record.subject.language == language;
     let of_language: Vec<&Line<F>> = records.iter().filter(of_language).collect();
     sorted(&of_language, |record| record.subject.function.clone())
 }
 
-/// How much memory the instances may take that lines are about.
+/// The memory limits of the lines' instances.
 pub(crate) fn sizes_of<F>(records: &[Line<F>]) -> Vec<u64> {
     sorted(records, |record| record.subject.memory_bytes)
 }
 
-/// The lines about a method and a function, of instances that may take so much memory.
+/// The lines of a method and a function for instances with this memory limit.
 pub(crate) fn of_size<'a, F>(
     records: &'a [Line<F>],
     method: &'a str,

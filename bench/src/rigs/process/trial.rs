@@ -1,4 +1,4 @@
-//! What the experiments with plain processes go through.
+//! Trials of the experiments with plain processes.
 
 use super::function::NativeFunction;
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
 };
 use std::{fmt, sync::Arc};
 
-/// One instance, looked at after it has been called for a while.
+/// A trial: an instance, measured after it has been called for a while.
 pub(crate) struct Trial {
     pub(crate) function: Arc<NativeFunction>,
     pub(crate) memory_bytes: u64,
     /// Whether it collects garbage after each request.
     pub(crate) eager: bool,
-    /// Counts the trials under the same conditions, from 0.
+    /// Number of the trial under the same conditions, from 0.
     pub(crate) number: u32,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Trial {
 impl Step for Trial {}
 
 impl Trial {
-    /// The header of a line about it. There is no guest.
+    /// The header of a line about it, without a guest.
     pub(crate) fn header<F: Recorded>(&self, session: &Session<F>, method: &str) -> Header {
         header(session, method, self.number)
     }
@@ -42,8 +42,8 @@ pub(crate) fn header<F: Recorded>(session: &Session<F>, method: &str, trial: u32
     Header { accelerator: none(), memory_backend: none(), ..session.header(method, trial, None) }
 }
 
-/// Trials are far apart, and what is compared comes one after the other, so that what changes on
-/// the machine meanwhile hits all.
+/// Trials are far apart, and what is compared is measured in succession, so that changes on the
+/// machine affect all of them.
 pub(crate) fn trials(
     count: u32,
     functions: &[Arc<NativeFunction>],

@@ -1,4 +1,5 @@
-//! A partition with broken memory: it is lost, and instances start beside it while there are others.
+//! A partition with broken memory is lost, but instances start in the others as long as there are
+//! any.
 
 use serde_json::json;
 use squeezy_kernel_tests::{BELIEVED_PROCESSOR, MIB, Monitor};
@@ -16,10 +17,10 @@ use tokio::net::UnixStream;
 
 const SIZING: Sizing = Sizing { instance_bytes: 128 * MIB, instances: 3, shared_bytes: 64 * MIB };
 
-/// Bytes that each instance fills, of its partition.
+/// How much of its partition each instance fills.
 const USED: &str = "100M";
 
-/// How long a resize has. Nobody waits for it to end because of a partition that is held.
+/// The limit of a resize. No resize waits that long because of a held partition.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct World {
@@ -36,13 +37,14 @@ impl World {
         self.agent().partition_states().await.unwrap()
     }
 
-    /// Bytes that the device has plugged of partitions.
+    /// Bytes of partitions that are plugged at the device.
     async fn plugged_bytes(&self) -> u64 {
         let plugged = self.vm.memory().await.unwrap().plugged_bytes;
         plugged - self.vm.config().base_bytes - SIZING.shared_bytes
     }
 
-    /// Starts an instance and waits until it has filled its memory and answers; which partition it has.
+    /// Starts an instance and waits until it has filled its memory and answers; returns its slot
+    /// and partition.
     async fn start(&self, name: &str) -> (Slot, PartitionNumber) {
         let slot = self.mechanism.slots().take().unwrap();
         self.mechanism.plug(&self.vm, slot).await.unwrap();
@@ -66,7 +68,7 @@ impl World {
         (slot, started.partition.unwrap())
     }
 
-    /// Ends an instance and asks its memory back.
+    /// Ends an instance and reclaims its memory.
     async fn end(&self, name: &str, slot: Slot) -> Result<(), VmError> {
         self.agent().stop(&name.parse().unwrap(), Duration::ZERO).await.unwrap();
         self.mechanism.slots().free(slot).unwrap();
@@ -97,7 +99,8 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     let (slot, lost) = world.start("victim").await;
     let range = layout.range(lost).unwrap();
     monitor.break_page((range.start + range.end) / 2).await.unwrap();
-    // It may have it until it needs that page, and its memory is not back after it.
+    // An instance may use the partition until it needs that page; its memory does not come back
+    // afterwards.
     let begin = Instant::now();
     let ended = world.end("victim", slot).await;
     assert!(matches!(ended, Err(VmError::Held { partitions: 1, .. })), "{ended:?}");
@@ -106,7 +109,7 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     assert_eq!(world.plugged_bytes().await, SIZING.instance_bytes);
     assert!(matches!(world.mechanism.settle(&world.vm).await, Err(VmError::Held { .. })));
 
-    // One more than there are instances is asked for, and each has one of its own.
+    // One more partition is requested than there are instances, so each has its own.
     let (second, partition) = world.start("second").await;
     assert_ne!(partition, lost);
     assert_eq!(world.plugged_bytes().await, 2 * SIZING.instance_bytes);
@@ -114,7 +117,7 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     assert!(other != lost && other != partition);
     assert_eq!(world.states().await, [Quarantined, Assigned, Assigned]);
 
-    // There is a slot, but no partition, and no time is lost by waiting for one.
+    // There is a slot but no partition, and the error comes without waiting for one.
     let slot = world.mechanism.slots().take().unwrap();
     let begin = Instant::now();
     let refused = world.mechanism.plug(&world.vm, slot).await.unwrap_err();
@@ -122,7 +125,7 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     assert_eq!(refused, VmError::NoPartition { held: 1, partitions: 3 });
     assert!(refused.is_unfit());
 
-    // The others come and go as ever.
+    // The others still come and go.
     world.end("second", second).await.unwrap();
     assert_eq!(world.states().await, [Quarantined, Unplugged, Assigned]);
     let (_, again) = world.start("fourth").await;

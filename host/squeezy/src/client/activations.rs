@@ -14,10 +14,10 @@ use std::{
 
 /// Shows the outcome of calls, the latest first.
 ///
-/// TIME is when a call arrived, in UTC. The status is `success`, `application error` if the function
-/// answered with an error of its own, `action developer error` if it failed, exceeded a limit or took too
-/// long, or `whisk internal error` if it could not be called. WAIT is how long the call waited for an
-/// instance, INIT how long that instance took to start, if it was started for the call.
+/// TIME is when a call arrived, in UTC. The status is `success`, `application error` if the
+/// function returned an error, `action developer error` if it failed, exceeded a limit or took too
+/// long, or `whisk internal error` if it could not be called. WAIT is how long the call waited for
+/// an instance, INIT how long that instance took to start, if it was started for the call.
 #[derive(Clone, Debug, Args)]
 pub struct Activations {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Shows them.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         if let Some(id) = &self.id {
             let path = format!("/activations/{}", segment(id)?);
@@ -69,14 +69,14 @@ impl Activations {
     }
 }
 
-/// What OpenWhisk calls a status.
+/// OpenWhisk's name for a status code.
 fn status(code: &Value) -> String {
     code.as_u64()
         .and_then(Status::of_code)
         .map_or("-".to_owned(), |status| status.name().to_owned())
 }
 
-/// A moment that is given in milliseconds since 1970.
+/// A time in milliseconds since 1970, as text.
 fn time(milliseconds: &Value) -> String {
     let since = milliseconds.as_u64().map(Duration::from_millis);
     let moment = since.and_then(|since| UNIX_EPOCH.checked_add(since));

@@ -1,4 +1,4 @@
-//! How a client reaches its daemon.
+//! A client's connection to its daemon.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
@@ -13,7 +13,8 @@ use std::{
 /// Longer than the daemon waits for a blocking call.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Largest answer: a result of 5 MiB may be six times as long as text, and there are logs.
+/// The largest response that is read: a result of 5 MiB may be six times as long as text, and there
+/// are logs.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 /// The daemon's address and key.
@@ -32,13 +33,13 @@ pub struct Connection {
     key_file: PathBuf,
 }
 
-/// Why the daemon did not do it. One sentence for a person, with the way out.
+/// Why a command failed, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
         /// Why.
         reason: String,
@@ -48,64 +49,64 @@ pub enum ClientError {
     Key {
         /// Where it should be.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: std::io::Error,
     },
     /// A function's definition cannot be used.
     #[error("{0}")]
     Function(#[from] ImageError),
-    /// A function's image cannot be made.
+    /// A function's image cannot be built.
     #[error("{}: {reason}", path.display())]
     Build {
-        /// What it was to be made of.
+        /// What it was to be built from.
         path: PathBuf,
         /// What went wrong.
         reason: String,
     },
-    /// There is no function in it.
+    /// The path is not a function.
     #[error("{}: not a function: expected a directory with a function.toml, an OCI archive or layout, or the name (without '/') of a built image", path.display())]
     NoFunction {
-        /// What was given.
+        /// The path that was given.
         path: PathBuf,
     },
-    /// Its image was made of something else.
+    /// An image with the function's name was built from another definition.
     #[error("the image {name:?} was built from another function.toml: build this one with `guest/image/build.sh {}`", directory.display())]
     OtherImage {
         /// The image's name.
         name: String,
-        /// Where the function is.
+        /// The function's directory.
         directory: PathBuf,
     },
-    /// There is nothing that could make one.
+    /// The script that builds images is missing.
     #[error(
-        "guest/image/build.sh, which makes images of functions, is neither beside the build directory nor in /usr/lib/squeezy: run this in a checkout, or name its build directory with $SQUEEZY_BUILD"
+        "guest/image/build.sh, which makes images of functions, is neither next to the build directory nor in /usr/lib/squeezy: run this in a checkout, or name its build directory with $SQUEEZY_BUILD"
     )]
     NoScript,
-    /// The terminal cannot be drawn on.
-    #[error("cannot draw on the terminal: {0}; `squeezy status` needs none")]
+    /// The terminal cannot be used.
+    #[error("cannot draw on the terminal: {0}; `squeezy status` does not need one")]
     Terminal(std::io::Error),
-    /// There is no such name.
+    /// The name is not valid.
     #[error("{0:?} is not a valid name: use letters, digits, '-', '_' and '.'")]
     Name(String),
-    /// Nobody answers.
+    /// The daemon does not answer.
     #[error("{url} cannot be reached: {reason}; is `squeezy serve` running there?")]
     Unreachable {
-        /// Where.
+        /// Its URL.
         url: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A function of this name is there.
+    /// A function of this name already exists.
     #[error(
-        "a function of this name exists: change it with --overwrite, or choose another name with --name"
+        "a function with this name exists: change it with --overwrite, or choose another name with --name"
     )]
     Exists,
-    /// The daemon says no.
+    /// The daemon refused the request.
     #[error("{message} (status {status})")]
     Refused {
-        /// HTTP's.
+        /// HTTP status.
         status: u16,
-        /// The daemon's.
+        /// The daemon's message.
         message: String,
     },
 }
@@ -116,13 +117,13 @@ impl ClientError {
     }
 
     pub fn refused(status: u16, answer: &Value) -> Self {
-        let message = answer["error"].as_str().unwrap_or("the daemon gives no reason");
+        let message = answer["error"].as_str().unwrap_or("the daemon gave no reason");
         Self::Refused { status, message: message.split_whitespace().collect::<Vec<_>>().join(" ") }
     }
 }
 
 impl Connection {
-    /// Sends a request about the namespace; an answer that is an error is one here.
+    /// Sends a request below the namespace; an error response becomes an error.
     pub fn ask(
         &self,
         method: &str,
@@ -135,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request about the namespace; status and answer.
+    /// Sends a request below the namespace; returns the response's status and body.
     pub fn send(
         &self,
         method: &str,
@@ -154,7 +155,7 @@ impl Connection {
         Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
     }
 
-    /// What the daemon shows to everybody under a path, and more to those who have the key.
+    /// Gets a public path of the daemon, some of which return more with the key.
     pub fn get(&self, path: &str) -> Result<String, ClientError> {
         let request = http::Request::builder();
         let request = match std::fs::read_to_string(&self.key_file) {
@@ -170,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Where the daemon listens.
+    /// The daemon's URL.
     pub fn url(&self) -> &str {
         self.url.trim_end_matches('/')
     }
@@ -195,7 +196,7 @@ impl Connection {
         Ok((answer.status().as_u16(), text))
     }
 
-    /// Nobody answers there, or not as the daemon does.
+    /// An error for a server that does not answer, or not as the daemon does.
     pub fn unreachable(&self, reason: &dyn Display) -> ClientError {
         ClientError::Unreachable { url: self.url.clone(), reason: reason.to_string() }
     }

@@ -48,7 +48,7 @@ enum FunctionCommand {
         /// The function.
         name: String,
     },
-    /// Removes a function: waiting calls are refused, running ones answered.
+    /// Removes a function. Waiting calls are refused, running calls are still answered.
     Delete {
         /// The function.
         name: String,
@@ -56,14 +56,14 @@ enum FunctionCommand {
 }
 
 impl Functions {
-    /// Does what is asked.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         let one = |name: &str| Ok::<_, ClientError>(format!("/actions/{}", segment(name)?));
         match self.what {
             FunctionCommand::Create { function, name, overwrite } => {
                 let source = Source::find(&function)?;
                 let path = one(name.as_deref().unwrap_or(source.name()))?;
-                // An image takes a while to be made.
+                // Checked first, because building an image takes a while.
                 match self.connection.send("GET", &path, None)? {
                     (200, _) if !overwrite => return Err(ClientError::Exists),
                     (200 | 404, _) => {}

@@ -1,4 +1,4 @@
-//! The image that a function is made of, built first if it has to be.
+//! Finds the image of a function, and builds it first if necessary.
 
 use super::ClientError;
 use crate::output::complain;
@@ -10,37 +10,38 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Turns OCI images into images of functions, relative to the checkout or its like.
+/// The script that converts OCI images to images of functions, relative to the checkout.
 const SCRIPT: &str = "guest/image/build.sh";
 
-/// Where the packages put it.
+/// Where packages install it.
 const INSTALLED: &str = "/usr/lib/squeezy";
 
-/// What a function is made of.
+/// What a function is built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The image of this name that was built last.
+    /// The most recent image with this name.
     Image(String),
-    /// An OCI image, or a directory whose function.toml names one: an image is made of it first.
+    /// An OCI image, or a directory whose function.toml names one. An image is built from it first.
     Oci {
-        /// Where it is.
+        /// Path of the OCI image or the directory.
         path: PathBuf,
-        /// What its image will be called.
+        /// The name of the resulting image.
         name: String,
     },
 }
 
-/// An image for the daemon.
+/// A reference to an image that the daemon can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageReference {
     /// Its name.
     pub name: String,
-    /// Which one of this name: the one that was built last, when absent.
+    /// Which image with this name; if absent, the most recent one.
     pub digest: Option<String>,
 }
 
 impl Source {
-    /// What was given: a directory with a function.toml, an OCI image, or an image of ours.
+    /// Classifies the argument: a directory with a function.toml, an OCI image, or an image of
+    /// ours.
     pub fn find(function: &Path) -> Result<Self, ClientError> {
         let definition = function.join("function.toml");
         if definition.is_file() {
@@ -53,7 +54,7 @@ impl Source {
                 }
             };
         }
-        // An image of ours stands in the build directory under its name.
+        // One of our images is named after its file in the build directory.
         let ours = function.extension().is_some_and(|extension| extension == "erofs");
         if ours && let Some(name) = function.file_stem() {
             return Ok(Self::Image(name.to_string_lossy().into_owned()));
@@ -73,14 +74,14 @@ impl Source {
         Ok(Self::Image(name))
     }
 
-    /// What the function is called unless somebody says otherwise.
+    /// The function's default name.
     pub fn name(&self) -> &str {
         match self {
             Self::Image(name) | Self::Oci { name, .. } => name,
         }
     }
 
-    /// The image, made first if it has to be.
+    /// The image, built first if necessary.
     pub fn image(&self) -> Result<ImageReference, ClientError> {
         match self {
             Self::Image(name) => Ok(ImageReference { name: name.clone(), digest: None }),
@@ -89,8 +90,8 @@ impl Source {
     }
 }
 
-/// Whether the image that stands under this name was made of this function.toml and not of another one,
-/// as far as that can be seen from here.
+/// Checks that the image with this name was built from this function.toml, as far as can be told on
+/// this machine.
 fn check_built(name: &str, definition: &Path, function: &Path) -> Result<(), ClientError> {
     let Ok(files) = Artifacts::find(None) else { return Ok(()) };
     let built = std::fs::read(files.image(name).with_extension("toml"));
@@ -102,7 +103,7 @@ fn check_built(name: &str, definition: &Path, function: &Path) -> Result<(), Cli
     }
 }
 
-/// Makes the image, and shows how far that is.
+/// Builds the image and shows progress.
 fn build(function: &Path) -> Result<ImageReference, ClientError> {
     let script = script().ok_or(ClientError::NoScript)?;
     let failed = |reason: String| ClientError::Build { path: function.to_owned(), reason };
@@ -125,11 +126,11 @@ fn build(function: &Path) -> Result<ImageReference, ClientError> {
         Some((name, digest)) => {
             Ok(ImageReference { name: name.to_owned(), digest: Some(digest.to_owned()) })
         }
-        None => Err(failed(format!("{} names no image", script.display()))),
+        None => Err(failed(format!("{} did not print the name of an image", script.display()))),
     }
 }
 
-/// Shows all lines on standard error but the last, which is returned.
+/// Copies all lines but the last to standard error; returns the last line.
 fn pass_on(output: impl Read) -> String {
     let mut last = String::new();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {

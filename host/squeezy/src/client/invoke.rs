@@ -9,10 +9,10 @@ use std::{
     process::ExitCode,
 };
 
-/// From how many bytes on an answer is abbreviated on a terminal.
+/// Answers longer than this many bytes are abbreviated on a terminal.
 const MOST_ON_TERMINAL: usize = 4096;
 
-/// Characters of a text, and values of a list, that are left then.
+/// How many characters of a text and values of a list an abbreviation keeps.
 const MOST_CHARACTERS: usize = 300;
 const MOST_VALUES: usize = 20;
 
@@ -41,7 +41,7 @@ pub struct Invoke {
 }
 
 impl Invoke {
-    /// Calls the function.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         let mut arguments = match &self.param_file {
             Some(path) => read_object(path)?,
@@ -56,12 +56,12 @@ impl Invoke {
         let (status, answer) =
             self.connection.send("POST", &path, Some(&Value::Object(arguments)))?;
         let activation = match status {
-            // It was not waited for, or not for so long.
+            // The call was asynchronous, or took longer than the daemon waits.
             202 => {
                 show(&answer);
                 return Ok(ExitCode::SUCCESS);
             }
-            // However it ended.
+            // The activation, whatever its status.
             _ if answer["activationId"].is_string() => answer,
             _ => return Err(ClientError::refused(status, &answer)),
         };
@@ -76,21 +76,21 @@ impl Invoke {
     }
 }
 
-/// Cuts long texts and lists short, and says how long they are.
+/// Shortens long texts and lists, and notes their lengths.
 fn abbreviate(value: &mut Value) {
     match value {
         Value::String(text) => {
             let Some((end, _)) = text.char_indices().nth(MOST_CHARACTERS) else { return };
             let bytes = text.len();
             text.truncate(end);
-            text.push_str(&format!("… ({bytes} bytes; all of them in a pipe or a file)"));
+            text.push_str(&format!("… ({bytes} bytes; redirect the output to see all)"));
         }
         Value::Array(values) => {
             let count = values.len();
             values.truncate(MOST_VALUES);
             values.iter_mut().for_each(abbreviate);
             if count > MOST_VALUES {
-                values.push(format!("… ({count} values; all of them in a pipe or a file)").into());
+                values.push(format!("… ({count} values; redirect the output to see all)").into());
             }
         }
         Value::Object(entries) => entries.values_mut().for_each(abbreviate),
@@ -102,7 +102,7 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, ClientError> {
     let text = std::fs::read_to_string(path).map_err(|error| ClientError::file(path, &error))?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(ClientError::file(path, &"it is not a JSON object")),
+        Ok(_) => Err(ClientError::file(path, &"not a JSON object")),
         Err(error) => Err(ClientError::file(path, &error)),
     }
 }

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::{collections::HashSet, process::ExitCode, thread::sleep, time::Duration};
 
-/// From one look for new activations to the next.
+/// Interval between polls for new activations.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Activations that are asked for at once.
+/// Activations per request.
 const PART: usize = 200;
 
 /// Shows what functions wrote during calls.
@@ -38,7 +38,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Shows them.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         if let Some(id) = &self.id {
             if self.json {
@@ -55,9 +55,9 @@ impl Logs {
         if self.follow { self.follow(&first) } else { Ok(ExitCode::SUCCESS) }
     }
 
-    /// Goes on with what comes after these activations.
+    /// Continues with the activations that follow these.
     fn follow(&self, first: &[Value]) -> Result<ExitCode, ClientError> {
-        // Where none was wanted to begin with, it is what comes after the latest.
+        // If no earlier ones were requested, start after the latest.
         let mut seen = match first.first() {
             Some(activation) => Some(id(activation)),
             None => self.list(1, 0)?.first().map(id),
@@ -70,7 +70,7 @@ impl Logs {
         }
     }
 
-    /// Activations after the one that was seen last, the latest first.
+    /// Activations since the last one shown, latest first.
     fn since(&self, seen: Option<&str>) -> Result<Vec<Value>, ClientError> {
         let mut new = Vec::new();
         let mut known = HashSet::new();
@@ -82,7 +82,7 @@ impl Logs {
                 if Some(id.as_str()) == seen {
                     return Ok(new);
                 }
-                // The list moves on meanwhile.
+                // The list may have shifted between requests.
                 if known.insert(id) {
                     new.push(activation);
                 }
@@ -94,7 +94,7 @@ impl Logs {
     }
 
     fn list(&self, limit: usize, skip: usize) -> Result<Vec<Value>, ClientError> {
-        // To the daemon that is as many as possible.
+        // The daemon takes 0 for the maximum.
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -109,11 +109,11 @@ impl Logs {
         }
     }
 
-    /// Prints what was written in these activations.
+    /// Prints the logs of these activations.
     fn show(&self, activations: &[Value]) -> Result<(), ClientError> {
         for activation in activations.iter().rev() {
             match self.lines(segment(&id(activation))?) {
-                // It has been forgotten since.
+                // The daemon has dropped it in the meantime.
                 Err(ClientError::Refused { status: 404, .. }) => {}
                 lines => self.print(activation, &lines?),
             }
@@ -121,7 +121,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Prints what was written in an activation.
+    /// Prints the logs of one activation.
     fn print(&self, activation: &Value, lines: &[String]) {
         let (id, name) = (id(activation), activation["name"].as_str().unwrap_or_default());
         if !self.json {

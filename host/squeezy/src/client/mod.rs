@@ -20,7 +20,7 @@ use serde_json::Value;
 pub use status::Status;
 pub use top::Top;
 
-/// A name as a part of a path.
+/// Checks that a name is a valid path segment.
 fn segment(name: &str) -> Result<&str, ClientError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if !name.is_empty() && name.bytes().all(plain) && name != "." && name != ".." {

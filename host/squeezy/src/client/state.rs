@@ -1,22 +1,22 @@
-//! How a daemon stands, as it tells everybody who asks; `serve::web::state` writes it.
+//! The daemon's public state; written by `serve::web::state`.
 
 use super::{ClientError, Connection};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How everything stands.
+/// The state of the daemon.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct State {
     pub now_ms: u64,
     pub version: String,
-    /// How instances get their memory.
+    /// The policy by which instances get memory and give it back.
     pub policy: String,
     pub memory_limit_bytes: u64,
     pub memory_committed_bytes: u64,
     pub functions: Vec<Function>,
-    /// The latest first.
+    /// Latest first.
     pub reclaims: Vec<Reclaim>,
-    /// The latest last.
+    /// Latest last.
     pub samples: Vec<Sample>,
 }
 
@@ -26,30 +26,30 @@ pub struct Function {
     pub name: String,
     pub vm: Option<String>,
     pub point: Point,
-    /// What an instance is promised while it runs.
+    /// Memory that an instance is promised while it runs, in bytes.
     pub instance_bytes: u64,
-    /// What all of them are promised together now.
+    /// Memory that is currently promised to all its instances, in bytes.
     pub promised_bytes: u64,
-    /// How many instances were started how.
+    /// Number of calls by kind of start.
     pub starts: BTreeMap<String, u64>,
     pub reclaimed_bytes: u64,
     pub failed: u64,
-    /// Why calls are turned away, if they are.
+    /// Why calls are refused, if they are.
     pub problem: Option<Problem>,
-    /// How long what took, of late.
+    /// Recent durations, by what was measured.
     pub times_ms: BTreeMap<String, Times>,
 }
 
-/// How a function stands at one moment: written as a list, in this order.
+/// The state of a function at one moment; serialized as a list, in this order.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Point {
     pub starting: usize,
     pub idle: usize,
     pub frozen: usize,
     pub busy: usize,
-    /// Being stopped, or reclaimed.
+    /// Stopping, or being reclaimed.
     pub ending: usize,
-    /// Whose memory the guest has kept.
+    /// Instances whose memory the guest has not given back.
     pub stranded: usize,
     pub queued: usize,
     pub asked_bytes: Option<u64>,
@@ -57,7 +57,7 @@ pub struct Point {
     pub resident_bytes: Option<u64>,
 }
 
-/// Why calls of a function are turned away; what it is about only for those who have the key.
+/// Why calls of a function are refused. The details are only for clients with the key.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Problem {
     pub at_ms: u64,
@@ -72,7 +72,7 @@ pub struct Times {
     pub p99: f64,
 }
 
-/// Memory that was taken back, or not.
+/// A reclaim, successful or not.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Reclaim {
     pub at_ms: u64,
@@ -84,7 +84,7 @@ pub struct Reclaim {
     pub error: Option<String>,
 }
 
-/// How all functions stood at one moment.
+/// The state of all functions at one moment.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Sample {
     pub at_ms: u64,
@@ -92,20 +92,20 @@ pub struct Sample {
 }
 
 impl State {
-    /// Asks for it as it is written, with samples after a moment.
+    /// Requests the state as JSON text, with samples later than `since_ms`.
     pub fn text(connection: &Connection, since_ms: u64) -> Result<String, ClientError> {
         connection.get(&format!("/ui/state.json?since_ms={since_ms}"))
     }
 
-    /// Asks for it, with samples after a moment.
+    /// Requests the state, with samples later than `since_ms`.
     pub fn ask(connection: &Connection, since_ms: u64) -> Result<Self, ClientError> {
         let text = Self::text(connection, since_ms)?;
         serde_json::from_str(&text).map_err(|error| {
-            connection.unreachable(&format!("its answer does not match this version ({error})"))
+            connection.unreachable(&format!("its response does not match this version ({error})"))
         })
     }
 
-    /// What the host really spends on VMs, in bytes.
+    /// Resident host memory of all VMs, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.functions.iter().filter_map(|function| function.point.resident_bytes).sum()
     }
@@ -118,7 +118,7 @@ impl Function {
 }
 
 impl State {
-    /// A line for each function whose calls are turned away.
+    /// A line for each function whose calls are refused.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         self.functions.iter().filter_map(|Function { name, problem, .. }| {
             let Problem { at_ms, what, why } = problem.as_ref()?;
@@ -130,7 +130,7 @@ impl State {
 }
 
 impl State {
-    /// A line for each function of whose ended instances memory is not back.
+    /// A line for each function with memory of ended instances that the guest has not given back.
     pub fn held(&self) -> impl Iterator<Item = String> {
         let held = self.functions.iter().filter(|function| function.point.stranded > 0);
         held.map(|Function { name, point: Point { stranded, .. }, instance_bytes, .. }| {
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// What of each function stands in a table.
+/// The columns of the table of functions.
 pub const COLUMNS: [super::table::Column<Function>; 17] = [
     ("FUNCTION", |f| f.name.clone()),
     ("VM", |f| f.vm.clone().unwrap_or("-".to_owned())),
@@ -163,12 +163,12 @@ pub const COLUMNS: [super::table::Column<Function>; 17] = [
     ("P99 MS", |f| f.time("total", |times| times.p99)),
 ];
 
-/// Calls that an instance was started for, whether or not the function had had one before.
+/// Calls for which an instance was started, whether or not the function had had one before.
 fn cold_starts(function: &Function) -> u64 {
     ["cold", "recreated"].iter().filter_map(|start| function.starts.get(*start)).sum()
 }
 
-/// Memory as it stands in a table.
+/// Memory as a table shows it.
 pub fn mib(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), |bytes| (bytes >> 20).to_string())
 }
@@ -177,7 +177,7 @@ pub fn mib(bytes: Option<u64>) -> String {
 pub mod tests {
     use super::*;
 
-    /// A daemon with one function.
+    /// A daemon with one function, for tests.
     pub fn example() -> State {
         serde_json::from_str(
             r#"{

@@ -11,17 +11,18 @@ use std::process::ExitCode;
 
 /// Shows the state of a running daemon.
 ///
-/// That is its memory, and for each function its instances, its VM's memory and its latency.
+/// Shows the daemon's memory, and for each function its instances, its VM's memory and its latency.
 ///
-/// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING the
-/// calls that wait for one. INSTANCE is the memory limit of one instance, PROMISED the memory committed to
-/// all instances of the function: less than the sum while frozen ones are charged only for what they
-/// occupy, nothing if the VM has it from its boot on. PLUGGED is the memory of the VM, RESIDENT what the
-/// host really spends on it, BACK what instances have given back so far, COLD the number of calls that
-/// waited for an instance to start, FAILED those that no instance answered because it or its VM ended or
-/// could not be started. P50 and P99 are latencies of calls in the last minutes. Lines below the table
-/// list functions with memory held back by ended instances, and functions whose calls are refused, with
-/// the reason; only the reasons need the key.
+/// BUSY, IDLE, FROZEN (idle, and kept from running), STARTING and ENDING count instances, WAITING
+/// the calls that wait for one. INSTANCE is the memory limit of one instance, PROMISED the memory
+/// committed to all instances of the function: less than the sum while frozen ones are charged only
+/// for what they occupy, zero if the VM has all its memory from boot. PLUGGED is the memory of the
+/// VM, RESIDENT the host memory behind it, BACK the memory that instances have given back so far,
+/// COLD the number of calls that waited for an instance to start, FAILED those that no instance
+/// answered because it or its VM ended or could not be started. P50 and P99 are latencies of calls
+/// in the last minutes. Lines below the table list functions with memory held back by ended
+/// instances, and functions whose calls are refused, with the reason; only the reasons need the
+/// key.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -32,9 +33,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Shows it.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
-        // Samples of the time before are not wanted.
+        // Earlier samples are not needed.
         if self.json {
             print(State::text(&self.connection, u64::MAX)?);
             return Ok(ExitCode::SUCCESS);
@@ -53,7 +54,7 @@ impl Status {
     }
 }
 
-/// The daemon on one line.
+/// The heading line.
 pub fn heading(connection: &Connection, state: &State) -> String {
     format!(
         "squeezy {} at {}: memory promised {} of {} MiB, resident {} MiB, by policy {}",

@@ -1,9 +1,9 @@
-//! What clients print.
+//! Tables that clients print.
 
 use crate::output::print;
 use serde_json::Value;
 
-/// A value as it stands in a table.
+/// A value as a table shows it.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -12,16 +12,16 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// One column: its heading, and what of a row stands in it.
+/// A column: its heading, and how to get its cell from a row.
 pub type Column<R> = (&'static str, fn(&R) -> String);
 
-/// Prints a row for each entry of a list.
+/// Prints a table with a row for each entry of a list.
 pub fn print_list(list: &Value, columns: &[Column<Value>]) {
     let rows = list.as_array().map(Vec::as_slice).unwrap_or_default();
     lines(rows, columns).iter().for_each(print);
 }
 
-/// The lines of a table, as wide as what stands in it.
+/// The lines of a table, with columns as wide as their widest cell.
 pub fn lines<R>(rows: &[R], columns: &[Column<R>]) -> Vec<String> {
     let heading = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let cells = rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());

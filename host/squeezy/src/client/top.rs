@@ -22,41 +22,41 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// From one look at the daemon to the next; it looks at its VMs as often.
+/// Interval between requests to the daemon, which samples its VMs as often.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How far back the chart goes.
+/// How far back the chart goes, in milliseconds.
 const CHART_MS: u64 = 5 * 60 * 1000;
 
 /// Shows the state of a running daemon live.
 ///
-/// That is memory over the last minutes, functions with their instances and latency, and reclaimed
-/// memory. The columns are those of `squeezy status`, and so are lines about refused calls. q or Ctrl-C
-/// ends it.
+/// Shows memory over the last minutes, functions with their instances and latency, and reclaimed
+/// memory. The columns and the lines about refused calls are those of `squeezy status`. q or Ctrl-C
+/// quits.
 #[derive(Clone, Debug, Args)]
 pub struct Top {
     #[command(flatten)]
     connection: Connection,
 }
 
-/// What is on the screen.
+/// The contents of the screen.
 #[derive(Default)]
 struct Screen {
     heading: String,
     state: State,
-    /// Of the last minutes, whose end the state has.
+    /// Samples of the last minutes, up to the time of the state.
     samples: Vec<Sample>,
-    /// Why the state is an old one.
+    /// Why the state is out of date.
     problem: Option<String>,
 }
 
 impl Top {
-    /// Shows it until it is told to end.
+    /// Runs until q or Ctrl-C.
     pub fn run(self) -> Result<ExitCode, ClientError> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(ClientError::Terminal(io::Error::other("there is none")));
+            return Err(ClientError::Terminal(io::Error::other("the output is not a terminal")));
         }
-        // A daemon that is not there is worth no screen.
+        // If the daemon cannot be reached, fail before taking over the terminal.
         let mut screen = Screen::default();
         screen.take(&self.connection, State::ask(&self.connection, 0)?);
         let mut terminal = ratatui::try_init().map_err(ClientError::Terminal)?;
@@ -83,7 +83,7 @@ impl Top {
 impl Screen {
     fn take(&mut self, connection: &Connection, mut state: State) {
         self.heading = heading(connection, &state);
-        // A daemon that was started anew, or whose clock was set, begins anew.
+        // If the daemon was restarted or its clock was set back, its history starts anew.
         self.samples.retain(|sample| sample.at_ms <= state.now_ms);
         self.samples.append(&mut state.samples);
         self.samples.retain(|sample| sample.at_ms + CHART_MS >= state.now_ms);
@@ -92,7 +92,7 @@ impl Screen {
     }
 }
 
-/// Waits, and says whether a key has ended it meanwhile; in raw mode Ctrl-C is a key like any other.
+/// Waits; returns whether a key has ended the program. In raw mode Ctrl-C is an ordinary key.
 fn is_ended(pause: Duration) -> io::Result<bool> {
     let until = Instant::now() + pause;
     while event::poll(until.saturating_duration_since(Instant::now()))? {
@@ -109,7 +109,7 @@ fn is_ended(pause: Duration) -> io::Result<bool> {
 }
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {
-    // Heading, functions and a frame.
+    // The header, a line per function, and the frame.
     let State { functions, .. } = &screen.state;
     let lines = functions.len() + screen.state.held().count() + screen.state.problems().count();
     let functions = u16::try_from(lines).unwrap_or(u16::MAX);
@@ -127,7 +127,7 @@ fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     draw_reclaims(frame, reclaims, &screen.state);
     let foot_line = match &screen.problem {
         Some(problem) => Line::from(problem.as_str()).red(),
-        None => Line::from("q or Ctrl-C ends this").dim(),
+        None => Line::from("q or Ctrl-C: quit").dim(),
     };
     frame.render_widget(foot_line, foot);
 }

@@ -107,7 +107,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value_t)]
     pub memory_backend: MemoryBackend,
 
-    /// Writes all measurements to this file.
+    /// Writes all measurements to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
@@ -125,7 +125,7 @@ pub struct Args {
 }
 
 fn policies() -> impl TypedValueParser<Value = PolicyName> {
-    // There is memory enough in a run, so there is nothing to overcommit.
+    // A run has plenty of memory, so there is nothing to overcommit.
     let policies = PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Overcommit);
     let values = policies.map(|p| PossibleValue::new(p.name()).help(p.meaning()));
     PossibleValuesParser::new(values.collect::<Vec<_>>()).try_map(|name| name.parse::<PolicyName>())
@@ -136,7 +136,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|seconds| (0.0..=1e7).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "a number of seconds from 0 to 10000000 was expected".to_owned())
+        .ok_or_else(|| "expected a number of seconds from 0 to 10000000".to_owned())
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
@@ -144,7 +144,7 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
     if (1..=86_400).contains(&duration.as_secs()) {
         Ok(duration)
     } else {
-        Err("a number of seconds from 1 to 86400 was expected".to_owned())
+        Err("expected a number of seconds from 1 to 86400".to_owned())
     }
 }
 
@@ -152,7 +152,7 @@ fn factor(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|factor| (0.001..=1000.0).contains(factor))
-        .ok_or_else(|| "a number from 0.001 to 1000 was expected".to_owned())
+        .ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -160,7 +160,7 @@ fn size(text: &str) -> Result<u64, String> {
     if (1 << 20..=1 << 40).contains(&bytes) {
         Ok(bytes)
     } else {
-        Err("a size from 1M to 1024G was expected".to_owned())
+        Err("expected a size from 1M to 1024G".to_owned())
     }
 }
 

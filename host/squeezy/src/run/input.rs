@@ -1,4 +1,4 @@
-//! Reads what a run is about besides the function: the load.
+//! Reads or generates the load of a run.
 
 use super::{args::Args, error::RunError};
 use squeezy_load::{Load, Synthetic, TraceError, azure2019, azure2021, choose};
@@ -10,27 +10,27 @@ use std::{
     time::Duration,
 };
 
-/// Without `--function`, only functions that are invoked at most so many times in their busiest
-/// minute come into question: more is too much for one VM.
+/// Without `--function`, only functions with at most this many invocations in their busiest minute
+/// are considered: more is too much for one VM.
 const PEAK_PER_MINUTE: u64 = 120;
 
-/// How long a trace is replayed unless the command line says so.
+/// How much of a trace is replayed by default.
 const TRACE_LENGTH: Duration = Duration::from_secs(60);
 
-/// The synthetic load is so many times as long as the first instance took to answer. Most of its
-/// instances start at once, and should be up when its largest burst has ebbed away.
+/// Length of the synthetic load, in times that the first instance took to answer. Most of its
+/// instances start at once, and should be up before its largest burst has ebbed away.
 const FIRST_ANSWERS: u32 = 14;
 
-/// The synthetic load is at least so long, unless the command line says how long: less would be
-/// over before it can be seen.
+/// The minimum length of the synthetic load, unless the command line sets its length: a shorter one
+/// would be over before anything can be seen.
 const LEAST_SYNTHETIC: Duration = Duration::from_secs(20);
 
-/// And at most so long.
+/// The maximum length of the synthetic load.
 const MOST_SYNTHETIC: Duration = Duration::from_secs(120);
 
-/// A load, and how long instances without a request are kept under it.
+/// A load, and the keep-alive to use with it.
 pub struct LoadInput {
-    /// When requests come.
+    /// When requests arrive.
     pub load: Load,
     /// How long requests are sent.
     pub length: Duration,
@@ -38,7 +38,7 @@ pub struct LoadInput {
     pub keep_alive: Duration,
 }
 
-/// Reads the trace that the command line names, if it names one.
+/// Reads the trace named on the command line, if any.
 pub fn read_trace(args: &Args, function: &Function) -> Result<Option<LoadInput>, RunError> {
     let Some(path) = &args.trace else { return Ok(None) };
     let length = args.duration.unwrap_or(TRACE_LENGTH);
@@ -47,8 +47,8 @@ pub fn read_trace(args: &Args, function: &Function) -> Result<Option<LoadInput>,
     Ok(Some(LoadInput { load, length, keep_alive }))
 }
 
-/// Makes up a load with `burst` requests at once, for a function whose first instance took so long
-/// to answer its first request.
+/// Generates a load with `burst` requests at once, for a function whose first instance took
+/// `first_answer` to answer its first request.
 pub fn make_up(args: &Args, burst: u32, first_answer: Duration) -> Result<LoadInput, RunError> {
     let fitting = (first_answer * FIRST_ANSWERS).clamp(LEAST_SYNTHETIC, MOST_SYNTHETIC);
     // Whole seconds read better.
@@ -58,7 +58,8 @@ pub fn make_up(args: &Args, burst: u32, first_answer: Duration) -> Result<LoadIn
     Ok(LoadInput { load, length, keep_alive })
 }
 
-/// A burst that ebbs away, so that instances end while others go on, and a smaller one later.
+/// A burst that ebbs away, so that some instances end while others continue, and a smaller one
+/// later.
 fn synthetic(length: Duration, requests: u32) -> Synthetic {
     let burst =
         |at: f64, part: f64| (length.mul_f64(at), (f64::from(requests) * part).ceil() as u32);
@@ -71,7 +72,7 @@ fn synthetic(length: Duration, requests: u32) -> Synthetic {
             burst(0.60, 0.25),
             burst(0.88, 0.5),
         ],
-        // Together: each request of a burst needs an instance of its own.
+        // All at once: each request of a burst needs an instance of its own.
         burst_length: Duration::from_millis(100),
         trickle_gap: length / 5,
     }
@@ -97,7 +98,7 @@ fn parse_trace(path: &Path, args: &Args) -> Result<Load, RunError> {
         let function = choice(&trace.candidates())?;
         trace.load(&function, args.seed)
     };
-    // The function was chosen from the trace a moment ago.
+    // The function was just chosen from the trace.
     Ok(load.unwrap_or(Load { source: String::new(), arrivals: Vec::new() }))
 }
 

@@ -23,9 +23,9 @@ use std::{path::Path, process::ExitCode};
 use summary::Summary;
 use whole_file::WholeFile;
 
-/// Runs it to its end.
+/// Runs the command.
 pub async fn main(args: Args) -> Result<ExitCode, RunError> {
-    // Before anything takes time: what cannot be written in the end is an error now.
+    // Opened before anything takes time, so that a file that cannot be written is an error now.
     let json_file = args.json.as_deref().map(open).transpose()?;
     let plot_file = args.plot.as_deref().map(open).transpose()?;
     let plain = args.plain;
@@ -34,7 +34,7 @@ pub async fn main(args: Args) -> Result<ExitCode, RunError> {
     let output = Output::new(interrupt.clone());
     let view = view::open(plain, &interrupt, &output);
     let result = setup.run(&view, &interrupt).await;
-    // Gives the terminal back.
+    // Restores the terminal.
     drop(view);
     let report = result?;
 
@@ -66,7 +66,7 @@ fn status(report: &Report, interrupt: &Interrupt) -> ExitCode {
     }
 }
 
-/// The JSON file: the figures first, then everything they come from.
+/// The JSON file: the summary first, then the data it is computed from.
 #[derive(Serialize)]
 struct Document<'a> {
     summaries: Vec<Summary>,
@@ -77,7 +77,7 @@ struct Document<'a> {
 fn json(report: &Report) -> String {
     let summaries = report.policies.iter().map(Summary::of).collect();
     let text = serde_json::to_string_pretty(&Document { summaries, report });
-    // Every key is a string, which is all that could fail.
+    // The only possible failure is a key that is not a string, and all keys are strings.
     text.expect("a report can be written") + "\n"
 }
 

@@ -1,5 +1,5 @@
-//! Draws a run: instances, memory of the guest and memory on the host over time, one column a
-//! policy (Figure 1 of the Squeezy paper).
+//! Plots a run: instances, guest memory and host memory over time, one column per policy (like
+//! Figure 1 of the Squeezy paper).
 
 use super::record::{PolicyRecord, Report, Sample};
 use plotters::{
@@ -17,12 +17,12 @@ const FOOT_HEIGHT: u32 = 40;
 const LEGEND_HEIGHT: u32 = 24;
 const LABEL_AREA: u32 = 58;
 const FONT: &str = "sans-serif";
-/// About what a character of the legend is wide.
+/// Approximate width of a character of the legend.
 const CHARACTER_WIDTH: i32 = 6;
-/// Characters of a line in the foot that fit into one column.
+/// Characters of a footer line that fit into one column.
 const FOOT_CHARACTERS: usize = 62;
 
-// Okabe and Ito's colours, which people with any colour vision can tell apart.
+// Okabe and Ito's palette, which is distinguishable with any colour vision.
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const GREEN: RGBColor = RGBColor(0, 158, 115);
@@ -31,21 +31,21 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// One curve of a panel.
+/// A curve in a panel.
 struct Curve {
     name: &'static str,
     colour: RGBColor,
     dashed: bool,
-    /// Whether it keeps its value between two samples.
+    /// Whether it is constant between two samples.
     steps: bool,
     value: fn(&Sample) -> f64,
 }
 
-/// One row of the plot.
+/// A row of the plot.
 struct Panel {
     axis: &'static str,
     curves: &'static [Curve],
-    /// The least that the vertical axis spans.
+    /// The minimum upper end of the vertical axis.
     least: f64,
 }
 
@@ -141,7 +141,7 @@ fn draw_head(area: &Area<'_>, report: &Report) -> Result {
     let title = format!("{}: instances and memory over time", report.function);
     area.draw_text(&title, &(FONT, 18).into_font().color(&BLACK), (8, 8))?;
     let below = format!(
-        "{}, memory backend {}, {} MiB an instance, keep-alive {:.1} s",
+        "{}, memory backend {}, {} MiB per instance, keep-alive {:.1} s",
         report.accelerator,
         report.memory_backend,
         report.instance_bytes >> 20,
@@ -193,7 +193,7 @@ fn draw_panel(
     draw_legend(area, panel)
 }
 
-/// Names the curves above the panel; plotters' own legend would cover them.
+/// Draws the legend above the panel; plotters' own would cover the curves.
 fn draw_legend(area: &Area<'_>, panel: &Panel) -> Result {
     let mut x = LABEL_AREA as i32 + 8;
     let y = LEGEND_HEIGHT as i32 / 2;
@@ -237,7 +237,7 @@ fn highest(report: &Report, panel: &Panel) -> f64 {
     values.fold(panel.least, f64::max) * 1.08
 }
 
-/// What the load was and what must be known, broken into lines that fit.
+/// The load and the notes, broken into lines that fit.
 fn foot(report: &Report, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for text in

@@ -1,48 +1,48 @@
-//! What was measured: what the JSON file holds and the plot shows.
+//! Everything that a run has measured: the contents of the JSON file, and the data of the plot.
 
 use serde::Serialize;
 use squeezy_node::WaitedFor;
 
-/// A whole run: one load, replayed for each policy.
+/// A whole run: the same load, replayed with each policy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Names the format.
+    /// Identifies the format.
     pub kind: &'static str,
     /// The version of this program.
     pub version: &'static str,
     /// The function's name.
     pub function: String,
-    /// An instance's memory, in bytes.
+    /// Memory of an instance, in bytes.
     pub instance_bytes: u64,
-    /// Instances that the VM may hold.
+    /// The maximum number of instances in the VM.
     pub concurrency: u16,
     /// How long an instance without a request was kept.
     pub keep_alive_seconds: f64,
-    /// What the load is, and whether it is a real trace.
+    /// Describes the load, and says whether it is a real trace.
     pub load: String,
     /// How long requests were sent.
     pub load_seconds: f64,
-    /// How many times as fast as recorded it was replayed.
+    /// The factor by which the load was sped up.
     pub load_speed: f64,
-    /// The seed of everything that was drawn.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What ran the guest's code.
+    /// The accelerator that ran the guest's code.
     pub accelerator: String,
-    /// Why it was that.
+    /// Why it was chosen.
     pub accelerator_reason: String,
-    /// What backed the guest's memory.
+    /// What backed the guest's memory on the host.
     pub memory_backend: String,
-    /// The guest's kernel.
+    /// Version of the guest's kernel.
     pub kernel: String,
-    /// The version of QEMU.
+    /// Name and version of the VMM.
     pub vmm: String,
-    /// What must be known to read the figures right.
+    /// Notes that are needed to interpret the figures.
     pub notes: Vec<String>,
-    /// One for each policy, in the order they ran.
+    /// One record per policy, in the order they ran.
     pub policies: Vec<PolicyRecord>,
 }
 
-/// What one policy did.
+/// Measurements of one policy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PolicyRecord {
     /// The policy.
@@ -51,45 +51,45 @@ pub struct PolicyRecord {
     pub ended_early: Option<String>,
     /// From the start of the VMM until the agent answered.
     pub boot_seconds: f64,
-    /// From there until a first instance had started and answered a request. It is ended before
-    /// the load begins, and leaves the function's files in the page cache.
+    /// From there until a first instance had started and answered a request. That instance is ended
+    /// before the load begins, and leaves the function's files in the page cache.
     pub first_answer_seconds: f64,
-    /// From the first moment of the load until the last instance's memory was back.
+    /// From the start of the load until the last instance's memory was reclaimed.
     pub length_seconds: f64,
-    /// The state of things, several times a second.
+    /// The state, sampled several times a second.
     pub samples: Vec<Sample>,
     /// Every request.
     pub requests: Vec<RequestRecord>,
-    /// Every instance that was started, or tried to.
+    /// Every attempt to start an instance.
     pub starts: Vec<StartRecord>,
     /// Every change of the VM's memory.
     pub resizes: Vec<ResizeRecord>,
 }
 
-/// The state of things at one moment.
+/// The state at one moment.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sample {
-    /// Since the load began.
+    /// Time since the load began.
     pub at_seconds: f64,
-    /// Instances that start.
+    /// Instances that are starting.
     pub starting: usize,
-    /// Instances that wait for a request.
+    /// Instances that are waiting for a request.
     pub idle: usize,
-    /// Instances that work on one.
+    /// Instances that are processing a request.
     pub busy: usize,
     /// Instances that are being stopped.
     pub stopping: usize,
-    /// Ended instances whose memory is on its way back.
+    /// Ended instances whose memory is being reclaimed.
     pub reclaiming: usize,
-    /// Ended instances whose memory the guest has kept.
+    /// Ended instances whose memory the guest has not given back.
     pub stranded: usize,
-    /// Requests that wait for an instance.
+    /// Requests that are waiting for an instance.
     pub queued: usize,
-    /// Memory the host asked the guest to have, with its base.
+    /// Memory requested from the guest, including its base.
     pub asked_bytes: u64,
-    /// Memory the guest has, with its base.
+    /// Memory that the guest has, including its base.
     pub plugged_bytes: u64,
-    /// Memory of the guest that is resident on the host.
+    /// Guest memory that is resident on the host.
     pub resident_bytes: u64,
 }
 
@@ -103,13 +103,13 @@ impl Sample {
 /// One request.
 #[derive(Clone, Debug, Serialize)]
 pub struct RequestRecord {
-    /// When it came, since the load began.
+    /// When it arrived, since the load began.
     pub at_seconds: f64,
-    /// From then until its answer.
+    /// From its arrival until its response.
     pub latency_seconds: f64,
-    /// The part of it that passed before an instance took it.
+    /// The part of it before an instance took the request.
     pub wait_seconds: f64,
-    /// What it waited for; nothing where no instance has taken it.
+    /// What it waited for; `None` if no instance took it.
     pub waited_for: Option<WaitedFor>,
     /// How it ended.
     pub outcome: Outcome,
@@ -119,24 +119,24 @@ pub struct RequestRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "reason")]
 pub enum Outcome {
-    /// It was answered correctly.
+    /// The response was correct.
     Right,
-    /// It was answered, but not as it should be.
+    /// There was a response, but a wrong one.
     Wrong(String),
-    /// It was not answered, because the instance or the VM failed.
+    /// There was no response, because the instance or the VM failed.
     Failed(String),
-    /// It was turned away.
+    /// It was refused.
     Rejected(String),
 }
 
-/// One instance's start.
+/// The start of one instance.
 #[derive(Clone, Debug, Serialize)]
 pub struct StartRecord {
-    /// When it was decided on, since the load began.
+    /// When it was requested, since the load began.
     pub at_seconds: f64,
     /// Which instance.
     pub instance: u64,
-    /// Until its memory was plugged.
+    /// Time until its memory was plugged.
     pub plug_seconds: f64,
     /// From there until its command was executed.
     pub spawn_seconds: f64,
@@ -146,7 +146,7 @@ pub struct StartRecord {
     pub error: Option<String>,
 }
 
-/// Which way memory went.
+/// The direction of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -159,19 +159,19 @@ pub enum Direction {
 /// One change of the VM's memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResizeRecord {
-    /// When it was asked for, since the load began.
+    /// When it was requested, since the load began.
     pub at_seconds: f64,
     /// Which way.
     pub direction: Direction,
-    /// For which instance.
+    /// The instance whose memory it is.
     pub instance: u64,
-    /// What was asked for.
+    /// The memory requested.
     pub size_bytes: u64,
-    /// From the request to the device until the device was done.
+    /// From the request to the device until the device had finished.
     pub latency_ns: u64,
-    /// How much less was resident after than before.
+    /// By how much resident memory decreased.
     pub resident_drop_bytes: u64,
-    /// Why it did not come about, or not wholly.
+    /// Why it failed or was incomplete, if so.
     pub error: Option<String>,
 }
 
@@ -179,7 +179,7 @@ pub struct ResizeRecord {
 pub(crate) mod tests {
     use super::*;
 
-    /// A made-up report, for tests of what is done with one.
+    /// A made-up report, for tests.
     pub(crate) fn example() -> Report {
         let policies = ["squeezy", "virtio-mem", "static"].map(|policy| PolicyRecord {
             policy: policy.to_owned(),

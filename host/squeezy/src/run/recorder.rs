@@ -1,4 +1,4 @@
-//! Turns what goes on in the node into the record of a run, and shows it.
+//! Records the node's events during a run, and passes them to the view.
 
 use super::{
     record::{Direction, PolicyRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
@@ -14,24 +14,24 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// What the VM turned out to be.
+/// What is known about the VM once it has booted.
 #[derive(Clone, Debug)]
 pub struct Booted {
-    /// What runs its code.
+    /// Its accelerator.
     pub accelerator: AcceleratorKind,
-    /// Why it is that.
+    /// Why that was chosen.
     pub accelerator_reason: String,
     /// The VMM's name and version.
     pub vmm: String,
-    /// The guest's kernel.
+    /// Version of the guest's kernel.
     pub kernel: String,
     /// From the start of the VMM until the agent answered.
     pub took: Duration,
 }
 
-/// Takes note of everything.
+/// Records everything.
 pub struct Recorder {
-    /// Not held on to: the terminal is given back when the run lets go of it.
+    /// Weak, so that the terminal is restored as soon as the run drops the view.
     view: Weak<dyn View>,
     state: Mutex<State>,
     /// Why the VM has ended, once it has.
@@ -43,21 +43,21 @@ struct State {
     record: PolicyRecord,
     instance_bytes: u64,
     booted: Option<Booted>,
-    /// When the load began, once it has; nothing is recorded before.
+    /// When the load began; nothing is recorded before.
     load: Option<Moment>,
-    /// Where in the record an instance's start is.
+    /// Index of each instance's start in the record.
     starts: BTreeMap<InstanceNumber, usize>,
 }
 
 impl Recorder {
-    /// A recorder of one policy, whose instances have so much memory.
+    /// A recorder for one policy with instances of this size.
     pub fn new(view: Weak<dyn View>, policy: String, instance_bytes: u64) -> Self {
         let record = PolicyRecord { policy, ..PolicyRecord::default() };
         let state = State { record, instance_bytes, ..State::default() };
         Self { view, state: Mutex::new(state), ended: watch::Sender::new(None) }
     }
 
-    /// What the VM turned out to be; nothing before it runs.
+    /// What is known about the VM; `None` before it has booted.
     pub fn booted(&self) -> Option<Booted> {
         self.lock().booted.clone()
     }
@@ -67,14 +67,14 @@ impl Recorder {
         self.ended.borrow().clone()
     }
 
-    /// Waits until the VM has ended; why it has.
+    /// Waits until the VM has ended; returns why.
     pub async fn vm_ended(&self) -> String {
         let mut ended = self.ended.subscribe();
         // The sender lives in `self`, so there is always an answer.
         ended.wait_for(Option::is_some).await.ok().and_then(|r| r.clone()).unwrap_or_default()
     }
 
-    /// From `now` on everything counts. A first instance had answered after so long.
+    /// Starts recording at `now`. The first instance took `first_answer` to answer.
     pub fn begin_load(&self, now: Moment, first_answer: Duration) {
         let mut state = self.lock();
         state.record.boot_seconds =
@@ -83,29 +83,29 @@ impl Recorder {
         state.load = Some(now);
     }
 
-    /// Something worth a line.
+    /// Shows a message.
     pub fn note(&self, text: &str) {
         self.show(|view| view.note(text));
     }
 
-    /// The load ends before its time.
+    /// Records that the load ended prematurely.
     pub fn end_early(&self, reason: &str) {
         self.note(reason);
         self.lock().record.ended_early.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Why the load ended before its time, if it did.
+    /// Why the load ended prematurely, if it did.
     pub fn ended_early(&self) -> Option<String> {
         self.lock().record.ended_early.clone()
     }
 
-    /// A request has its answer, or will never get one.
+    /// Records a request that has been answered, or never will be.
     pub fn request(&self, request: RequestRecord) {
         self.show(|view| view.request(&request));
         self.lock().record.requests.push(request);
     }
 
-    /// How the function and its VM stand at `now`.
+    /// Records the state of the function and its VM at `now`.
     pub fn sample(&self, now: Moment, counts: &Counts, memory: &MemoryUse) {
         let mut state = self.lock();
         let Some(load) = state.load else { return };
@@ -127,7 +127,8 @@ impl Recorder {
         self.show(|view| view.sample(&sample));
     }
 
-    /// The record, which is complete at `now`. What a node that ends still tells is not recorded.
+    /// The complete record at `now`. Events that a node reports while it shuts down are not
+    /// recorded.
     pub fn finish(&self, now: Moment) -> PolicyRecord {
         let State { mut record, load, .. } = std::mem::take(&mut *self.lock());
         record.length_seconds = now.since(load.unwrap_or(now)).as_secs_f64();
@@ -144,7 +145,7 @@ impl Recorder {
         }
     }
 
-    /// Changes the record of an instance's start, if it is recorded.
+    /// Updates the record of an instance's start, if there is one.
     fn start(&self, instance: InstanceNumber, change: impl FnOnce(&mut StartRecord)) {
         let mut state = self.lock();
         if let Some(&index) = state.starts.get(&instance) {
@@ -236,7 +237,7 @@ impl Observer for Recorder {
                 self.note(&format!("the VM of instance {instance} has ended"));
             }
             NodeEvent::Stopping { instance, reason: StopReason::Broken, .. } => {
-                self.note(&format!("instance {instance} cannot go on and is stopped"));
+                self.note(&format!("instance {instance} cannot continue and is stopped"));
             }
             NodeEvent::Reclaimed { instance, asked, outcome, .. } => {
                 self.resized(Direction::Reclaim, instance, asked, outcome);

@@ -1,4 +1,4 @@
-//! Replays a load on a node: sends the requests when they are due, and judges the answers.
+//! Replays a load on a node: sends the requests on time, and checks the responses.
 
 use super::{
     record::{Outcome, PolicyRecord, RequestRecord},
@@ -18,35 +18,35 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep_until},
 };
 
-/// How often the memory is looked at.
+/// How often memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long is still recorded when everything is over.
+/// How long to continue recording once everything has ended.
 const TAIL: Duration = Duration::from_secs(2);
 
 /// How long instances may take to end after Ctrl-C.
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long the first instance's memory may take to come back.
+/// How long reclaiming the first instance's memory may take.
 const EVICT_LIMIT: Duration = Duration::from_secs(60);
 
 /// One function on a node of its own.
 pub struct Replay {
     /// The node.
     pub node: Node,
-    /// When it was started: what its moments count from.
+    /// When it was started, the origin of its timestamps.
     pub begin: Instant,
     /// The function.
     pub index: FunctionIndex,
-    /// What is known of it.
+    /// The function's definition.
     pub function: Arc<Function>,
-    /// What the node tells.
+    /// Records the node's events.
     pub recorder: Arc<Recorder>,
 }
 
 impl Replay {
-    /// Has a first instance answer a request and end: after this the function's files are in the
-    /// page cache, as in a VM that has been in use. How long it took, its VM's boot not counted.
+    /// Has a first instance answer a request and end, which leaves the function's files in the page
+    /// cache, as in a VM that has been in use. Returns how long it took, excluding the VM's boot.
     pub async fn warm_up(&self) -> Result<Duration, String> {
         let start = Instant::now();
         let answer = self.call(u64::MAX).await;
@@ -55,7 +55,7 @@ impl Replay {
         match self.judge(&answer) {
             Outcome::Right => {}
             Outcome::Wrong(reason) => {
-                return Err(format!("its answer is not as it should be: {reason}"));
+                return Err(format!("its answer is wrong: {reason}"));
             }
             Outcome::Failed(reason) | Outcome::Rejected(reason) => return Err(reason),
         }
@@ -63,7 +63,7 @@ impl Replay {
         let limit = Instant::now() + EVICT_LIMIT;
         while Instant::now() < limit {
             match self.node.status().await {
-                // What a guest does not give back is what the run is there to show.
+                // If the guest does not give the memory back, the run will show that.
                 Some(status) if counts(&status).is_quiet() => return Ok(took),
                 Some(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 None => return Err("the node has ended".to_owned()),
@@ -72,7 +72,7 @@ impl Replay {
         Err("it does not end".to_owned())
     }
 
-    /// Sends the requests when they are due and waits until everything is over.
+    /// Sends the requests on time and waits until everything has ended.
     pub async fn run(self, arrivals: &[Duration], interrupt: &Interrupt) -> PolicyRecord {
         let replay = Arc::new(self);
         let recorder = &replay.recorder;
@@ -123,7 +123,7 @@ impl Replay {
                 _ = sampler.tick() => {
                     let status = match replay.node.status().await {
                         Some(status) => status,
-                        // It has ended as it was told to, which is heard of in a moment.
+                        // It has ended as it was told to; the drain reports that in a moment.
                         None if draining.is_some() => continue,
                         None => break,
                     };
@@ -144,13 +144,13 @@ impl Replay {
             }
         }
         let now = replay.now();
-        // What has failed is not tried again, and who was told twice does not wait.
+        // Failed requests are not retried, and a second interrupt skips the wait.
         if recorder.ended_early().is_some()
             || tokio::time::timeout(DRAIN_LIMIT, replay.node.drain()).await.is_err()
         {
             replay.node.kill();
         }
-        // With the node or its VM gone each has its answer.
+        // Each call completes once the node or its VM is gone.
         while let Some(done) = calls.join_next().await {
             if let Ok(request) = done {
                 recorder.request(request);

@@ -1,4 +1,4 @@
-//! What is run: the function, the policies one after another, and the same load for each.
+//! Sets up a run: the function, and the same load for each policy in turn.
 
 use super::{
     args::Args,
@@ -19,18 +19,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is run.
+/// What to run.
 pub struct Setup {
     args: Args,
     input: FunctionImage,
-    /// The VM, with the first of the policies.
+    /// The VM's plan, for the first of the policies.
     plan: VmPlan,
-    /// The same for every policy. A load that is made up is only known once an instance has run.
+    /// The load, the same for every policy. A synthetic one is only known once an instance has run.
     load: Option<LoadInput>,
 }
 
 impl Setup {
-    /// Reads everything, so that what is wrong is said before a VM is started.
+    /// Reads all input, so that errors are reported before a VM starts.
     pub fn read(args: Args) -> Result<Self, RunError> {
         let files = Artifacts::find(args.build.as_deref())?;
         let mut input = FunctionImage::find(&args.function, &files)?;
@@ -49,7 +49,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Runs the policies one after another, until one is interrupted.
+    /// Runs the policies one after another, or until the user interrupts.
     pub async fn run(
         mut self,
         view: &Arc<dyn View>,
@@ -58,7 +58,7 @@ impl Setup {
         let mut report = self.report();
         for index in 0..self.args.policies.len() {
             let record = match self.run_policy(index, &mut report, view, interrupt).await {
-                // What other policies have shown is worth keeping.
+                // Keep the results of the other policies.
                 Err(error) if !report.policies.is_empty() => PolicyRecord {
                     policy: self.args.policies[index].to_string(),
                     ended_early: Some(error.to_string()),
@@ -103,7 +103,7 @@ impl Setup {
             None => RunError::FirstInstance { function: self.input.function.name.clone(), reason },
         })?;
         let seconds = first_answer.as_secs_f64();
-        view.note(&format!("a first instance has answered after {seconds:.1} s"));
+        view.note(&format!("the first instance answered after {seconds:.1} s"));
         let load = match &mut self.load {
             Some(load) => load,
             unknown => {
@@ -131,7 +131,7 @@ impl Setup {
         let node = Node::start(budget, None, begin, recorder.clone());
         let vm = node.add_vm(plan, None).await?;
         let function = &self.input.function;
-        // The first instance is not kept, however long that would be.
+        // The first instance is not kept alive, whatever the keep-alive.
         let limits = limits(&self.args, function.keep_alive);
         let index = node.add_function(vm, self.input.clone(), Arc::new(OpenWhisk), limits).await?;
         Ok(Replay { node, begin, index, function: Arc::new(function.clone()), recorder })
@@ -156,8 +156,8 @@ impl Setup {
     }
 }
 
-/// As much as anybody asks for; of a policy that keeps a reserve, what its VM can have, of which it keeps
-/// that free.
+/// Unlimited, unless the policy keeps a reserve: then the VM's maximum, part of which it keeps
+/// free.
 fn budget(policy: PolicyName, vm: &VmPolicy) -> Budget {
     let all_bytes = vm.base_bytes + u64::from(vm.max_instances) * vm.instance_bytes;
     match policy.reserve_bytes(all_bytes) {
@@ -170,7 +170,7 @@ fn limits(args: &Args, keep_alive: Duration) -> FunctionLimits {
     FunctionLimits { keep_alive, freeze_after: None, queue: args.queue as usize }
 }
 
-/// Adds what is known once the first VM runs.
+/// Adds what is known once the first VM has booted.
 fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     report.load.clone_from(&load.load.source);
     report.load_seconds = load.length.as_secs_f64();
@@ -186,8 +186,8 @@ fn describe(report: &mut Report, booted: &Booted, load: &LoadInput) {
     ];
     if booted.accelerator.emulates() {
         report.notes.push(
-            "Emulated (TCG): the guest's code runs many times slower than on hardware, and the keep-alive is in \
-             proportion. Compare the policies with each other; no time here is absolute. Instances have no CPU limit."
+            "Emulated (TCG): guest code runs many times slower than on hardware, and the keep-alive is scaled \
+             accordingly. Compare policies with each other; absolute times mean nothing. Instances have no CPU limit."
                 .to_owned(),
         );
     }

@@ -1,4 +1,4 @@
-//! What a run comes to: figures for the JSON file, and a table for the terminal.
+//! Summarizes a run: figures for the JSON file, and a table for the terminal.
 
 use super::{
     record::{Direction, Outcome, PolicyRecord, Report},
@@ -12,12 +12,12 @@ use squeezy_node::{
 use squeezy_scaler::Moment;
 use std::time::Duration;
 
-/// Requests that waited for the same.
+/// Requests that waited for the same thing.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitSummary {
     /// What they waited for.
     pub waited_for: WaitedFor,
-    /// How many there are; one at least.
+    /// Their number, at least one.
     pub requests: usize,
     /// Their median latency.
     pub latency_p50_seconds: f64,
@@ -39,55 +39,55 @@ impl WaitSummary {
     }
 }
 
-/// The figures of one policy.
+/// The summary of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The policy.
     pub policy: String,
-    /// Requests that came.
+    /// Number of requests.
     pub requests: usize,
-    /// Of them, answered correctly.
+    /// Requests with a correct response.
     pub right: usize,
-    /// Answered, but not as they should be.
+    /// Requests with a wrong response.
     pub wrong: usize,
-    /// Not answered because the instance or the VM failed.
+    /// Requests without a response because the instance or the VM failed.
     pub failed: usize,
-    /// Turned away.
+    /// Requests that were refused.
     pub rejected: usize,
-    /// Those that were answered correctly, by what they waited for.
+    /// Requests with a correct response, by what they waited for.
     pub waits: Vec<WaitSummary>,
-    /// Instances that were started.
+    /// Attempts to start an instance.
     pub starts: usize,
-    /// Of them, those that could not be.
+    /// Those that failed.
     pub failed_starts: usize,
-    /// Plugs that were asked for.
+    /// Attempts to plug.
     pub plugs: usize,
-    /// Median time of those that came about.
+    /// Median time of the successful ones.
     pub plug_latency_p50_ns: Option<f64>,
-    /// Reclaims that were asked for.
+    /// Attempts to reclaim.
     pub reclaims: usize,
-    /// Of them, those that did not come about in time.
+    /// Those that were not complete in time.
     pub failed_reclaims: usize,
-    /// Median time of the others.
+    /// Median time of the successful ones.
     pub reclaim_latency_p50_ns: Option<f64>,
-    /// Their longest time.
+    /// Maximum time of the successful ones.
     pub reclaim_latency_max_ns: Option<f64>,
-    /// Most memory the guest had.
+    /// Peak memory of the guest.
     pub plugged_peak_bytes: u64,
-    /// Memory the guest had in the end.
+    /// Memory of the guest at the end.
     pub plugged_end_bytes: u64,
-    /// Most memory that was resident on the host.
+    /// Peak memory resident on the host.
     pub resident_peak_bytes: u64,
-    /// Memory that was resident on the host in the end.
+    /// Memory resident on the host at the end.
     pub resident_end_bytes: u64,
-    /// Memory the guest had, added up over the run.
+    /// Memory of the guest, integrated over the run.
     pub plugged_gib_seconds: f64,
-    /// Memory that was resident on the host, added up over the run.
+    /// Memory resident on the host, integrated over the run.
     pub resident_gib_seconds: f64,
 }
 
 impl Summary {
-    /// Sums up what a policy did.
+    /// Summarizes the record of a policy.
     pub fn of(record: &PolicyRecord) -> Self {
         let count = |wanted: fn(&Outcome) -> bool| {
             record.requests.iter().filter(|r| wanted(&r.outcome)).count()
@@ -137,11 +137,11 @@ impl Summary {
     }
 }
 
-/// One line of the table: what it is called, and what it shows.
+/// A row of the table: its name, and its value.
 type Row = (&'static str, fn(&Summary) -> String);
 
 const ROWS: [Row; 11] = [
-    ("requests right / all", |s| format!("{} / {}", s.right, s.requests)),
+    ("requests correct / all", |s| format!("{} / {}", s.right, s.requests)),
     ("  wrong, failed, rejected", |s| format!("{}, {}, {}", s.wrong, s.failed, s.rejected)),
     ("instances started", |s| match s.failed_starts {
         0 => s.starts.to_string(),
@@ -160,7 +160,7 @@ const ROWS: [Row; 11] = [
     ("resident GiB x seconds", |s| format!("{:.1}", s.resident_gib_seconds)),
 ];
 
-/// The policies side by side.
+/// A table with a column per policy.
 pub fn table(report: &Report) -> String {
     let summaries: Vec<_> = report.policies.iter().map(Summary::of).collect();
     let mut text = format!("{:30}", "");
@@ -172,7 +172,7 @@ pub fn table(report: &Report) -> String {
         text.push('\n');
     };
     for (index, (name, value)) in ROWS.iter().enumerate() {
-        // After how the requests ended, how long they took.
+        // The outcomes of requests are followed by their latencies.
         if index == 2 {
             row("latency p50, p99 (requests)", &|_| String::new());
             for waited_for in WaitedFor::ALL {
@@ -234,7 +234,7 @@ mod tests {
         let summary = Summary::of(&example().policies[0]);
         assert_eq!((summary.requests, summary.right, summary.rejected), (10, 9, 1));
         assert_eq!(summary.reclaim_latency_p50_ns, Some(4e6));
-        // Every third one found an instance, and the last one was turned away.
+        // Every third request found an idle instance, and the last one was refused.
         let found: Vec<_> = summary.waits.iter().map(|w| (w.waited_for, w.requests)).collect();
         assert_eq!(found, [(WaitedFor::Nothing, 3), (WaitedFor::Start, 6)]);
         assert_eq!(summary.waits[0].latency_p50_seconds, 0.2);

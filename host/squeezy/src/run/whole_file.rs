@@ -1,20 +1,21 @@
-//! Files that are written as a whole or not at all.
+//! Files that are written atomically.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// A file that is to be written in the end. Until then what it holds stays, and what goes wrong with it is
-/// known from the beginning.
+/// A file to be written at the end of a run. Until then its contents stay as they are; whether it
+/// can be written is checked at the start.
 pub struct WholeFile {
     path: PathBuf,
-    /// Written first, and then renamed; nothing where the path is no ordinary file, such as a pipe.
+    /// Temporary file that is renamed at the end; `None` if the path is not a regular file but, for
+    /// instance, a pipe.
     aside: Option<PathBuf>,
 }
 
 impl WholeFile {
-    /// Makes sure that the file can be written.
+    /// Checks that the file can be written.
     pub fn new(path: &Path) -> io::Result<Self> {
         let special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         let aside = (!special).then(|| {
@@ -29,12 +30,12 @@ impl WholeFile {
         Ok(Self { path: path.to_owned(), aside })
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes it.
+    /// Replaces the file's contents.
     pub fn write(&self, text: &str) -> io::Result<()> {
         match &self.aside {
             Some(aside) => {
@@ -49,7 +50,7 @@ impl WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Some(aside) = &self.aside {
-            // It is not there if it was renamed.
+            // Fails if the file has been renamed already.
             let _ = fs::remove_file(aside);
         }
     }

@@ -1,4 +1,4 @@
-//! Actions: functions under the names clients know, and what they are called with.
+//! Actions: functions under the names that clients use, with their default parameters.
 
 use super::images::Pinned;
 use serde_json::{Map, Value};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 pub struct Action {
     /// Its name.
     pub name: String,
-    /// As a client wrote it.
+    /// As the client sent it.
     pub body: ActionBody,
-    /// How often it was changed.
+    /// Number of changes.
     pub revision: u32,
-    /// When it was changed last, in milliseconds since 1970.
+    /// Time of the last change, in milliseconds since 1970.
     pub updated_ms: u64,
-    /// What it runs.
+    /// The image it runs.
     pub image: FunctionImage,
-    /// Keeps its image as it is; nothing does so for a function of the configuration.
+    /// Keeps its image from being removed; `None` for a function of the configuration.
     pub pinned: Option<Arc<Pinned>>,
-    /// What the node knows it by.
+    /// The function's index in the node.
     pub index: FunctionIndex,
 }
 
 impl Action {
-    /// Its version, as clients see it.
+    /// Its version, in OpenWhisk's format.
     pub fn version(&self) -> String {
         version(self.revision)
     }
 
-    /// What a call with these arguments gives the function: they go before the action's own.
+    /// The arguments that the function receives: those of the call override the action's own.
     pub fn arguments(&self, given: Map<String, Value>) -> Value {
         let own = self.body.parameters.iter().flatten();
         let mut arguments: Map<_, _> =
@@ -41,7 +41,7 @@ impl Action {
         Value::Object(arguments)
     }
 
-    /// The action as clients get it.
+    /// The action in OpenWhisk's format.
     pub fn describe(&self) -> Value {
         let function = &self.image.function;
         let limits = self.body.limits().describe(Some(function));

@@ -1,4 +1,4 @@
-//! The latest activations, for clients that ask later.
+//! The most recent activations, kept for clients that ask later.
 
 use squeezy_openwhisk::activation::Activation;
 use std::{
@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
-/// Which activations are meant.
+/// A filter for activations.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Of this action.
+    /// Only of this action.
     pub action: Option<String>,
-    /// Not older than this, in milliseconds since 1970.
+    /// Only from this time on, in milliseconds since 1970.
     pub since_ms: Option<i64>,
-    /// Not newer than this.
+    /// Only up to this time, in milliseconds since 1970.
     pub upto_ms: Option<i64>,
 }
 
@@ -26,23 +26,24 @@ impl Selection {
     }
 }
 
-/// The latest activations.
+/// The most recent activations.
 pub struct Activations {
     most: usize,
     most_bytes: usize,
-    /// What all of them take, see [`Activation::size`].
+    /// Sum of the activations' [`Activation::size`].
     bytes: usize,
     order: VecDeque<Arc<Activation>>,
     by_id: HashMap<String, Arc<Activation>>,
 }
 
 impl Activations {
-    /// Remembers so many, as far as their results and logs take so much memory together.
+    /// Keeps at most `most` activations, and of those as many as fit into `most_bytes` with their
+    /// results and logs.
     pub fn new(most: usize, most_bytes: usize) -> Self {
         Self { most, most_bytes, bytes: 0, order: VecDeque::new(), by_id: HashMap::new() }
     }
 
-    /// Takes in one, and forgets the oldest if there are too many.
+    /// Adds one, and drops the oldest ones beyond the limits.
     pub fn push(&mut self, activation: Arc<Activation>) {
         self.bytes += activation.size();
         while self.order.len() >= self.most || self.bytes > self.most_bytes {
@@ -54,12 +55,12 @@ impl Activations {
         self.order.push_back(activation);
     }
 
-    /// The one of this name.
+    /// The activation with this id.
     pub fn get(&self, id: &str) -> Option<Arc<Activation>> {
         self.by_id.get(id).cloned()
     }
 
-    /// The latest first.
+    /// Matching activations, latest first.
     pub fn list(&self, selection: &Selection) -> impl Iterator<Item = &Arc<Activation>> {
         self.order.iter().rev().filter(|activation| selection.admits(activation))
     }

@@ -1,8 +1,9 @@
-//! Memory for what clients send and are sent: one budget for all, taken before any of it is read or made.
+//! Memory for the bodies of requests and responses: one budget, reserved before anything is read or
+//! built.
 //!
-//! Half of it is for results and logs that are kept (`activation`), half for requests from their first
-//! byte until their call has ended, and for answers until they have been sent. A quarter of that is for
-//! small ones alone, so that large ones do not keep those out.
+//! Half of it is for results and logs that are kept (`activation`). The other half is for requests,
+//! from their first byte until their call has ended, and for responses until they have been sent; a
+//! quarter of that is only for small ones, so that large ones do not crowd them out.
 
 use axum::body::Bytes;
 use std::{
@@ -14,56 +15,56 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Least and most of the node's memory that they get; otherwise its thirty-second part. Bytes.
+/// The minimum and maximum of the budget in bytes; in between it is 1/32 of the node's memory.
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 64 << 20;
 
-/// What is counted in.
+/// The unit of the budget, in bytes.
 const UNIT: usize = 1 << 10;
 
-/// What counts as small, in bytes.
+/// Bodies up to this size are small, in bytes.
 const SMALL: usize = 16 << 10;
 
-/// How long one waits for others to be done with theirs.
+/// How long a reservation waits for others to be released.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How much of a node's memory is for bodies, in bytes.
+/// The share of a node's memory that is for bodies, in bytes.
 pub fn share(memory_bytes: u64) -> u64 {
     (memory_bytes / 32).clamp(LEAST, MOST)
 }
 
-/// The memory for them.
+/// The budget.
 pub struct Bodies {
     small: Room,
     large: Room,
-    /// What may be kept of results and logs, in bytes.
+    /// The budget for results and logs that are kept, in bytes.
     pub kept_bytes: usize,
 }
 
 struct Room {
     units: u32,
     free: Arc<Semaphore>,
-    /// How many wait for some of it.
+    /// How many reservations are waiting.
     waiting: AtomicUsize,
 }
 
-/// Memory that one has, as long as it has this.
+/// A reservation, released on drop.
 #[derive(Debug)]
 pub struct Held {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is none.
+/// Why a reservation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// Others have it; it may be there soon.
+    /// Others hold the memory; retrying later may succeed.
     Now,
-    /// It is more than there is in all.
+    /// It exceeds the whole budget.
     Never,
 }
 
 impl Bodies {
-    /// So many bytes of them.
+    /// A budget of `bytes`.
     pub fn new(bytes: u64) -> Arc<Self> {
         let half = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
         let room = |bytes: usize| {
@@ -75,7 +76,7 @@ impl Bodies {
         Arc::new(Self { small: room(half / 4), large: room(half - half / 4), kept_bytes: half })
     }
 
-    /// So many bytes, as soon as others are done with theirs, but not for ever.
+    /// Reserves `bytes`. Waits for others to release theirs, for a limited time.
     pub async fn take(&self, bytes: usize) -> Result<Held, NoRoom> {
         let (room, units) = self.room(bytes)?;
         if let Ok(held) = self.take_now(bytes) {
@@ -89,7 +90,7 @@ impl Bodies {
         }
     }
 
-    /// So many bytes, if they are there.
+    /// Reserves `bytes` if they are available now.
     pub fn take_now(&self, bytes: usize) -> Result<Held, NoRoom> {
         let (room, units) = self.room(bytes)?;
         let permit = room.free.clone().try_acquire_many_owned(units);
@@ -102,18 +103,18 @@ impl Bodies {
         if units > room.units { Err(NoRoom::Never) } else { Ok((room, units)) }
     }
 
-    /// The most that one alone can have, or less if it does not need so much.
+    /// `bytes`, limited to the maximum of a single reservation.
     pub fn at_most(&self, bytes: usize) -> usize {
         bytes.min(self.large.units as usize * UNIT)
     }
 
-    /// Whether somebody waits because others have all of it.
+    /// Whether a reservation is waiting because others hold all the memory.
     pub fn is_short(&self) -> bool {
         [&self.small, &self.large].iter().any(|room| room.waiting.load(Ordering::Relaxed) > 0)
     }
 }
 
-/// One who waits.
+/// A waiting reservation.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -129,7 +130,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes whose memory is given back when the last of them has been sent.
+/// Bytes whose reservation is released once the last of them has been sent.
 pub fn held(bytes: Vec<u8>, held: Held) -> Bytes {
     struct Owner(Vec<u8>, #[expect(dead_code, reason = "held")] Held);
     impl AsRef<[u8]> for Owner {

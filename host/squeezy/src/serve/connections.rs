@@ -1,4 +1,4 @@
-//! Connections of clients: how many there may be, and how slow.
+//! Clients' connections, with limits on their number and slowness.
 
 use super::{
     crowd::{Crowd, Place},
@@ -19,21 +19,22 @@ use hyper_util::{
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::sleep};
 
-/// How long after an error the next connection is taken: most likely there are too many open files.
+/// How long to wait after an error before accepting again; most likely too many files are open.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 
-/// Most of a request that is read before somebody wants it, its head included, in bytes.
+/// The maximum number of bytes of a request, including its head, that are read ahead of the
+/// handler.
 const READ_AHEAD: usize = 16 << 10;
 
-/// What connections are limited to.
+/// Limits on connections.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
-    /// How many there are at once. Who then comes takes the place of one that only holds it ([`Crowd`]).
+    /// The maximum number of connections. Beyond it, a new one replaces an idle one ([`Crowd`]).
     pub count: usize,
     /// How long a client may take to send the head of a request, and how long it may keep a
-    /// connection without one.
+    /// connection open without a request.
     pub head: Duration,
-    /// How long it may read nothing of an answer.
+    /// How long it may go without reading any of a response.
     pub answer: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Serves until `end`, then answers what has been asked.
+/// Serves until `end`, then completes the requests that were received.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -78,7 +79,7 @@ pub async fn serve(
         let connection = graceful.watch(http.serve_connection(stream, service));
         tokio::spawn(async move {
             tokio::select! {
-                // The client has gone, or was too slow.
+                // The client has disconnected, or was too slow.
                 _ = connection => {}
                 () = place.left() => {}
             }
@@ -88,7 +89,7 @@ pub async fn serve(
     graceful.shutdown().await;
 }
 
-/// What answers the requests of one connection, and knows its place: as an extension of each of them.
+/// The service for one connection; adds the connection's [`Place`] to each request as an extension.
 fn service(
     router: Router,
     place: Arc<Place>,
@@ -125,7 +126,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    /// What comes on a connection until it is closed.
+    /// Reads from a connection until it is closed.
     async fn read(mut stream: TcpStream) -> String {
         let mut text = String::new();
         let read = stream.read_to_string(&mut text);
@@ -133,7 +134,7 @@ mod tests {
         text
     }
 
-    /// Serves one connection at a time, until the sender is dropped.
+    /// Serves with a limit of one connection, until the sender is dropped.
     async fn serve_one(router: Router) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -154,7 +155,7 @@ mod tests {
         slow.write_all(&REQUEST[..20]).await.unwrap();
         let mut next = TcpStream::connect(address).await.unwrap();
         next.write_all(REQUEST).await.unwrap();
-        // The one place is free once the slow client has been sent away.
+        // The only place is free once the slow client has been disconnected.
         assert!(!read(slow).await.contains("here"));
         assert!(read(next).await.ends_with("here"));
         drop(end);
@@ -163,13 +164,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_read_its_answer_does_not_keep_others_out() {
-        // More than the buffers of both ends hold.
+        // More than the buffers of both ends can hold.
         let large = || async { "x".repeat(64 << 20) };
         let router = Router::new().route("/", get(|| async { "here" })).route("/large", get(large));
         let (address, _end, _serving) = serve_one(router).await;
         let mut deaf = TcpStream::connect(address).await.unwrap();
         deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        // It has been answered to some part before the next one comes.
+        // Part of the response has been sent before the next one connects.
         deaf.readable().await.unwrap();
         let mut next = TcpStream::connect(address).await.unwrap();
         next.write_all(REQUEST).await.unwrap();
@@ -187,7 +188,7 @@ mod tests {
         let mut holders = Vec::new();
         for number in 0..400 {
             let mut holder = TcpStream::connect(address).await.unwrap();
-            // Half of them say something, and then nothing more.
+            // Half of them send something, and then nothing more.
             if number % 2 == 0 {
                 holder.write_all(&REQUEST[..20]).await.unwrap();
             }

@@ -1,8 +1,8 @@
-//! Places of connections: who has to give up theirs when there are no more.
+//! Places for connections; decides which connection gives up its place when none is left.
 //!
-//! A new connection is never kept waiting by those that only hold theirs. When all places are taken, the
-//! one goes that has kept the daemon waiting longest: of those who have not shown the key, if there are
-//! any. A call of who has shown it is never cut off.
+//! A new connection never waits for idle ones. When all places are taken, the connection that the
+//! daemon has waited for longest is closed, preferably one that has not presented the key. A call
+//! of a client that has presented the key is never cut off.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,26 +11,28 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What a connection is at, in the order in which they have to go.
+/// The state of a connection. The lowest has to go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Its client has not shown the key, and is waited for.
+    /// The client has not presented the key, and the daemon is waiting for it.
     Idle,
-    /// It has not shown it, and gets an answer.
+    /// The client has not presented the key, and is being answered.
     Served,
-    /// It has shown it, and is waited for: for a request, or for the rest of one.
+    /// The client has presented the key, and the daemon is waiting for a request or the rest of
+    /// one.
     Known,
-    /// It has shown it, and its call is worked on.
+    /// The client has presented the key, and its call is in progress.
     Busy,
 }
 
 impl Rank {
-    /// For how long it keeps its place whoever wants it; for ever if there is nothing.
+    /// How long a connection in this state keeps its place in any case; `None` if it is never
+    /// evicted.
     fn grace(self) -> Option<Duration> {
         match self {
-            // A request that came with the connection has been read by then.
+            // By then, a request sent right after connecting has been read.
             Self::Idle => Some(Duration::from_millis(250)),
-            // Longer than the slowest of these answers takes, which is that of the metrics.
+            // Longer than the slowest of these responses (the metrics) takes.
             Self::Served => Some(Duration::from_secs(5)),
             Self::Known => Some(Duration::from_secs(2)),
             Self::Busy => None,
@@ -38,23 +40,23 @@ impl Rank {
     }
 }
 
-/// All connections there are.
+/// All connections.
 pub struct Crowd {
     most: usize,
     state: Mutex<State>,
-    /// Somebody has left, or has become one who may have to.
+    /// A connection has closed, or can be evicted now.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     latest: u64,
-    /// By what they are at, and since when.
+    /// Ordered by rank, then by time of entering that rank.
     order: BTreeSet<(Rank, Instant, u64)>,
     by_number: BTreeMap<u64, (Rank, Instant, Arc<Notify>)>,
 }
 
-/// The place of one connection, given up when this is dropped.
+/// A connection's place, released on drop.
 pub struct Place {
     crowd: Arc<Crowd>,
     number: u64,
@@ -62,12 +64,12 @@ pub struct Place {
 }
 
 impl Crowd {
-    /// One of at most so many.
+    /// At most `most` connections.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, state: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A place for a new connection, as soon as there is one or somebody can be made to leave.
+    /// Gets a place for a new connection once one is free or another connection can be evicted.
     pub async fn enter(self: &Arc<Self>) -> Place {
         loop {
             let changed = self.changed.notified();
@@ -82,12 +84,12 @@ impl Crowd {
         }
     }
 
-    /// Makes one leave that may have to, for want of something else than places.
+    /// Evicts a connection if possible, because something other than places has run out.
     pub fn make_room(&self) {
         let _ = self.lock().evict();
     }
 
-    /// A place; or how long it is until somebody may have to leave, if that can be told.
+    /// Gets a place; or how long until a connection can be evicted, if that is known.
     fn try_enter(self: &Arc<Self>) -> Result<Place, Option<Duration>> {
         let mut state = self.lock();
         if state.by_number.len() >= self.most {
@@ -105,7 +107,8 @@ impl Crowd {
 }
 
 impl State {
-    /// Makes the first of the order leave, unless it has its place for a while yet: for how long.
+    /// Evicts the first in the order; if it is still in its grace period, returns how much of that
+    /// is left.
     fn evict(&mut self) -> Result<(), Option<Duration>> {
         let Some(&(rank, since, number)) = self.order.first() else { return Err(None) };
         let grace = rank.grace().ok_or(None)?;
@@ -133,29 +136,29 @@ impl State {
 }
 
 impl Place {
-    /// Its client has sent a request, or all of it, which is worked on from now on.
+    /// The client has sent a request, or all of one, and the daemon starts to work on it.
     pub fn works(&self) {
         self.change(|rank| if rank < Rank::Known { Rank::Served } else { Rank::Busy });
     }
 
-    /// Its client is waited for from now on.
+    /// The daemon starts to wait for the client.
     pub fn waits(&self) {
         self.change(|rank| if rank < Rank::Known { Rank::Idle } else { Rank::Known });
     }
 
-    /// Its client has shown the key.
+    /// The client has presented the key.
     pub fn is_known(&self) {
         self.change(|_| Rank::Busy);
     }
 
-    /// Waits until it has to go.
+    /// Waits until this connection has to close.
     pub async fn left(&self) {
         self.leave.notified().await;
     }
 
     fn change(&self, to: impl FnOnce(Rank) -> Rank) {
         let mut state = self.crowd.lock();
-        // It may have had to go already.
+        // It may have been evicted already.
         let Some(&(rank, ..)) = state.by_number.get(&self.number) else { return };
         if let Some(leave) = state.remove(self.number) {
             state.insert(self.number, to(rank), leave);
@@ -176,7 +179,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Whether it has to go.
+    /// Whether it has been evicted.
     async fn has_to_go(place: &Place) -> bool {
         tokio::time::timeout(Duration::from_millis(20), place.left()).await.is_ok()
     }
@@ -185,7 +188,7 @@ mod tests {
     async fn the_one_that_was_waited_for_longest_goes_first() {
         let crowd = Crowd::new(3);
         let places = [crowd.enter().await, crowd.enter().await, crowd.enter().await];
-        // It has got its answer meanwhile.
+        // It has been answered in the meantime.
         places[0].works();
         places[0].waits();
         let begin = Instant::now();
@@ -204,7 +207,7 @@ mod tests {
         places[1].is_known();
         places[0].waits();
         for _ in 0..2 {
-            // Each is the one that only holds its place.
+            // Each evicts the one that is only idle.
             let newcomer = crowd.enter().await;
             assert!(!has_to_go(&places[0]).await && !has_to_go(&newcomer).await);
         }

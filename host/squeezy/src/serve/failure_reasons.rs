@@ -1,4 +1,5 @@
-//! Why calls were turned away although there was room for them: what could not be booted or started.
+//! Why calls were refused for reasons other than load: VMs that could not be booted, or instances
+//! that could not be started.
 
 use squeezy_node::{CallError, NodeEvent};
 use squeezy_openwhisk::now_ms;
@@ -8,39 +9,39 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Most characters of a reason.
+/// The maximum length of a reason.
 const MOST_CHARACTERS: usize = 300;
 
-/// Why the calls of a function are turned away.
+/// Why calls of a function are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// When the latest was.
+    /// When the last call was refused, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What went wrong; anybody may know.
+    /// The kind of failure; public.
     pub what: String,
-    /// Why. It may quote the guest's console or what an instance wrote, which is for those who have
-    /// the key, and names no directory of the host.
+    /// The details. They may quote the guest's console or an instance's output, so they are only
+    /// for clients with the key. They do not contain directories of the host.
     pub why: String,
 }
 
-/// What each function suffers from.
+/// The failure reason of each function.
 #[derive(Default)]
 pub struct FailureReasons(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Why a VM has ended last.
+    /// Why a VM last ended.
     vm: String,
-    /// Why the memory of an instance could not be plugged last, and whose.
+    /// Why the memory of an instance last could not be plugged, and which instance.
     memory: Option<(InstanceNumber, String)>,
-    /// Why an instance could not be started last.
+    /// Why an instance last could not be started.
     instance: String,
     of: BTreeMap<FunctionIndex, Problem>,
 }
 
 impl FailureReasons {
-    /// Takes note of what happened. The node tells why something has failed right before it turns away
-    /// those who have waited for it.
+    /// Records an event. The node reports why something has failed right before it refuses the
+    /// calls that were waiting for it.
     pub fn see(&self, event: &NodeEvent<'_>) {
         match *event {
             NodeEvent::Ended { reason, .. } => {
@@ -68,7 +69,7 @@ impl FailureReasons {
                 let mut state = self.lock();
                 let why = match result {
                     Ok(_) | Err(CallError::Failed { .. }) => {
-                        // It is over.
+                        // The failure is over.
                         state.of.remove(&function);
                         return;
                     }
@@ -83,12 +84,12 @@ impl FailureReasons {
         }
     }
 
-    /// What a function suffers from, if it does.
+    /// Why calls of a function are refused, if they are.
     pub fn of(&self, function: FunctionIndex) -> Option<Problem> {
         self.lock().of.get(&function).cloned()
     }
 
-    /// An error of a call of this function that has just come, with the reason if there is one.
+    /// The message for a call that has just failed, with the reason if there is one.
     pub fn explain(&self, function: FunctionIndex, error: &CallError) -> String {
         let what = error.to_string();
         match self.of(function) {
@@ -97,7 +98,7 @@ impl FailureReasons {
         }
     }
 
-    /// Forgets functions that are gone.
+    /// Drops functions that no longer exist.
     pub fn retain(&self, is_there: impl Fn(FunctionIndex) -> bool) {
         self.lock().of.retain(|&function, _| is_there(function));
     }
@@ -118,7 +119,7 @@ fn presentable(reason: &str) -> String {
     line
 }
 
-/// A text in which absolute paths are cut down to their last part.
+/// Replaces absolute paths in a text with their last component.
 pub fn without_directories(text: &str) -> String {
     let is_of_path = |c: char| c.is_alphanumeric() || "/._-+@~".contains(c);
     let (mut kept, mut rest) = (String::new(), text);

@@ -1,8 +1,8 @@
-//! Which names the daemon answers to.
+//! Restricts the host names that the daemon answers to.
 //!
-//! A page of somebody else's may have its own name lead to this machine's loopback address, and a
-//! browser on this machine takes what is there for a part of that page (DNS rebinding). The browser says
-//! which name it was, in `Host`.
+//! A foreign web page can have its own name resolve to this machine's loopback address; a browser
+//! on this machine then treats the daemon as part of that page (DNS rebinding). The browser sends
+//! the name it used in `Host`.
 
 use super::api;
 use axum::{
@@ -16,20 +16,20 @@ use std::{
     sync::Arc,
 };
 
-/// The names; any if there are none.
+/// Allowed names; empty allows any.
 #[derive(Clone)]
 pub struct Names(Option<Arc<str>>);
 
 impl Names {
-    /// Of a daemon that was told to listen at `name`, and does at `address`: where only this machine can
-    /// connect, what leads there by nature, and that name.
+    /// Names of a daemon that was told to listen on `name` and listens on `address`. If only this
+    /// machine can connect: the names of the loopback interface, and that name.
     pub fn new(name: &str, address: SocketAddr) -> Self {
         Self(address.ip().is_loopback().then(|| name.into()))
     }
 
     fn has(&self, host: &str) -> bool {
         let Some(own) = &self.0 else { return true };
-        // As the authority of a URL.
+        // Parsed as the authority of a URL.
         let Ok(uri) = host.parse::<Uri>() else { return false };
         let name = uri.host().unwrap_or_default();
         let name = name.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-/// Answers only those who have asked for one of the names, or for none, as browsers never do.
+/// Passes on only requests for one of the names, or without `Host`, which browsers never send.
 pub async fn check(State(names): State<Names>, request: Request, next: Next) -> Response {
     match request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default()) {
         Some(host) if !names.has(host) => api::misdirected(host),

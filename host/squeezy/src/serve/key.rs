@@ -1,20 +1,20 @@
-//! Who may use the API: one key, as OpenWhisk's clients send it.
+//! Authentication: a single key, in the form OpenWhisk's clients send it.
 
 use super::state::write_whole;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
-/// Bytes of the name and of the secret.
+/// Lengths of the name and of the secret.
 const NAME_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
 
-/// `name:secret`, the credentials of HTTP's basic authentication.
+/// `name:secret`, credentials for HTTP basic authentication.
 #[derive(Clone)]
 pub struct Key(String);
 
 impl Key {
-    /// The key in the file, which is made if it is not there, for its owner only.
+    /// Reads the key from the file. If there is none, creates one that only its owner can read.
     pub fn read_or_make(path: &Path) -> io::Result<Self> {
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -44,11 +44,11 @@ impl Key {
         if valid {
             Ok(Self(text.to_owned()))
         } else {
-            Err(io::Error::other("it is not NAME:SECRET with a secret of at least 16 characters"))
+            Err(io::Error::other("not NAME:SECRET with a secret of at least 16 characters"))
         }
     }
 
-    /// Whether a request with this `Authorization` header may pass.
+    /// Whether a request with this `Authorization` header is authorized.
     pub fn admits(&self, header: Option<&str>) -> bool {
         let Some(encoded) = header.and_then(|header| header.strip_prefix("Basic ")) else {
             return false;
@@ -58,13 +58,13 @@ impl Key {
     }
 }
 
-/// Compares in a time that does not say how much of `given` is right.
+/// Compares in constant time.
 fn equal(given: &[u8], right: &[u8]) -> bool {
     let different = given.iter().zip(right).fold(0, |different, (a, b)| different | (a ^ b));
     given.len() == right.len() && std::hint::black_box(different) == 0
 }
 
-/// So many random bytes, as hexadecimal digits.
+/// `bytes` random bytes, as hexadecimal digits.
 pub fn random(bytes: usize) -> io::Result<String> {
     let mut buffer = vec![0; bytes];
     let mut filled = 0;

@@ -1,5 +1,5 @@
-//! What goes on in the node, as lines for a log: with the time of day, unless they go to systemd's journal,
-//! which has its own.
+//! The daemon's log of the node's events: with the time of day, unless the output is systemd's
+//! journal, which records the time itself.
 
 use super::metrics::Watch;
 use crate::diagnostics::is_journal;
@@ -16,13 +16,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Lines that wait to be written; further ones are lost.
+/// Lines that may wait to be written; beyond that, lines are lost.
 const MOST_WAITING: usize = 1000;
 
-/// How long the last lines may take to be written.
+/// How long writing the last lines may take.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
 
-/// Writes a line for each event to standard output, with the names of functions.
+/// Writes a line for each event to standard output, with functions' names.
 pub struct Log(pub Arc<Watch>);
 
 impl Observer for Log {
@@ -34,8 +34,8 @@ impl Observer for Log {
     }
 }
 
-/// Writes a line to standard output, in a moment. That nobody reads there any more is no reason to
-/// end, and that nobody reads on, or that a disk hangs, none to wait.
+/// Writes a line to standard output in the background. Nobody reading it any more must not end the
+/// daemon, and a slow reader or a hanging disk must not make it wait.
 pub fn log_line(line: &str) {
     let mut lines = lock();
     if !lines.has_writer {
@@ -53,25 +53,25 @@ pub fn log_line(line: &str) {
     CHANGED.notify_all();
 }
 
-/// A line with the time of day, unless who gets it notes that.
+/// A line with the time of day, unless the reader records that.
 fn dated(line: &str, now: Option<SystemTime>) -> String {
     now.map_or_else(|| line.to_owned(), |now| format!("{} {line}", format_rfc3339_millis(now)))
 }
 
-/// Waits until everything is written, unless that takes too long.
+/// Waits, for a limited time, until everything has been written.
 pub fn finish() {
     let is_open = |lines: &mut Lines| lines.is_writing || !lines.waiting.is_empty();
     let _ = CHANGED.wait_timeout_while(lock(), LAST_LIMIT, is_open);
 }
 
-/// What is between those who say something and the one who writes it down.
+/// The buffer between those who log and the thread that writes.
 struct Lines {
     waiting: VecDeque<String>,
-    /// How many there was no room for, after those that wait.
+    /// Lines dropped since the buffer became full.
     lost: u64,
     has_writer: bool,
     is_writing: bool,
-    /// Whether who gets them notes when; not known before the first.
+    /// Whether the reader records the time itself; unknown before the first line.
     has_own_time: Option<bool>,
 }
 
@@ -88,7 +88,7 @@ fn lock() -> MutexGuard<'static, Lines> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes down what is said, for ever.
+/// Writes lines as they come, for ever.
 fn write() {
     let mut lines = lock();
     loop {
@@ -101,7 +101,7 @@ fn write() {
             let _ = writeln!(io::stdout(), "{line}");
         }
         if lost > 0 {
-            let _ = writeln!(io::stdout(), "({lost} lines are lost: they were not read in time)");
+            let _ = writeln!(io::stdout(), "({lost} lines lost: they were not read in time)");
         }
         lines = lock();
         lines.is_writing = false;
@@ -124,12 +124,12 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
             )
         }
         NodeEvent::Paused { vm, resident_bytes: bytes } => {
-            format!("vm {vm}: nothing runs in it; paused, {} MiB resident", bytes >> 20)
+            format!("vm {vm}: no instance is running; paused, {} MiB resident", bytes >> 20)
         }
         NodeEvent::Resumed { vm } => format!("vm {vm}: runs again"),
         NodeEvent::Ended { vm, reason } => format!("vm {vm}: ended: {reason}"),
         NodeEvent::Starting { instance, function } => {
-            format!("instance {instance}: starting, of {}", name(*function))
+            format!("instance {instance}: starting for {}", name(*function))
         }
         NodeEvent::Plugged { instance, took, outcome, .. } => match &outcome.error {
             None => format!("instance {instance}: memory plugged after {}", ms(*took)),
@@ -194,7 +194,7 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
     })
 }
 
-/// Why an instance is stopped. What it has failed at, the line before says.
+/// Why an instance is stopped. What failed is in the line before.
 fn why(reason: StopReason) -> &'static str {
     match reason {
         StopReason::KeepAliveOver => "it was idle for its keep-alive",
@@ -233,7 +233,7 @@ mod tests {
     fn functions_have_their_names() {
         let (instance, function) = (InstanceNumber(7), FunctionIndex(5));
         let starting = line(&NodeEvent::Starting { instance, function });
-        assert_eq!(starting, "instance 7: starting, of f5");
+        assert_eq!(starting, "instance 7: starting for f5");
         let failed = Err(failed_call("it took too long"));
         let failed =
             line(&NodeEvent::Called { function, instance: Some(instance), result: &failed });

@@ -1,33 +1,33 @@
-//! The daemon's own memory: what a burst has taken goes back to the system.
+//! The daemon's own memory: returns what a burst of requests has used to the system.
 
 use std::time::Duration;
 
-/// From one look to the next.
+/// How often free memory is returned.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// From this size on an allocation is a mapping of its own, which goes back when it is freed. glibc
-/// raises it on its own as larger ones are freed.
+/// Allocations of at least this size are separate mappings, which are returned when freed. Without
+/// this, glibc raises the limit as larger allocations are freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 128 << 10;
 
-/// Makes the allocator keep little of what is freed. Call it before threads are started.
+/// Makes the allocator retain little freed memory. Call it before starting threads.
 pub fn prepare() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it changes numbers inside of the allocator, and takes its lock for that.
+    // SAFETY: mallopt changes settings of the allocator under the allocator's lock.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
-        // Each arena keeps what is freed in the middle of it.
+        // Each arena retains freed memory in its middle.
         libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
 
-/// Gives back what is free between small allocations, again and again.
+/// Periodically returns free memory between small allocations.
 pub async fn give_back() {
     let mut pause = tokio::time::interval(PAUSE);
     loop {
         pause.tick().await;
         #[cfg(target_env = "gnu")]
-        // SAFETY: it takes the allocator's own locks, and moves nothing that is in use.
+        // SAFETY: malloc_trim takes the allocator's locks, and does not move memory in use.
         unsafe {
             libc::malloc_trim(0);
         }

@@ -1,4 +1,5 @@
-//! `squeezy serve`: functions behind OpenWhisk's API, in VMs whose memory comes and goes with them.
+//! `squeezy serve`: functions behind OpenWhisk's API, in VMs whose memory grows and shrinks with
+//! their instances.
 
 mod action;
 mod activations;
@@ -49,23 +50,23 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// How long instances and VMs may take to end.
+/// How long instances and VMs may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
-/// Files that may be open at once, if whoever has started the daemon allows it.
+/// The limit of open files to request, if the hard limit allows it.
 const MOST_FILES: u64 = 65536;
 
-/// How long clients may take to read the last answers.
+/// How long clients may take to read the last responses.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves functions over HTTP, in VMs that grow and shrink with the calls.
 ///
-/// It speaks OpenWhisk's API until it gets SIGTERM or Ctrl-C; then it answers the calls that an instance
-/// has taken, and ends instances and VMs. A second signal skips the wait.
+/// It speaks OpenWhisk's API until it gets SIGTERM or Ctrl-C. Then it completes the calls that an
+/// instance has taken, and ends instances and VMs. A second signal skips the wait.
 ///
 /// It boots a VM at the first call of a function, starts instances in it as calls arrive, and gives
 /// their memory back to the host as they end. Clients authenticate with the key in the state
-/// directory, which is made at the first start.
+/// directory, which is created at the first start.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_long_help = config::HELP)]
 pub struct Args {
@@ -85,21 +86,21 @@ pub struct Args {
 
 pub use memory::prepare;
 
-/// Why the daemon cannot start. One sentence for a person, with the way out.
+/// Why the daemon cannot start, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A file or directory cannot be read or made.
+    /// A file or directory cannot be read or created.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The state directory cannot be used.
     #[error("{0}")]
     State(#[from] StateError),
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     #[error("{}: {error}", path.display())]
     Config {
         /// Its file.
@@ -110,34 +111,34 @@ pub enum ServeError {
     /// A function cannot be served.
     #[error("{}", about(path, error))]
     Function {
-        /// Which one.
+        /// The function's path.
         path: PathBuf,
         /// What is wrong with it.
         error: ServiceError,
     },
-    /// A VM cannot be used.
+    /// The VMs' configuration or files cannot be used.
     #[error("{0}")]
     Vm(#[from] VmError),
-    /// Nobody could connect.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another `listen`")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Ctrl-C cannot be listened to.
+    /// Signals cannot be handled.
     #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
 }
 
-/// An error that says which function it is about, once.
+/// An error message that names the function exactly once.
 fn about(path: &Path, error: &ServiceError) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
     if error.starts_with(&path) { error } else { format!("{path}: {error}") }
 }
 
-/// The functions that share a VM, together; each of the others alone.
+/// Groups the functions that share a VM; each of the others is a group of its own.
 fn sharing_a_vm(functions: Vec<FunctionEntry>) -> Vec<Vec<FunctionEntry>> {
     let mut all: Vec<Vec<FunctionEntry>> = Vec::new();
     for entry in functions {
@@ -178,7 +179,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             log_line(
-                "SIGHUP: the configuration is read at the start only; restart the daemon to change it",
+                "SIGHUP: the configuration is only read at startup; restart the daemon to change it",
             );
         }
     });
@@ -228,27 +229,27 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     notify::notify(notify::READY);
     interrupt.raised(1).await;
     notify::notify(notify::STOPPING);
-    log_line("ending: calls that an instance has taken are answered");
+    log_line("shutting down: completing the calls that an instance has taken");
     tokio::select! {
         _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
         () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),
     }
-    // The last answers are on their way to their clients.
+    // The last responses are still being sent.
     let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises how many files may be open as far as that is allowed: connections, and those of VMs.
+/// Raises the limit of open files, for connections and VMs, as far as permitted.
 fn allow_files() {
     let limits = getrlimit(Resource::Nofile);
     let current = limits.maximum.map(|most| most.min(MOST_FILES)).or(Some(MOST_FILES));
     if limits.current < current {
-        // With fewer there are fewer connections.
+        // Fewer files mean fewer connections.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limits });
     }
 }
 
-/// The memory of this machine, in bytes; nothing where that cannot be read.
+/// The memory of this machine in bytes; `None` if it cannot be determined.
 fn machine_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -256,7 +257,7 @@ fn machine_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// A call that an instance has taken and failed at, for tests: after 1 ms, for which it had waited 1 ms.
+/// A call that an instance has taken and failed, for tests: it waited 1 ms and ran 1 ms.
 #[cfg(test)]
 fn failed_call(reason: &str) -> squeezy_node::CallError {
     squeezy_node::CallError::Failed {
@@ -270,12 +271,12 @@ fn failed_call(reason: &str) -> squeezy_node::CallError {
     }
 }
 
-/// What to say of a configuration that gives away more memory than there is. Not an error: what VMs do not
-/// touch costs nothing.
+/// A warning if the configuration allots more memory than the machine has. Not an error: memory
+/// that VMs do not touch costs nothing.
 fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
     let machine_bytes = machine_bytes.filter(|machine| memory_bytes > *machine)?;
     Some(format!(
-        "warning: memory = {}, and this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
+        "warning: memory = {}, but this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
          to less",
         ByteSize(memory_bytes),
         ByteSize(machine_bytes)
@@ -284,7 +285,7 @@ fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<S
 
 fn read(path: Option<&Path>) -> Result<Config, ServeError> {
     let Some(path) = path else {
-        // Relative to where the program was started, as its arguments are.
+        // Relative to the working directory, like paths on the command line.
         return Config::parse("", Path::new(""))
             .map_err(|error| ServeError::Config { path: PathBuf::new(), error });
     };
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(more_than_there_is(4 << 30, Some(4 << 30)), None);
         assert_eq!(more_than_there_is(4 << 30, None), None);
         let warning = more_than_there_is(200 << 30, Some(23 << 30)).unwrap();
-        let right = "warning: memory = 200.0 GiB, and this machine has 23.0 GiB: ";
+        let right = "warning: memory = 200.0 GiB, but this machine has 23.0 GiB: ";
         assert!(warning.starts_with(right), "{warning}");
         assert!(machine_bytes().is_some_and(|bytes| bytes > 1 << 28));
     }

@@ -1,4 +1,4 @@
-//! Tells the service manager how far the daemon is, if there is one that wants to know: sd_notify(3).
+//! Notifies the service manager, if there is one, of the daemon's state: sd_notify(3).
 
 use std::{
     env,
@@ -13,13 +13,13 @@ use std::{
     },
 };
 
-/// It serves.
+/// The daemon is serving.
 pub const READY: &str = "READY=1";
 
-/// It ends.
+/// The daemon is shutting down.
 pub const STOPPING: &str = "STOPPING=1";
 
-/// Says it. A manager that does not listen is no reason to end.
+/// Sends a state. Errors are ignored: the daemon can run without a service manager.
 pub fn notify(state: &str) {
     if let Some(socket) = env::var_os("NOTIFY_SOCKET") {
         let _ = send(&socket, state);
@@ -28,7 +28,7 @@ pub fn notify(state: &str) {
 
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
-        // Without a place in the file system.
+        // An abstract socket.
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };

@@ -1,4 +1,4 @@
-//! What outlives the daemon: actions that were made over the API, in the state directory.
+//! Persistent state: actions that were created over the API, in the state directory.
 
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
@@ -14,44 +14,44 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The form of the file. Raise it when an earlier daemon could not read what this one writes.
+/// Version of the file format. Increment it when older daemons could not read the new one.
 const VERSION: u32 = 1;
 
-/// Largest file, in bytes, and most actions in it.
+/// The maximum size of the file in bytes, and the maximum number of actions in it.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_ACTIONS: usize = 1000;
 
-/// Ends the name of a file that is being written.
+/// Suffix of a file that is being written.
 const UNFINISHED: &str = ".new";
 
-/// An action as it is kept.
+/// An action as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAction {
-    /// The image's name; its path if it is neither pinned nor one of the build directory.
+    /// The image's name, or its path if it is neither pinned nor in the build directory.
     pub image: PathBuf,
-    /// Which very image. Earlier versions have kept none.
+    /// Digest of the image. Earlier versions stored none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// As [`super::action::Action`] has it.
+    /// As in [`super::action::Action`].
     pub revision: u32,
-    /// As [`super::action::Action`] has it.
+    /// As in [`super::action::Action`].
     pub updated_ms: u64,
-    /// As a client wrote it, less `exec`.
+    /// As the client sent it, without `exec`.
     pub body: ActionBody,
 }
 
-/// Why the state directory cannot be used. One sentence for a person, with the way out.
+/// Why the state directory cannot be used, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A file or directory cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// It is somebody else's.
+    /// Another process uses the directory.
     #[error(
         "{} is in use by another `squeezy serve`{}: end that, or choose another `state_directory`",
         directory.display(),
@@ -60,21 +60,21 @@ pub enum StateError {
     Locked {
         /// The state directory.
         directory: PathBuf,
-        /// Its process.
+        /// That process.
         holder: String,
     },
-    /// The file is no such file.
+    /// The file is damaged.
     #[error(
         "{}: {problem}; it holds the actions made over the API: repair it, or move it away to start without them",
         path.display()
     )]
     Damaged {
-        /// Which file.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
     },
-    /// It would become too large.
+    /// The file would become too large.
     #[error(
         "at most {MOST_ACTIONS} actions of {} MiB together are allowed: delete some first",
         MOST_BYTES >> 20
@@ -82,30 +82,30 @@ pub enum StateError {
     Full,
 }
 
-/// The state directory, which nobody else uses meanwhile.
+/// The state directory, locked for this process.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
     actions: BTreeMap<String, StoredAction>,
-    /// The lock is given up with it.
+    /// Holds the lock until it is dropped.
     _lock: File,
 }
 
-/// The file.
+/// The file's contents.
 #[derive(Serialize, Deserialize)]
 struct Contents<A> {
     version: u32,
     actions: A,
 }
 
-/// What every version of the file has.
+/// What every version of the file contains.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
 }
 
 impl State {
-    /// Makes the directory if there is none, for its owner only, and takes it for this process.
+    /// Creates the directory if necessary, accessible only to its owner, and locks it.
     pub fn open(directory: &Path) -> Result<Self, StateError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -115,7 +115,7 @@ impl State {
         builder.recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
         let lock = lock(directory)?;
         let path = directory.join("actions.json");
-        // What a daemon that was killed has not finished.
+        // Left by a daemon that was killed.
         for entry in fs::read_dir(directory).map_err(failed(directory))?.flatten() {
             if entry.file_name().to_string_lossy().ends_with(UNFINISHED) {
                 fs::remove_file(entry.path()).map_err(failed(&entry.path()))?;
@@ -125,19 +125,19 @@ impl State {
         Ok(Self { path, actions, _lock: lock })
     }
 
-    /// All actions, by name.
+    /// All actions, sorted by name.
     pub fn actions(&self) -> &BTreeMap<String, StoredAction> {
         &self.actions
     }
 
-    /// Keeps an action; once this returns, it is kept for good.
+    /// Stores an action durably.
     pub async fn put(&mut self, name: &str, action: StoredAction) -> Result<(), StateError> {
         let mut actions = self.actions.clone();
         actions.insert(name.to_owned(), action);
         self.replace(actions).await
     }
 
-    /// Forgets an action, if there is one.
+    /// Removes an action, if there is one.
     pub async fn remove(&mut self, name: &str) -> Result<(), StateError> {
         if !self.actions.contains_key(name) {
             return Ok(());
@@ -149,7 +149,7 @@ impl State {
 
     async fn replace(&mut self, actions: BTreeMap<String, StoredAction>) -> Result<(), StateError> {
         let path = self.path.clone();
-        // Away from those who answer calls: it waits for the disk.
+        // Not on the threads that answer calls, because it waits for the disk.
         let written = tokio::task::spawn_blocking(move || {
             let contents = Contents { version: VERSION, actions: &actions };
             let text = serde_json::to_vec_pretty(&contents)
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// Takes the directory for this process, until the file is closed.
+/// Locks the directory for this process, until the file is closed.
 fn lock(directory: &Path) -> Result<File, StateError> {
     let path = directory.join("lock");
     let failed = |error| StateError::File { path: path.clone(), error };
@@ -183,7 +183,8 @@ fn lock(directory: &Path) -> Result<File, StateError> {
         }
         Err(error) => return Err(failed(error.into())),
     }
-    // For whoever is turned away; that the disk is full keeps nobody from working.
+    // Only informs a process that finds it locked; a full disk must not keep the daemon from
+    // starting.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
@@ -209,7 +210,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, StoredAction>, StateError> {
     Ok(contents.actions)
 }
 
-/// Writes a file wholly or not at all, for its owner only, so that it is there after a power cut.
+/// Replaces a file atomically and durably, readable only by its owner.
 pub fn write_whole(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED);
@@ -255,7 +256,7 @@ mod tests {
         state.remove("g").await.unwrap();
         state.remove("h").await.unwrap();
         drop(state);
-        // A daemon was killed in the middle of it.
+        // A daemon was killed while it wrote the file.
         fs::write(directory.join("actions.json.new"), "{").unwrap();
         let state = State::open(&directory).unwrap();
         assert_eq!(*state.actions(), BTreeMap::from([("f".to_owned(), action(3))]));

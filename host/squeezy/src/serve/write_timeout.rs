@@ -1,4 +1,4 @@
-//! A connection to a client that has to read.
+//! Connections to clients that have to read.
 
 use std::{
     io,
@@ -11,22 +11,22 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes fail when nothing of them could be sent for a while, because nobody reads at
-/// the other end.
+/// A stream whose writes fail if nothing could be sent for a while because the other end does not
+/// read.
 pub struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Until when the write that waits may wait; nothing while none does.
+    /// When the pending write times out; `None` if there is none.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// So long may pass without a byte that is sent.
+    /// Limits the time without progress to `limit`.
     pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, waiting: None }
     }
 
-    /// A write that waits fails at its time.
+    /// Makes a pending write fail once its time is up.
     fn check<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Chromium without a window, over the WebDriver protocol.
+//! Headless Chromium, over the WebDriver protocol.
 
 use crate::common::skip;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a page may take to become what is waited for.
+/// How long to wait for a page to reach an expected state.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// As root, which tests with VMs may be run as, it has no sandbox. It asks nobody but the daemon for
-/// anything: of its own accord it would look for updates and lists of bad sites.
+/// Chromium has no sandbox as root, which tests with VMs may run as. It must contact nothing but
+/// the daemon; by default it would fetch updates and lists of malicious sites.
 const ARGUMENTS: [&str; 11] = [
     "--headless=new",
     "--no-sandbox",
@@ -29,14 +29,14 @@ const ARGUMENTS: [&str; 11] = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 
-/// One window, closed with the test.
+/// A window, closed on drop.
 pub struct Browser {
     driver: Child,
     session: String,
 }
 
 impl Browser {
-    /// Starts it, if it is installed.
+    /// Starts Chromium, if it is installed.
     pub fn start() -> Option<Self> {
         let mut command = Command::new("chromedriver");
         let driver = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -74,7 +74,7 @@ impl Browser {
         self.post("goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
 
-    /// Makes the window a screen of this size and kind.
+    /// Emulates a screen of this size and kind.
     pub fn screen(&self, width: u32, height: u32, phone: bool, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
@@ -90,7 +90,7 @@ impl Browser {
         self.post("url", &json!({ "url": url }));
     }
 
-    /// What an expression comes to in the page.
+    /// Evaluates an expression in the page.
     pub fn read(&self, expression: &str) -> Value {
         let script = format!("return ({expression});");
         self.post("execute/sync", &json!({ "script": script, "args": [] }))
@@ -102,13 +102,16 @@ impl Browser {
         while self.read(expression) != json!(true) {
             if Instant::now() > until {
                 let text = self.read("document.body.innerText");
-                panic!("never: {expression}; the page says: {}", text.as_str().unwrap_or(""));
+                panic!(
+                    "timed out waiting for {expression}; the page says: {}",
+                    text.as_str().unwrap_or("")
+                );
             }
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Clicks what a selector finds first, as a person does: it must be visible.
+    /// Clicks the first element that matches a selector; it must be visible.
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.post(&format!("element/{element}/click"), &json!({}));
@@ -124,14 +127,14 @@ impl Browser {
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
-    /// What has been written to the console since it was asked last.
+    /// Console messages since the last call.
     pub fn console(&self) -> Vec<String> {
         let lines = self.post("se/log", &json!({ "type": "browser" }));
         let text = |line: &Value| line["message"].as_str().unwrap_or_default().to_owned();
         lines.as_array().unwrap().iter().map(text).collect()
     }
 
-    /// Writes a picture of the page as it is on the screen, or of all of it.
+    /// Takes a screenshot of the visible part of the page, or of the whole page.
     pub fn picture(&self, file: &Path, whole: bool) {
         let parameters = json!({ "format": "png", "captureBeyondViewport": whole });
         let mut parameters = parameters;
@@ -151,7 +154,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // Ends the browser, which outlives its driver otherwise.
+            // Ends the browser, which would outlive its driver.
             let request = http::Request::delete(&self.session).body(()).unwrap();
             let _ = agent().run(request);
         }

@@ -1,4 +1,4 @@
-//! A daemon for a test, ended with it.
+//! A daemon for a test, ended when the test ends.
 
 #![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
 
@@ -22,13 +22,13 @@ use tempfile::TempDir;
 
 pub use skip::skip;
 
-/// A number that whoever runs the test has set.
+/// A number from the environment.
 pub fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is not a number")))
 }
 
-/// The directory of kernels and images, if there is one.
+/// The directory of kernels and images, if they have been built.
 pub fn build() -> Option<PathBuf> {
     let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build");
     let there = ["kernel/release/bzImage", "initramfs.cpio", "images/html.erofs"];
@@ -40,9 +40,8 @@ pub fn build() -> Option<PathBuf> {
     None
 }
 
-/// Copies the image of `functions/html` to one of another name, whose server is this Python program
-/// instead where there is one; what a configuration has to say for one instance of it, in a VM that it
-/// shares with all such copies.
+/// Copies the image of `functions/html` under another name, optionally with this Python program as
+/// its server. Returns its configuration: one instance, in a VM that all such copies share.
 pub fn copy_of_html(build: &Path, directory: &Path, name: &str, program: Option<&str>) -> String {
     let image = directory.join(format!("{name}.erofs"));
     fs::copy(build.join("images/html.erofs"), &image).unwrap();
@@ -57,8 +56,8 @@ pub fn copy_of_html(build: &Path, directory: &Path, name: &str, program: Option<
     format!("[[functions]]\npath = {image:?}\nvm = \"both\"\nconcurrency = 1\n")
 }
 
-/// A server in Python that answers each call with what `handler`, the beginning of a class `Handler` up
-/// to the end of its `do_POST`, leaves in `answer`.
+/// A Python server. `handler` is the beginning of the class `Handler` up to the end of its
+/// `do_POST`, which leaves the answer to a call in `answer`.
 pub fn server(handler: &str) -> String {
     let answer = r#"
         body = json.dumps(answer).encode()
@@ -72,9 +71,9 @@ http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
     format!("{handler}{answer}")
 }
 
-/// Makes a directory with kernel, initramfs and image of the function `f`, all empty. Its instances
-/// are so large that no host has memory enough for their VM, which is noticed before it is started:
-/// with [`NO_VM`].
+/// Creates a build directory with an empty kernel, initramfs and image of the function `f`. With
+/// [`NO_VM`] its instances are so large that no host has enough memory for their VM, which is
+/// detected before the VM starts.
 pub fn empty_build(build: &Path) {
     let definition = include_str!("../../../../functions/html/function.toml")
         .replace("name = \"html\"", "name = \"f\"")
@@ -91,10 +90,10 @@ pub fn empty_build(build: &Path) {
     }
 }
 
-/// The configuration that goes with [`empty_build`].
+/// The configuration for [`empty_build`].
 pub const NO_VM: &str = "memory = \"64T\"\npolicy = \"static\"\naccelerator = \"tcg\"\n";
 
-/// The program, without a daemon or files of whoever runs the test.
+/// The program, isolated from the daemon and the files of the user who runs the test.
 pub fn squeezy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_squeezy"));
     for name in ["SQUEEZY_BUILD", "SQUEEZY_URL", "SQUEEZY_KEY_FILE"] {
@@ -103,7 +102,8 @@ pub fn squeezy() -> Command {
     command
 }
 
-/// `squeezy serve` with this configuration in a file of `directory`, and its state in `state` there.
+/// `squeezy serve` with this configuration in a file in `directory`, and its state in `state`
+/// there.
 pub fn serve(directory: &Path, build: &Path, configuration: &str, functions: &[&Path]) -> Command {
     let file = directory.join("squeezy.toml");
     let own = "listen = \"127.0.0.1:0\"\nstate_directory = \"state\"\n";
@@ -117,17 +117,17 @@ pub fn serve(directory: &Path, build: &Path, configuration: &str, functions: &[&
 pub struct Daemon {
     pub child: Child,
     lines: Mutex<Receiver<String>>,
-    /// Where it listens.
+    /// The URL it listens on.
     pub url: String,
-    /// The header with its key.
+    /// The header that contains its key.
     pub authorization: String,
-    /// Where its configuration and its state are.
+    /// The directory with its configuration and its state.
     pub directory: PathBuf,
     own_directory: Option<TempDir>,
 }
 
 impl Daemon {
-    /// Starts one with a state directory of its own that serves the function `html`.
+    /// Starts a daemon with a new state directory that serves the function `html`.
     pub fn start(build: &Path, configuration: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let html = build.join("images/html.erofs");
@@ -136,7 +136,7 @@ impl Daemon {
         daemon
     }
 
-    /// Starts one whose state is kept.
+    /// Starts a daemon in a directory that may have state of an earlier one.
     pub fn start_in(
         directory: &Path,
         build: &Path,
@@ -146,7 +146,7 @@ impl Daemon {
         Self::spawn(serve(directory, build, configuration, functions), directory)
     }
 
-    /// Starts what [`serve`] has made for this directory.
+    /// Starts what [`serve`] has returned for this directory.
     pub fn spawn(mut command: Command, directory: &Path) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
@@ -160,7 +160,8 @@ impl Daemon {
         Self::attach(child, lines, directory)
     }
 
-    /// Takes over one that was started in this directory and says these lines; waits until it serves.
+    /// Takes over a daemon that was started in this directory and writes these lines; waits until
+    /// it serves.
     pub fn attach(child: Child, lines: Receiver<String>, directory: &Path) -> Self {
         let mut daemon = Self {
             child,
@@ -182,7 +183,7 @@ impl Daemon {
         self.directory.join("state/key")
     }
 
-    /// Sends a request; status and body.
+    /// Sends a request; returns status and body.
     pub fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         self.ask_as(&self.authorization, method, path, body)
     }
@@ -214,7 +215,7 @@ impl Daemon {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// What Prometheus would read.
+    /// The metrics as Prometheus reads them.
     pub fn metrics(&self) -> String {
         let scrape = ureq::get(format!("{}/metrics", self.url));
         let accept = "application/openmetrics-text;version=1.0.0";
@@ -229,7 +230,7 @@ impl Daemon {
         self.client_command(arguments).output().unwrap()
     }
 
-    /// One of the clients, not run yet.
+    /// The command line of one of the clients.
     pub fn client_command(&self, arguments: &[&str]) -> Command {
         let mut command = squeezy();
         command.args(arguments).env("SQUEEZY_URL", &self.url);
@@ -242,7 +243,7 @@ impl Daemon {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// Waits until it says something; the whole line.
+    /// Waits for a log line that contains `part`; returns the line.
     pub fn says(&self, part: &str) -> String {
         let until = Instant::now() + Duration::from_secs(120);
         loop {
@@ -255,17 +256,17 @@ impl Daemon {
         }
     }
 
-    /// Whether it has said something since what was waited for last.
+    /// Whether a line since the last one that was waited for contains `part`.
     pub fn has_said(&self, part: &str) -> bool {
         self.lines.lock().unwrap().try_iter().any(|line| line.contains(part))
     }
 
-    /// How many VMs it has.
+    /// The number of its VMs.
     pub fn vms(&self) -> usize {
         self.vm_processes().len()
     }
 
-    /// The processes of its VMs.
+    /// The process ids of its VMs.
     pub fn vm_processes(&self) -> Vec<u32> {
         let own = self.child.id().to_string();
         let list = Command::new("pgrep").args(["-P", &own, "qemu"]).output().unwrap();
@@ -287,8 +288,8 @@ impl Daemon {
     }
 }
 
-/// Installs the Python packages of a requirements file of this checkout, unless they are there from an
-/// earlier run; where.
+/// Installs the Python packages in a requirements file of this checkout, unless an earlier run has;
+/// returns where they are.
 pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
     let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(requirements);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -310,7 +311,7 @@ pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
     Some(directory)
 }
 
-/// Has Prometheus's Python client and its own tool read a daemon's metrics, in both formats.
+/// Checks a daemon's metrics with Prometheus's Python client and promtool, in both formats.
 pub fn prometheus_reads(daemon: &Daemon) {
     let packages = python_packages("prometheus", "host/squeezy/tests/prometheus/requirements.txt");
     let Some(packages) = packages else { return };
@@ -320,12 +321,12 @@ pub fn prometheus_reads(daemon: &Daemon) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The value of a series, if it is there.
+/// The value of a series, if it exists.
 pub fn value(metrics: &str, series: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 
-/// How many partitions there are in each state, as the kernels of the guests that run say.
+/// The number of partitions in each state, as reported by the running guests' kernels.
 pub fn partitions(metrics: &str) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for series in metrics.lines().filter_map(|line| line.strip_prefix("squeezy_partitions{")) {
@@ -336,14 +337,14 @@ pub fn partitions(metrics: &str) -> BTreeMap<&str, u64> {
     counts
 }
 
-/// Waits until `look` finds something. Whatever a test waits for comes sooner, if it comes.
+/// Waits until `look` returns something. The limit is longer than anything a test waits for takes.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(180);
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,4 +1,4 @@
-//! `squeezy serve` from outside, as far as it needs no VM.
+//! Tests `squeezy serve` from outside, as far as that needs no VM.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a program has said.
+/// What a program has printed.
 fn said(Output { stdout, stderr, .. }: &Output) -> (String, String) {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(stdout), text(stderr))
@@ -24,7 +24,7 @@ fn said(Output { stdout, stderr, .. }: &Output) -> (String, String) {
 
 #[test]
 fn a_daemon_whose_log_nobody_reads_goes_on() {
-    // Nobody is there any more, or somebody who does not read on.
+    // The pipe is closed, or open but not read.
     for is_open in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
@@ -42,7 +42,7 @@ fn a_daemon_whose_log_nobody_reads_goes_on() {
         let url = rest.split(',').next().unwrap();
         let _reader = is_open.then_some(reader);
 
-        // Each call fails, and leaves more than 100 bytes in the log.
+        // Each call fails, and adds more than 100 bytes to the log.
         for _ in 0..if is_open { 4096 / 100 } else { 3 } {
             let key = directory.join("state/key");
             let mut invoke = squeezy();
@@ -73,7 +73,8 @@ fn an_oci_image_becomes_a_function() {
         let mut command = daemon.client_command(&["function", "create", path]);
         command.env("SQUEEZY_BUILD", &build).output().unwrap()
     };
-    // In place of the real one, which takes root and a while; `examples/test.sh` has that.
+    // In place of the real script, which needs root and takes a while; `examples/test.sh` tests
+    // that one.
     let script = |text: &str| {
         let path = directory.join("guest/image/build.sh");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -89,7 +90,7 @@ fn an_oci_image_becomes_a_function() {
     let (_, error) = said(&output);
     let last = format!("squeezy: {}: no such layer", archive.display());
     assert_eq!(error.lines().collect::<Vec<_>>(), ["a warning", &last]);
-    // It makes the image under its digest, in place of nobody's.
+    // It builds the image under its digest, without replacing another one.
     script(
         "echo \"layers: 1 of $1 $2\"; cd \"$SQUEEZY_BUILD/images\"; cp f.erofs image.erofs\n\
          cp f.toml image.toml; hex=$(sha256sum image.erofs image.toml | sha256sum | cut -c1-64)\n\
@@ -101,13 +102,13 @@ fn an_oci_image_becomes_a_function() {
     assert_eq!(progress, format!("layers: 1 of --reference {}\n", archive.display()));
 }
 
-/// A daemon without VMs, with the function `f`.
+/// A daemon that cannot boot VMs, with the function `f`.
 fn daemon(directory: &Path) -> Daemon {
     let function = directory.join("images/f.erofs");
     Daemon::start_in(directory, directory, NO_VM, &[&function])
 }
 
-/// What a daemon says that does not start.
+/// The error of a daemon that does not start.
 fn refusal(directory: &Path, functions: &[&Path]) -> String {
     let output = serve(directory, directory, NO_VM, functions).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -122,7 +123,7 @@ fn how_a_daemon_stands_is_a_table_or_json() {
     let directory = directory.path();
     empty_build(directory);
     let daemon = daemon(directory);
-    // It looks at its node each second.
+    // It samples its node every second.
     let until = Instant::now() + Duration::from_secs(10);
     let rows = loop {
         let output = daemon.client(&["status"]);
@@ -178,7 +179,7 @@ fn calls_that_nothing_could_run_are_counted_and_explained() {
     for _ in 0..2 {
         assert_eq!(daemon.client(&["invoke", "f"]).status.code(), Some(1));
     }
-    // It looks at its node each second.
+    // It samples its node every second.
     let until = Instant::now() + Duration::from_secs(10);
     let shown = loop {
         let shown = status(&daemon.key_file(), &[]);
@@ -192,7 +193,7 @@ fn calls_that_nothing_could_run_are_counted_and_explained() {
     let state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!(state["functions"][0]["failed"], 2, "{state}");
     assert!(shown.contains("B of memory are needed"), "{shown}");
-    // Who does not have the key hears that, but not why.
+    // Without the key one is told that, but not why.
     let public = status(&directory.join("none"), &[]);
     assert!(public.contains("could not be booted") && public.contains("the key"), "{public}");
     assert!(!public.contains("bytes of memory"), "{public}");
@@ -220,7 +221,7 @@ fn the_service_manager_is_told() {
     assert!(daemon.0.wait().unwrap().success());
 }
 
-/// A raw request; the answer, of which only the first part is read.
+/// Sends a raw request; returns the first part of the response.
 fn exchange(daemon: &Daemon, request: &str) -> String {
     let address = daemon.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -321,7 +322,7 @@ fn what_there_is_not_is_said() {
     assert_eq!(error.matches("missing").count(), 1, "{error}");
 }
 
-/// What a second daemon says that is to serve this.
+/// The error of a second daemon that is to serve this function.
 fn refusal_of(directory: &Path, function: &Path) -> String {
     let elsewhere = directory.join("elsewhere");
     fs::create_dir_all(&elsewhere).unwrap();
@@ -337,7 +338,7 @@ fn metrics_are_in_the_format_that_is_asked_for() {
     prometheus_reads(&daemon(directory));
 }
 
-/// A process that is ended with the test.
+/// A process that is killed when the test ends.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! What a daemon keeps on disk.
+//! The daemon's persistent state.
 
 use crate::{
     common::{Daemon, NO_VM, empty_build},
@@ -34,7 +34,7 @@ fn actions_outlive_the_daemon() {
     assert_eq!(list(&again), before);
     assert_eq!(again.ask("DELETE", "/namespaces/_/actions/f", None).0, 200);
     again.stop();
-    // What the configuration names is there again, as it was.
+    // The function from the configuration is back, unchanged.
     let (_, f) = daemon(directory).ask("GET", "/namespaces/_/actions/f", None);
     assert_eq!((&f["version"], &f["annotations"]), (&json!("0.0.1"), &json!([])));
 }

@@ -1,5 +1,5 @@
-//! Where it takes place: a VM with instances of the hostile function and of its victim, and what can be
-//! told of it from outside.
+//! The test's environment: a VM with instances of the hostile function and of its victim, and
+//! measurements of it from outside.
 
 use crate::{
     common::{Daemon, build, partitions},
@@ -13,43 +13,44 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Bytes of base memory that may be in other use afterwards: caches, lists for each processor.
+/// Bytes of base memory that may be in other use after an attack: caches, per-CPU lists.
 const SLACK_BYTES: u64 = 24 << 20;
 
-/// Open files that may be there besides: those of an instance that comes or goes, and what each
+/// Open files that may exist besides: those of an instance that starts or ends, and what each
 /// processor has not yet added to the sum, of which /proc shows an estimate.
 const SLACK_FILES: u64 = 256;
 
-/// How long any of it may take to come back.
+/// How long resources may take to come back.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// States of a partition whose instance has ended, and of one that has none.
+/// States of a partition whose instance has ended, and of a free one.
 const GOING: [&str; 2] = ["draining", "quarantined"];
 const IDLE: [&str; 3] = ["absent", "free", "unplugged"];
 
-/// What is said of an attack that ended its own instance.
+/// Errors of attacks that ended their own instance.
 const RIGHT_ENDS: [&str; 3] =
     ["exceeded its memory", "was killed by signal", "has ended by itself"];
 
-/// How attacks end that do not come to a limit of the instance's, but are refused or stopped before.
+/// Outcomes of attacks that do not reach a limit of the instance, but are refused or stopped
+/// earlier.
 const REFUSALS: [(&str, &str, &str); 3] = [
     (CONFINED, "flow_labels", "Function not implemented"),
     (UNCONFINED, "flow_labels", "No buffer space available"),
     (CONFINED, "locks_of_all", "Out of memory"),
 ];
 
-/// What is said of one that would have gone on.
+/// The outcome of an attack that could have gone on.
 const TIME_OVER: &str = "\"came\":\"\"";
 
-/// What the whole guest has.
+/// Resources of the whole guest.
 struct Guest {
-    /// Memory outside of partitions that is left.
+    /// Available memory outside partitions.
     available_bytes: u64,
     open_files: u64,
 }
 
-/// A daemon with one VM, in which an instance of the victim is up, and those of the hostile functions
-/// come as they are called.
+/// A daemon with one VM. An instance of the victim is running; those of the hostile functions start
+/// as they are called.
 pub struct Arena {
     pub daemon: Arc<Daemon>,
     /// The names of all attacks.
@@ -81,7 +82,7 @@ impl Arena {
         Some(Self { daemon: Arc::new(daemon), attacks, vm, before, _directory: directory })
     }
 
-    /// Has a hostile function try these attacks at once for so long; what came of it.
+    /// Has a hostile function try these attacks at once for `seconds`; returns the outcome.
     pub fn attack(&self, function: &str, attacks: &[String], seconds: u64) -> String {
         let (status, answer) = ask(&self.daemon, function, &attacks.join(" "), seconds);
         let text = answer.to_string();
@@ -96,15 +97,17 @@ impl Arena {
         text
     }
 
-    /// Waits until the guest has back what an attack took, whether the instance is still there or not.
+    /// Waits until the guest has back what an attack took, whether or not the instance still
+    /// exists.
     pub fn settle(&self) {
         wait_for(|| match self.partitions(|state| GOING.contains(&state)) {
             0 => self.guest_is_as_before(),
-            going => Err(format!("{going} partitions do not come back")),
+            going => Err(format!("{going} partitions have not come back")),
         });
     }
 
-    /// Waits until all is as before the first attack, without an instance of a hostile function.
+    /// Waits until everything is as before the first attack, without an instance of a hostile
+    /// function.
     pub fn settle_without_instances(&self) {
         wait_for(|| match self.partitions(|state| !IDLE.contains(&state)) {
             1 => Ok(()),
@@ -119,18 +122,18 @@ impl Arena {
         let mib = |bytes| bytes >> 20;
         if now.available_bytes + SLACK_BYTES < before.available_bytes {
             let [was, is] = [before, &now].map(|guest| mib(guest.available_bytes));
-            return Err(format!("{is} MiB of memory are available, and were {was}"));
+            return Err(format!("{is} MiB of memory are available, down from {was}"));
         }
         if now.open_files > before.open_files + SLACK_FILES {
             return Err(format!(
-                "{} files are open, and were {}",
+                "{} files are open, up from {}",
                 now.open_files, before.open_files
             ));
         }
         Ok(())
     }
 
-    /// How many partitions there are in such states.
+    /// The number of partitions in the selected states.
     fn partitions(&self, which: impl Fn(&str) -> bool) -> u64 {
         let metrics = self.daemon.metrics();
         let counted = partitions(&metrics).into_iter().filter(|(state, _)| which(state));
@@ -138,7 +141,7 @@ impl Arena {
     }
 }
 
-/// Calls a hostile function; status and answer.
+/// Calls a hostile function; returns status and response.
 fn ask(daemon: &Daemon, function: &str, attack: &str, seconds: u64) -> (u16, Value) {
     let path = format!("/namespaces/_/actions/{function}?blocking=true&result=true");
     daemon.ask("POST", &path, Some(json!({ "attack": attack, "seconds": seconds })))
@@ -151,7 +154,7 @@ fn guest(daemon: &Daemon) -> Guest {
     Guest { available_bytes: number("available_kib") << 10, open_files: number("open_files") }
 }
 
-/// Waits until it comes true; what it is not is said in the end.
+/// Waits for a condition; fails with the last error.
 fn wait_for(come: impl Fn() -> Result<(), String>) {
     let begin = Instant::now();
     while let Err(what) = come() {

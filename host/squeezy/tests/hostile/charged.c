@@ -1,4 +1,4 @@
-/* Attacks with what stock Linux charges to nobody, or has once for the whole machine. */
+/* Attacks on what stock Linux does not charge, or has only once per machine. */
 #define _GNU_SOURCE
 #include "hostile.h"
 
@@ -19,10 +19,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* As many connections as a listener keeps for whoever accepts them. */
+/* As many connections as a listener's backlog holds. */
 #define BACKLOG 4096
 
-/* An interrupt makes the socket of a connection that nobody accepts; what came stays, closed or not. */
+/* The socket of an unaccepted connection is made in an interrupt; its data stays, closed or not. */
 ATTACK(accept_queue)
 {
 	struct sockaddr_in own;
@@ -39,7 +39,7 @@ ATTACK(accept_queue)
 		}
 }
 
-/* A splice moves pages that nobody is charged for, here fresh ones of zeros, into a socket's queue. */
+/* A splice moves uncharged pages, here fresh zero-filled ones, into a socket's queue. */
 ATTACK(spliced_zeros)
 {
 	int zeros = open("/dev/zero", O_RDONLY), pipe[2], ends[2], size = MIB;
@@ -56,7 +56,7 @@ ATTACK(spliced_zeros)
 
 #define FRAGMENT (32 << 10)
 
-/* Whether one byte of a fragment came into the pipe; the rest is read. */
+/* Splices one byte of a fragment into the pipe and reads the rest; returns whether that worked. */
 static int keep_one_byte(int sender, int receiver, int pipe)
 {
 	ssize_t kept, left, got;
@@ -88,13 +88,13 @@ static void one_process_of_fragments(void)
 			;
 }
 
-/* TCP copies into fragments of 32 KiB, and a byte in a pipe keeps all of one. */
+/* TCP copies into fragments of 32 KiB, and one byte in a pipe keeps a whole fragment. */
 ATTACK(fragments)
 {
 	in_many_processes(one_process_of_fragments);
 }
 
-/* An open directory of an overlay keeps the list that it has read; after a change there is another. */
+/* An open overlay directory caches its listing; after a change there is another one. */
 ATTACK(directory_lists)
 {
 	const char *change = "/hostile-change";
@@ -119,7 +119,7 @@ ATTACK(directory_lists)
 	}
 }
 
-/* Each packet to a port that is closed comes back as an error, which an interrupt queues. */
+/* Each packet to a closed port causes an error, which is queued in an interrupt. */
 ATTACK(error_queues)
 {
 	struct sockaddr_in closed = { .sin_family = AF_INET, .sin_port = htons(9),
@@ -137,7 +137,7 @@ ATTACK(error_queues)
 
 static void *block_with_control_data(void *unused)
 {
-	/* A header of level 0, which nobody looks at. */
+	/* A header of level 0, which is ignored. */
 	static struct cmsghdr control[131000 / sizeof(struct cmsghdr)] = {
 		{ .cmsg_len = sizeof(control) },
 	};
@@ -157,7 +157,7 @@ static void *block_with_control_data(void *unused)
 	return unused;
 }
 
-/* The kernel has a copy of the control data, 128 KiB at most, for as long as a thread waits to send. */
+/* The kernel holds a copy of the control data, at most 128 KiB, while a thread waits to send. */
 ATTACK(control_data)
 {
 	in_many_threads(block_with_control_data);
@@ -177,7 +177,7 @@ static void *wait_for_many(void *unused)
 	return unused;
 }
 
-/* A thread that waits for 128 futexes has the kernel keep a place for each. */
+/* For a thread that waits for 128 futexes, the kernel allocates an entry each. */
 ATTACK(futex_vectors)
 {
 	in_many_threads(wait_for_many);
@@ -196,7 +196,7 @@ static void *send_a_byte(void *unused)
 	return wait_for_ever(unused);
 }
 
-/* A thread that has sent one byte over TCP keeps the rest of a fragment of 32 KiB for the next. */
+/* A thread that has sent one byte over TCP keeps the rest of a 32 KiB fragment. */
 ATTACK(task_fragments)
 {
 	if (tcp_listener(&nobody_accepts, BACKLOG) >= 0)
@@ -214,7 +214,7 @@ static struct sockaddr_in6 *ipv6(struct sockaddr_storage *storage, const char *t
 	return address;
 }
 
-/* The interface, not the socket, has a list of groups, and of the sources that are wanted of each. */
+/* The interface, not the socket, has a list of groups, and of the sources of each. */
 ATTACK(groups)
 {
 	static union {
@@ -229,7 +229,7 @@ ATTACK(groups)
 	for (i = 0; i < SOURCES; i++)
 		ipv6(&wanted.filter.gf_slist[i], "fd00::")->sin6_addr.s6_addr[15] = i;
 	while ((fd = socket(AF_INET6, SOCK_DGRAM, 0)) >= 0)
-		/* More is not for one socket. */
+		/* As many as one socket takes. */
 		for (i = 0; i < 115; i++, number++) {
 			memcpy(&group->sin6_addr.s6_addr[12], &number, sizeof(number));
 			wanted.filter.gf_group = join.gr_group;
@@ -240,12 +240,12 @@ ATTACK(groups)
 }
 
 /*
- * The machine has 4,096 flow labels. They stay for a while when their socket is closed. A socket has a
- * share of them; when a new one gets none, there are none left.
+ * The machine has 4,096 flow labels, which outlive their socket for a while. A socket is sure of a
+ * share of them; if a new one gets none, none are left.
  */
 ATTACK(flow_labels)
 {
-	/* As in linux/in6.h, which does not go with musl's headers. */
+	/* As in linux/in6.h, which conflicts with musl's headers. */
 	struct {
 		struct in6_addr to;
 		uint32_t label;
@@ -262,7 +262,7 @@ ATTACK(flow_labels)
 		fd = socket(AF_INET6, SOCK_DGRAM, 0);
 		labels = -1;
 		do {
-			/* Any. Which one it is has been written here. */
+			/* Any label; the kernel has written here which one. */
 			request.label = 0;
 			labels++;
 		} while (!setsockopt(fd, IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */, &request,
@@ -270,7 +270,7 @@ ATTACK(flow_labels)
 	} while (labels);
 }
 
-/* All eventfds, timerfds and epolls of the machine are one inode: everybody has all these locks. */
+/* All eventfds, timerfds and epolls of the machine share one inode, and so their locks. */
 ATTACK(locks_of_all)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
@@ -293,7 +293,7 @@ static void one_process_that_locks(void)
 	     getpid() % parts * most.rlim_cur);
 }
 
-/* Each process locks another part of a file of the image, all of which is in the shared partition. */
+/* Each process locks another part of a file in the image, which is in the shared partition. */
 ATTACK(locked_image)
 {
 	in_many_processes(one_process_that_locks);

@@ -1,4 +1,4 @@
-//! The images of the hostile functions, whose server is compiled for the test.
+//! Images of the hostile functions, whose server is compiled for the test.
 
 use std::{
     fs::{self, File},
@@ -6,22 +6,22 @@ use std::{
     process::Command,
 };
 
-/// The hostile function as it is by default, and without a filter of system calls.
+/// The hostile function with the default settings, and without a filter of system calls.
 pub const CONFINED: &str = "hostile";
 pub const UNCONFINED: &str = "unconfined";
 
-/// What attacks are compared with, and none itself.
+/// Not an attack: what attacks are compared with.
 pub const SPIN: &str = "spin";
 
-/// More than the shared partition holds.
+/// Larger than the shared partition.
 const LARGE_FILE_BYTES: u64 = 96 << 20;
 
-/// Compiles the server with all attacks.
+/// Compiles the server, which contains all attacks.
 pub fn compile(program: &Path) {
     let files = fs::read_dir(source()).unwrap().map(|entry| entry.unwrap().path());
     run(Command::new("musl-gcc")
         .args(["-std=gnu11", "-O2", "-static", "-Wall", "-Wextra", "-Werror"])
-        // The kernel's own headers, which musl has not.
+        // The kernel's headers, which musl does not have.
         .args(["-idirafter", "/usr/include", "-idirafter"])
         .arg(format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .arg("-o")
@@ -29,7 +29,7 @@ pub fn compile(program: &Path) {
         .args(files.filter(|file| file.extension().is_some_and(|extension| extension == "c"))));
 }
 
-/// The names of all its attacks, in an order that is always the same.
+/// The names of all its attacks, always in the same order.
 pub fn names(program: &Path) -> Vec<String> {
     let list = run(Command::new(program).arg("list"));
     let mut names: Vec<_> = list.lines().map(str::to_owned).collect();
@@ -48,8 +48,8 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Makes the images of both hostile functions, which differ in their definitions only; the names of
-/// their attacks.
+/// Makes the images of both hostile functions, which differ only in their definitions; returns the
+/// names of their attacks.
 pub fn make(directory: &Path) -> Vec<String> {
     let tree = directory.join("tree");
     for part in ["", "dev", "proc", "sys", "tmp"] {

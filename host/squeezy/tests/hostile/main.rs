@@ -1,11 +1,12 @@
-//! A hostile function beside a victim in one VM: whatever it does, no call of the victim is lost or
-//! answered wrongly, the VM stays, and what the hostile one took is back when it has ended.
+//! A hostile function and a victim in one VM: whatever the hostile one does, every call of the
+//! victim is answered correctly, the VM survives, and everything the hostile one took is back after
+//! it has ended.
 //!
-//! The attacks are in C beside this file, each a few lines. `make test` tries those of [`SHORT`] and
-//! then all at once. `make stress` has them in [`rotation`] for `SQUEEZY_HOSTILE_SECONDS`, an hour
-//! without it, but each once however short that is, and compares with a function that only spins;
-//! `SQUEEZY_HOSTILE_SEED` repeats what it drew. `SQUEEZY_HOSTILE_ATTACKS`, some names, is what either
-//! tries instead.
+//! The attacks are in C next to this file, each a few lines. `make test` tries those of [`SHORT`],
+//! then all at once. `make stress` runs the [`rotation`] for `SQUEEZY_HOSTILE_SECONDS` (an hour by
+//! default; each attack at least once, however short that is), and compares with a function that
+//! only spins; `SQUEEZY_HOSTILE_SEED` repeats its random choices. `SQUEEZY_HOSTILE_ATTACKS`, a list
+//! of names, overrides which attacks either tries.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,11 +27,11 @@ use std::{
 };
 use victim::{Victim, p99};
 
-/// Seconds of each attack in the short form; most come to their end before.
+/// Seconds of each attack in the short form; most end earlier.
 const SHORT_SECONDS: u64 = 3;
 
-/// Those that once brought down their neighbours, those that `docs/threat-model.md` names, and one of each
-/// other kind.
+/// Attacks that once brought down their neighbours, those that `docs/threat-model.md` names, and
+/// one of each other kind.
 const SHORT: [&str; 32] = [
     "shm_files",
     "tmp_inodes",
@@ -70,21 +71,21 @@ const SHORT: [&str; 32] = [
 const TARGETS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/targets.toml"));
 
-/// How long that function has a turn, and for how long the others have theirs between.
+/// How long the spinning function runs, and for how long attacks run in between.
 const SPIN_TURN: Duration = Duration::from_secs(20);
 const OTHER_TURNS: Duration = Duration::from_secs(80);
 
-/// The attacks to try: these, or what whoever runs the test wants instead.
+/// The attacks to try: these, or those that the environment names.
 fn chosen(arena: &Arena, usual: &[String]) -> Vec<String> {
     let Ok(names) = std::env::var("SQUEEZY_HOSTILE_ATTACKS") else { return usual.to_vec() };
     let names: Vec<_> = names.split_whitespace().map(str::to_owned).collect();
     for name in &names {
-        assert!(arena.attacks.contains(name), "{name} is none of {:?}", arena.attacks);
+        assert!(arena.attacks.contains(name), "{name} is not one of {:?}", arena.attacks);
     }
     names
 }
 
-/// Has a function attack, as often as there is time for if it is to try again; the victim's calls
+/// Has a function attack, repeatedly if `again` is set and time is left; returns the victim's calls
 /// meanwhile. Afterwards the guest is as it was.
 fn turn(arena: &Arena, victim: &Victim, step: &Step, again: bool) -> Vec<Duration> {
     victim.take();
@@ -102,7 +103,7 @@ fn turn(arena: &Arena, victim: &Victim, step: &Step, again: bool) -> Vec<Duratio
     arena.settle();
     let longest = p99(&calls).unwrap_or_default();
     println!(
-        "{step}: {count} times in {length:.1?}, back after {:.1?}; {} calls of the victim, P99 {longest:.1?}; \
+        "{step}: {count} times in {length:.1?}, recovered after {:.1?}; {} calls of the victim, P99 {longest:.1?}; \
          {came}",
         begin.elapsed() - length,
         calls.len()
@@ -148,7 +149,7 @@ fn all_attacks_hurt_nobody_else() {
         if number >= first && begin.elapsed() >= Duration::from_secs(seconds) {
             break;
         }
-        // In turns, so that both have the same share of what else runs on the machine.
+        // Alternating, so that both are affected equally by other load on the machine.
         if last_spin.is_none_or(|last: Instant| last.elapsed() >= OTHER_TURNS) {
             spun.extend(turn(&arena, &victim, &spin, true));
             last_spin = Some(Instant::now());
@@ -163,8 +164,8 @@ fn all_attacks_hurt_nobody_else() {
     assert!(ratio <= p99_ratio(), "{text}");
 }
 
-/// How much longer than beside a function that only spins, on all the processors that it may have, the
-/// victim's 99th percentile may be.
+/// By what factor attacks may raise the victim's 99th percentile compared with a function that only
+/// spins on all the processors it may use.
 fn p99_ratio() -> f64 {
     let targets: toml::Table = TARGETS.parse().unwrap();
     let mut targets = targets["target"].as_array().unwrap().iter();
@@ -174,13 +175,13 @@ fn p99_ratio() -> f64 {
     targets.find(named).unwrap()["at_most"].as_float().unwrap()
 }
 
-/// How many times as long the victim's calls are beside attacks as beside a spin, also in words.
+/// How many times as long the victim's calls take next to attacks as next to a spin, also in words.
 fn compared(spun: &[Duration], attacked: &[Duration]) -> (f64, String) {
     let [beside_spin, beside_attacks] =
         [spun, attacked].map(|calls| p99(calls).unwrap_or_default());
     let ratio = beside_attacks.as_secs_f64() / beside_spin.as_secs_f64();
     let text = format!(
-        "P99 {beside_attacks:.2?} of {} calls beside attacks, {beside_spin:.2?} of {} beside a spin: \
+        "P99 {beside_attacks:.2?} of {} calls next to attacks, {beside_spin:.2?} of {} next to a spin: \
          {ratio:.2} times as long",
         attacked.len(),
         spun.len()
@@ -188,7 +189,7 @@ fn compared(spun: &[Duration], attacked: &[Duration]) -> (f64, String) {
     (ratio, text)
 }
 
-/// What is tried in the short form is there under that name, and what the threat model names is tried.
+/// The names in the short form exist, and every attack in the threat model is tried.
 #[test]
 fn attacks_have_their_names() {
     let directory = tempfile::tempdir().unwrap();
@@ -196,12 +197,12 @@ fn attacks_have_their_names() {
     image::compile(&program);
     let names = image::names(&program);
     for name in SHORT.into_iter().chain([SPIN]) {
-        assert!(names.iter().any(|known| known == name), "{name} is none of {names:?}");
+        assert!(names.iter().any(|known| known == name), "{name} is not one of {names:?}");
     }
     let told = include_str!("../../../../docs/threat-model.md").lines();
     for told in told.filter_map(|line| Some(line.split_once("hostile `")?.1)) {
         for name in told.split('`').step_by(2) {
-            assert!(SHORT.contains(&name), "{name} is told as a test and not tried");
+            assert!(SHORT.contains(&name), "{name} is documented as tested, but is not tried");
         }
     }
 }

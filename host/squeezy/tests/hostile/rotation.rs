@@ -1,23 +1,23 @@
-//! Which attacks come when. Each has to be alone once in a while: beside all others it hardly begins,
-//! because one of them ends the instance after a fraction of a second.
+//! The order of attacks. Each has to run alone once in a while: together with all others it hardly
+//! gets started, because one of them ends the instance after a fraction of a second.
 
 use crate::image::{CONFINED, UNCONFINED};
 use squeezy_load::Random;
 use std::{fmt, time::Duration};
 
-/// What is refused by the filter of system calls, and has to be stopped by something else without it.
+/// Refused by the filter of system calls; without it, something else has to stop it.
 const CLOSED: [&str; 1] = ["flow_labels"];
 
-/// How many subsets are tried in a round, and of how many attacks, at least and at most.
+/// The number of subsets in a round, and the minimum and maximum number of attacks in each.
 const SUBSETS: usize = 10;
 const LEAST: usize = 2;
 const MOST: usize = 5;
 
-/// How long a turn is. Who comes to an end sooner tries again.
+/// The length of a turn. An attack that ends sooner is repeated.
 const ALONE: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_secs(10);
 
-/// Attacks that one function tries at once, for so long.
+/// Attacks that one function tries at once, and for how long.
 #[derive(Clone)]
 pub struct Step {
     pub function: &'static str,
@@ -34,7 +34,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Each of them alone.
+/// Each attack alone.
 pub fn alone(attacks: &[String]) -> Vec<Step> {
     let step = |function| {
         move |attack: &String| Step { function, attacks: vec![attack.clone()], length: ALONE }
@@ -43,13 +43,13 @@ pub fn alone(attacks: &[String]) -> Vec<Step> {
     attacks.iter().map(step(CONFINED)).chain(closed.map(step(UNCONFINED))).collect()
 }
 
-/// All of them at once, by either function. Who is started first comes farthest.
+/// All attacks at once, with either function. Those that start first get furthest.
 pub fn at_once(attacks: &[String], random: &mut Random) -> Vec<Step> {
     let step = |function| Step { function, attacks: shuffled(attacks, random), length: TOGETHER };
     [CONFINED, UNCONFINED].map(step).to_vec()
 }
 
-/// Each alone, some subsets, all at once.
+/// Each alone, some subsets, then all at once.
 pub fn round(attacks: &[String], random: &mut Random) -> Vec<Step> {
     let mut steps = alone(attacks);
     for number in 0..SUBSETS {

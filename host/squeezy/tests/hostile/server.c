@@ -1,8 +1,8 @@
 /*
- * The server of a function that attacks what it runs on: POST /run with {"attack": "NAME NAME...",
- * "seconds": N} lets these attacks run at once for so long. The answer says how far each came, and
- * what memory and open files the guest has. That an attack ends the whole instance is one of its right
- * ends.
+ * The server of a function that attacks its platform: POST /run with {"attack": "NAME NAME...",
+ * "seconds": N} runs these attacks at once for N seconds. The answer says how far each got, and
+ * how much memory and how many open files the guest has. An attack may also end the whole
+ * instance.
  */
 #define _GNU_SOURCE
 #include "hostile.h"
@@ -42,7 +42,7 @@ void in_many_processes(void (*run)(void))
 			for (;;)
 				pause();
 		}
-		/* One after the other: each has taken its part before the next comes. */
+		/* One after another: each has taken its part before the next one starts. */
 		usleep(20000);
 	}
 }
@@ -104,7 +104,7 @@ static void start(const char *name, int report)
 
 	while (attack && strcmp(name, attack->name))
 		attack = attack->next;
-	/* One that is not there has come to its end. */
+	/* An unknown attack counts as ended. */
 	if (!attack)
 		dprintf(report, "%s: unknown;", name);
 	if (!attack || fork())
@@ -112,7 +112,7 @@ static void start(const char *name, int report)
 	errno = 0;
 	attack->run();
 	length = snprintf(line, sizeof(line), "%s: %s;", attack->name, strerror(errno));
-	/* Whether anybody listens makes no difference. */
+	/* It does not matter whether anybody listens. */
 	if (write(report, line, length) < 0)
 		pause();
 	for (;;)
@@ -120,9 +120,9 @@ static void start(const char *name, int report)
 }
 
 /*
- * Ends whatever an attack has left: all files, and all processes but this one and process 1, which is
- * another user's. Also those whose parents have ended are children of this one, and are waited for
- * until what they had is back. Who forks meanwhile fails, as it is being killed.
+ * Removes what an attack left: all files, and all processes but this one and process 1, which is
+ * another user's. Orphans become children of this process, and are waited for
+ * until their resources are back. A fork meanwhile fails, because the process is being killed.
  */
 static void clean_up(void)
 {
@@ -145,8 +145,8 @@ static void clean_up(void)
 }
 
 /*
- * Runs the attacks, started in this order, until each has come to its end or the time is over; how
- * far they came.
+ * Runs the attacks, started in this order, until each has ended or the time is over; returns how
+ * far they got.
  */
 static void run(char *names, unsigned int seconds, char *text, size_t size)
 {
@@ -180,7 +180,7 @@ static void run(char *names, unsigned int seconds, char *text, size_t size)
 	close(report[1]);
 }
 
-/* Reads a request; its length, or 0 when there was none. */
+/* Reads a request; returns its length, or 0 if there was none. */
 static size_t receive(int client, char *request)
 {
 	size_t length = 0, want = 0;
@@ -204,7 +204,7 @@ static size_t receive(int client, char *request)
 	return 0;
 }
 
-/* The number in the first line of a file that has this form, of what the whole guest has, or -1. */
+/* The number in the first line of this form in a file about the whole guest, or -1. */
 static long number_in(const char *path, const char *form)
 {
 	long number = -1;
@@ -248,7 +248,7 @@ static void serve(int client)
 		perror("answering");
 }
 
-/* The names of all attacks, for whoever starts them. */
+/* The names of all attacks, for the test. */
 static int list(void)
 {
 	struct attack *attack;
@@ -267,12 +267,12 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "list"))
 		return list();
-	/* Executed by an attack, for the arguments. */
+	/* Executed by an attack that needs its arguments. */
 	if (argc > 1 && !strcmp(argv[1], "wait"))
 		for (;;)
 			pause();
 	setrlimit(RLIMIT_NOFILE, &files);
-	/* Orphans would go to process 1, and nobody here could wait for them. */
+	/* Otherwise orphans would go to process 1, and could not be waited for here. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1)) {
 		perror("adopting orphans");
 		return 1;

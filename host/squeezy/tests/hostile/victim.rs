@@ -1,4 +1,4 @@
-//! Who must not notice.
+//! The function that must not be affected.
 
 use crate::common::Daemon;
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A call of the victim; what is wrong with its answer, if anything is.
+/// Calls the victim; the error says what is wrong with its response.
 pub fn call(daemon: &Daemon) -> Result<(), String> {
     let path = "/namespaces/_/actions/html?blocking=true&result=true";
     let body = json!({ "username": "victim", "items": 100 });
@@ -25,7 +25,7 @@ pub fn call(daemon: &Daemon) -> Result<(), String> {
     Err(format!("status {status}, {rows} rows: {text}"))
 }
 
-/// Calls the victim all the time.
+/// Calls the victim continuously.
 pub struct Victim {
     stop: Arc<AtomicBool>,
     calls: Arc<Mutex<Vec<Duration>>>,
@@ -47,17 +47,17 @@ impl Victim {
         Self { stop, calls, caller: Some(caller) }
     }
 
-    /// The calls since it was last asked.
+    /// The durations of calls since the last time.
     pub fn take(&self) -> Vec<Duration> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    /// Whether a call went wrong; [`Self::end`] says how.
+    /// Whether a call has failed; [`Self::end`] says how.
     pub fn is_hurt(&self) -> bool {
         self.caller.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Ends it, and fails if any of its calls went wrong.
+    /// Ends it, and fails if any of its calls failed.
     pub fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let caller = self.caller.take().expect("it ends once");
@@ -65,7 +65,7 @@ impl Victim {
     }
 }
 
-/// Also when the test fails: the daemon is there as long as who calls it.
+/// Also when the test fails: the calls keep the daemon alive.
 impl Drop for Victim {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Drop for Victim {
     }
 }
 
-/// The 99th percentile, if there are any.
+/// The 99th percentile, if there are any calls.
 pub fn p99(calls: &[Duration]) -> Option<Duration> {
     let mut calls = calls.to_vec();
     calls.sort_unstable();

@@ -1,4 +1,4 @@
-// OpenWhisk's own client, as it is published, against a running daemon that serves the function html.
+// OpenWhisk's published client against a running daemon that serves the function html.
 // host/squeezy/tests/openwhisk.rs starts both. usage: client.mjs URL KEY
 
 import assert from 'node:assert/strict'
@@ -9,7 +9,7 @@ const [apihost, key] = process.argv.slice(2)
 const ow = openwhisk({ apihost, api_key: key })
 const image = { kind: 'blackbox', image: 'html' }
 
-// What an operation fails with.
+// The error of an operation.
 async function failure (operation) {
   try {
     await operation
@@ -66,7 +66,7 @@ assert.match(activationId, /^[0-9a-f]{32}$/)
 const tooLarge = ow.actions.invoke({ name: 'page', params: { username: 'x'.repeat(1 << 20) } })
 assert.equal((await failure(tooLarge)).statusCode, 413)
 
-// What came of them.
+// Their activations.
 const activation = await until(() => ow.activations.get(activationId))
 assert.equal(activation.name, 'page')
 assert.equal(activation.duration, activation.end - activation.start - annotation(activation, 'waitTime'))

@@ -17,7 +17,7 @@ PROMETHEUS = (
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 PROMTOOL = pathlib.Path(__file__).with_name("promtool.sh")
-# What the older format has.
+# Types in the older format.
 KINDS = {"counter", "gauge", "histogram", "summary"}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks metrics, on standard input, with Prometheus's own tool. It is taken out of Debian's package, which would
+# Checks metrics on standard input with promtool, extracted from Debian's package, which would
 # start a server if it were installed.
 # usage: host/squeezy/tests/prometheus/promtool.sh
 set -euo pipefail
@@ -11,7 +11,7 @@ if [ ! -x "$promtool" ]; then
 	mkdir -p "$cache/prometheus"
 	work=$(mktemp -d "$cache/prometheus/new.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	# apt complains where its own user cannot write, as here.
+	# apt complains if its own user cannot write to the directory, as here.
 	apt=(apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3)
 	(cd "$work" && { "${apt[@]}" download prometheus || { "${apt[@]}" update && "${apt[@]}" download prometheus; }; }) \
 		>"$work/log" 2>&1 || die "cannot download Debian's package prometheus: $(tail -n 1 "$work/log")"

@@ -1,4 +1,4 @@
-//! Calls as a client makes them that stays until it has its answer.
+//! Calls of a client that waits for every result.
 
 use crate::{
     exchange::{Endpoint, Failure},
@@ -12,48 +12,48 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the result of an activation may take to come once it was accepted.
+/// How long the result of an accepted activation may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What is called.
+/// The kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// A page, and waits for its activation.
+    /// Requests a page, and waits for its activation.
     Page,
-    /// A page, and waits for its result alone.
+    /// Requests a page, and waits for its result alone.
     Result,
-    /// A page, without waiting: the result is asked for later.
+    /// Requests a page without blocking, and polls for the result.
     Later,
-    /// A page that takes seconds.
+    /// Requests a page that takes seconds.
     Works,
-    /// What makes the function raise an exception.
+    /// Makes the function raise an exception.
     Raises,
-    /// What ends the instance.
+    /// Makes the instance exit.
     Ends,
-    /// What crashes it.
+    /// Makes the instance crash.
     Crashes,
-    /// What takes more than the instance's memory.
+    /// Takes more than the instance's memory.
     Hoards,
-    /// A page of the other function, which has a VM of its own.
+    /// Requests a page of the other function, which has its own VM.
     Contends,
-    /// What fills /dev/shm, gives it back and makes a page.
+    /// Fills /dev/shm, empties it, and requests a page.
     Floods,
-    /// What takes more of the kernel's memory than its share.
+    /// Takes more kernel memory than the instance's share.
     Exhausts,
-    /// What ends the instance and leaves pages of it behind that no process has.
+    /// Ends the instance and leaves pages behind that no process owns.
     Clings,
-    /// What is never answered.
+    /// Never returns.
     Hangs,
-    /// Nothing: it looks at lists, metrics and the page.
+    /// Reads lists, metrics and the page, without a call.
     Look,
-    /// An action is made, changed or deleted.
+    /// Creates, changes or deletes an action.
     Write,
-    /// The same action is read again.
+    /// Reads the same action again.
     Read,
 }
 
 impl What {
-    /// How it ends as long as nothing goes wrong.
+    /// The expected outcome without faults.
     pub fn expects(self) -> Kind {
         match self {
             Self::Raises => Kind::Raised,
@@ -64,7 +64,7 @@ impl What {
         }
     }
 
-    /// What the function is to do besides its page.
+    /// What the function should do besides rendering its page.
     fn how(self) -> Option<&'static str> {
         match self {
             Self::Works => Some("works"),
@@ -104,7 +104,7 @@ impl fmt::Display for What {
 }
 
 impl World {
-    /// Makes a call, and takes note of what came of it.
+    /// Makes a call, and records its outcome.
     pub fn make(&self, what: What, random: &mut Random) -> Kind {
         let sent = Instant::now();
         let outcome = match what {
@@ -134,7 +134,7 @@ impl World {
             Err(failure) => return failure.into(),
         };
         match status {
-            // A blocking call that takes long becomes one that is not waited for.
+            // A blocking call that takes too long continues as a non-blocking one.
             202 => self.follow(&endpoint, &body["activationId"], &page),
             200 | 502 | 500 if body.get("code").is_none() => {
                 let result = if what == What::Result { &body } else { &body["response"]["result"] };
@@ -166,7 +166,7 @@ impl World {
                     };
                     return judge(status, &response["result"], page);
                 }
-                // It runs, or the daemon is gone, which the next look tells.
+                // The call is running, or the daemon is gone, which the next poll will show.
                 Ok((404, _)) | Err(Failure::Refused(_) | Failure::Broken(_)) => {}
                 Ok((status, body)) => {
                     return Outcome::new(Kind::Wrong, format!("{status}: {body}"));
@@ -174,7 +174,7 @@ impl World {
                 Err(failure) => return failure.into(),
             }
             if begin.elapsed() > LIMIT {
-                return Outcome::new(Kind::Wrong, format!("activation {id} never came"));
+                return Outcome::new(Kind::Wrong, format!("activation {id} never appeared"));
             }
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -208,14 +208,14 @@ impl From<Failure> for Outcome {
     }
 }
 
-/// A page that was asked for: nobody else's has this name in it.
+/// A page that was requested; its name is unique to the request.
 struct Page {
     username: String,
     items: u64,
 }
 
 impl Page {
-    /// What is wrong with an answer to it, if anything is.
+    /// What is wrong with the response, if anything.
     fn problem(&self, result: &Value) -> Option<String> {
         let Self { username, items } = self;
         let html = result["html"].as_str().unwrap_or_default();
@@ -229,7 +229,7 @@ impl Page {
     }
 }
 
-/// How a call ended, by the status of the activation as HTTP has it, and its result.
+/// The outcome of a call, from the activation's HTTP status and result.
 fn judge(status: u16, result: &Value, page: &Page) -> Outcome {
     if status == 200 {
         return match page.problem(result) {

@@ -1,4 +1,4 @@
-//! An action that is changed all the time, to see that nothing of it is lost.
+//! Changes an action continuously, and checks that no change is lost.
 
 use crate::{
     calls::What,
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 const PATH: &str = "/api/v1/namespaces/_/actions/changing";
 
-/// Mean time between two changes.
+/// Mean time between changes.
 const GAP: Duration = Duration::from_secs(1);
 
-/// Makes, changes and deletes the action, and looks whether it is then what it was made: also after
-/// the daemon was restarted.
+/// Creates, changes and deletes the action, and checks that it then is as expected, including after
+/// a restart of the daemon.
 pub fn change_all_the_time(world: &World, mut random: Random) {
     let mut action = Action { world, possible: vec![None], number: 0 };
     while world.pause(random.gap(GAP)) {
@@ -33,10 +33,10 @@ pub fn change_all_the_time(world: &World, mut random: Random) {
 
 struct Action<'a> {
     world: &'a World,
-    /// What its number may be; nothing when it was deleted. It is one of several after changes that
-    /// nobody has answered.
+    /// The values its number may have; `None` if it was deleted. There are several after changes
+    /// that got no response.
     possible: Vec<Option<u64>>,
-    /// The latest.
+    /// The last number used.
     number: u64,
 }
 
@@ -82,12 +82,12 @@ impl Action<'_> {
             self.possible = vec![found];
             return Outcome::right();
         }
-        let said = format!("its number is {found:?}, and was to be one of {:?}", self.possible);
+        let said = format!("its number is {found:?}, expected one of {:?}", self.possible);
         Outcome::new(Kind::Wrong, said)
     }
 }
 
-/// Whether an error says that the action could not be written, where and why.
+/// Whether an error says that the action could not be written, where, and why.
 fn is_full(body: &Value) -> bool {
     let error = body["error"].as_str().unwrap_or_default();
     let is_state = error.contains("/state/actions.json") || error.contains("/state/pinned/");

@@ -1,15 +1,15 @@
-//! Those who call all the time, and those who vanish.
+//! Clients that call continuously, and clients that disappear.
 
 use crate::{calls::What, world::World};
 use serde_json::json;
 use squeezy_load::Random;
 use std::{io::Write, net::TcpStream, time::Duration};
 
-/// Mean time between the calls of one client; now and then it makes several in a row.
+/// Mean time between the calls of a client; now and then it makes several in a row.
 const GAP: Duration = Duration::from_millis(1500);
 const MOST_IN_A_ROW: f64 = 6.0;
 
-/// Calls the function in every way there is, and waits for each answer.
+/// Makes every kind of call, and waits for each result.
 pub fn call_all_the_time(world: &World, mut random: Random) {
     const MIX: [(f64, What); 5] = [
         (0.40, What::Page),
@@ -29,12 +29,13 @@ pub fn call_all_the_time(world: &World, mut random: Random) {
     }
 }
 
-/// A call of which nobody reads what comes of it.
+/// Makes a call whose response is not read.
 pub fn send(world: &World, how: &str) -> TcpStream {
     begin(world, &request(world, how))
 }
 
-/// Connections that end at every point of a request, and some of which nothing is read for a while.
+/// Opens connections that end at every point of a request, some after the response has not been
+/// read for a while.
 pub fn vanish(world: &World) {
     let whole = request(world, "works");
     let body = whole.find("\r\n\r\n").expect("a request has a head") + 4;

@@ -11,19 +11,19 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A directory; where the test may mount, on a file system of its own.
+/// A directory, on its own file system if the test may mount one.
 pub struct Disk {
     directory: TempDir,
     is_own: bool,
 }
 
 impl Disk {
-    /// Whoever starts threads and processes in the soak has to be this thread or one of its children:
-    /// nobody else sees the file system, and it goes with the last of them, however that ends.
+    /// All threads and processes of the soak have to be started by this thread or its children:
+    /// nobody else sees the file system, which disappears with the last of them, however that ends.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // SAFETY: this thread and those that it starts from now on get a mount namespace of their
-        // own; what threads share otherwise, memory and file descriptors, stays shared.
+        // SAFETY: this thread and those it starts from now on get their own mount namespace;
+        // everything else that threads share, memory and file descriptors, remains shared.
         let is_own = unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok();
         if is_own {
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -38,7 +38,7 @@ impl Disk {
         self.directory.path()
     }
 
-    /// Leaves no room on it. False if it is the disk of everybody else too.
+    /// Fills it up. Returns false if it is not a file system of its own.
     pub fn fill(&self) -> bool {
         if !self.is_own {
             return false;
@@ -48,7 +48,7 @@ impl Disk {
         true
     }
 
-    /// Makes room again.
+    /// Frees the space.
     pub fn free(&self) {
         fs::remove_file(self.filling()).unwrap();
     }
@@ -61,7 +61,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if self.is_own {
-            // Or its directory could not be removed.
+            // Otherwise its directory could not be removed.
             let _ = unmount(self.path(), UnmountFlags::DETACH);
         }
     }

@@ -1,4 +1,4 @@
-//! One request and its one answer, over a connection of their own.
+//! A single request and response, on a connection of its own.
 
 use serde_json::Value;
 use std::{
@@ -7,26 +7,26 @@ use std::{
     time::Duration,
 };
 
-/// How long an answer may take. Nothing takes as long; what does counts as lost.
+/// How long a response may take. Nothing takes that long, so a slower one counts as lost.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where a daemon listens.
+/// The daemon's address and key.
 #[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     pub address: String,
     pub authorization: String,
-    /// Counts the daemons there have been.
+    /// Counts restarts of the daemon.
     pub generation: u32,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nobody listens.
+    /// The connection was refused.
     Refused(String),
-    /// The connection has ended before the answer has.
+    /// The connection was closed before the response was complete.
     Broken(String),
-    /// Something came that is no single answer, or nothing at all.
+    /// What was received is not a single response.
     Wrong(String),
 }
 
@@ -50,7 +50,7 @@ impl Endpoint {
         )
     }
 
-    /// Sends a request; status and body of the answer.
+    /// Sends a request; returns the response's status and body.
     pub fn exchange(
         &self,
         method: &str,
@@ -70,9 +70,9 @@ impl Endpoint {
     }
 }
 
-/// The answer, if all that came is one.
+/// Parses what was received, which has to be a single response.
 fn parse(answer: &[u8]) -> Result<(u16, Value), Failure> {
-    let broken = || Failure::Broken(format!("it ends after {} bytes", answer.len()));
+    let broken = || Failure::Broken(format!("it was cut off after {} bytes", answer.len()));
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(broken)?;
     let wrong = |what: &str| {
         let head = String::from_utf8_lossy(&answer[..end]);

@@ -1,4 +1,4 @@
-//! What can go wrong, and what it excuses.
+//! The faults, and the failures that each one explains.
 
 use crate::ledger::Kind;
 use std::fmt;
@@ -27,23 +27,23 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::InstanceEnds => "an instance ends by itself",
+            Self::InstanceEnds => "an instance ends on its own",
             Self::InstanceExceedsMemory => "an instance exceeds its memory",
             Self::InstanceHangs => "an instance does not answer",
             Self::BaseMemoryIsShort => "instances take base memory",
             Self::PartitionsAreShort => "ended instances keep partitions",
             Self::HostMemoryIsShort => "another VM needs the memory",
             Self::VmIsKilled => "the VM is killed",
-            Self::VmHangs => "the VM stands still for good",
-            Self::VmStalls => "the VM stands still for 3 s",
+            Self::VmHangs => "the VM hangs for good",
+            Self::VmStalls => "the VM stalls for 3 s",
             Self::GuestHangs => "the guest and its agent hang",
             Self::DaemonIsKilled => "the daemon is killed",
-            Self::DaemonStalls => "the daemon stands still for 3 s",
+            Self::DaemonStalls => "the daemon stalls for 3 s",
             Self::DaemonIsTold => "the daemon is told to end",
             Self::ActionChanges => "the function is changed",
-            Self::DiskIsFull => "no room for log and actions",
+            Self::DiskIsFull => "no space for log and actions",
             Self::ClientsVanish => "clients vanish",
-            Self::TooManyCall => "too many call at once",
+            Self::TooManyCall => "too many calls at once",
         })
     }
 }
@@ -69,13 +69,13 @@ impl Fault {
         Self::TooManyCall,
     ];
 
-    /// Whether a call that is under way meanwhile may end so. What an instance does costs its own call
-    /// and nobody else's.
+    /// Whether a call in progress during the fault may end like this. What an instance does may
+    /// only affect its own call.
     pub fn explains(self, kind: Kind) -> bool {
         match self {
             Self::VmIsKilled => matches!(kind, Kind::VmEnded | Kind::VmFailed),
             Self::VmHangs => matches!(kind, Kind::VmEnded | Kind::VmFailed | Kind::Late),
-            // It ends a moment after the calls that it does not answer.
+            // The VM ends a moment after the calls that it does not answer.
             Self::GuestHangs => matches!(
                 kind,
                 Kind::VmEnded | Kind::VmFailed | Kind::Late | Kind::StartFailed | Kind::AgentLost
@@ -99,7 +99,7 @@ impl Fault {
         }
     }
 
-    /// Whether calls that take seconds are under way when it comes.
+    /// Whether long calls must be in progress when the fault occurs.
     pub fn meets_work(self) -> bool {
         matches!(
             self,

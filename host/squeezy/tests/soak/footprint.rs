@@ -1,23 +1,23 @@
-//! What the daemon takes of the host.
+//! The resources that the daemon uses on the host.
 
 use std::{collections::BTreeMap, fmt};
 
-/// How much more than at the start the daemon may take at the end: threads are kept for a while when
-/// they have nothing to do, and the allocator keeps some of the memory of large answers.
+/// How much more the daemon may use at the end than at the start: idle threads live on for a while,
+/// and the allocator keeps some of the memory of large responses.
 const MORE_THREADS: usize = 2;
 const MORE_RESIDENT_KIB: u64 = 64 << 10;
 
-/// What the daemon takes.
+/// The daemon's resources.
 #[derive(Clone, Debug)]
 pub struct Footprint {
-    /// How many of what.
+    /// File descriptors by kind.
     pub descriptors: BTreeMap<String, usize>,
     pub threads: usize,
     pub resident_kib: u64,
     /// Of its VM.
     pub asked_bytes: u64,
     pub plugged_bytes: u64,
-    /// Promised to VMs and instances.
+    /// Memory promised to VMs and instances.
     pub committed_bytes: u64,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Footprint {
 }
 
 impl Footprint {
-    /// Whether it is no more than it was.
+    /// Whether it is no more than at the start.
     pub fn is_back_at(&self, start: &Self) -> bool {
         let held = |of: &Self| of.descriptors.values().sum::<usize>();
         held(self) <= held(start)
@@ -45,7 +45,7 @@ impl Footprint {
             && self.resident_kib <= start.resident_kib + MORE_RESIDENT_KIB
             && self.asked_bytes == start.asked_bytes
             && self.plugged_bytes == start.plugged_bytes
-            // What a paused VM holds differs with what has been done in it.
+            // What a paused VM occupies depends on what was done in it.
             && self.committed_bytes <= self.asked_bytes.max(start.committed_bytes)
     }
 }

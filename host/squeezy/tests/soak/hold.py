@@ -30,6 +30,6 @@ for thread in threads:
     ptrace(PTRACE_INTERRUPT, thread)
     os.waitpid(thread, WALL)
 print("held", flush=True)
-# What is held hears of nothing but its end.
+# A held thread is not notified of anything but its end.
 for thread in threads:
     os.waitpid(thread, WALL)

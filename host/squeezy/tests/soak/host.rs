@@ -1,4 +1,4 @@
-//! The daemon, its VM, and what they take of the host.
+//! The daemon, its VM, and their use of the host.
 
 use crate::{
     common::{Daemon, partitions, serve, until},
@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, mpsc::channel},
 };
 
-/// Activations that are remembered: few, so that large ones are soon forgotten.
+/// Activations that are kept: few, so that large ones are dropped soon.
 pub const ACTIVATIONS: u64 = 100;
 
 pub struct Host {
@@ -27,7 +27,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes a directory for everything; no daemon runs yet.
+    /// Creates a directory for everything; the daemon is not started yet.
     pub fn new(build: &Path, world: Arc<World>) -> Self {
         let disk = Disk::new();
         let own = disk.path().join("build");
@@ -48,7 +48,7 @@ impl Host {
         Self { disk, world, build: own, images, daemon: None }
     }
 
-    /// Starts the daemon, and tells everybody where it is.
+    /// Starts the daemon, and publishes its address.
     pub fn start(&mut self) {
         let position = self.log_length();
         let directory = self.disk.path();
@@ -57,7 +57,7 @@ impl Host {
         let mut command = serve(directory, &self.build, &configuration(), &images);
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
-        // It has no other output than the log.
+        // The log is its only output.
         let (sender, lines) = channel();
         let log = self.log_file();
         std::thread::spawn(move || {
@@ -77,7 +77,7 @@ impl Host {
         self.daemon.as_ref().expect("it has been started")
     }
 
-    /// Kills the daemon; its VM must follow by itself.
+    /// Kills the daemon; its VM must end with it.
     pub fn kill(&mut self) {
         let mut daemon = self.daemon.take().expect("it has been started");
         daemon.signal("KILL");
@@ -87,14 +87,14 @@ impl Host {
         });
     }
 
-    /// Tells the daemon to end, which it does with all that it has started.
+    /// Tells the daemon to shut down, which must end everything it has started.
     pub fn stop(&mut self) {
         self.daemon.take().expect("it has been started").stop();
         assert_eq!(self.vms(), [0; 0], "VMs that the daemon has left");
         assert!(!self.has_contender(), "a VM that the daemon has left");
     }
 
-    /// The daemon's VMs of the function, whether it knows of them or not.
+    /// All VMs of the function, whether or not the daemon knows of them.
     pub fn vms(&self) -> Vec<u32> {
         vms_of(&self.world.function)
     }
@@ -104,7 +104,7 @@ impl Host {
         !vms_of(&self.world.other_function).is_empty()
     }
 
-    /// Its only VM.
+    /// The function's only VM.
     pub fn vm(&self) -> u32 {
         until("one VM", || match self.vms()[..] {
             [vm] => Some(vm),
@@ -112,7 +112,7 @@ impl Host {
         })
     }
 
-    /// The threads of its VM that are the guest's processors.
+    /// The vCPU threads of its VM.
     pub fn processors(&self, vm: u32) -> Vec<String> {
         let tasks = fs::read_dir(format!("/proc/{vm}/task")).unwrap().flatten();
         let is_processor = |task: &fs::DirEntry| {
@@ -122,7 +122,7 @@ impl Host {
         processors.map(|task| task.file_name().into_string().unwrap()).collect()
     }
 
-    /// Waits until every instance has ended and its memory is back; what is there then.
+    /// Waits until every instance has ended and its memory is back; returns the footprint then.
     pub fn quiet(&self) -> Footprint {
         let metrics = until("the end of all instances", || {
             let metrics = self.metrics();
@@ -130,14 +130,15 @@ impl Host {
             let is_quiet = busy.iter().map(|series| sum(&metrics, series)).sum::<u64>() == 0;
             (is_quiet && !partitions(&metrics).is_empty()).then_some(metrics)
         });
-        // What the guest's kernel says of its partitions, beside what the device has plugged.
+        // The partitions' states according to the guest's kernel, in addition to what the device
+        // has plugged.
         let mut partitions = partitions(&metrics);
         partitions.retain(|state, count| !["absent", "unplugged"].contains(state) && *count > 0);
-        assert!(partitions.is_empty(), "nobody uses them, and they are not back: {partitions:?}");
+        assert!(partitions.is_empty(), "unused, but not back: {partitions:?}");
         self.footprint()
     }
 
-    /// Waits until there is no VM any more, because nobody has needed it.
+    /// Waits until the idle VM has ended.
     pub fn empty(&self) -> Footprint {
         until("the end of the VM", || {
             (sum(&self.metrics(), "vms{") == 0 && self.vms().is_empty()).then_some(())
@@ -151,7 +152,7 @@ impl Host {
         let entries = |of| fs::read_dir(format!("{process}/{of}")).unwrap().flatten();
         let mut descriptors = BTreeMap::new();
         for link in entries("fd").filter_map(|entry| fs::read_link(entry.path()).ok()) {
-            // Of a socket or a pipe there is a number besides, which is never the same.
+            // The links of sockets and pipes also contain a number that is different every time.
             let name = link.to_string_lossy().split(":[").next().unwrap_or_default().to_owned();
             *descriptors.entry(name).or_default() += 1;
         }
@@ -168,7 +169,7 @@ impl Host {
         }
     }
 
-    /// Instances that work on a call.
+    /// Instances that are processing a call.
     pub fn busy(&self) -> u64 {
         let function = &self.world.function;
         sum(&self.metrics(), &format!("instances{{function=\"{function}\",state=\"busy\""))
@@ -190,12 +191,12 @@ impl Host {
         }
     }
 
-    /// How long the log is, in bytes.
+    /// Length of the log, in bytes.
     pub fn log_length(&self) -> usize {
         fs::metadata(self.log_file()).map_or(0, |file| file.len() as usize)
     }
 
-    /// What is in the log from this byte on.
+    /// The log from this byte on.
     pub fn log_from(&self, position: usize) -> String {
         text_from(&self.log_file(), position)
     }
@@ -204,7 +205,7 @@ impl Host {
         self.disk.path().join("log")
     }
 
-    /// What there is besides what the soak has put there.
+    /// Files besides those that the soak has created.
     pub fn files(&self) -> Vec<String> {
         let list = |directory: &Path| {
             let entries = fs::read_dir(directory).unwrap().flatten();
@@ -221,7 +222,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What clients see of the daemon's end says nothing.
+            // What clients see while the daemon ends is not recorded.
             self.world.end();
             let log = self.log_from(0);
             let lines: Vec<_> = log.lines().collect();
@@ -234,8 +235,8 @@ impl Drop for Host {
     }
 }
 
-/// Few calls may wait, so that more come. There is memory for one VM with all its instances, but
-/// hardly for a second one beside it.
+/// A short queue, so that calls are refused. The memory suffices for one VM with all its instances,
+/// but hardly for a second one.
 fn configuration() -> String {
     let policy = std::env::var("SQUEEZY_SOAK_POLICY").unwrap_or_else(|_| "squeezy".to_owned());
     format!(
@@ -261,7 +262,7 @@ fn text_from(file: &Path, position: usize) -> String {
     String::from_utf8_lossy(text.get(position..).unwrap_or_default()).into_owned()
 }
 
-/// The sum of the series that begin so.
+/// The sum of the series with this prefix.
 fn sum(metrics: &str, series: &str) -> u64 {
     let series = format!("squeezy_{series}");
     let lines = metrics.lines().filter(|line| line.starts_with(&series));

@@ -1,4 +1,4 @@
-//! What came of every call, and whether a fault explains it.
+//! Records the outcome of every call, and whether a fault explains it.
 
 use crate::{calls::What, faults::Fault};
 use std::{
@@ -8,40 +8,40 @@ use std::{
     time::Instant,
 };
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// With what it should bring.
+    /// The expected result.
     Right,
     /// The function raised an exception.
     Raised,
-    /// Its instance ended by itself.
+    /// Its instance ended on its own.
     Ended,
-    /// Its instance took more than its memory.
+    /// Its instance exceeded its memory.
     ExceededMemory,
-    /// Its instance took longer than it may.
+    /// Its instance exceeded its time limit.
     Late,
     /// The guest's agent did not answer.
     AgentLost,
-    /// The VM under it ended.
+    /// The VM that it ran in ended.
     VmEnded,
-    /// The VM for it could not be booted, or ended before an instance had it.
+    /// Its VM could not be booted, or ended before an instance took the call.
     VmFailed,
-    /// The instance for it could not be started.
+    /// Its instance could not be started.
     StartFailed,
-    /// Too many wait.
+    /// Too many calls were waiting.
     Busy,
-    /// The daemon ends.
+    /// The daemon was shutting down.
     Ending,
-    /// The action was not written down.
+    /// The action was not stored.
     NotWritten,
-    /// Nobody listened.
+    /// The connection was refused.
     Refused,
-    /// The connection ended before the answer.
+    /// The connection was closed before the response was complete.
     Broken,
-    /// It was accepted by a daemon that has been restarted since.
+    /// The daemon that accepted it has been restarted since.
     Forgotten,
-    /// Anything else: never right.
+    /// Anything else; never excused.
     Wrong,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Kind {
             Self::VmEnded => "VM ended",
             Self::VmFailed => "no VM",
             Self::StartFailed => "no instance",
-            Self::Busy => "too many wait",
+            Self::Busy => "too many waiting",
             Self::Ending => "daemon ends",
             Self::NotWritten => "not written",
             Self::Refused => "refused",
@@ -68,7 +68,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How a call ended, and what was said.
+/// The outcome of a call, with its details.
 pub struct Outcome {
     pub kind: Kind,
     pub said: String,
@@ -90,7 +90,7 @@ struct Window {
     end: Option<Instant>,
 }
 
-/// A window that is open, by its place.
+/// An open window, by its index.
 #[derive(Clone, Copy)]
 pub struct Open(usize);
 
@@ -101,7 +101,7 @@ struct Entries {
     problems: Vec<String>,
 }
 
-/// All of it.
+/// All outcomes and faults.
 pub struct Ledger {
     begin: Instant,
     entries: Mutex<Entries>,
@@ -112,24 +112,24 @@ impl Ledger {
         Self { begin: Instant::now(), entries: Mutex::default() }
     }
 
-    /// A line of progress.
+    /// Prints a line of progress.
     pub fn say(&self, line: &str) {
         println!("[{:7.1} s] {line}", self.begin.elapsed().as_secs_f64());
     }
 
-    /// From now on there is this fault.
+    /// A fault begins.
     pub fn open(&self, fault: Fault) -> Open {
         let mut entries = self.lock();
         entries.windows.push(Window { fault, end: None });
         Open(entries.windows.len() - 1)
     }
 
-    /// The fault is over: calls that are made from now on must be right.
+    /// A fault is over: calls made from now on must succeed.
     pub fn close(&self, Open(index): Open) {
         self.lock().windows[index].end = Some(Instant::now());
     }
 
-    /// Takes note of a call that was sent then.
+    /// Records the outcome of a call sent at `sent`.
     pub fn enter(&self, what: What, sent: Instant, outcome: Outcome) -> Kind {
         let Outcome { kind, said } = outcome;
         let mut entries = self.lock();
@@ -146,12 +146,12 @@ impl Ledger {
         kind
     }
 
-    /// How many calls of this kind ended so.
+    /// How many calls of this kind had this outcome.
     pub fn count(&self, what: What, kind: Kind) -> usize {
         self.lock().counts.get(&(what, kind)).copied().unwrap_or_default()
     }
 
-    /// How many calls there have been, by how they ended.
+    /// The number of calls so far, by outcome.
     pub fn so_far(&self) -> String {
         let mut sums: BTreeMap<Kind, usize> = BTreeMap::new();
         for ((_, kind), count) in &self.lock().counts {
@@ -160,7 +160,7 @@ impl Ledger {
         list(sums)
     }
 
-    /// Of each kind of call how many there have been, and how they ended.
+    /// The number of calls of each kind, by outcome.
     pub fn table(&self) -> String {
         let mut rows: BTreeMap<What, Vec<(Kind, usize)>> = BTreeMap::new();
         for ((what, kind), count) in &self.lock().counts {
@@ -173,7 +173,7 @@ impl Ledger {
         rows.into_iter().map(row).collect()
     }
 
-    /// What no fault explains.
+    /// Outcomes that no fault explains.
     pub fn problems(&self) -> Vec<String> {
         self.lock().problems.clone()
     }

@@ -1,8 +1,8 @@
-//! A soak of `squeezy serve`: a mixed load from clients that stay, faults in an order that a seed
-//! determines, and at the end nothing lost, nothing leaked and all memory back.
+//! A soak of `squeezy serve`: a mixed load from persistent clients, faults in an order determined
+//! by a seed, and at the end nothing lost, nothing leaked and all memory back.
 //!
-//! `SQUEEZY_SOAK_SECONDS` says how long it goes on; without it there is each fault once. The seed is
-//! printed; `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_POLICY` is the node's policy.
+//! `SQUEEZY_SOAK_SECONDS` is its length; without it, each fault occurs once. The seed is printed;
+//! `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_POLICY` is the node's policy.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,7 +37,7 @@ use std::{
 };
 use world::World;
 
-/// Clients that call all the time: more than there are instances.
+/// Clients that call continuously: more than there are instances.
 const CLIENTS: u64 = 4;
 
 struct Soak {
@@ -45,7 +45,7 @@ struct Soak {
     world: Arc<World>,
     random: Random,
     clients: Vec<JoinHandle<()>>,
-    /// How long each fault took until the next page came.
+    /// How long after each fault the next page took.
     taken: BTreeMap<Fault, Vec<Duration>>,
 }
 
@@ -55,7 +55,7 @@ fn nothing_is_lost_and_nothing_leaks_whatever_goes_wrong() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seed = number("SQUEEZY_SOAK_SEED").unwrap_or(now.as_secs() % 1_000_000);
     let length = Duration::from_secs(number("SQUEEZY_SOAK_SECONDS").unwrap_or(0));
-    println!("seed {seed}: SQUEEZY_SOAK_SEED={seed} has the same order");
+    println!("seed {seed}: SQUEEZY_SOAK_SEED={seed} repeats the order");
 
     let begin = Instant::now();
     let mut soak = Soak::start(&build, seed);
@@ -83,7 +83,8 @@ impl Soak {
         Self { host, world, random, clients: Vec::new(), taken: BTreeMap::new() }
     }
 
-    /// Boots the VM and starts as many instances as it takes; what is left when they have ended.
+    /// Boots the VM and starts the maximum number of instances; returns the footprint after they
+    /// have ended.
     fn warm_up(&self) -> Footprint {
         for call in self.call(What::Works, 3) {
             assert_eq!(call.join().unwrap(), Kind::Right, "{:?}", self.world.ledger.problems());
@@ -94,7 +95,7 @@ impl Soak {
         warm
     }
 
-    /// Has so many clients make a call, all at once.
+    /// Has this many clients make a call at once.
     fn call(&self, what: What, clients: u64) -> Vec<JoinHandle<Kind>> {
         let call = |client| {
             let world = self.world.clone();
@@ -103,7 +104,7 @@ impl Soak {
         (0..clients).map(call).collect()
     }
 
-    /// Lets clients call.
+    /// Starts the clients.
     fn load(&mut self, seed: u64) {
         for client in 0..=CLIENTS {
             let world = self.world.clone();
@@ -115,7 +116,7 @@ impl Soak {
         }
     }
 
-    /// Each fault once. After each the next page must be right.
+    /// Provokes each fault once. After each, the next page must be correct.
     fn round(&mut self) {
         let mut faults = Fault::ALL.to_vec();
         self.random.shuffle(&mut faults);
@@ -136,15 +137,15 @@ impl Soak {
         }
     }
 
-    /// Nobody calls any more: everything must come back to what it was.
+    /// Stops the load: everything must return to what it was.
     fn settle(&self, warm: &Footprint) {
-        // There is a VM again, as there was then, and no large result is remembered.
+        // As at the start, there is a VM, and no large result is kept.
         for _ in 0..ACTIVATIONS.div_ceil(3) {
             self.call(What::Page, 3).into_iter().for_each(|call| drop(call.join()));
         }
         self.check();
         let mut last = self.host.quiet();
-        // Threads go when they had nothing to do for a while, and the VM a little later.
+        // Idle threads exit after a while, and the VM somewhat later.
         let end = Instant::now() + Duration::from_secs(10);
         while !last.is_back_at(warm) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(500));
@@ -159,7 +160,7 @@ impl Soak {
         self.world.ledger.say(&format!("all is back: {last}"));
     }
 
-    /// Everybody ends; nothing may be left.
+    /// Ends everything; nothing may be left.
     fn end(mut self) {
         for client in self.clients.drain(..) {
             client.join().unwrap();
@@ -174,10 +175,13 @@ impl Soak {
         let log = self.host.log_from(0);
         for complaint in [" internal error: ", "panicked", " disagree: "] {
             let line = log.lines().find(|line| line.contains(complaint));
-            assert_eq!(line, None, "the daemon complains of itself, or of its guest's memory");
+            assert_eq!(
+                line, None,
+                "the daemon reports a problem of its own, or with its guest's memory"
+            );
         }
         println!("\n{:<34} {:>6}  how they ended\n{}", "calls", "", self.world.ledger.table());
-        println!("{:<34} {:>6}  until the next page was there", "faults", "");
+        println!("{:<34} {:>6}  until the next page", "faults", "");
         for (fault, taken) in &self.taken {
             let (least, most) = (taken.iter().min().unwrap(), taken.iter().max().unwrap());
             let [least, most] = [least, most].map(Duration::as_secs_f64);
@@ -185,7 +189,7 @@ impl Soak {
         }
     }
 
-    /// Stops at what no fault explains.
+    /// Fails if an outcome is not explained by a fault.
     fn check(&self) {
         let problems = self.world.ledger.problems();
         assert!(problems.is_empty(), "no fault explains:\n{}", problems.join("\n"));

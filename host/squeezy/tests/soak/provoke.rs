@@ -1,4 +1,4 @@
-//! How faults are provoked, under load, and awaited.
+//! Provokes faults under load, and waits for their end.
 
 use crate::{
     Soak,
@@ -17,18 +17,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Clients that call at once: more than have an instance or may wait.
+/// Clients that call at once: more than there are instances and places in the queue.
 const CROWD: u64 = 40;
 
-/// How long something stands still that is not to be given up.
+/// How long something stalls that must not be given up.
 const STALL: Duration = Duration::from_secs(3);
 
-/// How long a call may wait for a VM for which another one has to go, with nobody else calling: several
-/// times as long as it takes under emulation.
+/// How long a call may wait for a VM that replaces another one, with no other load: several times
+/// as long as that takes under emulation.
 const TURN: Duration = Duration::from_secs(45);
 
 impl Soak {
-    /// Provokes a fault, under load, and returns when it is over.
+    /// Provokes a fault under load, and returns when it is over.
     pub fn provoke(&mut self, fault: Fault) {
         let position = self.host.log_length();
         let window = self.world.ledger.open(fault);
@@ -83,11 +83,11 @@ impl Soak {
         }
     }
 
-    /// The other function has calls and pauses between them, for which its VM has to be booted again
-    /// where the first one's needs the memory; then nobody calls it, and its VM goes.
+    /// Calls the other function with pauses, in which its VM gives way if the first function needs
+    /// the memory and has to be booted again. Then nobody calls it any more, and its VM ends.
     fn contend(&mut self) {
         self.make_at_once(&[What::Contends]);
-        // With others who call, one that was forgotten would be served when the next one comes.
+        // No other load: otherwise a forgotten call would be served when the next one arrives.
         let world = self.world.clone();
         let silence = world.silence();
         for what in [What::Page, What::Contends, What::Page, What::Contends] {
@@ -95,21 +95,21 @@ impl Soak {
             self.make(what);
             let waited = begin.elapsed();
             assert!(waited < TURN, "{what}, with nobody else calling: {} s", waited.as_secs());
-            // The instance that has answered is at work, idle or just gone when the next call comes.
+            // When the next call arrives, the instance is busy, idle or just gone.
             std::thread::sleep(self.random.time(Duration::from_secs(5)));
         }
         drop(silence);
         until("the end of the other VM", || (!self.host.has_contender()).then_some(()));
     }
 
-    /// Has so many clients make a call, and waits until instances may have taken them.
+    /// Has this many clients make a call, and waits until instances may have taken the calls.
     fn begin(&mut self, what: What, clients: u64) -> Vec<JoinHandle<Kind>> {
         let begun = self.call(what, clients);
         std::thread::sleep(self.random.time(Duration::from_secs(1)));
         begun
     }
 
-    /// Waits until the daemon knows that its VM has ended, and all of it has.
+    /// Waits until the daemon has noticed that its VM has ended, and the process is gone.
     fn vm_has_ended(&self, vm: u32, position: usize) {
         let log = until("the daemon to notice", || {
             let log = self.host.log_from(position);
@@ -120,7 +120,7 @@ impl Soak {
         until("the end of its process", || (!self.host.vms().contains(&vm)).then_some(()));
     }
 
-    /// Again and again, also while the next one boots.
+    /// Repeatedly, including while the next one boots.
     fn kill_vm(&mut self) {
         for _ in 0..1 + self.random.below(3) {
             let (vm, position) = (self.host.vm(), self.host.log_length());
@@ -130,7 +130,7 @@ impl Soak {
         }
     }
 
-    /// Its instances and their VM give way to others. There is memory for one of the VMs only.
+    /// Its instances and their VM make room for others: the memory suffices for one VM only.
     fn change_action(&self) {
         let path = format!("{}?overwrite=true", self.world.action());
         let body = json!({ "annotations": [{ "key": "changed", "value": true }] });
@@ -138,7 +138,7 @@ impl Soak {
         assert!(matches!(changed, Ok((200, _))), "{changed:?}");
     }
 
-    /// The VMM is well, and its guest's processors do nothing.
+    /// The VMM is responsive, but its guest's processors do nothing.
     fn hang_guest(&self, position: usize) {
         let vm = self.host.vm();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/soak/hold.py");
@@ -155,9 +155,9 @@ impl Soak {
         holding.wait().unwrap();
     }
 
-    /// A call that an instance has taken is answered before the daemon ends.
+    /// A call that an instance has taken is completed before the daemon exits.
     fn restart(&mut self) {
-        // With nobody else, it is clear who has the instance.
+        // With no other load, it is clear which call the instance has taken.
         let silence = self.world.silence();
         let taken = self.call(What::Works, 1);
         until("the call to be taken", || (self.host.busy() > 0).then_some(()));
@@ -171,7 +171,7 @@ impl Soak {
         self.host.start();
     }
 
-    /// Nothing can be logged, and no action changed; all else goes on.
+    /// Nothing can be logged, and no action changed; everything else works.
     fn fill_disk(&self) {
         if !self.host.disk.fill() {
             return skip("nothing can be mounted here");
@@ -187,7 +187,7 @@ impl Soak {
         until("the log to go on", || (self.host.log_length() > position).then_some(()));
     }
 
-    /// Some get an answer, and the others are told at once that they do not.
+    /// Some calls succeed, and the others are refused immediately.
     fn crowd(&self) {
         let crowd = self.call(What::Page, CROWD).into_iter();
         let kinds: Vec<_> = crowd.map(|client| client.join().unwrap()).collect();

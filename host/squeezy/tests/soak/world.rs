@@ -1,4 +1,4 @@
-//! What everybody in the soak shares.
+//! State that all parts of the soak share.
 
 use crate::{exchange::Endpoint, ledger::Ledger};
 use std::{
@@ -11,14 +11,14 @@ use std::{
 
 pub struct World {
     pub ledger: Ledger,
-    /// The function's name, which is nobody else's on this machine.
+    /// The function's name, unique on this machine.
     pub function: String,
-    /// Another one, which has a VM of its own.
+    /// The other function, which has its own VM.
     pub other_function: String,
     action: String,
     other_action: String,
     endpoint: RwLock<Endpoint>,
-    /// Who makes calls holds it for reading.
+    /// Held for reading by those who make calls.
     gate: RwLock<()>,
     over: AtomicBool,
     names: AtomicU64,
@@ -42,22 +42,22 @@ impl World {
         }
     }
 
-    /// Where the function is called.
+    /// The function's action.
     pub fn action(&self) -> &str {
         &self.action
     }
 
-    /// Where the other function is called.
+    /// The other function's action.
     pub fn other_action(&self) -> &str {
         &self.other_action
     }
 
-    /// Where the daemon listens now.
+    /// Where the daemon currently listens.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on there is another daemon.
+    /// A new daemon has started.
     pub fn moved(&self, address: &str, authorization: &str) {
         let mut endpoint = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
         let generation = endpoint.generation + 1;
@@ -65,23 +65,24 @@ impl World {
         *endpoint = Endpoint { address, authorization, generation };
     }
 
-    /// A name that no other call has.
+    /// A name that no other call uses.
     pub fn new_name(&self) -> String {
         format!("caller {}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// For whoever makes calls: waits while nobody is to make any. Nothing when it is over.
+    /// Waits while calls are suspended, and returns permission to make one; `None` once the soak is
+    /// over.
     pub fn calling(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let calling = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         (!self.is_over()).then_some(calling)
     }
 
-    /// Waits until every call has its answer; none is made until what this returns is dropped.
+    /// Waits until every call has completed; no new one starts before the result is dropped.
     pub fn silence(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for so long, or for the end; whether it goes on.
+    /// Waits for this time, or until the soak is over; returns whether it continues.
     pub fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.is_over() {
@@ -90,7 +91,7 @@ impl World {
         !self.is_over()
     }
 
-    /// Lets those who call come to their end.
+    /// Tells clients to finish.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! What runs the guest's code: chosen by trying it, because a /dev/kvm that opens and answers
-//! every query may still be unable to run a kernel.
+//! Chooses what runs the guest's code. The choice is made by trying, because a /dev/kvm that opens
+//! and answers every query may still be unable to run a kernel.
 
 mod probe;
 
@@ -9,16 +9,16 @@ use std::sync::OnceLock;
 
 pub use probe::probe_kvm;
 
-/// A choice of what runs the guest's code.
+/// Which accelerator to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceleratorChoice {
-    /// KVM where a probe shows that it works, else what the VMM emulates processors with; an error where
-    /// it does not.
+    /// KVM if the probe shows that it works, otherwise the VMM's emulator. An error if the VMM has
+    /// none.
     #[default]
     Auto,
-    /// KVM, or an error when the probe fails.
+    /// KVM; an error if the probe fails.
     Kvm,
-    /// The emulator of QEMU, a translator.
+    /// QEMU's emulator, a binary translator.
     Tcg,
 }
 
@@ -28,12 +28,12 @@ names!(AcceleratorChoice {
     AcceleratorChoice::Tcg = "tcg",
 });
 
-/// The accelerator in use, and why it is that one.
+/// The accelerator in use, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accelerator {
     /// KVM or TCG.
     pub kind: AcceleratorKind,
-    /// Why, for people.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -41,14 +41,14 @@ pub struct Accelerator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AcceleratorKind {
-    /// The processor, by way of Linux's KVM.
+    /// The processor itself, through Linux's KVM.
     Kvm,
-    /// QEMU's emulator, a translator: it works everywhere, ten to several hundred times slower.
+    /// QEMU's emulator: works everywhere, but is ten to several hundred times slower.
     Tcg,
 }
 
 impl AcceleratorKind {
-    /// Whether it emulates the guest's processors: a processor's share says little then.
+    /// Whether the guest's processors are emulated. If so, measured CPU times say little.
     pub fn emulates(self) -> bool {
         self == Self::Tcg
     }
@@ -63,8 +63,8 @@ impl std::fmt::Display for AcceleratorKind {
     }
 }
 
-/// What a loop trip of a guest takes under KVM, in nanoseconds, or why KVM cannot be used. It is tried
-/// once a process, which takes up to a second.
+/// Nanoseconds per loop iteration of a guest under KVM, or why KVM cannot be used. KVM is probed
+/// once per process, which takes up to a second.
 pub(crate) fn kvm_loop_ns() -> &'static Result<f64, String> {
     static PROBE: OnceLock<Result<f64, String>> = OnceLock::new();
     PROBE.get_or_init(probe_kvm)

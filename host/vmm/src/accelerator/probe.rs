@@ -1,9 +1,9 @@
-//! Can /dev/kvm run ordinary kernel code at the processor's speed?
+//! Checks whether /dev/kvm runs ordinary kernel code at the processor's speed.
 //!
-//! A throw-away VM of 8 MiB runs a few bytes of 64-bit code in ring 0: some hundred thousand trips
-//! of a loop, then `lock cmpxchg16b` (the fast path of Linux's slab allocator), then an `out`.
-//! Machines have been seen whose /dev/kvm runs this a thousand times too slowly, or stops at an
-//! internal error, while answering every question about capabilities with yes.
+//! A throw-away VM of 8 MiB runs a few bytes of 64-bit code in ring 0: 200,000 iterations of a
+//! loop, then `lock cmpxchg16b` (the fast path of Linux's slab allocator), then an `out`. On some
+//! machines /dev/kvm claims every capability, but runs this a thousand times too slowly or stops
+//! with an internal error.
 
 use kvm_bindings::{
     CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region,
@@ -16,23 +16,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Trips of the loop.
+/// Iterations of the loop.
 const TRIPS: u64 = 200_000;
-/// More than this for a trip, in nanoseconds, is not hardware (0.3 to 1 ns).
+/// Nanoseconds per iteration above which the code is not running on hardware (0.3 to 1 ns).
 const LIMIT_NS: f64 = 50.0;
 /// How long the probe may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the throw-away VM.
+/// Memory of the throw-away VM.
 const MEMORY_BYTES: usize = 8 << 20;
 
-/// Nanoseconds a loop trip takes under KVM, or why KVM cannot be used.
+/// Nanoseconds per loop iteration under KVM, or why KVM cannot be used.
 ///
-/// Runs in a child process, for a broken KVM may never come back from running the guest.
+/// Runs in a child process, because a broken KVM may never return from running the guest.
 pub fn probe_kvm() -> Result<f64, String> {
     let (reader, writer) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| e.to_string())?;
     // SAFETY: the child makes system calls, allocates (which the C library allows after a fork),
-    // and leaves by _exit; it takes no lock another thread of the parent could have held.
+    // and leaves with _exit. It takes no lock that another thread of the parent could have held.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(format!("fork: {}", std::io::Error::last_os_error()));
@@ -43,7 +43,7 @@ pub fn probe_kvm() -> Result<f64, String> {
             Ok(ns) => format!("+{ns}"),
             Err(reason) => format!("-{reason}"),
         };
-        // SAFETY: plain system calls on a buffer and a descriptor that live until then.
+        // SAFETY: plain system calls on a buffer and a descriptor that outlive them.
         unsafe {
             libc::write(writer.as_raw_fd(), text.as_ptr().cast(), text.len());
             libc::_exit(0);
@@ -51,7 +51,7 @@ pub fn probe_kvm() -> Result<f64, String> {
     }
     drop(writer);
     let verdict = read_verdict(reader);
-    // SAFETY: the child is not yet waited for, so its number is still its own.
+    // SAFETY: the child has not been waited for, so its pid cannot have been reused.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
@@ -59,7 +59,7 @@ pub fn probe_kvm() -> Result<f64, String> {
     verdict
 }
 
-/// Reads what the child says, for as long as it may take.
+/// Reads the child's verdict, for at most the time the probe may take.
 fn read_verdict(reader: OwnedFd) -> Result<f64, String> {
     let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit = i32::try_from(TIMEOUT.as_millis()).unwrap_or(i32::MAX);
@@ -70,26 +70,26 @@ fn read_verdict(reader: OwnedFd) -> Result<f64, String> {
     let mut text = String::new();
     File::from(reader).take(500).read_to_string(&mut text).map_err(|e| e.to_string())?;
     match text.strip_prefix('+').and_then(|ns| ns.parse::<f64>().ok()) {
-        Some(ns) if ns > LIMIT_NS => {
-            Err(format!("kernel code takes {ns:.0} ns a loop trip: it is emulated, not executed"))
-        }
+        Some(ns) if ns > LIMIT_NS => Err(format!(
+            "kernel code takes {ns:.0} ns per loop iteration: it is emulated, not executed"
+        )),
         Some(ns) => Ok(ns),
-        None if text.is_empty() => Err("the probe died".to_owned()),
+        None if text.is_empty() => Err("the probe crashed".to_owned()),
         None => Err(text.trim_start_matches('-').to_owned()),
     }
 }
 
-/// Why there is no KVM, and what this user can do about it.
+/// Why there is no KVM, and what the user can do about it.
 fn not_opened(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => {
-            "/dev/kvm may not be opened by this user: join its group with `sudo usermod -aG kvm $USER`, and log in again".to_owned()
+            "this user may not open /dev/kvm: join its group with `sudo usermod -aG kvm $USER`, and log in again".to_owned()
         }
         _ => format!("/dev/kvm: {error}"),
     }
 }
 
-/// Sets up the VM, runs it, and says how long a trip took.
+/// Sets up the VM, runs it, and returns the nanoseconds per loop iteration.
 fn run_guest() -> Result<f64, String> {
     let failed = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
     // SAFETY: a constant, NUL-terminated path.
@@ -97,13 +97,13 @@ fn run_guest() -> Result<f64, String> {
     if fd < 0 {
         return Err(not_opened(&std::io::Error::last_os_error()));
     }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    // SAFETY: the descriptor was just opened and nothing else owns it.
     let kvm = unsafe { Kvm::from_raw_fd(fd) };
     if kvm.get_api_version() != 12 {
         return Err("the KVM API is not version 12".to_owned());
     }
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
-    // SAFETY: a new anonymous mapping, which lives until the process ends.
+    // SAFETY: a new anonymous mapping, which lives until the process exits.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -117,7 +117,7 @@ fn run_guest() -> Result<f64, String> {
     if memory == libc::MAP_FAILED {
         return Err(format!("mmap: {}", std::io::Error::last_os_error()));
     }
-    // SAFETY: the mapping is that long, writable and referenced from nowhere else yet.
+    // SAFETY: the mapping has this length, is writable, and nothing else refers to it yet.
     fill(unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), MEMORY_BYTES) });
     let region = kvm_userspace_memory_region {
         slot: 0,
@@ -126,9 +126,9 @@ fn run_guest() -> Result<f64, String> {
         memory_size: MEMORY_BYTES as u64,
         userspace_addr: memory as u64,
     };
-    // SAFETY: the mapping stays for as long as the VM.
+    // SAFETY: the mapping outlives the VM.
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
-    // Some Intel processors need it; others refuse it.
+    // Some Intel processors need it; others reject it.
     let _ = vm.set_tss_address(0x7ffb_d000);
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
     let cpuid: CpuId = kvm
@@ -173,15 +173,15 @@ fn run_guest() -> Result<f64, String> {
     match exit {
         VcpuExit::IoOut(0xe9, _) => Ok(ns),
         VcpuExit::InternalError => Err(format!(
-            "it stops at an instruction it cannot emulate (internal error), after {ns:.0} ns a loop trip"
+            "it stops at an instruction it cannot emulate (internal error), after {ns:.0} ns per loop iteration"
         )),
-        other => {
-            Err(format!("the probe's guest stopped with {other:?} after {ns:.0} ns a loop trip"))
-        }
+        other => Err(format!(
+            "the probe's guest stopped with {other:?} after {ns:.0} ns per loop iteration"
+        )),
     }
 }
 
-/// Writes page tables that map the first 8 MiB to themselves, segments, and the code.
+/// Writes segments, the code, and page tables that map the first 8 MiB to themselves.
 fn fill(memory: &mut [u8]) {
     let mut quad = |at: usize, value: u64| memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
     quad(0x1000, 0x2003);

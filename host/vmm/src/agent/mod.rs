@@ -1,4 +1,4 @@
-//! The host's end of the channel to the agent: typed calls for everything in `squeezy-protocol`.
+//! The host's end of the channel to the agent: a typed method for each call in `squeezy-protocol`.
 
 mod running_time;
 
@@ -20,9 +20,9 @@ use tokio::net::UnixStream;
 
 pub(crate) use running_time::RunningTime;
 
-/// Calls the agent of one VM. Clones share the channel; any number of calls may be under way.
+/// A client of one VM's agent. Clones share the channel; any number of calls may be in flight.
 ///
-/// When the VM ends, every call ends with the reason.
+/// When the VM ends, every call fails with the reason.
 #[derive(Clone)]
 pub struct AgentClient {
     sender: http2::SendRequest<Full<Bytes>>,
@@ -31,7 +31,7 @@ pub struct AgentClient {
 }
 
 impl AgentClient {
-    /// Opens the connection, which the agent may answer later.
+    /// Opens the connection. The agent may answer later.
     pub(crate) async fn connect(
         channel: UnixStream,
         fate: Fate,
@@ -40,7 +40,7 @@ impl AgentClient {
     ) -> Result<Self> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(timer)
-            // While a call is under way a guest that hangs is noticed, whatever the call waits for.
+            // Detects a hung guest during any call, however long the call may take.
             .keep_alive_interval(Some(Duration::from_secs(5)))
             .keep_alive_timeout(Duration::from_secs(15))
             .initial_stream_window_size(1 << 20)
@@ -54,7 +54,7 @@ impl AgentClient {
                 Ok(()) => "it has closed the channel".to_owned(),
                 Err(error) => chain(&error),
             };
-            tracing::debug!(reason, "the agent's channel has ended");
+            tracing::debug!(reason, "the agent's channel has closed");
             lost.seal_later(VmError::AgentLost(reason)).await;
         });
         Ok(Self { sender, fate, limit })
@@ -70,18 +70,18 @@ impl AgentClient {
         self.get("/v1/memory").await
     }
 
-    /// Where each partition stands, by number.
+    /// The state of each partition, by number.
     pub async fn partition_states(&self) -> Result<Vec<PartitionState>> {
         self.get("/v1/partitions").await
     }
 
-    /// Starts an instance; returns when its command has been executed in its partition.
+    /// Starts an instance. Returns once its command has been executed in its partition.
     pub async fn start(&self, spec: &InstanceSpec) -> Result<Instance> {
         let limit = self.limit + Duration::from_millis(spec.wait_ms.into());
         self.json(Method::POST, "/v1/instances", Some(spec), Some(limit)).await
     }
 
-    /// All instances, ended ones included.
+    /// All instances, including those that have ended.
     pub async fn instances(&self) -> Result<Vec<Instance>> {
         self.get("/v1/instances").await
     }
@@ -91,54 +91,54 @@ impl AgentClient {
         self.get(&format!("/v1/instances/{id}")).await
     }
 
-    /// Waits, for ever if need be, until an instance has ended.
+    /// Waits, without a limit, until an instance has ended.
     pub async fn wait(&self, id: &InstanceId) -> Result<Instance> {
         self.json(Method::GET, &format!("/v1/instances/{id}/wait"), None::<&()>, None).await
     }
 
-    /// The latest output of an instance.
+    /// The most recent output of an instance.
     pub async fn log(&self, id: &InstanceId) -> Result<String> {
         self.log_from(id, 0).await.map(|(text, _)| text)
     }
 
-    /// The output of an instance from its byte `from` on, as far as the guest has kept it, and the
-    /// byte after the last, to go on from.
+    /// The output of an instance from byte `from` on, as far as the guest still has it, and the
+    /// offset to continue from.
     pub async fn log_from(&self, id: &InstanceId, from: u64) -> Result<(String, u64)> {
         let path = format!("/v1/instances/{id}/log?from={from}");
         let response = self.send(Method::GET, &path, Bytes::new(), Some(self.limit)).await?;
         let end =
             response.headers().get(LOG_END_HEADER).and_then(|end| end.to_str().ok()?.parse().ok());
         let end = end.ok_or_else(|| {
-            VmError::AgentAnswer(format!("to {path}, it does not say where the log ends"))
+            VmError::AgentAnswer(format!("to {path}, without the offset of the log's end"))
         })?;
         Ok((String::from_utf8_lossy(response.body()).into_owned(), end))
     }
 
-    /// Keeps an instance from running until the next request to its server; returns when none of its
-    /// processes runs.
+    /// Freezes an instance until the next request to its server. Returns once none of its processes
+    /// runs.
     pub async fn freeze(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/freeze");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
     }
 
-    /// Makes a frozen instance give its garbage back. Returns when it is frozen again and the free memory
-    /// of its partition has gone back.
+    /// Makes a frozen instance give back its garbage. Returns once it is frozen again and the free
+    /// memory of its partition has been returned to the host.
     pub async fn squeeze(&self, id: &InstanceId) -> Result<Squeezed> {
         let path = format!("/v1/instances/{id}/squeeze");
         let limit = self.limit + SQUEEZE_LIMIT;
         self.json(Method::POST, &path, None::<&()>, Some(limit)).await
     }
 
-    /// Stops an instance: SIGTERM, `grace` for it to go by itself, then SIGKILL. Returns when all
-    /// its processes are reaped.
+    /// Stops an instance: SIGTERM, then SIGKILL if it has not exited after `grace`. Returns once
+    /// all its processes have been reaped.
     pub async fn stop(&self, id: &InstanceId, grace: Duration) -> Result<Instance> {
         let path = format!("/v1/instances/{id}?grace_ms={}", grace.as_millis());
         self.json(Method::DELETE, &path, None::<&()>, Some(self.limit + grace)).await
     }
 
-    /// Passes a request to an instance's own HTTP server: `/run` of the request's URI becomes
-    /// `/v1/instances/ID/http/run`. The answer is the instance's, whatever its status, unless the
-    /// agent could not get one. `limit` is how long it may take.
+    /// Passes a request to an instance's HTTP server: `/run` in the request's URI becomes
+    /// `/v1/instances/ID/http/run`. Returns the instance's response whatever its status, unless the
+    /// agent could not get one. The call may take `limit`.
     pub async fn http(
         &self,
         id: &InstanceId,
@@ -156,14 +156,14 @@ impl AgentClient {
         let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());
         let path = format!("/v1/instances/{id}/http{rest}");
         parts.uri =
-            path.parse().map_err(|e| VmError::Request(format!("`{rest}` is no path: {e}")))?;
+            path.parse().map_err(|e| VmError::Request(format!("`{rest}` is not a path: {e}")))?;
         parts.headers.remove(header::CONNECTION);
         parts.version = http::Version::HTTP_2;
         let request = Request::from_parts(parts, Full::new(body));
         self.exchange(request, Some(limit), MAX_PAYLOAD_BYTES).await
     }
 
-    /// Sets the guest's clock, which stands still while its VM does.
+    /// Sets the guest's clock, which stops while its VM is paused.
     pub async fn set_clock(&self, time: SystemTime) -> Result<()> {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let body = encode(&Clock { unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) })?;
@@ -176,7 +176,7 @@ impl AgentClient {
         self.send(Method::PUT, "/v1/profile", body, Some(self.limit)).await.map(drop)
     }
 
-    /// What was counted since.
+    /// The counts since [`Self::start_profile`].
     pub async fn profile(&self) -> Result<Profile> {
         self.get("/v1/profile").await
     }
@@ -203,7 +203,7 @@ impl AgentClient {
             .map_err(|e| VmError::AgentAnswer(format!("to {path}, {e}")))
     }
 
-    /// Sends one of the agent's own calls; an answer of 400 or more is an error.
+    /// Sends one of the agent's own calls; a status of 400 or more is an error.
     async fn send(
         &self,
         method: Method,
@@ -238,7 +238,7 @@ impl AgentClient {
         limit: Option<Duration>,
         most: usize,
     ) -> Result<Response<Bytes>> {
-        // HTTP/2 wants a scheme and an authority; the channel leads to one place only.
+        // HTTP/2 requires a scheme and an authority; the channel has only one destination.
         let uri = format!("http://agent{}", request.uri());
         *request.uri_mut() = uri.parse().map_err(|e| VmError::Request(format!("{uri}: {e}")))?;
         let asked = format!("{} {}", request.method(), request.uri().path());
@@ -273,9 +273,9 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<B
         let of_instance = parts.headers.contains_key(INSTANCE_HEADER);
         match (of_instance, e.is::<LengthLimitError>()) {
             (true, true) => VmError::AnswerTooLong,
-            (true, false) => VmError::Answer(format!("its answer breaks off: {e}")),
+            (true, false) => VmError::Answer(format!("its answer was cut off: {e}")),
             (false, true) => VmError::AgentAnswer(format!("more than {most} bytes")),
-            (false, false) => VmError::AgentLost(format!("its answer breaks off: {e}")),
+            (false, false) => VmError::AgentLost(format!("its answer was cut off: {e}")),
         }
     })?;
     Ok(Response::from_parts(parts, body.to_bytes()))
@@ -285,7 +285,7 @@ fn encode(body: &impl Serialize) -> Result<Bytes> {
     serde_json::to_vec(body).map(Bytes::from).map_err(|e| VmError::Request(e.to_string()))
 }
 
-/// An error with its causes, for hyper's own messages say little.
+/// An error with its causes, because hyper's top-level messages say little.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -305,7 +305,7 @@ mod tests {
     use squeezy_protocol::ErrorCode;
     use tokio::sync::watch;
 
-    /// An agent that misbehaves in a way of its own on each path.
+    /// An agent that misbehaves differently on each path.
     async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
         let (status, body) = match request.uri().path() {
             "/v1/instances" => {

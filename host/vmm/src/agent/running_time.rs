@@ -1,4 +1,4 @@
-//! A timer that stands still while the VM does: a paused guest has not stopped answering.
+//! A timer that stops while the VM is paused, so that a paused guest does not count as hung.
 
 use hyper::rt::{Sleep, Timer};
 use std::{
@@ -8,14 +8,14 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Counts the time in which the VM runs; it follows what is sent whether it is paused.
+/// Counts the time in which the VM runs. The channel says whether it is paused.
 pub(crate) struct RunningTime(pub(crate) watch::Receiver<bool>);
 
 impl RunningTime {
-    /// Waits until the VM has run for so long.
+    /// Waits until the VM has run for `left`.
     async fn pass(mut paused: watch::Receiver<bool>, mut left: Duration) {
         loop {
-            // The sender lives as long as the VM, after which nobody has to be kept waiting.
+            // The sender lives as long as the VM; without a VM, there is nothing to wait for.
             if paused.wait_for(|paused| !paused).await.is_err() {
                 return;
             }
@@ -38,7 +38,7 @@ impl Timer for RunningTime {
     }
 }
 
-/// Time that passes; none any more when it has, for hyper looks again then.
+/// A sleep in running time; `None` once it has elapsed, because hyper polls it again.
 struct Passing(Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>);
 
 impl Future for Passing {
@@ -73,7 +73,7 @@ mod tests {
     async fn time_that_has_passed_stays_so() {
         let (paused, receiver) = watch::channel(false);
         let mut sleep = RunningTime(receiver).sleep(Duration::from_secs(1000));
-        // With the VM.
+        // The VM has ended.
         drop(paused);
         for _ in 0..2 {
             assert!(timeout(Duration::from_secs(1), &mut sleep).await.is_ok());

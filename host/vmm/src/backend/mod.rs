@@ -1,4 +1,5 @@
-//! What a VMM has to be able to do, for one VM. `docs/vmm.md` says the same of VMMs that there are.
+//! What a VMM has to be able to do for one VM. `docs/vmm.md` compares existing VMMs by the same
+//! points.
 
 pub(crate) mod qemu;
 pub(crate) mod start;
@@ -11,47 +12,48 @@ use tokio::{
     sync::{broadcast, mpsc},
 };
 
-/// A future that a trait object can return.
+/// A boxed future, as methods of a trait object return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A VMM process that runs one VM. It ends when the guest does, by powering off or by restarting.
+/// A VMM process that runs one VM. It exits when the guest powers off or restarts.
 pub(crate) trait Backend: Devices {
     /// The VMM's name and version.
     fn version(&self) -> &str;
-    /// Its process.
+    /// The VMM's process.
     fn process(&self) -> &Process;
-    /// The end of what it wrote to its standard error.
+    /// The last lines of its standard error.
     fn said(&self) -> String;
-    /// Whether the VM runs; the reason if it does not. Fails when the VMM does not answer in time.
+    /// Whether the VM is running, and if not, why. Fails if the VMM does not answer within `limit`.
     fn run_state(&self, limit: Duration) -> BoxFuture<'_, Result<RunState>>;
-    /// What the guest has done to end the VM, if the VMM's process has ended with `status` because of
-    /// that. `reported` is what the VMM has said of it, if it has.
+    /// How the guest ended the VM, if that is why the VMM's process exited with `status`.
+    /// `reported` is what the VMM has reported about it, if anything.
     fn guest_end(&self, status: ExitStatus, reported: Option<GuestEnd>) -> Option<GuestEnd>;
-    /// What a thread of that name does.
+    /// The role of the thread with this name.
     fn thread_role(&self, name: &str) -> ThreadRole;
     /// Stops the VM's processors.
     fn pause(&self) -> BoxFuture<'_, Result<()>>;
-    /// Lets them run again.
+    /// Lets the VM's processors run again.
     fn resume(&self) -> BoxFuture<'_, Result<()>>;
-    /// Tells the VMM to end at once.
+    /// Tells the VMM to exit immediately.
     fn quit(&self) -> BoxFuture<'_, Result<()>>;
 }
 
-/// The VM's devices whose size can be changed.
+/// The VM's resizable devices.
 pub(crate) trait Devices: Send + Sync {
-    /// Asks the guest to have `bytes` of a device.
+    /// Sets the size of a device that is requested from the guest.
     fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>>;
-    /// Bytes of a device that the guest has.
+    /// The size that a device has now, in bytes.
     fn size(&self, device: Device) -> BoxFuture<'_, Result<u64>>;
-    /// What the VMM reports by itself of devices' sizes, from now on. It need not report all.
+    /// Changes of size that the VMM reports on its own, from now on. It need not report all of
+    /// them.
     fn size_changes(&self) -> broadcast::Receiver<SizeChange>;
-    /// Whether it would report a change of this device at once, if it came now.
+    /// Whether a change of this device's size would be reported immediately if it happened now.
     fn reports_at_once(&self, device: Device) -> bool;
-    /// What devices of this kind have been asked by the guest until now, if that is counted.
+    /// Requests that the guest has made to devices of this kind so far, if they are counted.
     fn device_requests(&self, device: Device) -> BoxFuture<'_, Option<DeviceRequests>>;
 }
 
-/// A VM that has just been started.
+/// A VM that has just started.
 pub(crate) struct Started {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) events: mpsc::Receiver<Event>,
@@ -61,37 +63,38 @@ pub(crate) struct Started {
     pub(crate) channel: UnixStream,
 }
 
-/// A device whose size can be changed.
+/// A resizable device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Device {
-    /// The virtio-mem device of this number.
+    /// The virtio-mem device with this number.
     VirtioMem(u16),
-    /// The balloon; its size is what it leaves the guest beside the memory that the guest keeps.
+    /// The balloon. Its size is the memory it leaves to the guest beyond what the guest always
+    /// keeps.
     Balloon,
 }
 
-/// A device has another size.
+/// The size of a device has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeChange {
     pub(crate) device: Device,
-    /// What [`Devices::size`] would have answered at that moment.
+    /// What [`Devices::size`] would have returned at that moment.
     pub(crate) bytes: u64,
 }
 
-/// Whether a VM runs.
+/// Whether a VM is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RunState {
     Running,
-    /// Stopped because the VMM was told so.
+    /// Stopped by a command to the VMM.
     Paused,
     /// Stopped by the VMM, for this reason.
     Stopped(String),
 }
 
-/// What a VMM reports by itself.
+/// What a VMM reports on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The agent has opened its end of the channel, or closed it.
+    /// The agent has opened or closed its end of the channel.
     Channel { open: bool },
     /// The VMM has stopped the VM.
     Paused,
@@ -109,20 +112,21 @@ pub(crate) enum GuestEnd {
 /// Where the guest's memory is on the host, in the VMM's address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostMemory {
-    /// What the guest has from its boot on. It may be in several pieces.
+    /// Memory that the guest boots with, possibly in several pieces.
     pub(crate) base: Vec<Range<u64>>,
-    /// The virtio-mem devices' regions, by number, each in one piece.
+    /// The virtio-mem devices' regions by device number, each contiguous.
     pub(crate) regions: Vec<Range<u64>>,
 }
 
-/// What virtio-mem devices were asked by the guest.
+/// Requests of the guest to virtio-mem devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRequests {
-    /// Requests to plug.
+    /// Number of plug requests.
     pub plug: u64,
-    /// Requests to unplug.
+    /// Number of unplug requests.
     pub unplug: u64,
-    /// Nanoseconds between the requests' arrival and their answers, discarding on the host included.
+    /// Nanoseconds from the requests' arrival to their answers, including the time the host takes
+    /// to discard memory.
     pub device_ns: u64,
 }
 

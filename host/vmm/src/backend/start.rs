@@ -1,4 +1,4 @@
-//! Every VMM that there is, and how it is started.
+//! The list of VMMs, and how each is started.
 
 use super::{Started, qemu};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl Vmm {
-    /// What it runs the guest's code with. Trying KVM takes up to a second, is done once a process, and
-    /// blocks.
+    /// Which accelerator it uses for this choice. Blocks for up to a second the first time in a
+    /// process, while KVM is probed.
     pub fn accelerator(&self, choice: AcceleratorChoice) -> Result<Accelerator> {
         match self {
             Self::Qemu(_) => qemu::accelerator(choice),
@@ -17,7 +17,7 @@ impl Vmm {
     }
 }
 
-/// Starts a VM with the VMM of its configuration.
+/// Starts a VM with the VMM that its configuration names.
 pub(crate) async fn start(config: &VmConfig, accelerator: &Accelerator) -> Result<Started> {
     match &config.vmm {
         Vmm::Qemu(options) => qemu::start(options, config, accelerator).await,

@@ -1,4 +1,4 @@
-//! Reads what a VM uses on the host, from /proc.
+//! Measures what a VM uses on the host, from /proc.
 
 mod pagemap;
 
@@ -11,14 +11,14 @@ use std::{
     ops::Range,
 };
 
-/// Bytes of host memory behind a range of a process's addresses.
+/// Host memory that backs a range of a process's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
-    /// Pages that are there, in bytes.
+    /// Resident pages, in bytes.
     pub resident_bytes: u64,
-    /// The same, with what other processes map too counted in proportion.
+    /// The same, with pages that other processes also map counted in proportion (PSS).
     pub proportional_bytes: u64,
-    /// The part that consists of huge pages.
+    /// The part that is in huge pages.
     pub huge_bytes: u64,
 }
 
@@ -39,16 +39,16 @@ impl std::iter::Sum for Resident {
     }
 }
 
-/// CPU time of the VMM's threads in nanoseconds, since their start.
+/// CPU time of the VMM's threads since they started, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
-    /// Of the virtual processors.
+    /// Threads of virtual processors.
     pub vcpus_ns: u64,
-    /// Of the threads that serve devices, among them the main loop, which discards memory.
+    /// Threads that serve devices, including the main loop, which discards memory.
     pub devices_ns: u64,
-    /// Of all others.
+    /// All other threads.
     pub others_ns: u64,
-    /// Of every thread, by name.
+    /// Each thread, by name.
     pub threads_ns: BTreeMap<String, u64>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum ThreadRole {
     Other,
 }
 
-/// How the host hands out huge pages to anonymous memory: `always`, `madvise` or `never`.
+/// The host's setting of transparent huge pages: `always`, `madvise` or `never`.
 pub fn transparent_huge_pages() -> String {
     std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
         .ok()
@@ -68,8 +68,8 @@ pub fn transparent_huge_pages() -> String {
         .unwrap_or_else(|| "never".to_owned())
 }
 
-/// Bytes of memory the host could give to a new program without swapping: what the kernel says,
-/// or what is left of this process's cgroup where that is less.
+/// Bytes that the host could give to a new program without swapping: what the kernel estimates, or
+/// the remainder of this process's cgroup limit if that is less.
 pub fn available_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|e| fail("/proc/meminfo", e))?;
     let host = text
@@ -79,7 +79,7 @@ pub fn available_bytes() -> Result<u64> {
     Ok(cgroup_room_bytes().map_or(host, |room| room.min(host)))
 }
 
-/// What the cgroup v2 of this process still allows, if it limits memory.
+/// What this process's cgroup (v2) still allows, if it limits memory.
 fn cgroup_room_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -89,11 +89,11 @@ fn cgroup_room_bytes() -> Option<u64> {
     Some(number("memory.max")?.saturating_sub(number("memory.current")?))
 }
 
-/// What is resident in each of `ranges` (which do not overlap) of a process.
+/// Resident memory in each of `ranges` of a process. The ranges must not overlap.
 ///
-/// Memory that is the process's alone is counted by `PAGEMAP_SCAN` where the kernel has it (since
-/// 6.7): under 2 ms a GiB of 4 KiB pages, and next to nothing with huge ones.
-/// Memory that others may map, and older kernels, cost a pass over smaps, about eight times as much.
+/// Private memory is counted with `PAGEMAP_SCAN` if the kernel has it (since 6.7): under 2 ms per
+/// GiB of 4 KiB pages, and almost nothing with huge pages. Memory that others may map, and older
+/// kernels, need a pass over smaps, which takes about eight times as long.
 pub(crate) fn resident(
     process: u32,
     ranges: &[Range<u64>],
@@ -107,8 +107,8 @@ pub(crate) fn resident(
     parse_smaps(BufReader::with_capacity(1 << 16, file), ranges).map_err(|e| fail(&path, e))
 }
 
-/// How many bytes of a range of whole pages, which may be a part of a mapping, are resident in a process
-/// whose own memory they are.
+/// Resident bytes in a range of whole pages of a process's private memory. The range may be part of
+/// a mapping.
 pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<u64> {
     let scanned = pagemap::resident(process, std::slice::from_ref(range));
     scanned
@@ -127,8 +127,8 @@ fn parse_smaps(smaps: impl BufRead, ranges: &[Range<u64>]) -> std::io::Result<Ve
             if start >= end {
                 break;
             }
-            // The guest's memory is mapped on its own, but Linux may merge neighbours; a mapping
-            // belongs to the range it starts in.
+            // The guest's memory has mappings of its own, but Linux may merge adjacent ones; a
+            // mapping counts for the range that it starts in.
             current = ranges.iter().position(|range| start < range.end && stop > range.start);
             continue;
         }
@@ -144,7 +144,7 @@ fn parse_smaps(smaps: impl BufRead, ranges: &[Range<u64>]) -> std::io::Result<Ve
     Ok(sums)
 }
 
-/// The addresses of the mapping that a line of smaps introduces.
+/// The address range of the mapping that a line of smaps introduces.
 fn mapping(line: &str) -> Option<(u64, u64)> {
     let (start, stop) = line.split_whitespace().next()?.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(stop, 16).ok()?))
@@ -154,12 +154,12 @@ fn kilobytes(text: &str) -> Option<u64> {
     text.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// CPU times of a process's threads; `role` says what a thread of that name does.
+/// CPU times of a process's threads; `role` maps a thread's name to its role.
 pub(crate) fn cpu_times(process: u32, role: impl Fn(&str) -> ThreadRole) -> Result<CpuTimes> {
     let path = format!("/proc/{process}/task");
     let mut times = CpuTimes::default();
     for task in std::fs::read_dir(&path).map_err(|e| fail(&path, e))?.flatten() {
-        // A thread may end at any moment, and then it does not count.
+        // A thread that has exited in the meantime does not count.
         let Ok(name) = std::fs::read_to_string(task.path().join("comm")) else { continue };
         let Ok(schedstat) = std::fs::read_to_string(task.path().join("schedstat")) else {
             continue;
@@ -218,7 +218,7 @@ Rss:                  99 kB
     #[test]
     fn what_is_touched_is_resident() {
         let mut memory = vec![0u8; 64 << 20];
-        // Whole pages of it, as a mapping is.
+        // Its whole pages.
         let start = (memory.as_ptr() as u64).next_multiple_of(4096);
         let range = start..start + memory.len() as u64 - 4096;
         let ranges = [range];
@@ -235,7 +235,7 @@ Rss:                  99 kB
             assert_eq!(resident_part(std::process::id(), part).unwrap(), bytes);
             assert_eq!(pagemap::count(std::process::id(), part).unwrap(), bytes);
         }
-        // smaps counts whole mappings, and this one begins with a page of the allocator's.
+        // smaps counts whole mappings, and this one starts with a page of the allocator.
         let difference = after[0].resident_bytes.abs_diff(after[1].resident_bytes);
         assert!(difference <= 4 << 12, "{after:?}");
         std::hint::black_box(memory);

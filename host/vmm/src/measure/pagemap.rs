@@ -1,4 +1,4 @@
-//! Counts resident pages by what a process's page tables say.
+//! Counts resident pages from a process's page tables.
 
 use super::Resident;
 use std::{
@@ -10,13 +10,13 @@ use std::{
 
 /// `PAGEMAP_SCAN` of `linux/fs.h`: `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
-/// A page is there.
+/// The page is present.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
-/// It is the zero page, which costs nothing.
+/// It is the shared zero page, which occupies no memory.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
-/// It is a huge one.
+/// It is part of a huge page.
 const PAGE_IS_HUGE: u64 = 1 << 6;
-/// Regions of like pages that one call returns at most.
+/// The maximum number of regions that one call returns.
 const REGIONS: usize = 512;
 
 /// `struct pm_scan_arg`.
@@ -46,13 +46,13 @@ struct PageRegion {
     categories: u64,
 }
 
-/// Bytes of a page, and of its entry in the file.
+/// Size of a page, and of its entry in the file.
 const PAGE_BYTES: u64 = 4096;
 const ENTRY_BYTES: u64 = 8;
-/// The bit of an entry that says the page is there.
+/// The bit of an entry that says that the page is present.
 const ENTRY_IS_PRESENT: u64 = 1 << 63;
 
-/// What is resident in each of `ranges`. Fails where the kernel has no `PAGEMAP_SCAN`.
+/// Resident memory in each of `ranges`. Fails if the kernel has no `PAGEMAP_SCAN`.
 pub(super) fn resident(process: u32, ranges: &[Range<u64>]) -> io::Result<Vec<Resident>> {
     let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
     ranges.iter().map(|range| scan(&pagemap, range)).collect()
@@ -74,8 +74,8 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
             return_mask: PAGE_IS_HUGE,
             ..Default::default()
         };
-        // SAFETY: the kernel writes to `arguments` and to at most `vec_len` elements of `regions`,
-        // both of which live until then.
+        // SAFETY: the kernel writes to `arguments` and to at most `vec_len` elements of `regions`;
+        // both outlive the call.
         let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for region in regions.iter().take(count) {
@@ -94,8 +94,7 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
     Ok(sum)
 }
 
-/// How many bytes of a range of whole pages are resident, page by page: for kernels without
-/// `PAGEMAP_SCAN`.
+/// Resident bytes in a range of whole pages, page by page: for kernels without `PAGEMAP_SCAN`.
 pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<u64> {
     let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
     let end = range.end / PAGE_BYTES * ENTRY_BYTES;

@@ -1,11 +1,12 @@
-//! Stock virtio-balloon: the VM boots with all the memory, and the balloon holds what is not in use.
+//! Stock virtio-balloon: the VM boots with all its memory, and the balloon holds what is not in
+//! use.
 
 use super::{Mechanism, MechanismName, Sizing, Slots, by_count::ByCount};
 use crate::memory::{Balloon, GRANULE_BYTES, round_up};
 use std::sync::Arc;
 
-/// All memory of this VM is ordinary, and of that Linux keeps 11 huge pages free in each of up to 3
-/// zones, which a balloon cannot take.
+/// All of this VM's memory is ordinary memory, and Linux keeps 11 huge pages of it free in each of
+/// up to 3 zones, which a balloon cannot take.
 const RESERVE_BYTES: u64 = 66 << 20;
 
 pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {

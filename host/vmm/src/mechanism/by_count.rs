@@ -1,4 +1,4 @@
-//! Instances that share one part of memory: it is as large as those that are there need together.
+//! Instances that share one resizable part of memory, sized by the number of instances.
 
 use super::{Mechanism, MechanismName, Slot, Slots};
 use crate::{
@@ -11,11 +11,11 @@ pub(super) struct ByCount {
     pub(super) name: MechanismName,
     pub(super) slots: Slots,
     pub(super) memory: Arc<dyn GuestMemory>,
-    /// Bytes that the VM needs as base memory besides.
+    /// Base memory that the VM needs in addition, in bytes.
     pub(super) base_bytes: u64,
-    /// Bytes of the part without an instance.
+    /// Size of the part without any instance, in bytes.
     pub(super) shared_bytes: u64,
-    /// Bytes of it for each instance.
+    /// What each instance adds to it, in bytes.
     pub(super) instance_bytes: u64,
 }
 
@@ -44,7 +44,7 @@ impl Mechanism for ByCount {
         Box::pin(async move {
             let resized = vm.resize_by(0, &|| self.target()).await;
             if resized.is_err() {
-                // What was not given must not stay asked for.
+                // Memory that was not plugged must not remain requested.
                 self.slots.free(slot)?;
                 vm.withdraw(0, &|| self.target()).await;
             }

@@ -1,4 +1,4 @@
-//! An over-provisioned VM: it has the memory of all instances from its start on, and keeps it.
+//! An over-provisioned VM: it has the memory of all instances from its start, and keeps it.
 
 use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
 use crate::{

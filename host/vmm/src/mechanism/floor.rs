@@ -1,5 +1,5 @@
-//! The least a reclaim can take: the host gives back as much memory of the same kind, and no guest
-//! is involved. A process of its own does so, as the VMM would.
+//! The least time that a reclaim can take: the host discards the same amount and kind of memory,
+//! without a guest. A separate process does so the way the VMM would.
 
 use crate::{MemoryBackend, Result, VmError};
 use std::{
@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a huge page, to which a VMM aligns its memory.
+/// Size of a huge page, to which a VMM aligns its memory.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
 
-/// A process that holds memory as a VMM does, and gives it back when asked.
+/// A process that holds memory as a VMM does, and discards it on command.
 pub struct Floor {
     child: libc::pid_t,
     commands: File,
@@ -34,16 +34,16 @@ impl Floor {
         };
         let (command_reader, command_writer) = pipe()?;
         let (answer_reader, answer_writer) = pipe()?;
-        // SAFETY: the child only makes system calls on what it owns, allocates nothing, and leaves
-        // by _exit.
+        // SAFETY: the child makes only system calls on what it owns, allocates nothing, and leaves
+        // with _exit.
         let child = unsafe { libc::fork() };
         match child {
             -1 => Err(fail(std::io::Error::last_os_error())),
             0 => {
-                // Else the child's copies would keep the pipes open when the parent dies.
+                // Otherwise the child's copies would keep the pipes open when the parent dies.
                 drop((command_writer, answer_reader));
                 serve(bytes, backend, command_reader.as_raw_fd(), answer_writer.as_raw_fd());
-                // SAFETY: ends the child without running the parent's clean-up.
+                // SAFETY: ends the child without running the parent's destructors.
                 unsafe { libc::_exit(0) }
             }
             child => {
@@ -57,14 +57,14 @@ impl Floor {
         self.order(b'p')
     }
 
-    /// Gives everything back to the host; how long that took.
+    /// Gives everything back to the host; returns how long that took.
     pub fn discard(&mut self) -> Result<Duration> {
         self.order(b'd')
     }
 
-    /// Bytes of the host's memory that the process holds.
+    /// Bytes of host memory that the process occupies.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let fail = |e| VmError::system("what the floor's process holds cannot be read", e);
+        let fail = |e| VmError::system("the memory of the floor's process cannot be read", e);
         let path = format!("/proc/{}/smaps_rollup", self.child);
         let text = std::fs::read_to_string(path).map_err(fail)?;
         let kilobytes = text.lines().find_map(|line| line.strip_prefix("Rss:")?.strip_suffix("kB"));
@@ -91,7 +91,7 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        // SAFETY: the child has not been waited for, so its number is still its own.
+        // SAFETY: the child has not been waited for, so its pid cannot have been reused.
         unsafe {
             libc::kill(self.child, libc::SIGKILL);
             libc::waitpid(self.child, std::ptr::null_mut(), 0);
@@ -99,12 +99,12 @@ impl Drop for Floor {
     }
 }
 
-/// What the child does until its commands end. It allocates nothing.
+/// The child: executes commands until the pipe closes. It allocates nothing.
 fn serve(bytes: usize, backend: MemoryBackend, commands: RawFd, answers: RawFd) {
     let Some((memory, fd)) = map(bytes, backend) else { return };
     let mut order = 0u8;
     loop {
-        // SAFETY: one byte, into a variable that lives here.
+        // SAFETY: reads one byte into a local variable.
         if unsafe { libc::read(commands, (&raw mut order).cast(), 1) } != 1 {
             return;
         }
@@ -119,19 +119,19 @@ fn serve(bytes: usize, backend: MemoryBackend, commands: RawFd, answers: RawFd) 
             _ => discard(memory, bytes, &fd),
         }
         let ns = (start.elapsed().as_nanos() as u64).to_ne_bytes();
-        // SAFETY: eight bytes of a variable that lives here.
+        // SAFETY: writes eight bytes of a local variable.
         if unsafe { libc::write(answers, ns.as_ptr().cast(), ns.len()) } != 8 {
             return;
         }
     }
 }
 
-/// Maps memory as a VMM does for a guest's memory of that kind.
+/// Maps memory as a VMM does for guest memory of this kind.
 fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>)> {
     let fd = match backend {
         MemoryBackend::Ram => None,
         MemoryBackend::Memfd => {
-            // SAFETY: a constant name; the new descriptor belongs to nobody else.
+            // SAFETY: a constant name; nothing else owns the new descriptor.
             let fd = unsafe {
                 let fd = libc::memfd_create(c"squeezy-floor".as_ptr(), libc::MFD_CLOEXEC);
                 if fd < 0 {
@@ -139,7 +139,7 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
                 }
                 OwnedFd::from_raw_fd(fd)
             };
-            // SAFETY: a descriptor that is open.
+            // SAFETY: the descriptor is open.
             if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) } != 0 {
                 return None;
             }
@@ -147,7 +147,7 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
         }
     };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: new mappings only; the second replaces a part of the first, which nobody uses.
+    // SAFETY: only new mappings; the second one replaces part of the first, which is not in use.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let hole = libc::mmap(
@@ -176,9 +176,9 @@ fn map(bytes: usize, backend: MemoryBackend) -> Option<(*mut u8, Option<OwnedFd>
     }
 }
 
-/// Gives memory back as a VMM's device does.
+/// Gives memory back the way a VMM's device does.
 fn discard(memory: *mut u8, bytes: usize, fd: &Option<OwnedFd>) {
-    // SAFETY: the child's own mapping, in which nothing else lives.
+    // SAFETY: the child's own mapping, which nothing refers to.
     unsafe {
         if let Some(fd) = fd {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

@@ -1,6 +1,6 @@
 //! Mechanisms: ways to give an instance its memory and to take it back, one file each, used by
-//! `squeezy run`, `squeezy serve` and every experiment. Which instance has how much is decided elsewhere,
-//! by policies.
+//! `squeezy run`, `squeezy serve` and every experiment. Policies decide elsewhere which instance
+//! gets how much.
 
 mod balloon;
 mod by_count;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub use floor::Floor;
 pub use slots::{Slot, Slots};
 
-/// Lists mechanisms by name, with what makes one for instances of a size.
+/// Lists mechanisms by name, with their constructors.
 macro_rules! mechanisms {
     ($($(#[$doc:meta])+ $variant:ident = $name:literal: $new:expr,)+) => {
         /// A mechanism, by name.
@@ -38,7 +38,7 @@ macro_rules! mechanisms {
             /// Every mechanism.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// What makes it.
+            /// Its constructor.
             fn constructor(self) -> Option<fn(Sizing) -> Box<dyn Mechanism>> {
                 match self { $(Self::$variant => $new,)+ }
             }
@@ -53,37 +53,37 @@ mechanisms! {
     VirtioMem = "virtio-mem": Some(virtio_mem::new),
     /// Stock virtio-balloon.
     Balloon = "balloon": Some(balloon::new),
-    /// Nothing is given back.
+    /// Never gives memory back.
     Static = "static": Some(fixed::new),
-    /// A stock kernel with one virtio-mem device and NUMA node for each instance.
+    /// A stock kernel with a virtio-mem device and a NUMA node for each instance.
     Numa = "numa": Some(numa::new),
-    /// No guest at all: the host discards as much memory of the same kind. See [`Floor`].
+    /// No guest at all: the host discards the same amount and kind of memory. See [`Floor`].
     Floor = "floor": None,
 }
 
 impl MechanismName {
-    /// The mechanism for instances of that size; nothing for one that has no VM.
+    /// Makes the mechanism for instances of this size; `None` if it does not use a VM.
     pub fn mechanism(self, sizing: Sizing) -> Option<Box<dyn Mechanism>> {
         self.constructor().map(|new| new(sizing))
     }
 }
 
-/// What a VM has to have room for.
+/// What a VM must have room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizing {
-    /// Bytes of memory of one instance; rounded up to 4 MiB.
+    /// Memory of one instance in bytes; rounded up to 4 MiB.
     pub instance_bytes: u64,
-    /// Most instances at a time.
+    /// The maximum number of instances at a time.
     pub instances: u16,
-    /// Bytes for what instances share, such as the page cache; there from the start on.
+    /// Bytes for what instances share, such as the page cache; plugged from the start.
     pub shared_bytes: u64,
 }
 
-/// One VM's way to give instances their memory and to take it back.
+/// How one VM gives instances their memory and takes it back.
 ///
-/// Which slots are in use is said first ([`Slots::take`], [`Slots::free`]), and then the VM is made to
-/// follow. So instances that start or end at once are said all together, and the first resize is for
-/// all of them.
+/// The caller first takes or frees slots ([`Slots::take`], [`Slots::free`]), then has the VM
+/// follow. So if several instances start or end at once and all slots are updated first, the first
+/// resize covers all of them.
 pub trait Mechanism: Send + Sync {
     /// Its name.
     fn name(&self) -> MechanismName;
@@ -91,17 +91,17 @@ pub trait Mechanism: Send + Sync {
     fn kernel(&self) -> Kernel {
         Kernel::Release
     }
-    /// Fills in the memory of a VM's configuration.
+    /// Sets the memory in a VM's configuration.
     fn configure(&self, config: VmConfig) -> VmConfig;
     /// Which slots are in use.
     fn slots(&self) -> &Slots;
-    /// Gives the guest the memory of a slot that was taken; what that took, where anything is
-    /// plugged. When it fails the slot is free again.
+    /// Plugs the memory of a slot that was taken; returns the resize, if there was one. On failure
+    /// the slot is freed again.
     fn plug<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
-    /// Takes the memory of a slot that was freed back. When the guest does not follow in time, the
-    /// error says why; the request stands and the guest goes on with it.
+    /// Reclaims the memory of a slot that was freed. If the guest does not follow in time, the
+    /// error says why; the request stands and the guest continues with it.
     fn reclaim<'a>(&'a self, vm: &'a Vm, slot: Slot) -> BoxFuture<'a, Result<Option<Resize>>>;
-    /// Whether what could not be taken back in time has come back by now, for one slot; an error, if
+    /// Checks whether memory of one slot that was not reclaimed in time is back now; an error if
     /// not.
     fn settle<'a>(&'a self, vm: &'a Vm) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
@@ -113,22 +113,23 @@ pub trait Mechanism: Send + Sync {
                 requested: asked_bytes,
                 plugged: plugged_bytes,
                 after: Duration::ZERO,
-                reason: "it has still not given it back".to_owned(),
+                reason: "it has still not given back the memory".to_owned(),
             })
         })
     }
-    /// Whether an instance may be started before its memory is plugged: it waits for it in the guest.
+    /// Whether an instance may start before its memory is plugged, and waits for it in the guest.
     fn waits_in_guest(&self) -> bool {
         false
     }
-    /// Whether no instance can be given memory any more once a resize has failed like this. Where instances
-    /// share what memory there is, another one may give back what one cannot have now.
+    /// Whether a resize that failed like this means that no instance can be given memory any more.
+    /// It does not where instances share memory: another instance may give back what one cannot
+    /// have now.
     fn is_unfit_after(&self, error: &VmError) -> bool {
         let _ = error;
         false
     }
-    /// Sets where an instance in that slot gets its memory from. A wait for a partition is bounded
-    /// by `wait_ms`, which the caller sets.
+    /// Sets where an instance in this slot gets its memory. A wait for a partition is limited by
+    /// `wait_ms`, which the caller sets.
     fn place(&self, slot: Slot, spec: &mut InstanceSpec) {
         let _ = slot;
         spec.partition = PartitionChoice::None;

@@ -1,5 +1,5 @@
-//! What can be had from a stock kernel: a virtio-mem device and a NUMA node for each instance,
-//! which its cgroup's cpuset binds it to.
+//! The best that a stock kernel offers: for each instance a virtio-mem device and a NUMA node,
+//! which the cpuset of its cgroup binds it to.
 
 use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
 use crate::{
@@ -35,7 +35,7 @@ impl Mechanism for NodeEach {
     }
 
     fn configure(&self, mut config: VmConfig) -> VmConfig {
-        // What instances share lives in node 0, with the kernel.
+        // What instances share is in node 0, with the kernel.
         config.base_bytes += self.shared_bytes;
         config.memory = Arc::new(Nodes { node_bytes: self.node_bytes, nodes: self.nodes });
         config

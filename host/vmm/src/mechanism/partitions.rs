@@ -1,8 +1,9 @@
-//! Partitions: an instance's memory is one piece, plugged when it comes and given back when it goes.
+//! Partitions: an instance's memory is one piece, plugged when it starts and given back when it
+//! ends.
 //!
-//! What the device has plugged says nothing of whom it serves: a partition may hold pages of an instance
-//! that has ended, and be of no use to another one. So the guest is asked where its partitions stand after
-//! each resize, and for each one that is held another one is asked for.
+//! What the device has plugged does not say whom it serves: a partition may hold pages of an
+//! instance that has ended, and be useless to another one. So after each resize the guest is asked
+//! for the states of its partitions, and one more partition is requested for each one that is held.
 
 use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
 use crate::{
@@ -18,16 +19,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a resize is corrected: partitions are held, or let go, by one instance's end at a time.
+/// The most corrections to a resize: each end of an instance may add or release a held partition.
 const ROUNDS: u32 = 4;
 
-/// How often, and how long apart, the guest and its device must be seen to disagree: the device is told
-/// before the guest has put its books in order.
+/// How often, and at what interval, the guest and its device must be seen to disagree: the device
+/// is told before the guest has updated its counters.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the guest is asked meanwhile when a resize takes long: what it has lost count of, or holds in
-/// quarantine, does not come true, and nobody has to wait for that as long as for a guest that is slow.
+/// How often the guest is asked for its states while a resize takes long. A request for memory that
+/// the guest has miscounted or quarantined is never fulfilled, and waiting the full time for it as
+/// for a slow guest would be pointless.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
@@ -37,9 +39,10 @@ pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
 struct Partitions {
     layout: PartitionLayout,
     slots: Slots,
-    /// Partitions that are held, when it was looked last.
+    /// Partitions that were held when last checked.
     held: AtomicU16,
-    /// Of these, those that were said to be the memory of an instance that is not back.
+    /// Of these, the partitions that were already reported as memory of an instance that has not
+    /// come back.
     reported: Mutex<u16>,
 }
 
@@ -51,13 +54,13 @@ impl Partitions {
         Self { layout, slots, held: AtomicU16::new(0), reported: Mutex::new(0) }
     }
 
-    /// What to ask for: a partition for each slot in use, beside those that are held.
+    /// The size to request: a partition for each slot in use, and one for each that is held.
     fn target(&self) -> u64 {
         let count = self.slots.count().saturating_add(self.held.load(SeqCst));
         self.layout.requested_bytes(count.min(self.layout.partitions))
     }
 
-    /// Makes the guest have what the slots in use need.
+    /// Resizes the VM to what the slots in use need.
     async fn follow(&self, vm: &Vm) -> Result<Resize> {
         let mut latency = Duration::ZERO;
         let mut round = 1;
@@ -84,7 +87,8 @@ impl Partitions {
                 return resized.map(|resize| Resize { latency, ..resize });
             }
             if round == ROUNDS {
-                // What was asked for is not what is needed: to be looked at again, not to be relied on.
+                // The size that was requested is still not the size needed, so this is not a
+                // success.
                 resized?;
                 return Err(VmError::Held { partitions: held.max(known), after: latency });
             }
@@ -92,8 +96,8 @@ impl Partitions {
         }
     }
 
-    /// Waits until the guest is seen to have more partitions in quarantine than `known`, twice in a row;
-    /// how long that took. An error when it does not have what the device has.
+    /// Waits until the guest reports more than `known` partitions in quarantine twice in a row;
+    /// returns how long that took. An error if guest and device disagree.
     async fn watch(&self, vm: &Vm, known: u16) -> Result<Duration> {
         let begin = Instant::now();
         let mut seen = false;
@@ -112,10 +116,10 @@ impl Partitions {
         }
     }
 
-    /// Asks the guest where its partitions stand, and notes how many are held. An error when it does not
-    /// have what the device has.
+    /// Asks the guest for the states of its partitions, and records how many are held. An error if
+    /// guest and device disagree.
     async fn look(&self, vm: &Vm) -> Result<Vec<PartitionState>> {
-        // In a VM without one there are no instances that could hold any.
+        // Without an agent there are no instances that could hold one.
         let Ok(agent) = vm.agent() else { return Ok(Vec::new()) };
         let mut looks = 1;
         loop {
@@ -134,7 +138,7 @@ impl Partitions {
         }
     }
 
-    /// What the guest has, if that is not what its device has and nothing is under way.
+    /// The bytes that the guest has, if its device disagrees and no change is in progress.
     fn disagrees(&self, states: &[PartitionState], device_bytes: u64) -> Option<u64> {
         let guest_bytes = self.layout.requested_bytes(count(states, PartitionState::is_plugged));
         let settled = !states.iter().any(|state| state.is_changing());
@@ -150,7 +154,7 @@ impl Partitions {
     }
 }
 
-/// How many partitions are in one of the states that are meant.
+/// How many partitions are in one of the states that `meant` accepts.
 fn count(states: &[PartitionState], meant: impl Fn(PartitionState) -> bool) -> u16 {
     let count = states.iter().filter(|&&state| meant(state)).count();
     u16::try_from(count).unwrap_or(u16::MAX)
@@ -181,7 +185,7 @@ impl Mechanism for Partitions {
                 }
             });
             if resized.is_err() {
-                // What was not given must not stay asked for.
+                // Memory that was not plugged must not remain requested.
                 self.slots.free(slot)?;
                 vm.withdraw(0, &|| self.target()).await;
             }
@@ -224,7 +228,7 @@ impl Mechanism for Partitions {
         true
     }
 
-    /// Any: which partition it is, the guest's kernel decides, and it is not the slot's number.
+    /// Any partition: the guest's kernel chooses, and its number is not the slot's.
     fn place(&self, _: Slot, spec: &mut InstanceSpec) {
         spec.partition = PartitionChoice::Any;
     }

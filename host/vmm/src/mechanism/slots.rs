@@ -1,10 +1,10 @@
-//! Places for instances in a VM.
+//! Slots for instances in a VM.
 
 use crate::{Result, VmError};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which of a VM's slots for instances is meant, counted from 0.
+/// The number of a slot for an instance in a VM, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Slot(pub u16);
 
@@ -14,12 +14,12 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// So many, all free.
+    /// `count` slots, all free.
     pub fn new(count: u16) -> Self {
         Self { used: Mutex::new(vec![false; count.into()]) }
     }
 
-    /// Takes the first free slot; an error when the VM is full.
+    /// Takes the first free slot. An error if the VM is full.
     pub fn take(&self) -> Result<Slot> {
         let mut used = self.lock();
         let free = used.iter_mut().zip(0..).find(|(used, _)| !**used);
@@ -30,7 +30,7 @@ impl Slots {
         Ok(Slot(index))
     }
 
-    /// Frees a slot; an error when it is not in use.
+    /// Frees a slot. An error if it is not in use.
     pub fn free(&self, slot: Slot) -> Result<()> {
         match self.lock().get_mut(usize::from(slot.0)) {
             Some(used @ true) => *used = false,

@@ -1,4 +1,4 @@
-//! Stock virtio-mem: the same device and sizes, but the guest puts pages where it likes.
+//! Stock virtio-mem: the same device and sizes, but the guest places pages wherever it likes.
 
 use super::{Mechanism, MechanismName, Sizing, Slots, by_count::ByCount};
 use crate::memory::{PartitionLayout, VirtioMem};

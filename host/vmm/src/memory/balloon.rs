@@ -1,12 +1,13 @@
-//! Ordinary memory, of which a balloon takes what nobody is to use.
+//! Ordinary memory, from which a balloon takes what is not in use.
 
 use super::{Elastic, GuestDriven, GuestMemory, Layout, Running};
 use crate::{Result, backend::Device};
 
-/// The guest boots with all of it. The balloon takes it at start, and lets go what is asked for.
+/// The guest boots with all of it. The balloon takes it at start, and deflates as memory is
+/// requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balloon {
-    /// Bytes beside the base.
+    /// Bytes besides the base.
     pub extra_bytes: u64,
 }
 

@@ -1,37 +1,38 @@
-//! What can grow and shrink.
+//! Resizable parts of memory.
 
 use crate::{AgentClient, BoxFuture, Result, backend::DeviceRequests};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Says the bytes that are wanted, at the moment when they are asked for. Of several resizes at a time
-/// each then asks for what all of them have come to, and whoever asks last asks for the right size.
+/// Computes the desired size in bytes at the moment of the request. So when resizes overlap, each
+/// requests what all of them add up to, and whichever is last requests the right size.
 pub type Target<'a> = &'a (dyn Fn() -> u64 + Send + Sync);
 
-/// A part of a running VM's memory that is resized by itself. Sizes are of this part alone, in bytes.
+/// A part of a running VM's memory that is resized independently. Sizes are of this part alone, in
+/// bytes.
 ///
-/// It says nothing of how: a part of `guest_driven/` tells the guest its size and
-/// waits until the guest has followed. One that the host resizes by itself, such as a monitor that
-/// shares the guest's allocator, implements the same with an account of its own (`docs/vmm.md`).
+/// How is up to the implementation: those in `guest_driven/` tell the guest its size and wait until
+/// the guest has followed. A part that the host resizes itself, such as a monitor that shares the
+/// guest's allocator, implements the same trait with its own accounting (`docs/vmm.md`).
 pub trait Elastic: Send + Sync {
-    /// Bytes that it can have at most.
+    /// The maximum size.
     fn max_bytes(&self) -> u64;
 
-    /// Bytes that it is to have when the VM is ready.
+    /// The size it should have when the VM is ready.
     fn start_bytes(&self) -> u64;
 
-    /// Bytes that were asked for last.
+    /// The size that was requested last.
     fn requested_bytes(&self) -> u64;
 
-    /// Bytes that the guest has of it.
+    /// The size it has now.
     fn size(&self) -> BoxFuture<'_, Result<u64>>;
 
-    /// Asks for a size, without waiting for it.
+    /// Requests a size without waiting for it.
     fn request<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<()>>;
 
-    /// Asks for a size, and returns when it is there. After `limit` it is an error
-    /// ([`VmError::Resize`](crate::VmError::Resize)) with the reason, for which `agent` may be asked;
-    /// the request stands. A later one overrides it, and ends it too.
+    /// Requests a size, and returns once it is reached. After `limit` it fails with
+    /// [`VmError::Resize`](crate::VmError::Resize) and the reason, for which `agent` may be asked;
+    /// the request stands. A later request overrides this one, and ends its wait too.
     fn resize<'a>(
         &'a self,
         target: Target<'a>,
@@ -40,19 +41,19 @@ pub trait Elastic: Send + Sync {
     ) -> BoxFuture<'a, Result<Resize>>;
 }
 
-/// A resize that is done.
+/// A completed resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
-    /// Bytes the guest had before.
+    /// Size before, in bytes.
     pub before_bytes: u64,
-    /// Bytes it was asked to have.
+    /// Size that was requested, in bytes.
     pub requested_bytes: u64,
-    /// Bytes it has now: those that were asked for, or what a later request made of them.
+    /// Size after, in bytes: as requested, or as a later request changed it.
     pub plugged_bytes: u64,
-    /// From the request until it had that size.
+    /// Time from the request until the size was reached.
     pub latency: Duration,
-    /// How many times its size was looked at for it.
+    /// How many times the size was polled.
     pub polls: u32,
-    /// What the guest asked the device for it, if that is counted.
+    /// Requests that the guest made to the device, if they are counted.
     pub device: Option<DeviceRequests>,
 }

@@ -1,12 +1,12 @@
-//! Memory that the VM has from its start on, for ever.
+//! Memory that the VM has from its start, and keeps.
 
 use super::{Elastic, GuestMemory, Layout, Running};
 use crate::Result;
 
-/// Nothing comes and goes.
+/// Nothing is resizable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
-    /// Bytes beside the base.
+    /// Bytes besides the base.
     pub extra_bytes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! What a VM's memory is made of, and what of it can grow and shrink.
+//! What a VM's memory consists of, and which parts of it can grow and shrink.
 //!
-//! A kind of memory is a file with two sides. Before the VM starts it is a [`GuestMemory`], a value in
-//! the [`VmConfig`](crate::VmConfig) that says what the VMM has to provide. While the VM runs each part
-//! of it that can be resized is an [`Elastic`], which [`GuestMemory::start`] makes. Nobody else asks of
-//! which kind a VM's memory is.
+//! A kind of memory is a file with two sides. Before the VM starts it is a [`GuestMemory`], a value
+//! in the [`VmConfig`](crate::VmConfig) that says what the VMM has to provide. While the VM runs,
+//! each resizable part of it is an [`Elastic`], made by [`GuestMemory::start`]. No other code
+//! depends on the kind of a VM's memory.
 //!
-//! Bytes are counted here. Which instance they are for is a matter of the
+//! This module deals in bytes. Which instance they are for is up to the
 //! [`mechanism`](crate::mechanism).
 
 mod balloon;
@@ -29,30 +29,31 @@ pub use numa::Nodes;
 pub use partitions::PartitionLayout;
 pub use virtio_mem::VirtioMem;
 
-/// Memory blocks of Linux on x86-64, in bytes: where a partition's slot starts.
+/// Size of a memory block of Linux on x86-64, in bytes. Each slot of a partition starts at one.
 pub const MEMORY_BLOCK_BYTES: u64 = 128 << 20;
 
-/// What partitions and plugged sizes are rounded up to, in bytes: the largest piece of Linux's
-/// page allocator, and a multiple of virtio-mem's block size.
+/// Partitions and plugged sizes are rounded up to this, in bytes: the largest block of Linux's page
+/// allocator, and a multiple of virtio-mem's block size.
 pub const GRANULE_BYTES: u64 = 4 << 20;
 
-/// Most partitions or nodes of a VM.
+/// The maximum number of partitions or nodes in a VM.
 pub const MAX_INSTANCES: u16 = 255;
 
-/// Largest memory of an instance, in bytes.
+/// The maximum memory of an instance, in bytes.
 const MAX_INSTANCE_BYTES: u64 = 1 << 40;
 
-/// A kind of memory: what a VM has beside its base, and how that comes and goes.
+/// A kind of memory: what a VM has besides its base, and how it grows and shrinks.
 ///
-/// A mechanism makes one for each VM ([`Mechanism::configure`](crate::mechanism::Mechanism::configure)).
+/// A mechanism makes one for each VM
+/// ([`Mechanism::configure`](crate::mechanism::Mechanism::configure)).
 pub trait GuestMemory: fmt::Debug + Send + Sync {
-    /// Checks what can be checked before anything is started; `vcpus` are the VM's processors.
+    /// Checks what can be checked before anything starts; `vcpus` is the VM's number of processors.
     fn check(&self, vcpus: u32) -> Result<()>;
 
-    /// What the VMM has to provide for a VM with so much base memory.
+    /// What the VMM has to provide for a VM with this much base memory.
     fn layout(&self, base_bytes: u64) -> Layout;
 
-    /// What the guest's kernel has to be told of it on its command line.
+    /// What the guest's kernel has to be told on its command line.
     fn kernel_parameters(&self) -> Option<String> {
         None
     }
@@ -62,13 +63,13 @@ pub trait GuestMemory: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Takes it into operation for a VM: the parts that can grow and shrink, each by itself, by number.
+    /// Makes the resizable parts of a VM's memory, by number.
     ///
-    /// It is called when the VMM has been started and before its guest is waited for. What it returns is
-    /// dropped after the VMM's process has ended.
+    /// Called once the VMM has started and before its guest is waited for. The result is dropped
+    /// after the VMM's process has exited.
     fn start(&self, vm: &Running) -> Vec<Box<dyn Elastic>>;
 
-    /// Checks that the guest's kernel has understood it as it was meant, before anything is resized.
+    /// Checks that the guest's kernel has understood its parameters, before anything is resized.
     fn check_guest<'a>(
         &'a self,
         agent: &'a AgentClient,
@@ -79,18 +80,18 @@ pub trait GuestMemory: fmt::Debug + Send + Sync {
     }
 }
 
-/// A VM whose VMM has been started, as [`GuestMemory::start`] finds it.
+/// A VM whose VMM has started, as passed to [`GuestMemory::start`].
 pub struct Running {
     /// Its devices.
     pub(crate) devices: Arc<dyn Devices>,
 }
 
-/// What a VMM has to provide of a VM's memory.
+/// What a VMM has to provide for a VM's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of ordinary RAM that the guest has from its boot on.
+    /// Ordinary RAM that the guest boots with, in bytes.
     pub boot_bytes: u64,
-    /// Of these, the bytes that it keeps; a balloon may take the rest.
+    /// The part of it that the guest always keeps; a balloon may take the rest.
     pub kept_bytes: u64,
     /// The virtio-mem devices, by number.
     pub regions: Vec<Region>,
@@ -101,27 +102,27 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Ordinary RAM that stays.
+    /// Ordinary RAM that is never taken back.
     fn ram(bytes: u64) -> Self {
         Self { boot_bytes: bytes, kept_bytes: bytes, ..Default::default() }
     }
 
-    /// Bytes that can be plugged at most.
+    /// The maximum number of bytes that can be plugged.
     pub fn region_bytes(&self) -> u64 {
         self.regions.iter().fold(0, |sum, region| sum.saturating_add(region.region_bytes))
     }
 
-    /// Bytes that the host has to have for the guest to boot.
+    /// Bytes that the host must have for the guest to boot.
     pub fn start_bytes(&self) -> u64 {
         self.boot_bytes.saturating_add(self.initial_bytes())
     }
 
-    /// Bytes that the guest has when the VM is ready.
+    /// Bytes that the guest has once the VM is ready.
     pub fn ready_bytes(&self) -> u64 {
         self.kept_bytes.saturating_add(self.initial_bytes())
     }
 
-    /// Whether the guest can have more than it has when the VM is ready.
+    /// Whether the guest can get more memory than it has once the VM is ready.
     pub fn can_grow(&self) -> bool {
         self.boot_bytes.saturating_add(self.region_bytes()) > self.ready_bytes()
     }
@@ -134,11 +135,12 @@ impl Layout {
 /// One virtio-mem device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Bytes that can be plugged at most.
+    /// The maximum number of bytes that can be plugged.
     pub region_bytes: u64,
     /// Bytes plugged at start.
     pub initial_bytes: u64,
-    /// Whether the guest may plug any part of it at any time, rather than the first bytes first.
+    /// Whether the guest may plug any part of it at any time, rather than in order from its
+    /// beginning.
     pub any_order: bool,
 }
 
@@ -147,7 +149,7 @@ pub fn round_up(bytes: u64, unit: u64) -> u64 {
     bytes.div_ceil(unit).saturating_mul(unit)
 }
 
-/// Instances of that size, so many of them, are possible.
+/// Checks that `count` instances of this size are possible.
 fn check_instances(bytes: u64, count: u16) -> Result<()> {
     if !(1..=MAX_INSTANCE_BYTES).contains(&bytes) {
         return Err(VmError::Config(format!("an instance of {} is not possible", ByteSize(bytes))));

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{Kernel, Result, VmError};
 
-/// What can be had from a stock kernel, for comparison.
+/// The best that a stock kernel offers, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nodes {
-    /// Bytes of each.
+    /// Size of each node, in bytes.
     pub node_bytes: u64,
-    /// How many.
+    /// The number of nodes.
     pub nodes: u16,
 }
 
@@ -25,8 +25,8 @@ impl Nodes {
 impl GuestMemory for Nodes {
     fn check(&self, vcpus: u32) -> Result<()> {
         check_instances(self.node_bytes, self.nodes)?;
-        // Linux knows a node at boot by its memory or its processors. These have no memory yet, so each
-        // has a processor that never comes.
+        // Linux learns of a node at boot by its memory or its processors. These have no memory yet,
+        // so each has a processor that is never plugged.
         if vcpus + u32::from(self.nodes) > Kernel::MAX_PROCESSORS {
             return Err(VmError::Config(format!(
                 "{} nodes and {vcpus} processors were requested; at most {} together are possible",

@@ -12,16 +12,16 @@ use std::ops::Range;
 /// How a virtio-mem region is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionLayout {
-    /// Bytes of one partition.
+    /// Size of one partition, in bytes.
     pub partition_bytes: u64,
-    /// How many, 1 to 255.
+    /// The number of partitions, 1 to 255.
     pub partitions: u16,
-    /// Bytes of the shared partition, plugged at start.
+    /// Size of the shared partition, in bytes; plugged at start.
     pub shared_bytes: u64,
 }
 
 impl PartitionLayout {
-    /// The layout with its sizes rounded up to what can be plugged.
+    /// A layout, with sizes rounded up to what can be plugged.
     pub fn new(partition_bytes: u64, partitions: u16, shared_bytes: u64) -> Self {
         Self {
             partition_bytes: round_up(partition_bytes, GRANULE_BYTES),
@@ -30,14 +30,14 @@ impl PartitionLayout {
         }
     }
 
-    /// Bytes of address space that the region needs: each slot spans whole memory blocks.
+    /// Address space that the region needs, in bytes: each slot spans whole memory blocks.
     pub fn region_bytes(&self) -> u64 {
         let slot = round_up(self.partition_bytes, MEMORY_BLOCK_BYTES);
         slot.saturating_mul(self.partitions.into())
             .saturating_add(round_up(self.shared_bytes, MEMORY_BLOCK_BYTES))
     }
 
-    /// Where a partition lies in the region, in bytes; nothing for one that there is not.
+    /// Where a partition lies in the region, in bytes; `None` if it does not exist.
     pub fn range(&self, partition: PartitionNumber) -> Option<Range<u64>> {
         let slot = round_up(self.partition_bytes, MEMORY_BLOCK_BYTES);
         let first = round_up(self.shared_bytes, MEMORY_BLOCK_BYTES);
@@ -45,7 +45,7 @@ impl PartitionLayout {
         (partition.0 < self.partitions).then(|| start..start + self.partition_bytes)
     }
 
-    /// Bytes to ask for to have `populated` partitions plugged.
+    /// The size to request to have `populated` partitions plugged.
     pub fn requested_bytes(&self, populated: u16) -> u64 {
         self.shared_bytes + u64::from(populated) * self.partition_bytes
     }
@@ -104,7 +104,7 @@ impl GuestMemory for PartitionLayout {
     }
 }
 
-/// The guest's kernel has other partitions than it should, for the reason that its log gives.
+/// The guest's kernel does not have the requested partitions, for the reason in its log.
 fn misunderstood(console: &Console, what: &str) -> VmError {
     let lines = console.tail(usize::MAX);
     let said = lines.iter().rev().find_map(|line| Some(&line[line.find("squeezy:")?..]));

@@ -1,4 +1,4 @@
-//! Waits of less than a millisecond, which tokio's own timer does not have.
+//! Waits of less than a millisecond, which tokio's timer does not offer.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -7,7 +7,7 @@ use rustix::time::{
 use std::{io, os::fd::OwnedFd, time::Duration};
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel's own resolution.
+/// A timer with the kernel's resolution.
 pub(super) struct ShortTimer(AsyncFd<OwnedFd>);
 
 impl ShortTimer {
@@ -20,7 +20,7 @@ impl ShortTimer {
         Ok(Self(unsafe { AsyncFd::register(fd) }?))
     }
 
-    /// Waits that long.
+    /// Waits for `time`.
     pub(super) async fn wait(&self, time: Duration) -> io::Result<()> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let time = time.max(Duration::from_nanos(1));
@@ -55,7 +55,7 @@ mod tests {
         }
         let mean = start.elapsed() / 10;
         assert!(mean >= Duration::from_micros(200), "{mean:?}");
-        // Tokio's timer would take 1 to 2 ms each; a loaded machine gets some leave.
+        // Tokio's timer would take 1 to 2 ms each; the limit leaves room for a loaded machine.
         assert!(mean < Duration::from_millis(20), "{mean:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! Whatever the kind of memory, its account adds up.
+//! The byte counts add up for every kind of memory.
 
 use super::*;
 use crate::backend::{Device, DeviceRequests, SizeChange};
 use proptest::prelude::*;
 use tokio::sync::broadcast;
 
-/// Devices that nobody asks anything.
+/// Devices that are never used.
 struct Unused;
 
 impl Devices for Unused {
@@ -30,7 +30,7 @@ impl Devices for Unused {
     }
 }
 
-/// Sizes with which instances would be served, in bytes.
+/// Every kind of memory for the same instances, in bytes.
 fn kinds(instance_bytes: u64, count: u16, shared_bytes: u64) -> Vec<Box<dyn GuestMemory>> {
     let all = instance_bytes * u64::from(count);
     vec![
@@ -43,8 +43,8 @@ fn kinds(instance_bytes: u64, count: u16, shared_bytes: u64) -> Vec<Box<dyn Gues
 }
 
 proptest! {
-    /// What the VMM provides at boot is what has been asked for then, and what the guest keeps with what
-    /// its parts start with is what it has when it is ready.
+    /// What the VMM provides at boot is what is requested then, and what the guest keeps plus the
+    /// start sizes of its parts is what it has once it is ready.
     #[test]
     fn all_bytes_are_somewhere_and_none_is_counted_twice(
         base_granules in 0_u64..1 << 10,
@@ -74,7 +74,7 @@ proptest! {
         }
     }
 
-    /// Partitions lie in their region, in order, and none in another.
+    /// Partitions lie in their region, in order and without overlap.
     #[test]
     fn partitions_do_not_overlap(
         partition_bytes in 1_u64..1 << 32,

@@ -9,7 +9,7 @@ use crate::{Result, VmError};
 /// Stock virtio-mem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtioMem {
-    /// Bytes that can be plugged at most.
+    /// The maximum number of bytes that can be plugged.
     pub region_bytes: u64,
     /// Bytes plugged at start.
     pub initial_bytes: u64,

@@ -15,18 +15,18 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How far a VM has come in starting.
+/// How far a VM has got in starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootStep {
-    /// The accelerator is chosen.
+    /// The accelerator has been chosen.
     Accelerator(Accelerator),
-    /// The VMM runs (its name and version) and the guest's processors with it.
+    /// The VMM (its name and version) and the guest's processors are running.
     Started(String),
-    /// The guest's kernel has written its first line on the console.
+    /// The guest's kernel has written its first line to the console.
     Kernel,
     /// The agent has opened the channel.
     AgentUp,
-    /// The agent answers, and the memory to start with is plugged.
+    /// The agent answers, and the initial memory is plugged.
     Ready(Duration),
 }
 
@@ -50,7 +50,7 @@ impl Vm {
         Self::start_with(config, |_| {}).await
     }
 
-    /// As [`Vm::start`], and reports each step.
+    /// Like [`Vm::start`], and reports each step.
     pub async fn start_with(config: VmConfig, mut report: impl FnMut(BootStep)) -> Result<Self> {
         config.check()?;
         let (vmm, choice) = (config.vmm.clone(), config.accelerator);
@@ -127,7 +127,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Waits until the memory to start with is there.
+    /// Waits until the initial memory is plugged.
     async fn settle(&self) -> Result<()> {
         self.config().memory.check_guest(self.agent()?, self.console()).await?;
         for (number, part) in (0u16..).zip(&self.shared.elastic) {
@@ -137,7 +137,8 @@ impl Vm {
     }
 }
 
-/// Host and guest come from one source; their versions' first two numbers must be the same.
+/// Host and guest are built from the same source; the first two numbers of their versions must
+/// agree.
 fn check_version(guest: &str) -> Result<()> {
     let host = env!("CARGO_PKG_VERSION");
     let first_two =

@@ -1,4 +1,4 @@
-//! A VM's memory: what it has, and how it is made to have more or less.
+//! A VM's memory: measuring and resizing it.
 
 use super::Vm;
 use crate::{
@@ -13,13 +13,13 @@ use squeezy_protocol::{Partition, PartitionNumber};
 /// A VM's memory at one moment, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// What the guest was asked to have, base included.
+    /// Requested from the guest, including the base.
     pub asked_bytes: u64,
-    /// What it has, base included.
+    /// What the guest has, including the base.
     pub plugged_bytes: u64,
-    /// What the host has behind all of it.
+    /// Host memory behind all of it.
     pub resident: Resident,
-    /// What the host has behind the part that comes and goes (of a balloon or nothing: all of it).
+    /// Host memory behind the resizable part (with a balloon or fixed memory: behind all of it).
     pub device_resident: Resident,
 }
 
@@ -33,21 +33,21 @@ impl std::ops::AddAssign for MemoryUse {
 }
 
 impl Vm {
-    /// Makes the guest have `bytes` of the memory that can grow and shrink (of partitions: the shared one
-    /// included), and waits until it has.
+    /// Sets the size of the resizable memory (with partitions: including the shared one) to
+    /// `bytes`, and waits until the guest has followed.
     pub async fn resize(&self, bytes: u64) -> Result<Resize> {
         self.resize_by(0, &|| bytes).await
     }
 
-    /// As [`Vm::resize`], of the part of this number, where the memory has several.
+    /// Like [`Vm::resize`], for the part with this number, if the memory has several.
     ///
-    /// When the guest does not follow in time the error carries its reason, and the request stands:
-    /// the guest goes on with it when it can. A later resize of the same part overrides it.
+    /// If the guest does not follow in time, the error contains its reason, and the request stands:
+    /// the guest continues with it when it can. A later resize of the same part overrides it.
     pub async fn resize_part(&self, number: u16, bytes: u64) -> Result<Resize> {
         self.resize_by(number, &|| bytes).await
     }
 
-    /// As [`Vm::resize_part`], to what `target` says at the moment of the request.
+    /// Like [`Vm::resize_part`], to the size that `target` computes at the moment of the request.
     pub(crate) async fn resize_by(&self, number: u16, target: Target<'_>) -> Result<Resize> {
         let part = self.part(number)?;
         let (asked, region) = (target(), part.max_bytes());
@@ -62,19 +62,19 @@ impl Vm {
         self.shared.fate.guard(work).await
     }
 
-    /// Asks for a size without waiting for it, to take back a request that has failed.
+    /// Requests a size without waiting for it, to take back a request that has failed.
     pub(crate) async fn withdraw(&self, number: u16, target: Target<'_>) {
         if let Ok(part) = self.part(number) {
             let _ = part.request(target).await;
         }
     }
 
-    /// Bytes that the guest has of what [`Vm::resize`] resizes.
+    /// The current size of what [`Vm::resize`] resizes, in bytes.
     pub(crate) async fn size(&self) -> Result<u64> {
         self.shared.fate.guard(self.part(0)?.size()).await
     }
 
-    /// A part of the memory that can be resized by itself.
+    /// A resizable part of the memory.
     fn part(&self, number: u16) -> Result<&dyn Elastic> {
         match self.shared.elastic.get(usize::from(number)) {
             Some(part) => Ok(&**part),
@@ -83,7 +83,7 @@ impl Vm {
         }
     }
 
-    /// What is asked for, plugged and resident now.
+    /// Memory that is requested, plugged and resident now.
     pub async fn memory(&self) -> Result<MemoryUse> {
         let shared = &*self.shared;
         let kept_bytes = shared.config.layout().kept_bytes;
@@ -103,7 +103,8 @@ impl Vm {
         Ok(MemoryUse { asked_bytes, plugged_bytes, resident, device_resident })
     }
 
-    /// The guest's partitions, as it sees them; none where its memory is not divided into any.
+    /// The guest's partitions, as it reports them; none if its memory is not divided into
+    /// partitions.
     pub async fn partitions(&self) -> Result<Vec<Partition>> {
         if self.config().memory.partitions().is_none() {
             return Ok(Vec::new());
@@ -112,8 +113,8 @@ impl Vm {
         Ok(memory.squeezy.map_or(Vec::new(), |squeezy| squeezy.partitions))
     }
 
-    /// Bytes that the host has behind one partition. Its number comes from the guest, so there may be none
-    /// of that number. Memory that others may map is not counted so: see [`MemoryBackend`].
+    /// Resident host memory behind one partition, in bytes. The number comes from the guest, so it
+    /// may be invalid. Memory that others may map is not counted: see [`MemoryBackend`].
     pub async fn partition_resident(&self, partition: PartitionNumber) -> Result<u64> {
         let config = self.config();
         if config.memory_backend != MemoryBackend::Ram {

@@ -30,32 +30,32 @@ pub struct Vm {
     agent: Option<AgentClient>,
 }
 
-/// What the VM's handle and its supervisor share.
+/// Shared by the VM's handle and its supervisor.
 struct Shared {
     config: VmConfig,
     accelerator: Accelerator,
     backend: Arc<dyn Backend>,
     /// Where its memory is.
     host_memory: HostMemory,
-    /// The parts of its memory that can grow and shrink, by number. They go with this, after the VMM's
-    /// process.
+    /// The resizable parts of its memory, by number. Dropped with this struct, after the VMM's
+    /// process has exited.
     elastic: Vec<Box<dyn Elastic>>,
     console: Console,
     fate: Fate,
-    /// Whether its end is wanted.
+    /// Whether the VM is being stopped on purpose.
     stopping: AtomicBool,
-    /// Whether its processors are stopped because somebody wanted that.
+    /// Whether its processors were stopped on request.
     paused: watch::Sender<bool>,
     started: Instant,
 }
 
 impl Vm {
-    /// What it was started with.
+    /// The configuration it was started with.
     pub fn config(&self) -> &VmConfig {
         &self.shared.config
     }
 
-    /// What runs its code, and why.
+    /// Which accelerator it uses, and why.
     pub fn accelerator(&self) -> &Accelerator {
         &self.shared.accelerator
     }
@@ -75,7 +75,7 @@ impl Vm {
         &self.shared.console
     }
 
-    /// The agent; an error in a VM that was started without one.
+    /// The agent's client. Fails if the VM was started without an agent.
     pub fn agent(&self) -> Result<&AgentClient> {
         self.agent.as_ref().ok_or(VmError::NoAgent)
     }
@@ -85,7 +85,7 @@ impl Vm {
         self.shared.fate.known()
     }
 
-    /// Waits until the VM has ended, and says why.
+    /// Waits until the VM has ended; returns why.
     pub async fn wait(&self) -> VmError {
         self.shared.fate.sealed().await
     }
@@ -95,8 +95,8 @@ impl Vm {
         measure::cpu_times(self.process_id(), |name| self.shared.backend.thread_role(name))
     }
 
-    /// Ends the VM: the guest powers off, or is killed when it does not in time or is paused. Returns
-    /// when its process is gone.
+    /// Ends the VM: the guest powers off, or is killed if it does not do so in time or is paused.
+    /// Returns once its process is gone.
     pub async fn stop(&self) -> Result<()> {
         let shared = &*self.shared;
         shared.stopping.store(true, Ordering::SeqCst);

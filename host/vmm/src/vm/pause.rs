@@ -1,18 +1,19 @@
-//! Stopping a VM's processors and letting them run again.
+//! Stops a VM's processors and lets them run again.
 
 use super::Vm;
 use crate::Result;
 use std::time::SystemTime;
 
 impl Vm {
-    /// Stops the VM's processors: the guest takes no memory and no time until [`Vm::resume`]. What it is
-    /// asked meanwhile waits; what the host can tell without it ([`Vm::memory`]) it tells.
+    /// Stops the VM's processors: the guest takes no memory and no CPU time until [`Vm::resume`].
+    /// Calls to the guest wait; what the host can measure without it ([`Vm::memory`]) remains
+    /// available.
     pub async fn pause(&self) -> Result<()> {
         let shared = &*self.shared;
         shared
             .fate
             .guard(async {
-                // First, for the VMM reports it.
+                // Set first, because the VMM reports the pause.
                 shared.paused.send_replace(true);
                 let done = shared.backend.pause().await;
                 if done.is_err() {
@@ -34,7 +35,7 @@ impl Vm {
         }
     }
 
-    /// Whether its processors are stopped because somebody wanted that.
+    /// Whether its processors were stopped on request.
     pub fn is_paused(&self) -> bool {
         *self.shared.paused.borrow()
     }

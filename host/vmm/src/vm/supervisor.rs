@@ -1,4 +1,4 @@
-//! Watches a VM from the side, so that whatever ends it is known at once.
+//! Watches a VM, so that whatever ends it is known at once.
 
 use super::Shared;
 use crate::{
@@ -13,10 +13,10 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// How often the VMM is asked whether it is well.
+/// How often the VMM is asked for its state.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches the VMM until it has ended, and seals the VM's fate.
+/// Watches the VMM until it has exited, and seals the VM's fate.
 pub(super) async fn supervise(
     shared: Arc<Shared>,
     mut events: mpsc::Receiver<Event>,
@@ -30,7 +30,7 @@ pub(super) async fn supervise(
         tokio::select! {
             biased;
             status = process.exited() => {
-                // The console's and the monitor's last words are on their way.
+                // The last output of console and monitor may still be on its way.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 while let Ok(event) = events.try_recv() {
                     if let Event::Ended(end) = event {
@@ -60,7 +60,7 @@ pub(super) async fn supervise(
 }
 
 impl Shared {
-    /// Asks the VMM how the VM is.
+    /// Asks the VMM for the state of the VM.
     async fn look(&self, ended: Option<GuestEnd>) {
         match self.backend.run_state(self.config.timeouts.hang).await {
             Ok(RunState::Paused) if *self.paused.borrow() => {}
@@ -72,12 +72,12 @@ impl Shared {
                 self.fate.seal(VmError::Paused(reason));
             }
             Err(error @ VmError::Hung(_)) => self.fate.seal(error),
-            // When the monitor is gone, so is the process, in a moment.
+            // When the monitor is gone, the process will be in a moment.
             Ok(_) | Err(_) => {}
         }
     }
 
-    /// Why the VMM's process has ended.
+    /// Why the VMM's process has exited.
     fn reason_of(&self, status: ExitStatus, reported: Option<GuestEnd>) -> VmError {
         if self.stopping.load(Ordering::SeqCst) {
             return VmError::Stopped;
@@ -101,7 +101,7 @@ impl Shared {
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (_, Some(9)) => {
-            "killed by signal 9; unless somebody did that, the host ran out of memory".to_owned()
+            "killed by signal 9; unless someone sent it, the host ran out of memory".to_owned()
         }
         (_, Some(signal)) => format!("killed by signal {signal}"),
         (code, None) => format!("exit status {}", code.unwrap_or_default()),

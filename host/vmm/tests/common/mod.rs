@@ -1,4 +1,4 @@
-//! What the tests share: a small VM, and waiting for things with a limit.
+//! Helpers that the tests share: a small VM, and waiting with a limit.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A VM as the artifacts of `make kernel image` make it.
+/// A VM from the artifacts of `make kernel image`.
 pub fn config(name: &str) -> VmConfig {
     let files = Artifacts::find(None).unwrap_or_else(|e| panic!("this test needs a guest: {e}"));
     let mut config = VmConfig::new(name, files.kernel(Kernel::Release), files.initramfs());
@@ -38,7 +38,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
     }
 }
 
-/// A shell script that can be used in QEMU's place.
+/// A shell script to run instead of QEMU.
 pub fn wrapper(directory: &Path, script: &str) -> PathBuf {
     let path = directory.join("qemu");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -46,13 +46,13 @@ pub fn wrapper(directory: &Path, script: &str) -> PathBuf {
     path
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process exists and is not a zombie.
 pub fn alive(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until `done`, at most `limit`.
+/// Waits for `done`, for at most `limit`.
 pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !done() {

@@ -1,4 +1,4 @@
-//! Lines, for logs and pipes: what happens as it happens, the state of things every few seconds.
+//! Line output for logs and pipes: events as they happen, and the state every few seconds.
 
 use super::{Heading, Totals, View, describe};
 use crate::{
@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-/// Seconds between two lines about the state of things.
+/// Seconds between two lines about the state.
 const INTERVAL_SECONDS: f64 = 5.0;
 
-/// Prints lines.
+/// Prints lines to standard output.
 pub struct Lines {
     output: Output,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Lines {
-    /// Prints them there.
+    /// A view that prints to `output`.
     pub fn new(output: Output) -> Self {
         Self { output, state: Mutex::default() }
     }
@@ -68,7 +68,7 @@ impl View for Lines {
             }
             state.next_seconds = sample.at_seconds + INTERVAL_SECONDS;
             self.output.print(format_args!(
-                "{:6.1} s  instances {} ({} starting, {} idle, {} busy), requests {} of {} done, {} wait; \
+                "{:6.1} s  instances {} ({} starting, {} idle, {} busy), requests {} of {} done, {} waiting; \
                  memory asked {} plugged {} resident {} MiB",
                 sample.at_seconds,
                 sample.alive(),
@@ -90,12 +90,12 @@ impl View for Lines {
             state.totals.count(&request.outcome);
             let (what, reason) = match &request.outcome {
                 Outcome::Right => return,
-                Outcome::Wrong(reason) => ("answered wrongly", reason),
+                Outcome::Wrong(reason) => ("was answered wrongly", reason),
                 Outcome::Failed(reason) => ("failed", reason),
-                Outcome::Rejected(reason) => ("rejected", reason),
+                Outcome::Rejected(reason) => ("was rejected", reason),
             };
             let at = state.at_seconds;
-            self.output.print(format_args!("{at:6.1} s  a request was {what}: {reason}"));
+            self.output.print(format_args!("{at:6.1} s  a request {what}: {reason}"));
         });
     }
 

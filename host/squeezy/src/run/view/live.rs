@@ -1,4 +1,4 @@
-//! The live view: one screen, redrawn ten times a second by a thread of its own.
+//! The live view: one screen, redrawn ten times a second by its own thread.
 
 use super::{Heading, Totals, View, describe};
 use crate::{
@@ -27,9 +27,9 @@ use std::{
     time::Duration,
 };
 
-/// From one drawing to the next.
+/// Interval between frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// Resizes and notes that are remembered.
+/// Resizes and notes to keep.
 const REMEMBERED: usize = 64;
 
 /// Draws on the terminal until it is dropped.
@@ -40,7 +40,7 @@ pub struct Live {
     output: Output,
 }
 
-/// What is on the screen.
+/// The contents of the screen.
 #[derive(Default)]
 struct Screen {
     heading: Heading,
@@ -52,7 +52,7 @@ struct Screen {
 }
 
 impl Live {
-    /// Takes over the terminal; what is worth keeping is printed in the end.
+    /// Takes over the terminal. Notes are printed to `output` at the end.
     pub fn open(interrupt: Interrupt, output: Output) -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
         let screen = Arc::new(Mutex::new(Screen::default()));
@@ -79,10 +79,10 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It gives the terminal back before it ends.
+            // The thread restores the terminal before it exits.
             let _ = thread.join();
         }
-        // What went by on the screen is worth keeping.
+        // The notes that went by on the screen are worth keeping.
         self.with(|screen| screen.notes.iter().for_each(|note| self.output.print(note)));
     }
 }
@@ -153,7 +153,7 @@ fn draw_until(
             let screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
             terminal.draw(|frame| draw(frame, &screen)).is_ok()
         };
-        // A terminal that is gone must not end the run.
+        // Losing the terminal must not end the run.
         if !drawn || !matches!(read_keys(interrupt), Ok(())) {
             std::thread::sleep(FRAME);
         }
@@ -161,7 +161,7 @@ fn draw_until(
     ratatui::restore();
 }
 
-/// Waits for the next frame; in raw mode Ctrl-C is a key like any other.
+/// Waits for the next frame. In raw mode Ctrl-C is an ordinary key.
 fn read_keys(interrupt: &Interrupt) -> io::Result<()> {
     if event::poll(FRAME)?
         && let Event::Key(key) = event::read()?
@@ -195,7 +195,7 @@ fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     draw_resizes(frame, resizes, screen);
     draw_notes(frame, notes, screen);
     frame.render_widget(
-        Line::from("Ctrl-C or q ends the run with a summary; twice ends it at once").dim(),
+        Line::from("Ctrl-C or q: end the run with a summary; twice: end it at once").dim(),
         foot,
     );
 }
@@ -238,7 +238,7 @@ fn draw_instances(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     let t = screen.totals;
     let unhappy = t.wrong + t.failed + t.rejected > 0;
     let requests = format!(
-        "requests: {} of {} done, {} wait, {} wrong, {} failed, {} rejected; the latest took {:.2} s",
+        "requests: {} of {} done, {} waiting, {} wrong, {} failed, {} rejected; the latest took {:.2} s",
         t.all(),
         screen.heading.requests,
         s.queued,
@@ -272,7 +272,7 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
 fn draw_counts(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     let alive = points(screen, |s| s.alive() as f64);
     let queued = points(screen, |s| s.queued as f64);
-    let title = "instances (blue), requests that wait (red)".to_owned();
+    let title = "instances (blue), waiting requests (red)".to_owned();
     draw_chart(frame, area, title, &[(&queued, Color::Red), (&alive, Color::Blue)]);
 }
 
@@ -312,7 +312,7 @@ fn draw_resizes(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         let line = Line::from(text.as_str());
         if *failed { line.red() } else { line }
     });
-    let block = Block::bordered().title("memory given and taken back");
+    let block = Block::bordered().title("memory plugged and reclaimed");
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }
 
@@ -322,7 +322,7 @@ fn draw_notes(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }
 
-/// The newest items that fit into a bordered area, oldest first.
+/// The newest items that fit into a bordered area, in order.
 fn newest<T>(list: &VecDeque<T>, area: Rect) -> impl Iterator<Item = &T> {
     let room = usize::from(area.height.saturating_sub(2));
     list.iter().skip(list.len().saturating_sub(room))

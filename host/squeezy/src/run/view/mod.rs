@@ -1,4 +1,4 @@
-//! Shows a run while it goes on: live where the output is a terminal, as lines where it is not.
+//! Shows the progress of a run: live if the output is a terminal, otherwise as lines.
 
 pub mod lines;
 mod live;
@@ -8,16 +8,16 @@ use crate::{interrupt::Interrupt, output::Output};
 use squeezy_load::Load;
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
-/// What is shown.
+/// What a view shows about the current turn.
 #[derive(Clone, Debug, Default)]
 struct Heading {
     /// The function.
     function: String,
-    /// The policy, and which of how many it is.
+    /// The policy, and its position among those to run.
     turn: String,
-    /// Instances the VM may hold.
+    /// The maximum number of instances in the VM.
     concurrency: u16,
-    /// What the load is; empty before it begins.
+    /// Describes the load; empty before it begins.
     load: String,
     /// How long requests are sent.
     length: Duration,
@@ -42,26 +42,26 @@ impl Heading {
     }
 }
 
-/// Whoever watches.
+/// Something that displays a run.
 pub trait View: Send + Sync {
-    /// A policy's turn begins: of a function, with so many instances at most.
+    /// The turn of a policy begins, with at most `concurrency` instances.
     fn begin(&self, function: &str, turn: &str, concurrency: u16);
-    /// The load begins; requests are sent for so long.
+    /// The load begins; requests are sent for `length`.
     fn load(&self, load: &Load, length: Duration);
-    /// Something worth a line has happened.
+    /// A message to show.
     fn note(&self, text: &str);
-    /// The state of things, several times a second.
+    /// A sample of the state, several times a second.
     fn sample(&self, sample: &Sample);
     /// A request has ended.
     fn request(&self, request: &RequestRecord);
-    /// The VM's memory has changed, or did not.
+    /// A resize of the VM's memory has ended, successfully or not.
     fn resize(&self, resize: &ResizeRecord);
 }
 
-/// The view for this output.
+/// The view that suits the output.
 pub fn open(plain: bool, interrupt: &Interrupt, output: &Output) -> Arc<dyn View> {
     if !plain && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
-        // A terminal that cannot be drawn on can still be written to.
+        // If the terminal cannot be drawn on, lines can still be written to it.
         if let Ok(live) = live::Live::open(interrupt.clone(), output.clone()) {
             return Arc::new(live);
         }
@@ -69,7 +69,7 @@ pub fn open(plain: bool, interrupt: &Interrupt, output: &Output) -> Arc<dyn View
     Arc::new(lines::Lines::new(output.clone()))
 }
 
-/// How many requests ended how.
+/// Counts requests by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     right: usize,
@@ -93,7 +93,7 @@ impl Totals {
     }
 }
 
-/// A resize on one line.
+/// A resize, on one line.
 fn describe(resize: &ResizeRecord) -> String {
     use super::record::Direction;
     let what = match resize.direction {
@@ -115,7 +115,7 @@ fn describe(resize: &ResizeRecord) -> String {
     }
 }
 
-/// A latency as people read it.
+/// A latency in milliseconds, as text.
 pub fn milliseconds(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     match ms {

@@ -1,4 +1,4 @@
-//! Actions, and calls of them.
+//! Actions and their invocation.
 
 use super::{Api, MAX_BODY_BYTES, error::ApiError};
 use crate::serve::bodies::Held;
@@ -20,16 +20,16 @@ use squeezy_openwhisk::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Most entries of a list.
+/// The maximum number of entries in a list.
 const MOST_LISTED: usize = 200;
 
-/// How long a blocking call is waited for, at most; then the client gets its id.
+/// How long a blocking call waits; after that the client gets the activation's id.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Says which activation an answer is of.
+/// The response header with the activation's id.
 const ID_HEADER: &str = "x-openwhisk-activation-id";
 
-/// Which part of a list.
+/// Selects part of a list.
 #[derive(Deserialize)]
 pub struct Part {
     #[serde(default)]
@@ -38,12 +38,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// How many are left out at the beginning.
+    /// How many entries to skip.
     pub fn skip(&self) -> usize {
         self.skip as usize
     }
 
-    /// As many as were asked for; 0 is as many as there may be.
+    /// How many entries to return; 0 requests the maximum.
     pub fn limit(&self) -> Result<usize, ApiError> {
         match self.limit {
             None => Ok(30),
@@ -54,7 +54,7 @@ impl Part {
     }
 }
 
-/// Whether their number is wanted instead of them.
+/// Whether to return the number of entries instead of the entries.
 #[derive(Deserialize)]
 pub struct ListOptions {
     #[serde(default)]
@@ -82,7 +82,7 @@ pub async fn show(
     Ok(Json(api.service.describe_action(&name).ok_or_else(ApiError::not_found)?))
 }
 
-/// How to make an action.
+/// Query parameters for creating an action.
 #[derive(Deserialize)]
 pub struct PutOptions {
     #[serde(default)]
@@ -96,7 +96,8 @@ pub async fn put(
     body: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let (Query(options), Json(body)) = (options?, body?);
-    // Directly, a list of its fields' values would do as well.
+    // Deserialized from a value: directly from the body, an array of field values would be accepted
+    // too.
     let body: ActionBody = serde_json::from_value(body.into()).map_err(malformed)?;
     Ok(Json(api.service.put_action(name, body, options.overwrite).await?.describe()))
 }
@@ -108,7 +109,7 @@ pub async fn delete(
     Ok(Json(api.service.delete_action(name).await?))
 }
 
-/// How to call an action.
+/// Query parameters for an invocation.
 #[derive(Deserialize)]
 pub struct InvokeOptions {
     #[serde(default)]
@@ -135,7 +136,7 @@ pub async fn invoke(
         None => LONGEST_WAIT,
     };
     let action = api.service.callable(&name).await?;
-    // With the action's own, they are one payload.
+    // The limit applies to the payload that results from merging them with the action's own.
     let own = action.body.parameters.as_ref().map_or(0, |own| json!(own).to_string().len());
     if length + own > MAX_BODY_BYTES {
         return Err(ApiError::too_large(length + own));
@@ -148,7 +149,7 @@ pub async fn invoke(
         return Ok(later.into_response());
     }
     match tokio::time::timeout(wait, call).await {
-        // An answer that there is no memory for can be asked for later.
+        // If there is no memory for the response, the client can still ask for it later.
         Ok(Ok(Ok(activation))) => {
             Ok(answer(&api, &activation, options.result).await.unwrap_or(later.into_response()))
         }
@@ -158,7 +159,7 @@ pub async fn invoke(
     }
 }
 
-/// The arguments of a call: an object, or nothing.
+/// The arguments of a call: a JSON object, or an empty body.
 fn arguments(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());

@@ -1,4 +1,4 @@
-//! What came of calls.
+//! Activations: results and logs of calls.
 
 use super::{Api, actions::Part, error::ApiError};
 use crate::serve::activations::Selection;
@@ -12,19 +12,19 @@ use serde_json::json;
 use squeezy_openwhisk::activation::Activation;
 use std::sync::Arc;
 
-/// Which activations, and how much of each.
+/// Selects activations, and how much of each to return.
 #[derive(Deserialize)]
 pub struct ListOptions {
-    /// Of this action.
+    /// Only of this action.
     name: Option<String>,
-    /// Not older than this, in milliseconds since 1970.
+    /// Only from this time on, in milliseconds since 1970.
     since: Option<i64>,
-    /// Not newer than this.
+    /// Only up to this time, in milliseconds since 1970.
     upto: Option<i64>,
-    /// Their number instead of them.
+    /// Return their number instead.
     #[serde(default)]
     count: bool,
-    /// With results and logs.
+    /// Include results and logs.
     #[serde(default)]
     docs: bool,
 }

@@ -1,4 +1,4 @@
-//! Errors as OpenWhisk words them.
+//! Errors, worded as OpenWhisk does.
 
 use super::{MAX_BODY_BYTES, code};
 use crate::serve::{bodies::NoRoom, service::ServiceError};
@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::json;
 
-/// An answer that is an error.
+/// An error response.
 #[derive(Debug)]
 pub struct ApiError {
     status: StatusCode,
@@ -44,12 +44,12 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
-    /// There is no memory for so many bytes.
+    /// There is no memory for a body of this many bytes.
     pub fn no_room(none: NoRoom, bytes: usize) -> Self {
         match none {
             NoRoom::Now => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "There is not enough memory for this at the moment, because of other requests and answers; try again later.",
+                "There is not enough memory for this at the moment, because of other requests and responses; try again later.",
             ),
             NoRoom::Never => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -1,4 +1,4 @@
-//! What OpenWhisk has and this daemon has not: triggers, rules and packages.
+//! OpenWhisk features that this daemon does not have: triggers, rules and packages.
 
 use super::{Api, error::ApiError};
 use axum::{
@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// Below a namespace.
+/// Routes below a namespace.
 pub fn router() -> Router<Api> {
     let mut router = Router::new();
     for (kind, one) in [("triggers", "trigger"), ("rules", "rule"), ("packages", "package")] {
@@ -17,7 +17,7 @@ pub fn router() -> Router<Api> {
             .delete(move || async move { not_found(one) })
             .put(move || async move { not_implemented(kind) })
             .post(move || async move { not_implemented(kind) });
-        // Clients ask for all of them before they know better.
+        // Clients list all of them before they know better.
         router = router
             .route(&format!("/{kind}"), get(nothing))
             .route(&format!("/{kind}/{{name}}"), named);
@@ -36,7 +36,7 @@ fn not_found(one: &str) -> ApiError {
 }
 
 fn not_implemented(kind: &str) -> ApiError {
-    let message = format!("This daemon has no {kind}: it has actions and activations.");
+    let message = format!("This daemon has no {kind}, only actions and activations.");
     ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 

@@ -1,7 +1,7 @@
 //! OpenWhisk's REST API.
 //!
-//! <https://github.com/apache/openwhisk/blob/master/docs/rest_api.md>, as far as there are actions of
-//! one namespace and no packages, triggers and rules.
+//! <https://github.com/apache/openwhisk/blob/master/docs/rest_api.md>, restricted to actions in one
+//! namespace, without packages, triggers and rules.
 
 mod actions;
 mod activations;
@@ -37,30 +37,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Largest body of a request, in bytes, as in OpenWhisk.
+/// The maximum size of a request's body in bytes, as in OpenWhisk.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// How much of one that is larger is read before it is refused.
+/// How much of a larger body is read before it is refused.
 const MOST_READ_BYTES: usize = 16 << 20;
 
-/// How long a client may take to send it.
+/// How long a client may take to send the body.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How much memory a body and what is made of it take, in times its length: the text, its value, a copy
-/// of that for the instance's request, and that request.
+/// Memory that a body and what is derived from it occupy, as a multiple of its length: the text,
+/// the parsed value, a copy of that for the request to the instance, and that request.
 const COPIES: usize = 4;
 
-/// When others wait for memory, a body has to come as fast as this, in bytes a second, after a while.
+/// The minimum rate of a body in bytes per second while others wait for memory, after a grace
+/// period.
 const LEAST_RATE: f64 = 65536.0;
 const LEAST_RATE_AFTER: Duration = Duration::from_secs(2);
 
-/// How often that is looked at while nothing comes.
+/// How often the rate is checked while nothing arrives.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// All of it in OpenAPI's terms; `tests/fuzz.rs` holds it to the truth.
+/// The OpenAPI description; `tests/fuzz.rs` tests the API against it.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// Everything a handler needs.
+/// State that handlers share.
 #[derive(Clone)]
 pub struct Api {
     service: Arc<Service>,
@@ -68,7 +69,7 @@ pub struct Api {
     bodies: Arc<Bodies>,
 }
 
-/// The whole of it.
+/// All routes of the API.
 pub fn router(service: Arc<Service>, key: Key, bodies: Arc<Bodies>) -> Router {
     let api = Api { service, key: Arc::new(key), bodies };
     let namespace = Router::new()
@@ -113,8 +114,9 @@ async fn authenticated(
     Ok(next.run(request).await)
 }
 
-/// Waits for the whole of a request's body, which must not be too large or too slow, and for memory for
-/// it. That is an extension of the request, for who needs it longer than the request takes.
+/// Reads the request's whole body, which must not be too large or arrive too slowly, after
+/// reserving memory for it. The reservation becomes an extension of the request, for handlers that
+/// need it longer than the request lasts.
 async fn whole_body(
     State(api): State<Api>,
     request: Request,
@@ -130,7 +132,7 @@ async fn whole_body(
     if let Some(place) = &place {
         place.works();
     }
-    // What is no JSON is somebody else's to say.
+    // If it is not valid JSON, the handler rejects it.
     let value = size_of_text(&body).unwrap_or(0);
     let more = (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
     if more > 0 {
@@ -144,8 +146,8 @@ async fn whole_body(
     Ok(answer)
 }
 
-/// Reads a body, and has the memory for it before. A little more than there may be is read too, for the
-/// sake of clients that only listen once they have sent everything.
+/// Reads a body into memory that was reserved before. Somewhat more than the limit is read too, for
+/// clients that only read the response after sending everything.
 async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), ApiError> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), Vec::new()));
@@ -153,7 +155,7 @@ async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), 
     let expected = body.size_hint().exact();
     let expected =
         expected.map_or(MAX_BODY_BYTES, |length| length.try_into().unwrap_or(usize::MAX));
-    // One that is too large is only passed over.
+    // A body that is too large is read but not stored.
     let room = if expected > MAX_BODY_BYTES { 0 } else { expected };
     let held = bodies.take(COPIES * room).await;
     let held = held.map_err(|none| ApiError::no_room(none, COPIES * room))?;
@@ -188,7 +190,7 @@ async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), 
 }
 
 impl Api {
-    /// An answer that says this, once there is memory for it.
+    /// A JSON response, built once there is memory for it.
     async fn answer(
         &self,
         status: StatusCode,
@@ -197,7 +199,7 @@ impl Api {
         let mut length = Length(0);
         let internal = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error");
         serde_json::to_writer(&mut length, value).map_err(internal)?;
-        // One that is larger than all that there is is made when nobody else is at theirs.
+        // A response that exceeds the whole budget is built while no other one is.
         let held = self.bodies.take(self.bodies.at_most(length.0)).await;
         let held = held.map_err(|none| ApiError::no_room(none, length.0))?;
         let mut text = Vec::with_capacity(length.0);
@@ -207,7 +209,7 @@ impl Api {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written to it.
 struct Length(usize);
 
 impl std::io::Write for Length {
@@ -221,11 +223,11 @@ impl std::io::Write for Length {
     }
 }
 
-/// The answer to who has asked for somebody else.
+/// The response to a request for another host.
 pub fn misdirected(host: &str) -> Response {
     let host: String = host.chars().take(100).collect();
     let message = format!(
-        "This daemon is not {host:?}: ask for it as localhost or by its address; a proxy in front of it has to send that in Host."
+        "This daemon is not {host:?}: address it as localhost or by its address; a proxy in front of it has to send that in Host."
     );
     ApiError::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
@@ -243,7 +245,7 @@ async fn known_namespace(
     }
 }
 
-/// Who clients have to do with.
+/// Identifies the server to clients.
 pub async fn about() -> Json<Value> {
     Json(json!({
         "description": "OpenWhisk",
@@ -265,7 +267,7 @@ async fn namespaces() -> Json<Value> {
     Json(json!([NAMESPACE]))
 }
 
-/// A code by which an answer can be found again in a log.
+/// A code to find an error response in a log.
 fn code() -> String {
     random(16).unwrap_or_default()
 }
@@ -279,7 +281,7 @@ mod tests {
         task::{Context, Poll},
     };
 
-    /// A body that does not say how long it will be, and of which nothing comes.
+    /// A body without a declared length that never sends anything.
     struct Endless;
 
     impl HttpBody for Endless {
@@ -319,7 +321,7 @@ mod tests {
         });
         assert_eq!(first.unwrap_err().into_response().status(), 408);
         assert!(begin.elapsed() < Duration::from_secs(8));
-        // Nobody waits for memory any more.
+        // Now nobody waits for memory.
         assert!(second.is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What the configuration says of one function.
+//! A function's entry in the configuration.
 
 use serde::{
     Deserialize, Deserializer,
@@ -7,14 +7,14 @@ use serde::{
 use squeezy_node::{FunctionSettings, settings::CheckedSettings};
 use std::{fmt, path::PathBuf};
 
-/// A function that is there from the start on.
+/// A function that exists from the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionEntry {
-    /// Its directory, or its image.
+    /// Path of its directory or its image.
     pub path: PathBuf,
-    /// The VM it shares with other functions; one of its own when absent.
+    /// The VM it shares with other functions; if absent, it has its own.
     pub vm: Option<String>,
-    /// What goes before its own definition.
+    /// Settings that override its definition.
     pub settings: CheckedSettings,
 }
 
@@ -24,7 +24,7 @@ impl From<PathBuf> for FunctionEntry {
     }
 }
 
-/// The entry as a table.
+/// The entry in its form as a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -42,7 +42,8 @@ struct Table {
     keep_alive_seconds: Option<f64>,
 }
 
-/// Checks each setting where it stands, so that what is wrong with it is said of its line.
+/// Generates a type that validates each setting where it is parsed, so that an error names its
+/// line.
 macro_rules! checked {
     ($($setting:ident: $kind:ty;)+) => {
         $(fn $setting<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$kind>, D::Error> {
@@ -61,7 +62,7 @@ checked! {
     keep_alive_seconds: f64;
 }
 
-/// A path, or a table with more than that.
+/// Accepts a path, or a table with a path and more.
 impl<'de> Deserialize<'de> for FunctionEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entry;

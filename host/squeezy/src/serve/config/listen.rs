@@ -6,12 +6,12 @@ use std::{
     str::FromStr,
 };
 
-/// An address, or a name that is looked up when the daemon starts, and a port.
+/// An address and a port; instead of an address, a name that is resolved when the daemon starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The address, without brackets, or the name.
     pub name: String,
-    /// The port; any when 0.
+    /// The port; 0 for any.
     pub port: u16,
 }
 

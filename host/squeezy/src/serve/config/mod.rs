@@ -17,36 +17,36 @@ pub use listen::Listen;
 /// Every key with its default.
 pub const HELP: &str = include_str!("help.toml");
 
-/// What the daemon is told. Every key is described in docs/operations.md.
+/// The daemon's configuration. docs/operations.md describes every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where the API listens.
     pub listen: Listen,
-    /// Where the key and the actions are kept.
+    /// Where the key and the actions are stored.
     pub state_directory: PathBuf,
-    /// Memory that VMs and instances may have together, in bytes.
+    /// Memory budget of all VMs and instances, in bytes.
     pub memory_bytes: u64,
     /// How instances get their memory and give it back.
     pub policy: PolicyName,
-    /// What runs the guests' code.
+    /// Which accelerator runs the guests' code.
     pub accelerator: AcceleratorChoice,
-    /// What backs the guests' memory.
+    /// What backs the guests' memory on the host.
     pub memory_backend: MemoryBackend,
-    /// Memory of each VM for what its instances share, in bytes.
+    /// Shared memory of each VM, in bytes.
     pub shared_memory_bytes: u64,
-    /// How long a VM is kept without an instance.
+    /// How long a VM without an instance is kept.
     pub vm_idle: Duration,
     /// How long an instance runs without a call before it is frozen.
     pub freeze_after: Duration,
-    /// Calls of one function that may wait for an instance.
+    /// How many calls of one function may wait for an instance.
     pub queue: usize,
-    /// Activations that are remembered.
+    /// How many activations are kept.
     pub activations: usize,
-    /// Functions that are there from the start on.
+    /// Functions that exist from the start.
     pub functions: Vec<FunctionEntry>,
 }
 
-/// A value and where it stands, so that what is wrong with it can be found.
+/// A value with its position, for error messages.
 type Spanned<T> = toml::Spanned<T>;
 
 #[derive(Deserialize)]
@@ -70,7 +70,7 @@ impl Default for File {
     fn default() -> Self {
         let text = |text: &str| Spanned::new(0..0, text.to_owned());
         Self {
-            // OpenWhisk's own port, for this machine only.
+            // OpenWhisk's port, on the loopback interface only.
             listen: text("127.0.0.1:3233"),
             state_directory: "/var/lib/squeezy".into(),
             memory: text("4G"),
@@ -88,7 +88,7 @@ impl Default for File {
 }
 
 impl Config {
-    /// Reads a configuration; relative paths in it are relative to `directory`.
+    /// Parses a configuration. Relative paths in it are relative to `directory`.
     pub fn parse(text: &str, directory: &Path) -> Result<Self, TomlError> {
         let file: File = parse_toml(text)?;
         let wrong = |at: std::ops::Range<usize>, key: &str, problem: String| {

@@ -1,11 +1,12 @@
-//! Images of actions, kept by what they are: whatever is built under an image's name later, an action
-//! runs what it was made of.
+//! Content-addressed images of actions: an action keeps running the image it was created with,
+//! whatever is built later under that image's name.
 //!
-//! `pinned/HEX/` of the state directory has an image and its definition, `image.erofs` and `image.toml`;
-//! HEX is their digest. They are copied aside first and renamed to their digest as a whole; only then is
-//! an action kept that names it, and only when no action is kept that does are they removed. So wherever
-//! the daemon is killed, an action that is kept has its image, and what no action has goes away when the
-//! directory is opened the next time and swept.
+//! `pinned/HEX/` in the state directory contains an image and its definition, `image.erofs` and
+//! `image.toml`; HEX is their digest. They are copied under a temporary name and then renamed to
+//! their digest as a whole. An action that names them is stored only after that, and they are
+//! removed only once no stored action names them. So wherever the daemon is killed, every stored
+//! action has its image, and images without an action are removed the next time the directory is
+//! opened and swept.
 
 use sha2::{Digest as _, Sha256};
 use squeezy_node::{FunctionImage, ImageError};
@@ -23,86 +24,86 @@ use std::{
     },
 };
 
-/// Where they are in the state directory.
+/// Name of their directory in the state directory.
 const DIRECTORY: &str = "pinned";
 
-/// The names of both files, as they go into the digest.
+/// Names of the two files, which are part of the digest.
 const IMAGE: &str = "image.erofs";
 const DEFINITION: &str = "image.toml";
 
-/// Ends the name of what is not whole, or not wanted any more.
+/// Suffix of the names of copies in progress and of directories being removed.
 const UNFINISHED: &str = ".new";
 
-/// Bytes that are copied and hashed at once.
+/// Bytes that are copied and hashed at a time.
 const PART: usize = 1 << 18;
 
-/// The digest of an image and its definition that have these sums: what
-/// `sha256sum image.erofs image.toml | sha256sum` says.
+/// The digest of an image and its definition with these sums: the output of `sha256sum image.erofs
+/// image.toml | sha256sum`.
 fn digest_of(image: &Digest, definition: &Digest) -> Digest {
     let (image, definition) = (image.digits(), definition.digits());
     let list = format!("{image}  {IMAGE}\n{definition}  {DEFINITION}\n");
     Digest::of_sum(Sha256::digest(list).into())
 }
 
-/// An image that is kept as long as there is one of these.
+/// Keeps an image from being removed for as long as it lives.
 #[derive(Debug)]
 pub struct Pinned {
-    /// What it is.
+    /// The image's digest.
     pub digest: Digest,
 }
 
-/// Why an image cannot be kept or used. One sentence for a person, with the way out.
+/// Why an image cannot be kept or used, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// A file or directory cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// The definition that belongs to it makes no sense.
+    /// Its definition is invalid.
     #[error("{0}")]
     Image(#[from] ImageError),
-    /// There is none.
+    /// The image does not exist.
     #[error("there is no image {0:?}")]
     Missing(String),
-    /// It is gone.
+    /// A stored image has disappeared.
     #[error("its image {0} is missing: rebuild it with `squeezy function create --overwrite`")]
     Gone(Digest),
-    /// It is not what it should be.
+    /// The image's digest is not the expected one.
     #[error("{} is not {wanted}: rebuild the image", path.display())]
     Different {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What it should be.
+        /// The expected digest.
         wanted: Digest,
     },
 }
 
 impl PinError {
-    /// Whether a file is not there.
+    /// Whether the cause is a missing file.
     fn is_missing(&self) -> bool {
         matches!(self, Self::File { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// The images of the actions of a state directory.
+/// The images of a state directory's actions.
 pub struct Images {
     directory: PathBuf,
-    /// Those in use, and held while a directory gets or loses its name.
+    /// Images in use. Also held while a directory is renamed.
     used: Mutex<BTreeMap<Digest, Weak<Pinned>>>,
-    /// Tells unfinished copies apart.
+    /// Makes the names of copies in progress unique.
     copies: AtomicU64,
 }
 
 impl Images {
-    /// Those of this state directory, which nobody else uses.
+    /// Opens the images of a state directory, which must not be in use by another process.
     pub fn open(state: &Path) -> io::Result<Self> {
         let directory = state.join(DIRECTORY);
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        // What a daemon that was killed has not finished.
+        // Left by a daemon that was killed.
         for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
             if path.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
@@ -112,8 +113,8 @@ impl Images {
         Ok(Self { directory, used: Mutex::default(), copies: AtomicU64::new(0) })
     }
 
-    /// Keeps an image NAME.erofs with NAME.toml beside it, or exactly the image of this name and digest
-    /// that `guest/image/build.sh --reference` has made.
+    /// Pins the image NAME.erofs with the NAME.toml next to it, or exactly the image with this name
+    /// and digest, as built by `guest/image/build.sh --reference`.
     pub async fn pin(
         self: &Arc<Self>,
         files: &Artifacts,
@@ -133,7 +134,7 @@ impl Images {
         }
     }
 
-    /// Copies an image and the definition beside it.
+    /// Copies an image and the definition next to it.
     pub async fn take_in(
         self: &Arc<Self>,
         image: PathBuf,
@@ -143,7 +144,7 @@ impl Images {
         blocking(move || images.copy(&image, wanted.as_ref())).await
     }
 
-    /// The image that was kept, after a look at whether it still is what it was.
+    /// Returns a stored image after verifying its digest.
     pub async fn find(
         self: &Arc<Self>,
         digest: &Digest,
@@ -152,10 +153,10 @@ impl Images {
         blocking(move || images.check(&digest)).await
     }
 
-    /// Removes what is neither kept nor used, and what was not finished.
+    /// Removes images that are neither stored nor in use, and unfinished copies.
     pub async fn sweep(self: &Arc<Self>, kept: BTreeSet<Digest>) {
         let images = self.clone();
-        // What cannot be removed now is removed the next time.
+        // What cannot be removed now will be removed the next time.
         let _ = blocking(move || images.remove_all_but(&kept)).await;
     }
 
@@ -168,11 +169,11 @@ impl Images {
             let name = image.file_stem().unwrap_or_default().to_string_lossy();
             return Err(PinError::Missing(name.into_owned()));
         }
-        // What makes no sense is not copied.
+        // An invalid definition is not copied.
         let definition = image.with_extension("toml");
         squeezy_node::read_function(&definition)?;
-        // Nor is what somebody uses already: that takes neither room nor a second image. Where nothing is
-        // used it need not be read to know that.
+        // An image already in use is not copied again, which saves the space. If no image is in
+        // use, it need not be hashed to know that.
         let in_use = self.used().values().any(|pinned| pinned.strong_count() > 0);
         if in_use {
             let digest = digest_of(&hash(image)?, &hash(&definition)?);
@@ -197,7 +198,8 @@ impl Images {
         let pinned = match used.get(&digest).and_then(Weak::upgrade) {
             Some(pinned) => pinned,
             None => {
-                // Nobody has looked at one that is there since the daemon began, so it counts for nothing.
+                // An existing directory has not been verified since the daemon started, so it is
+                // replaced.
                 discard(&place)?;
                 fs::rename(&aside.0, &place).map_err(failed(&place))?;
                 sync(&self.directory)?;
@@ -218,7 +220,7 @@ impl Images {
             return Err(PinError::Gone(digest.clone()));
         }
         let sum = |name| hash(&place.join(name));
-        // Of one that lost a file, as of one that was changed, nothing is left to run.
+        // If a file is missing or was changed, the image cannot be run.
         let is_right = match (sum(IMAGE), sum(DEFINITION)) {
             (Ok(image), Ok(definition)) => digest_of(&image, &definition) == *digest,
             (Err(error), _) | (_, Err(error)) if !error.is_missing() => return Err(error),
@@ -245,7 +247,7 @@ impl Images {
         used.retain(|_, pinned| pinned.strong_count() > 0);
         let entries = fs::read_dir(&self.directory).map_err(failed(&self.directory))?;
         for entry in entries.flatten() {
-            // What has another name is a copy under way.
+            // Any other name is a copy in progress.
             let Ok(digest) = Digest::of_digits(&entry.file_name().to_string_lossy()) else {
                 continue;
             };
@@ -261,7 +263,7 @@ impl Images {
     }
 }
 
-/// A directory that goes away with this, unless it has got another name.
+/// A temporary directory, removed on drop unless it was renamed.
 struct Aside(PathBuf);
 
 impl Drop for Aside {
@@ -270,7 +272,7 @@ impl Drop for Aside {
     }
 }
 
-/// Away from those who answer calls: it waits for the disk.
+/// Runs disk I/O outside the threads that answer calls.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, PinError> + Send + 'static,
 ) -> Result<T, PinError> {
@@ -279,11 +281,12 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Removes a directory if there is one. It loses its name first, so that a half is never found under it.
+/// Removes a directory if it exists. It is renamed first, so that its name never refers to half of
+/// it.
 fn discard(path: &Path) -> Result<(), PinError> {
     let mut unwanted = path.as_os_str().to_owned();
     unwanted.push(UNFINISHED);
-    // Of a time when it could not be removed.
+    // Left from an earlier attempt that failed.
     let _ = fs::remove_dir_all(&unwanted);
     match fs::rename(path, &unwanted) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -292,7 +295,7 @@ fn discard(path: &Path) -> Result<(), PinError> {
     fs::remove_dir_all(&unwanted).map_err(failed(path))
 }
 
-/// Copies a file so that it is there after a power cut; its sum.
+/// Copies a file durably; returns its sum.
 fn copy_file(from: &Path, to: &Path) -> Result<Digest, PinError> {
     let mut options = File::options();
     let mut copy = options.create_new(true).write(true).mode(0o600).open(to).map_err(failed(to))?;
@@ -309,7 +312,7 @@ fn hash(path: &Path) -> Result<Digest, PinError> {
     read_parts(path, |_| Ok(()))
 }
 
-/// The sum of a file, of which each part is taken on the way.
+/// The sum of a file; each part is passed to `take` as it is read.
 fn read_parts(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> Result<(), PinError>,

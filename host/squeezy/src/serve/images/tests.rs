@@ -1,4 +1,5 @@
-//! What is kept, and when it is removed; `service/tests.rs` and `tests/images.rs` have it with actions.
+//! What is kept and when it is removed; `service/tests.rs` and `tests/images.rs` test the same with
+//! actions.
 
 use super::*;
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ fn place() -> (TempDir, Artifacts, Arc<Images>) {
     (directory, files, images)
 }
 
-/// Makes the image NAME.erofs of this directory, with this in it.
+/// Creates the image NAME.erofs in this directory, with this content.
 fn make(directory: &Path, name: &str, content: &str) -> PathBuf {
     let definition = include_str!("../../../../../functions/html/function.toml");
     fs::create_dir_all(directory).unwrap();
@@ -25,7 +26,7 @@ fn content((_, image): &(Arc<Pinned>, FunctionImage)) -> String {
     fs::read_to_string(&image.image).unwrap()
 }
 
-/// The names in the directory of images.
+/// Names in the directory of images.
 fn kept(images: &Images) -> BTreeSet<String> {
     let entries = fs::read_dir(&images.directory).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -39,7 +40,7 @@ async fn what_is_built_later_under_a_name_changes_nothing() {
     make(&directory.path().join("images"), "f.erofs", "second");
     let second = images.pin(&files, "f", None).await.unwrap();
     assert_eq!((content(&first), content(&second)), ("first".to_owned(), "second".to_owned()));
-    // As it is found again by a daemon that was started anew.
+    // As a restarted daemon finds it.
     let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
     assert_eq!(content(&again.find(&first.0.digest).await.unwrap()), "first");
     let by_digest = again.pin(&files, "f", Some(&second.0.digest)).await.unwrap();
@@ -116,14 +117,14 @@ async fn whatever_a_killed_daemon_was_at_goes_away() {
     let (directory, files, images) = place();
     make(&directory.path().join("images"), "f.erofs", "whole");
     let digest = images.pin(&files, "f", None).await.unwrap().0.digest.clone();
-    // It was copying one, and removing another.
+    // It was copying one image and removing another.
     for name in ["0.new", "00ff.new"] {
         fs::create_dir(images.directory.join(name)).unwrap();
         fs::write(images.directory.join(name).join(IMAGE), "ha").unwrap();
     }
     let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
     assert_eq!(kept(&again), BTreeSet::from([digest.digits().to_owned()]));
-    // It was not kept yet.
+    // No action had been stored yet.
     again.sweep(BTreeSet::new()).await;
     assert_eq!(kept(&again).len(), 0);
 }

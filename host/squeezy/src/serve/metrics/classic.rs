@@ -1,7 +1,7 @@
-//! Prometheus's text format (version 0.0.4), from OpenMetrics', and who wants which.
+//! Converts OpenMetrics to Prometheus's text format (version 0.0.4), and chooses between them.
 
-/// What a request's `Accept` prefers: OpenMetrics, as Prometheus itself does, or the older format, which
-/// who does not say gets.
+/// Whether a request's `Accept` prefers OpenMetrics, as Prometheus's does. Without a preference the
+/// client gets the older format.
 pub fn wants_open_metrics(accept: &str) -> bool {
     let quality = |kind: &str| {
         let ranges = accept.split(',').map(|range| range.split(';').map(str::trim));
@@ -18,11 +18,11 @@ pub fn wants_open_metrics(accept: &str) -> bool {
     open > 0.0 && open >= quality("text/plain")
 }
 
-/// The same metrics: a counter is called as its series is, `info` is no type, and there are neither units
-/// nor an end.
+/// The same metrics in the older format: a counter is named like its series, there is no type
+/// `info`, and there are no units and no end marker.
 pub fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // The help text comes before the type, which says what the metric is called here.
+    // The help text precedes the type, which determines the metric's name here.
     let mut help = None;
     for line in open_metrics.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {

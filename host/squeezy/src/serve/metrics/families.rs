@@ -1,4 +1,4 @@
-//! Every metric there is, once: what it is called, what it counts, and by what.
+//! Declares all metrics: names, labels and help texts.
 //!
 //! The doc comment of a metric is the help text that Prometheus shows.
 
@@ -22,24 +22,24 @@ use prometheus_client::{
 use squeezy_node::WaitedFor;
 use std::{fmt::Debug, hash::Hash};
 
-/// Counts up, for each set of labels.
+/// Counters, by labels.
 type Counters<L> = Family<L, Counter>;
-/// Goes up and down, for each set of labels.
+/// Gauges, by labels.
 type Gauges<L> = Family<L, Gauge>;
-/// How long things took, for each set of labels.
+/// Histograms of durations, by labels.
 type Times<L> = Family<L, Histogram, Seconds>;
-/// How long things took, by function.
+/// Histograms of durations, by function.
 pub type TimesOf = Times<Of>;
 
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $metric:ident: $kind:ty $(, $unit:ident)?;)+) => {
-        /// Every metric there is.
+        /// All metrics.
         pub struct Families {
             $($(#[doc = $help])+ pub $metric: $kind,)+
         }
 
         impl Families {
-            /// Name, kind, unit and help text of each.
+            /// Name, kind, unit and help text of each metric.
             #[cfg(test)]
             pub const DECLARED: &[(&str, &str, &str, &str)] = &[$((
                 stringify!($metric),
@@ -48,13 +48,13 @@ macro_rules! metrics {
                 concat!($($help),+),
             )),+];
 
-            /// All of them, registered under their names: the fields', and their units.
+            /// Registers all metrics; their names come from the fields and units.
             pub fn new(registry: &mut Registry) -> Self {
                 let info = Info::new(Build { version: env!("CARGO_PKG_VERSION") });
                 registry.register("build", "The version of Squeezy", info);
                 $(
                     let $metric = <$kind as Make>::make();
-                    // The registry puts a full stop behind it.
+                    // The registry appends a full stop.
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     metrics!(@ registry, stringify!($metric), help, $metric $(, $unit)?);
                 )+
@@ -79,7 +79,7 @@ metrics! {
     asked: Gauges<Of>, Bytes;
     /// Memory that these guests have.
     plugged: Gauges<Of>, Bytes;
-    /// Host memory behind it: the memory that is really spent.
+    /// Host memory behind it.
     resident: Gauges<Of>, Bytes;
     /// Memory of ended instances that guests have given back, counted at each instance's size.
     reclaimed: Counters<Of>, Bytes;
@@ -128,7 +128,8 @@ metrics! {
 }
 
 impl Families {
-    /// Counts from zero on what a function will have for certain, so that its first is seen to come.
+    /// Initializes the series that every function has to zero, so that their first increase is
+    /// visible.
     pub fn expect(&self, function: &Name) {
         let of = Of { function: function.clone() };
         for counters in self.counted() {
@@ -156,7 +157,7 @@ impl Families {
         [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze]
     }
 
-    /// Forgets a function.
+    /// Removes the series of a function.
     pub fn forget(&self, function: &Name) {
         let of = Of { function: function.clone() };
         for counters in self.counted() {
@@ -188,7 +189,7 @@ impl Families {
     }
 }
 
-/// A metric as it is at first.
+/// The initial value of a metric.
 trait Make {
     fn make() -> Self;
 }
@@ -223,12 +224,13 @@ impl<L: Labels> Make for Times<L> {
     }
 }
 
-/// What can be a set of labels.
+/// A set of labels.
 trait Labels: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static {}
 
 impl<L: EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static> Labels for L {}
 
-/// Makes histograms of times: unplugs take fractions of a millisecond, emulated cold starts a minute.
+/// Makes histograms of durations: unplugs take fractions of a millisecond, emulated cold starts a
+/// minute.
 #[derive(Clone, Copy, Debug)]
 pub struct Seconds;
 

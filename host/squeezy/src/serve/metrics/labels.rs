@@ -1,4 +1,4 @@
-//! What series of one metric differ in.
+//! Labels of metrics.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use serde::{Serialize, Serializer};
@@ -7,47 +7,47 @@ use std::{
     sync::Arc,
 };
 
-/// The function, by its action's name.
+/// A function, by its action's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Of {
     pub function: Name,
 }
 
-/// The function, and how something of it stands.
+/// A function, and a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfState {
     pub function: Name,
     pub state: &'static str,
 }
 
-/// How something stands that is no function's.
+/// A state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct State {
     pub state: &'static str,
 }
 
-/// The function, and how a call came by its instance.
+/// A function, and how a call got its instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfStart {
     pub function: Name,
     pub start: Start,
 }
 
-/// The function, and what a call of it waited for.
+/// A function, and what a call waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfWait {
     pub function: Name,
     pub waited_for: &'static str,
 }
 
-/// The function, and why.
+/// A function, and a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfReason {
     pub function: Name,
     pub reason: &'static str,
 }
 
-/// The function, whether memory was to come or to go, and why it did not.
+/// A function, the direction of a resize, and why it failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfResize {
     pub function: Name,
@@ -55,13 +55,13 @@ pub struct OfResize {
     pub reason: &'static str,
 }
 
-/// What runs.
+/// A version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Build {
     pub version: &'static str,
 }
 
-/// A name that many share.
+/// A shared string.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub Arc<str>);
 
@@ -77,22 +77,22 @@ impl EncodeLabelValue for Name {
     }
 }
 
-/// How a call came by its instance.
+/// How a call got its instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// It waited for one that was started, and none of the function had ended before.
+    /// It waited for an instance to start, and none of the function had ended before.
     Cold,
-    /// One was there.
+    /// An instance existed.
     Warm,
-    /// It waited for one that was started, after others of the function had ended.
+    /// It waited for an instance to start, and another one of the function had ended before.
     Recreated,
 }
 
 impl Start {
-    /// Every one.
+    /// All of them.
     pub const ALL: [Self; 3] = [Self::Cold, Self::Warm, Self::Recreated];
 
-    /// Its name.
+    /// The label's value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",
@@ -108,7 +108,7 @@ impl EncodeLabelValue for Start {
     }
 }
 
-/// Whether memory was to come or to go.
+/// The direction of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     Plug,

@@ -1,6 +1,6 @@
 //! Prometheus metrics, at `GET /metrics`.
 //!
-//! `families` declares each of them, [`Watch`] counts what happens, `scrape` looks at what there is.
+//! `families` declares the metrics, [`Watch`] counts events, `scrape` samples the current state.
 
 mod classic;
 mod families;
@@ -23,14 +23,14 @@ pub use recent::{Reclaim, Window};
 pub use scrape::{Scraper, vm_state};
 pub use watch::{Seen, Watch};
 
-/// The metrics, and how they are written down.
+/// The metrics and their registry.
 pub struct Metrics {
     families: Families,
     registry: Registry,
 }
 
 impl Metrics {
-    /// All of them, at nothing; there may be so much memory.
+    /// All metrics, initially zero, for a memory budget of this size.
     pub fn new(memory_limit_bytes: u64) -> Self {
         let mut registry = Registry::with_prefix("squeezy");
         let families = Families::new(&mut registry);
@@ -38,37 +38,37 @@ impl Metrics {
         Self { families, registry }
     }
 
-    /// All of them in Prometheus's own text format, which every scraper reads.
+    /// All metrics in Prometheus's text format, which every scraper supports.
     pub fn classic(&self) -> String {
         classic::classic(&self.text())
     }
 
-    /// All of them in OpenMetrics' format.
+    /// All metrics in the OpenMetrics format.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        // Only a string that cannot grow could fail.
+        // Writing to a `String` cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }
 
-    /// Calls that came by their instance like this.
+    /// Calls that got their instance this way.
     pub fn started(&self, function: &Name, start: Start) -> u64 {
         let labels = OfStart { function: function.clone(), start };
         self.starts.get(&labels).map_or(0, |count| count.get())
     }
 
-    /// Memory that has come back, in bytes.
+    /// Reclaimed memory, in bytes.
     pub fn reclaimed_bytes(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         self.reclaimed.get(&labels).map_or(0, |count| count.get())
     }
 
-    /// Calls that failed: an instance had taken them, or none could be had.
+    /// Calls that failed, with or without an instance.
     pub fn failed(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         let taken = self.calls_failed.get(&labels).map_or(0, |count| count.get());
         let reasons = [
-            // One word, whatever it waited for.
+            // The label is the same whatever the call waited for.
             RejectReason::WaitedTooLong(WaitingFor::Memory),
             RejectReason::StartFailed,
             RejectReason::VmFailed,

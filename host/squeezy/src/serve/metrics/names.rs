@@ -1,4 +1,4 @@
-//! What the node's functions are called outside of it.
+//! Maps the node's functions to the names of their actions.
 
 use super::labels::Name;
 use crate::serve::action::Action;
@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// A function, as the node does not know it.
+/// What is known about a function besides its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The name of its action.
@@ -19,18 +19,18 @@ pub struct Known {
 }
 
 impl Known {
-    /// The function of an action.
+    /// From an action.
     pub fn of(action: &Action) -> Self {
         let instance_bytes = round_up(action.image.function.memory_bytes, GRANULE_BYTES);
         Self { name: Name(action.name.as_str().into()), instance_bytes }
     }
 }
 
-/// All functions that there are at the moment.
+/// Returns all functions that exist at the moment.
 type LookUp = Box<dyn Fn() -> BTreeMap<FunctionIndex, Known> + Send + Sync>;
 
-/// Functions by index. An action that is changed has a new index, and the old one works on for a
-/// moment, so they are remembered.
+/// Functions by index. A changed action gets a new index while the old one still works for a
+/// moment, so old indices are remembered.
 #[derive(Default)]
 pub struct Names {
     look_up: OnceLock<LookUp>,
@@ -38,12 +38,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// From now on names are found like this; nothing is known before.
+    /// Sets how names are looked up; before that, none is known.
     pub fn set(&self, look_up: LookUp) {
         let _ = self.look_up.set(look_up);
     }
 
-    /// The function of this index.
+    /// The function with this index.
     pub fn of(&self, index: FunctionIndex) -> Known {
         if let Some(known) = self.lock().get(&index) {
             return known.clone();
@@ -54,13 +54,13 @@ impl Names {
         self.lock().get(&index).cloned().unwrap_or_else(unknown)
     }
 
-    /// Takes note of all that there are.
+    /// Remembers all functions that exist.
     pub fn refresh(&self) {
         let found = self.look_up.get().map(|look_up| look_up()).unwrap_or_default();
         self.lock().extend(found);
     }
 
-    /// Forgets those that are gone.
+    /// Drops functions that no longer exist.
     pub fn retain(&self, is_there: impl Fn(FunctionIndex) -> bool) {
         self.lock().retain(|&index, _| is_there(index));
     }

@@ -1,13 +1,13 @@
-//! Reasons as words that do not vary, so that there are as many series as there are words.
+//! Reasons as fixed words, which limits the number of series.
 
 use squeezy_scaler::{RejectReason, StopReason};
 use squeezy_vmm::VmError;
 
-/// Why a call is turned away: every word there is.
+/// All values of [`refused`].
 pub const REFUSED: [&str; 6] =
     ["queue_full", "waited_too_long", "start_failed", "vm_failed", "retired", "draining"];
 
-/// Why a call is turned away.
+/// Why a call was refused.
 pub fn refused(reason: RejectReason) -> &'static str {
     REFUSED[match reason {
         RejectReason::QueueFull => 0,
@@ -19,16 +19,16 @@ pub fn refused(reason: RejectReason) -> &'static str {
     }]
 }
 
-/// An instance that ended by itself.
+/// The instance ended on its own.
 pub const DIED: &str = "died";
-/// An instance that ended with its VM.
+/// The instance ended with its VM.
 pub const VM_ENDED: &str = "vm_ended";
 
-/// Why an instance ends: every word there is.
+/// All reasons why an instance ends.
 pub const ENDED: [&str; 7] =
     ["keep_alive_over", "evicted", "broken", "retired", "draining", DIED, VM_ENDED];
 
-/// Why an instance is told to end.
+/// Why an instance was told to end.
 pub fn stopped(reason: StopReason) -> &'static str {
     ENDED[match reason {
         StopReason::KeepAliveOver => 0,
@@ -39,11 +39,11 @@ pub fn stopped(reason: StopReason) -> &'static str {
     }]
 }
 
-/// Why memory has not come or gone: every word there is, and what of it the guest says itself.
+/// All values of [`not_resized`]. The first three are what the guest reports.
 pub const NOT_RESIZED: [&str; 6] = ["quarantined", "draining", "assigned", "guest", "vm", "other"];
 const GUEST_SAYS: usize = 3;
 
-/// Why memory has not come or gone. Of several things, the one that lasts longest.
+/// Why a resize failed. If there are several reasons, the one that lasts longest.
 pub fn not_resized(error: &VmError) -> &'static str {
     match error {
         VmError::Resize { reason, .. } => {

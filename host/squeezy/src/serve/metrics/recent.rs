@@ -1,4 +1,4 @@
-//! The latest calls and reclaims, as far as a page shows them.
+//! Recent calls and reclaims, for the web page.
 
 use super::labels::Name;
 use squeezy_node::series::quantile;
@@ -9,70 +9,70 @@ use std::{
     time::Duration,
 };
 
-/// Times of one kind that are remembered of one function.
+/// How many durations of one kind are kept for each function.
 const MOST_TIMES: usize = 1000;
-/// Reclaims that are remembered.
+/// How many reclaims are kept.
 const MOST_RECLAIMS: usize = 60;
 
-/// What happened of late.
+/// What happened recently.
 #[derive(Default)]
 pub struct Recent {
     times: BTreeMap<Name, Times>,
     reclaims: VecDeque<Reclaim>,
 }
 
-/// How long things of one function took.
+/// Recent durations of one function.
 #[derive(Default)]
 pub struct Times {
-    /// Calls waited for an instance.
+    /// How long calls waited for an instance.
     pub queue: Window,
-    /// New instances answered `/init`.
+    /// How long new instances took to answer `/init`.
     pub init: Window,
-    /// Instances answered calls.
+    /// How long instances took to answer calls.
     pub run: Window,
-    /// Calls were answered, the wait included.
+    /// How long calls took, including the wait.
     pub total: Window,
-    /// Memory came.
+    /// How long plugs took.
     pub plug: Window,
-    /// Memory went.
+    /// How long unplugs took.
     pub unplug: Window,
 }
 
-/// The memory of an ended instance on its way back.
+/// A reclaim of an ended instance's memory.
 pub struct Reclaim {
-    /// When it was over, in milliseconds since 1970.
+    /// When it completed or failed, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Whose instance it was.
+    /// The instance's function.
     pub function: Name,
-    /// Which one.
+    /// The instance.
     pub instance: InstanceNumber,
-    /// How much it is, in bytes.
+    /// The memory to reclaim, in bytes.
     pub size_bytes: u64,
     /// Why the instance ended.
     pub reason: &'static str,
     /// How long its processes took to end, if they were told to.
     pub stop: Option<Duration>,
-    /// How long the guest took to give it back, or was waited for.
+    /// How long the guest took to give it back, or how long the host waited.
     pub unplug: Option<Duration>,
-    /// How much less was resident on the host after than before, in bytes.
+    /// By how much resident memory decreased, in bytes.
     pub resident_drop_bytes: u64,
-    /// Why it did not come back in time, if it did not.
+    /// Why it was not back in time, if it was not.
     pub error: Option<VmError>,
     /// Whether it came back later.
     pub settled: bool,
 }
 
 impl Recent {
-    /// The times of this function.
+    /// The durations of this function.
     pub fn times(&mut self, function: &Name) -> &mut Times {
-        // Most are there, and need no copy of the name.
+        // Avoids copying the name in the common case.
         if !self.times.contains_key(function) {
             self.times.insert(function.clone(), Times::default());
         }
         self.times.get_mut(function).unwrap_or_else(|| unreachable!("it has just been put there"))
     }
 
-    /// The latest first.
+    /// Latest first.
     pub fn reclaims(&self) -> impl Iterator<Item = &Reclaim> {
         self.reclaims.iter().rev()
     }
@@ -94,20 +94,20 @@ impl Recent {
     }
 }
 
-/// The latest of some times, and when they were taken.
+/// Recent durations with their times.
 #[derive(Default)]
 pub struct Window(VecDeque<(Moment, Duration)>);
 
-/// The middle of some times, and how far up they go.
+/// Percentiles of some durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
-    /// How many there are.
+    /// Number of durations.
     pub count: usize,
-    /// Half of them are at most this.
+    /// Median.
     pub p50: Duration,
-    /// 9 of 10 are.
+    /// 90th percentile.
     pub p90: Duration,
-    /// 99 of 100 are.
+    /// 99th percentile.
     pub p99: Duration,
 }
 
@@ -119,7 +119,7 @@ impl Window {
         self.0.push_back((at, took));
     }
 
-    /// Of those since this moment; nothing when there are none.
+    /// Percentiles of the durations since this moment; `None` if there are none.
     pub fn percentiles(&self, since: Moment) -> Option<Percentiles> {
         let recent = self.0.iter().filter(|(at, _)| *at >= since);
         let mut times: Vec<_> = recent.map(|&(_, took)| took.as_secs_f64()).collect();

@@ -1,4 +1,4 @@
-//! What there is at the moment of a scrape.
+//! Samples the current state for a scrape.
 
 use super::{
     Watch,
@@ -19,39 +19,41 @@ use std::{
 };
 use tokio::{sync::Mutex, time::timeout};
 
-/// What Prometheus takes the answer for.
+/// Content type by which Prometheus recognizes the text format.
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long a scrape may take. The node gives each VM less.
+/// How long a scrape may take. The node's limit for each VM is shorter.
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// Who asks sooner than this after another one gets the same: looking costs the guests.
+/// A scrape sooner than this after another one gets the same data, because sampling costs the
+/// guests CPU time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The guests' partitions, as far as they say.
+/// The guests' partitions; `None` for a guest that did not answer.
 type Partitions = Vec<(VmIndex, Option<Vec<Partition>>)>;
 
 /// Answers scrapes.
 pub struct Scraper {
     node: Node,
     watch: Arc<Watch>,
-    /// When it was looked last. Held meanwhile, so that many who ask at once cost as much as one.
+    /// Time of the last sample. Held while sampling, so that concurrent scrapes cost as much as
+    /// one.
     looked: Mutex<Option<Instant>>,
 }
 
 impl Scraper {
-    /// Of this node.
+    /// A scraper for this node.
     pub fn new(node: Node, watch: Arc<Watch>) -> Self {
         Self { node, watch, looked: Mutex::default() }
     }
 
-    /// Looks at everything and answers in the format that is asked for.
+    /// Samples the state and responds in the requested format.
     pub async fn scrape(&self, accept: &str) -> Response {
         let mut looked = self.looked.lock().await;
         if looked.is_none_or(|looked| looked.elapsed() >= SHORTEST_PAUSE) {
             let look = async { tokio::join!(self.node.status(), self.node.partitions()) };
-            // A node that has ended has nothing.
+            // A node that has ended has nothing to report.
             let (status, partitions) = timeout(LIMIT, look).await.unwrap_or_default();
             let (status, partitions) = (status.unwrap_or_default(), partitions.unwrap_or_default());
             set(&self.watch, &status, &partitions);
@@ -67,7 +69,7 @@ impl Scraper {
     }
 }
 
-/// Sets everything that goes up and down.
+/// Sets all gauges.
 pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
     let Watch { metrics, names, .. } = watch;
     names.refresh();
@@ -83,7 +85,8 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         let function = names.of(*index).name;
         metrics.expect(&function);
         if let Some(&vm) = status.vm_of.get(index) {
-            // The memory of a VM that functions share is counted once.
+            // The memory of a VM that several functions share is counted once, under their joined
+            // names.
             let add = |name: &mut Name| *name = Name(format!("{}+{}", name.0, function.0).into());
             whose.entry(vm).and_modify(add).or_insert_with(|| function.clone());
         }
@@ -131,7 +134,7 @@ fn signed(bytes: u64) -> i64 {
     bytes.try_into().unwrap_or(i64::MAX)
 }
 
-/// How many instances there are in each state, each in one.
+/// Number of instances in each state; each instance is in one state.
 fn states(counts: &Counts) -> [(&'static str, usize); 7] {
     [
         ("starting", counts.starting),
@@ -144,7 +147,7 @@ fn states(counts: &Counts) -> [(&'static str, usize); 7] {
     ]
 }
 
-/// How a VM stands, if there is one.
+/// The state of a VM, if there is one.
 pub fn vm_state(state: VmState) -> Option<&'static str> {
     match state {
         VmState::Absent => None,
@@ -155,7 +158,7 @@ pub fn vm_state(state: VmState) -> Option<&'static str> {
     }
 }
 
-/// As in docs/abi.md.
+/// The states' names in docs/abi.md.
 fn partition_state(state: PartitionState) -> &'static str {
     match state {
         PartitionState::Absent => "absent",

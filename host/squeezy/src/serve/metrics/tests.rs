@@ -1,4 +1,4 @@
-//! A scripted day of a node, read back as Prometheus reads it.
+//! A scripted sequence of events, and the resulting metrics as Prometheus would parse them.
 
 use super::{scrape::set, *};
 use crate::serve::failed_call;
@@ -75,8 +75,8 @@ impl Scripted {
     }
 }
 
-/// Reads the text as Prometheus does, and checks what it asks for: every series has a type and a help
-/// text that is a sentence, and nothing is there twice.
+/// Parses the text as Prometheus does, and checks its rules: every series has a type and a help
+/// text that is a sentence, and nothing appears twice.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let (mut types, mut helps, mut series) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let text = text.strip_suffix("# EOF\n").expect("it ends with its end");
@@ -114,7 +114,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     node.answer(400, 0, 330, true);
     node.answer(500, 0, 0, false);
     node.end(1000, 0, None);
-    // The same function again, and a call that fails with the VM of it.
+    // The same function again, and a call that fails because its VM ends.
     node.start(2000, 1);
     node.answer(2400, 1, 330, true);
     let (instance, failed) = (InstanceNumber(1), Err(failed_call("")));
@@ -122,7 +122,7 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     node.tell(2500, NodeEvent::Lost { instance, function: F });
     let refused = Err(CallError::Rejected(RejectReason::QueueFull));
     node.tell(2600, NodeEvent::Called { function: F, instance: None, result: &refused });
-    // Memory that is late.
+    // A late reclaim.
     let late = VmError::Resize {
         requested: 0,
         plugged: 1,
@@ -224,7 +224,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             assert_eq!(read.get(&format!("squeezy_{series}")), Some(&value), "{series}");
         }
     }
-    // Another function shares the VM, whose memory is there once.
+    // Another function shares the VM; its memory is counted once.
     let mut shared = status();
     shared.functions.push((FunctionIndex(9), Counts::default()));
     shared.vm_of.insert(FunctionIndex(9), VmIndex(3));
@@ -232,7 +232,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
     let read = node.read();
     assert_eq!(read["squeezy_asked_bytes{function=\"f+function-9\"}"], 3.0);
     assert!(!read.contains_key("squeezy_asked_bytes{function=\"f\"}"));
-    // The VM hangs: nothing of it is said, but that.
+    // The VM hangs: its series are absent, and it is counted as silent.
     let mut status = status();
     status.vms[0].2 = None;
     set(&node.watch, &status, &vec![(VmIndex(3), None)]);
@@ -242,7 +242,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
     assert!(!read.keys().any(|series| series.starts_with("squeezy_partitions")));
 }
 
-/// What is counted one by one has no unit; everything else says its own.
+/// Counts of things have no unit; everything else has its unit in its name.
 #[test]
 fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
     let manual = include_str!("../../../../../docs/operations.md");

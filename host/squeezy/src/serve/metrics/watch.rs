@@ -1,4 +1,4 @@
-//! Turns what goes on in the node into numbers.
+//! Turns the node's events into metrics.
 
 use super::{
     Metrics, Names,
@@ -17,16 +17,16 @@ use std::{
     time::Duration,
 };
 
-/// Most instances whose memory is waited for after the guest has not given it back in time.
+/// The maximum number of instances remembered after their reclaim was late.
 const MOST_LATE: usize = 1000;
 
-/// Sees everything, and counts it.
+/// Observes all events and counts them.
 pub struct Watch {
-    /// What it counts in.
+    /// The metrics it updates.
     pub metrics: Metrics,
-    /// What functions are called.
+    /// The functions' names.
     pub names: Names,
-    /// What they suffer from.
+    /// Why calls of functions are refused.
     pub failure_reasons: Arc<FailureReasons>,
     state: Mutex<State>,
 }
@@ -34,9 +34,9 @@ pub struct Watch {
 #[derive(Default)]
 struct State {
     instances: BTreeMap<InstanceNumber, InstanceRecord>,
-    /// Instances that have ended, but not come back.
+    /// Ended instances whose memory has not come back yet.
     late: BTreeMap<InstanceNumber, Known>,
-    /// Functions of which an instance has ended.
+    /// Functions that have had an instance end.
     ended: BTreeSet<Name>,
     recent: Recent,
 }
@@ -45,12 +45,12 @@ struct State {
 struct InstanceRecord {
     of: Known,
     recreated: bool,
-    /// Why it ends, once it does.
+    /// Why it is being stopped, if it is.
     stopping: Option<&'static str>,
 }
 
 impl Watch {
-    /// Has seen nothing yet; there may be so much memory.
+    /// A new watch, for a memory budget of this size.
     pub fn new(memory_limit_bytes: u64) -> Self {
         let metrics = Metrics::new(memory_limit_bytes);
         Self {
@@ -61,12 +61,12 @@ impl Watch {
         }
     }
 
-    /// Looks at what happened of late.
+    /// Reads recent events.
     pub fn recent<T>(&self, look: impl FnOnce(&mut Recent) -> T) -> T {
         look(&mut self.lock().recent)
     }
 
-    /// Forgets a function that is gone.
+    /// Drops a function that no longer exists.
     pub fn forget(&self, function: &Name) {
         let mut state = self.lock();
         state.recent.forget(function);
@@ -79,7 +79,7 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An instance is no more, whatever its memory does.
+    /// An instance has ended, whether or not its memory is back.
     fn gone(&self, instance: InstanceNumber) -> Option<InstanceRecord> {
         let mut state = self.lock();
         let record = state.instances.remove(&instance)?;
@@ -138,7 +138,7 @@ impl Watch {
         let function = record.of.name.clone();
         self.not_resized(function.clone(), Direction::Unplug, outcome);
         if outcome.latency.is_none() && outcome.error.is_none() {
-            // It had no memory of its own, or gives none back.
+            // It had no memory of its own, or its policy gives none back.
             return;
         }
         if let (Some(latency), None) = (outcome.latency, &outcome.error) {
@@ -204,7 +204,7 @@ impl Watch {
             let state = self.lock();
             match instance.and_then(|instance| state.instances.get(&instance)) {
                 Some(record) => record.recreated,
-                // Its end was told of first.
+                // The instance's end was reported first.
                 None => false,
             }
         };
@@ -233,7 +233,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Takes note of what happened.
+    /// Counts an event.
     pub fn see(&self, at: Moment, event: &NodeEvent<'_>) {
         self.failure_reasons.see(event);
         match *event {
@@ -256,7 +256,7 @@ impl Watch {
                 let reason = reason::stopped(reason);
                 let mut state = self.lock();
                 let Some(record) = state.instances.get_mut(&instance) else { return };
-                // Why it died is told before it is stopped, and says more.
+                // If it died, that was reported before it is stopped, and is the better reason.
                 let died = record.stopping.is_some();
                 record.stopping.get_or_insert(reason);
                 let function = record.of.name.clone();
@@ -274,7 +274,7 @@ impl Watch {
                 self.ended(function, reason::DIED);
             }
             NodeEvent::Lost { instance, .. } => {
-                // One that was being stopped has been counted.
+                // One that was being stopped has been counted already.
                 if let Some(record) = self.gone(instance).filter(|record| record.stopping.is_none())
                 {
                     self.ended(record.of.name, reason::VM_ENDED);
@@ -311,7 +311,7 @@ impl Watch {
     }
 }
 
-/// Has everything seen, and then tells another.
+/// Passes each event to the watch, then to another observer.
 pub struct Seen<O>(pub Arc<Watch>, pub O);
 
 impl<O: Observer> Observer for Seen<O> {

@@ -1,4 +1,4 @@
-//! Calls of actions, and what came of them.
+//! Calls of actions and their results.
 
 use super::{Service, ServiceError, lock};
 use crate::serve::{action::Action, activations::Selection, bodies::Held, key::random};
@@ -12,18 +12,18 @@ use squeezy_scaler::RejectReason;
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// Bytes of an activation's id.
+/// Length of an activation's id.
 const ID_BYTES: usize = 16;
 
 impl Service {
-    /// A new activation's id.
+    /// Generates an activation's id.
     pub fn new_id(&self) -> Result<String, ServiceError> {
         random(ID_BYTES).map_err(|error| ServiceError::Internal(error.to_string()))
     }
 
-    /// Calls an action and remembers what came of it. Runs to its end even when nobody waits, and has
-    /// the memory for its arguments until then; the first of what this returns fails when the call is
-    /// turned away at once.
+    /// Calls an action and records the activation. The call completes even if nobody waits for it,
+    /// and keeps the reservation for its arguments until then. The first future that is returned
+    /// resolves to an error if the call is refused immediately.
     pub fn call(
         self: &Arc<Self>,
         action: Arc<Action>,
@@ -61,7 +61,7 @@ impl Service {
                 }
                 Err(error) => Err(error),
             };
-            // Whoever changes an action does not turn away those who have called it.
+            // Changing an action must not cause its waiting calls to be refused.
             match (&answer, self.action(&action.name)) {
                 (Err(CallError::Rejected(RejectReason::Retired)), Some(changed))
                     if changed.index != action.index =>
@@ -82,7 +82,7 @@ impl Service {
         let most_bytes = self.bodies.at_most(usize::MAX);
         let body = answer.as_ref().map(|answer| answer.response.body());
         let bytes = body.map_or(0, |body| size_of_text(body).unwrap_or(0));
-        // Before its text becomes a value, which may take many times as much.
+        // Reserved before the text is parsed, because the value may take many times as much memory.
         let (answer, _held) = match answer {
             Ok(answer) => match self.bodies.take(bytes.min(most_bytes)).await {
                 Ok(held) => (Ok(answer), Some(held)),
@@ -101,19 +101,19 @@ impl Service {
             explain,
         );
         let activation = Arc::new(activation);
-        // Whoever was told the id may ask for it.
+        // A client that was told the id may ask for the activation.
         if refused.is_none() || accept.is_none() {
             lock(&self.activations).push(activation.clone());
         }
         refused.map_or(Ok(activation), Err)
     }
 
-    /// The activation of this id.
+    /// The activation with this id.
     pub fn activation(&self, id: &str) -> Option<Arc<Activation>> {
         lock(&self.activations).get(id)
     }
 
-    /// Activations, the latest first.
+    /// Matching activations, latest first.
     pub fn activations(
         &self,
         selection: &Selection,
@@ -123,24 +123,24 @@ impl Service {
         lock(&self.activations).list(selection).skip(skip).take(limit).cloned().collect()
     }
 
-    /// How many activations there are.
+    /// Number of matching activations.
     pub fn count_activations(&self, selection: &Selection) -> usize {
         lock(&self.activations).list(selection).count()
     }
 }
 
-/// What comes of an answer that there is no memory for.
+/// The error for a result that there is no memory for.
 fn no_memory(answer: squeezy_node::Answer) -> CallError {
     CallError::Failed {
         reason: InstanceError::NoAnswer(
-            "there is not enough memory for its answer at the moment, because of other requests and answers"
+            "there is not enough memory for its answer at the moment, because of other requests and responses"
                 .to_owned(),
         ),
         waited: answer.waited,
         waited_for: answer.waited_for,
         took: answer.took,
         cold: answer.cold.is_some(),
-        // Neither is this the function's doing.
+        // The function is not to blame for this either.
         vm_ended: true,
         logs: answer.logs,
     }

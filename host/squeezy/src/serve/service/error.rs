@@ -1,33 +1,33 @@
-//! Why something was not done.
+//! Errors of the service.
 
 use crate::serve::{images::PinError, state::StateError};
 use squeezy_node::{ImageError, NodeError};
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// There is no such thing.
+    /// The resource does not exist.
     #[error("The requested resource does not exist.")]
     NotFound,
-    /// It is there already.
+    /// The resource already exists.
     #[error("resource already exists")]
     Exists,
-    /// Too many calls wait; the one of this id does not.
+    /// Too many calls are waiting, so the call was not accepted.
     #[error("Too many requests are waiting for this action; try again later.")]
     Busy,
-    /// The daemon ends.
+    /// The daemon is shutting down.
     #[error("The daemon is shutting down.")]
     Ending,
-    /// It is kept, but cannot be served.
+    /// The action is stored, but cannot be served.
     #[error("The action cannot be served: {0}")]
     Unavailable(String),
-    /// There is too much already.
+    /// A limit was reached.
     #[error("{0}")]
     Full(String),
-    /// It cannot be written down.
+    /// The state cannot be written.
     #[error("{0}")]
     Internal(String),
 }

@@ -1,4 +1,4 @@
-//! What the API can do, without HTTP.
+//! The operations behind the API, independent of HTTP.
 
 mod calls;
 mod error;
@@ -32,7 +32,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Actions, their calls, and the node that answers them.
+/// Actions, their calls, and the node that executes them.
 pub struct Service {
     config: Config,
     files: Artifacts,
@@ -41,15 +41,15 @@ pub struct Service {
     activations: Mutex<Activations>,
     failure_reasons: Arc<FailureReasons>,
     images: Arc<Images>,
-    /// Memory for what is sent to functions and comes from them.
+    /// Memory budget for arguments and results.
     pub bodies: Arc<Bodies>,
-    /// Actions that are kept and cannot be served.
+    /// Actions that are stored but cannot be served.
     unavailable: Mutex<BTreeMap<String, Unavailable>>,
-    /// Held while actions are changed, which takes the node and the disk a moment.
+    /// Held while actions are changed, which involves the node and the disk.
     changing: tokio::sync::Mutex<State>,
 }
 
-/// What an action is to be.
+/// The desired state of an action.
 struct Change {
     body: ActionBody,
     image: FunctionImage,
@@ -84,8 +84,8 @@ impl Service {
         }
     }
 
-    /// Adds functions under their own names, which share a VM. An error comes with the path of the
-    /// function that it is about.
+    /// Adds functions under their own names, sharing a VM. An error comes with the path of the
+    /// function that caused it.
     pub async fn add_functions(
         &self,
         entries: &[FunctionEntry],
@@ -107,7 +107,7 @@ impl Service {
         Ok(())
     }
 
-    /// Adds a function to a VM that was made for it.
+    /// Adds a function to a VM that was created for it.
     async fn add_alone(&self, vm: VmIndex, image: FunctionImage) -> Result<(), ServiceError> {
         let _changing = self.changing.lock().await;
         let name = image.function.name.clone();
@@ -122,8 +122,7 @@ impl Service {
         Ok(())
     }
 
-    /// Makes or changes an action as a client wants it, wholly or not at all: also when the client
-    /// does not wait for it.
+    /// Creates or changes an action atomically, even if the client stops waiting.
     pub async fn put_action(
         self: &Arc<Self>,
         name: String,
@@ -150,7 +149,7 @@ impl Service {
                 return Err(ServiceError::Exists);
             }
         }
-        // It takes a while, in which others may change their actions.
+        // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
             Some(exec) => Some(self.exec(exec).await?),
             None => None,
@@ -179,7 +178,7 @@ impl Service {
         }
         let (pinned, image) = match (given, &kept) {
             (Some(given), _) => given,
-            // Its image is what is kept of it, not what the configuration says besides.
+            // The action keeps its stored image, but no settings from the configuration.
             (None, Some(kept)) => self.kept_image(kept).await?,
             (None, None) => {
                 return Err(ServiceError::Invalid(
@@ -203,7 +202,7 @@ impl Service {
         Ok(action)
     }
 
-    /// The image that a client names.
+    /// Pins the image that a client names.
     async fn exec(&self, exec: Exec) -> Result<(Arc<Pinned>, FunctionImage), ServiceError> {
         let Some(image) = exec.image.filter(|_| exec.kind == "blackbox") else {
             let problem =
@@ -214,20 +213,20 @@ impl Service {
             let problem = "the image contains the function's code; exec must not contain any";
             return Err(ServiceError::Invalid(problem.to_owned()));
         }
-        // It becomes the name of a file.
+        // It becomes a file name.
         if squeezy_node::function::check_name(&image).is_err() {
             return Err(PinError::Missing(image).into());
         }
         Ok(self.images.pin(&self.files, &image, exec.digest.as_ref()).await?)
     }
 
-    /// Removes the images that no action has any more.
+    /// Removes the images that no action uses any more.
     async fn sweep(&self, state: &State) {
         let kept = state.actions().values().filter_map(|stored| stored.digest.clone());
         self.images.sweep(kept.collect::<BTreeSet<_>>()).await;
     }
 
-    /// Makes the node ready for an action, with a VM of its own.
+    /// Adds an action to the node, in a VM of its own.
     async fn add(&self, name: String, mut change: Change) -> Result<Arc<Action>, ServiceError> {
         let limits = change.body.limits();
         limits.check().map_err(ServiceError::Invalid)?;
@@ -237,7 +236,7 @@ impl Service {
         self.add_to(vm, name, change).await
     }
 
-    /// A VM for these functions, which is not booted yet.
+    /// Creates a VM for these functions; it is booted later.
     async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
         let Config { policy, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
         let plan = VmPlan {
@@ -248,7 +247,7 @@ impl Service {
         self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)
     }
 
-    /// Makes the node ready for an action in a VM that has its image.
+    /// Adds an action to a VM that has its image.
     async fn add_to(
         &self,
         vm: VmIndex,
@@ -266,7 +265,7 @@ impl Service {
         Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, index }))
     }
 
-    /// Lets an action be called, and ends the earlier one of its name.
+    /// Makes an action callable, and retires the previous one of its name.
     fn replace(&self, action: Arc<Action>) {
         lock(&self.unavailable).remove(&action.name);
         let earlier = lock(&self.actions).insert(action.name.clone(), action);
@@ -275,23 +274,23 @@ impl Service {
         }
     }
 
-    /// The action of this name.
+    /// The action with this name.
     pub fn action(&self, name: &str) -> Option<Arc<Action>> {
         lock(&self.actions).get(name).cloned()
     }
 
-    /// All actions, by name.
+    /// All actions, sorted by name.
     pub fn actions(&self) -> Vec<Arc<Action>> {
         lock(&self.actions).values().cloned().collect()
     }
 
-    /// Ends everything.
+    /// Shuts down all instances and VMs.
     pub async fn drain(&self) {
         self.node.drain().await;
     }
 }
 
-/// A path that means the same wherever the daemon is started next.
+/// A path that stays valid if the daemon is restarted in another directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

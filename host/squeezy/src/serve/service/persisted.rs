@@ -1,20 +1,20 @@
-//! Actions that are kept over restarts, also those that cannot be served for the time being.
+//! Stored actions, which survive restarts, including those that cannot be served at the moment.
 
 use super::*;
 use crate::serve::failure_reasons::without_directories;
 use squeezy_openwhisk::action::{describe, exec};
 
-/// An action that is kept, but cannot be served: its image is not there, for instance.
+/// An action that is stored but cannot be served, for instance because its image is missing.
 #[derive(Clone, Debug)]
 pub struct Unavailable {
-    /// As it is kept.
+    /// Its stored form.
     pub stored: StoredAction,
-    /// Why it cannot be served; no directory of the host is named.
+    /// Why it cannot be served, without directories of the host.
     pub problem: String,
 }
 
 impl Unavailable {
-    /// As clients get it.
+    /// The action in OpenWhisk's format.
     fn describe(&self, name: &str) -> Value {
         let StoredAction { image, digest, revision, updated_ms, body } = &self.stored;
         let exec = exec(&image.file_stem().unwrap_or_default().to_string_lossy(), digest.as_ref());
@@ -26,7 +26,8 @@ impl Unavailable {
 }
 
 impl Service {
-    /// Adds the actions that were made over the API before, in place of functions of their names.
+    /// Adds the actions that were created over the API earlier; they replace functions of the same
+    /// name.
     pub async fn restore(&self) {
         let mut state = self.changing.lock().await;
         for (name, stored) in state.actions().clone() {
@@ -35,7 +36,8 @@ impl Service {
         self.sweep(&state).await;
     }
 
-    /// Adds one of them. If it cannot be served now it stays kept, and a function of its name in place.
+    /// Adds one of them. If it cannot be served it remains stored, and a function of its name
+    /// remains in place.
     async fn restore_one(
         &self,
         state: &mut State,
@@ -64,7 +66,7 @@ impl Service {
         let pinned = Some(pinned);
         let change = Change { body: body.clone(), image, pinned, revision, updated_ms };
         let action = self.add(name.to_owned(), change).await?;
-        // From now on it is this one.
+        // From now on its digest is recorded.
         if stored.digest.is_none()
             && let Err(error) = state.put(name, self.stored(&action)).await
         {
@@ -75,7 +77,7 @@ impl Service {
         Ok(action)
     }
 
-    /// The image of an action that is kept.
+    /// The image of a stored action.
     pub(super) async fn kept_image(
         &self,
         stored: &StoredAction,
@@ -87,7 +89,7 @@ impl Service {
         })
     }
 
-    /// An action as it is kept.
+    /// An action in its stored form.
     pub(super) fn stored(&self, action: &Action) -> StoredAction {
         let FunctionImage { function, image } = &action.image;
         let has_name = action.pinned.is_some() || *image == self.files.image(&function.name);
@@ -100,13 +102,13 @@ impl Service {
         }
     }
 
-    /// The action of this name, to be called: one whose image is there again is served again.
+    /// The action with this name, ready to be called. If its image is back, it is served again.
     pub async fn callable(&self, name: &str) -> Result<Arc<Action>, ServiceError> {
         if let Some(action) = self.action(name) {
             return Ok(action);
         }
         let mut state = self.changing.lock().await;
-        // It may have been made meanwhile.
+        // It may have been created in the meantime.
         if let Some(action) = self.action(name) {
             return Ok(action);
         }
@@ -115,8 +117,8 @@ impl Service {
         restored.map_err(|error| ServiceError::Unavailable(without_directories(&error.to_string())))
     }
 
-    /// Removes an action: what waits for it is turned away, what it works on is finished. It is done
-    /// wholly, also when the client does not wait for it. The action as it was.
+    /// Removes an action: waiting calls are refused, running ones completed. Completes even if the
+    /// client stops waiting. Returns the action as it was.
     pub async fn delete_action(self: &Arc<Self>, name: String) -> Result<Value, ServiceError> {
         let service = self.clone();
         let deleted = tokio::spawn(async move {
@@ -134,7 +136,7 @@ impl Service {
         deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
     }
 
-    /// The action of this name as clients get it, also one that cannot be served.
+    /// The action with this name in OpenWhisk's format, including one that cannot be served.
     pub fn describe_action(&self, name: &str) -> Option<Value> {
         match self.action(name) {
             Some(action) => Some(action.describe()),
@@ -142,7 +144,7 @@ impl Service {
         }
     }
 
-    /// All actions as clients get them, by name.
+    /// All actions in OpenWhisk's format, sorted by name.
     pub fn describe_actions(&self) -> Vec<Value> {
         let mut all: BTreeMap<_, _> = lock(&self.unavailable)
             .iter()

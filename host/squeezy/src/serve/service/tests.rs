@@ -1,4 +1,4 @@
-//! Calls and changes of actions; `tests/serve.rs` has them in VMs.
+//! Calling and changing actions; `tests/serve.rs` does so with VMs.
 
 use super::*;
 use serde_json::{Map, json};
@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-/// Keeps VMs from being booted until the other end is dropped.
+/// Prevents VMs from booting until the other end is dropped.
 struct Gate(Mutex<Receiver<()>>);
 
 impl Observer for Gate {
@@ -25,8 +25,8 @@ impl Observer for Gate {
     }
 }
 
-/// A service with the action `f`, for which one call may wait, and of which no VM can ever be
-/// booted: no host has memory enough. It is not even tried before the sender is dropped.
+/// A service with the action `f`, whose queue holds one call, and whose VM can never boot because
+/// no host has enough memory. It is not even tried before the sender is dropped.
 pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let files = Artifacts::find(Some(directory.path())).unwrap();
@@ -63,10 +63,10 @@ fn body(text: &str) -> ActionBody {
     serde_json::from_str(text).unwrap()
 }
 
-/// What comes of a call that an action has taken.
+/// The result of a call that was accepted.
 type Call = JoinHandle<Result<Arc<Activation>, ServiceError>>;
 
-/// A call of `f` that waits for its VM.
+/// Calls `f`; the call waits for its VM.
 async fn waiting(service: &Arc<Service>, id: &str) -> Call {
     let action = service.action("f").unwrap();
     let (accepted, call) = service.call(action, id.to_owned(), Map::new(), Arc::from([]));
@@ -79,7 +79,7 @@ async fn a_change_keeps_those_who_wait() {
     let (service, hold, _directory) = service().await;
     let call = waiting(&service, "1").await;
     service.put_action("f".to_owned(), body("{}"), true).await.unwrap();
-    // The node takes what it is asked in order, but a boot's end whenever it comes.
+    // The node executes requests in order, but a boot may end at any time.
     assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
     drop(hold);
     let activation = call.await.unwrap().unwrap();
@@ -178,7 +178,7 @@ async fn an_action_without_its_image_is_kept() {
     let change = body(&text);
     let digest = service.put_action("g".to_owned(), change, false).await.unwrap().describe();
     let digest = digest["exec"]["digest"].as_str().unwrap().to_owned();
-    // What there is under its name is not what it was made of.
+    // What is now built under its name is not its image.
     let kept = directory.path().join("pinned").join(&digest["sha256:".len()..]);
     fs::rename(&kept, directory.path().join("kept")).unwrap();
     lock(&service.actions).clear();
@@ -194,7 +194,7 @@ async fn an_action_without_its_image_is_kept() {
     assert!(matches!(service.callable("g").await, Err(ServiceError::Unavailable(_))));
     let again = || service.put_action("g".to_owned(), ActionBody::default(), false);
     assert!(matches!(again().await, Err(ServiceError::Exists)));
-    // It is served again once its image is there, as it was.
+    // It is served again, unchanged, once its image is back.
     fs::rename(directory.path().join("kept"), &kept).unwrap();
     assert_eq!(service.callable("g").await.unwrap().revision, 1);
     assert!(service.describe_action("g").unwrap().get("problem").is_none());
@@ -224,7 +224,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     assert_eq!(state.actions().keys().collect::<Vec<_>>(), ["g"]);
 }
 
-/// What the images of these actions hold.
+/// The contents of these actions' images.
 fn programs(service: &Service, names: &[&str]) -> Vec<String> {
     let read =
         |name: &&str| fs::read_to_string(&service.action(name).unwrap().image.image).unwrap();
@@ -245,7 +245,7 @@ async fn each_action_runs_what_it_was_made_of() {
     let wrong = exec.replace("}", "").to_owned() + r#"}, "limits": { "memory": 0 } }"#;
     let refused = service.put_action("g".to_owned(), body(&wrong), true).await;
     assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{refused:?}");
-    // Nor has what the configuration says of f anything to do with it.
+    // The function's configuration does not apply either.
     service.put_action("h".to_owned(), body(r#"{ "annotations": [] }"#), true).await.unwrap();
     assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
     lock(&service.actions).clear();

@@ -1,4 +1,4 @@
-//! The files of the page, as they are in the program.
+//! The web page's files, which are compiled into the program.
 
 use axum::{
     http::{
@@ -13,7 +13,7 @@ use axum::{
 
 macro_rules! files {
     ($($name:literal: $kind:literal,)+) => {
-        /// Name, kind and content of each.
+        /// Name, content type and content of each.
         pub const FILES: &[(&str, &str, &str)] =
             &[$(($name, $kind, include_str!(concat!("assets/", $name)))),+];
     };
@@ -33,12 +33,12 @@ files! {
     "icon.svg": "image/svg+xml",
 }
 
-/// What the page may do: load its own files, ask its own daemon, and nothing else.
+/// The page may load its own files and contact its own daemon, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// The file of this name.
+/// The file with this name.
 pub fn file(name: &str) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, content)) => secured(([(CONTENT_TYPE, *kind)], *content)),
@@ -46,7 +46,7 @@ pub fn file(name: &str) -> Response {
     }
 }
 
-/// An answer that browsers take for what it is, and for nothing more.
+/// A response with headers that make browsers treat it as its content type only.
 pub fn secured(response: impl IntoResponse) -> Response {
     let mut response = response.into_response();
     let headers: [(HeaderName, &str); 4] = [

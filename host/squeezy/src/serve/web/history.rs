@@ -1,4 +1,4 @@
-//! How functions and their VMs stood over the last minutes.
+//! The state of functions and their VMs over the last minutes.
 
 use crate::serve::metrics::{Name, vm_state};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
@@ -12,10 +12,10 @@ use std::{
 /// How far back it goes.
 pub const LENGTH: Duration = Duration::from_secs(15 * 60);
 
-/// Most points that are kept, however many functions they are of: about 10 MB.
+/// The maximum number of points kept for all functions together: about 10 MB.
 const MOST_POINTS: usize = 100_000;
 
-/// How a function stands at one moment.
+/// The state of a function at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     pub starting: usize,
@@ -26,22 +26,23 @@ pub struct Point {
     pub ending: usize,
     pub stranded: usize,
     pub queued: usize,
-    /// What its instances have of `memory` together, in bytes.
+    /// Memory that is promised to all its instances, in bytes.
     pub promised_bytes: u64,
-    /// How its VM stands, if there is one.
+    /// The state of its VM, if there is one.
     pub vm: Option<&'static str>,
-    /// Asked, plugged and resident, in bytes; nothing while there is no VM, or it does not say.
+    /// Requested, plugged and resident memory in bytes; `None` without a VM, or if it does not
+    /// respond.
     pub memory: Option<[u64; 3]>,
 }
 
 impl Point {
-    /// Whether there is anything to see.
+    /// Whether there is anything to show.
     fn is_something(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// As a list of numbers, because there are many; the page has their order too.
+/// Serialized as a list of numbers to save space; the page knows their order.
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(10))?;
@@ -56,14 +57,14 @@ impl Serialize for Point {
     }
 }
 
-/// How everything stood at one moment: functions of which there was nothing are left out.
+/// The state of all functions at one moment, without those that have nothing to show.
 #[derive(Debug, Serialize)]
 pub struct Sample {
     pub at_ms: u64,
     pub functions: BTreeMap<Name, Point>,
 }
 
-/// The latest samples.
+/// The most recent samples.
 #[derive(Default)]
 pub struct History {
     samples: VecDeque<Sample>,
@@ -71,7 +72,7 @@ pub struct History {
 }
 
 impl History {
-    /// Takes in one. When there is nothing, and was not before, it says nothing new.
+    /// Adds a sample, unless both it and the previous one are empty.
     pub fn push(&mut self, at_ms: u64, mut functions: BTreeMap<Name, Point>) {
         functions.retain(|_, point| point.is_something());
         let was_nothing = self.samples.back().is_none_or(|last| last.functions.is_empty());
@@ -88,14 +89,15 @@ impl History {
         }
     }
 
-    /// Those after this moment.
+    /// Samples after this time.
     pub fn since(&self, since_ms: u64) -> impl Iterator<Item = &Sample> {
         let skipped = self.samples.partition_point(|sample| sample.at_ms <= since_ms);
         self.samples.range(skipped..)
     }
 }
 
-/// How every function stands. An action that was changed is two of the same name for a moment.
+/// The state of every function. An action that was just changed is briefly two functions of the
+/// same name.
 pub fn points(status: &NodeStatus, name: impl Fn(FunctionIndex) -> Name) -> BTreeMap<Name, Point> {
     let mut points: BTreeMap<_, Point> = BTreeMap::new();
     for (index, counts) in &status.functions {

@@ -1,8 +1,8 @@
-//! The web page: how functions, instances and memory stand, and what came of calls.
+//! The web page: functions, instances, memory, and results of calls.
 //!
-//! Its files are in `assets/`, and in the program; it loads nothing from elsewhere. Numbers are for
-//! everybody who can connect, as in `/metrics`. Activations, with their results and logs, are for
-//! those who have the key: the page asks for it, and gets them from the API as any other client.
+//! Its files are in `assets/` and compiled into the program; it loads nothing from elsewhere.
+//! Numbers are public, as in `/metrics`. Activations, with their results and logs, need the key:
+//! the page asks for it, and gets them from the API like any other client.
 
 mod assets;
 mod history;
@@ -35,16 +35,16 @@ use std::{
     time::Instant,
 };
 
-/// Everything that the page is made of.
+/// State of the page's handlers.
 pub struct Page {
     node: Node,
     service: Arc<Service>,
     watch: Arc<Watch>,
     scraper: Scraper,
     key: Key,
-    /// What moments count from.
+    /// The origin of the node's timestamps.
     begin: Instant,
-    /// How instances get their memory.
+    /// The policy by which instances get memory and give it back.
     policy: &'static str,
     memory_limit_bytes: u64,
     history: Mutex<History>,
@@ -52,7 +52,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Of a node that began then, and its service.
+    /// A page for a node that started at `begin`, and its service.
     pub fn new(
         node: Node,
         service: Arc<Service>,
@@ -99,7 +99,7 @@ impl Page {
     }
 }
 
-/// The page, what it shows, and the metrics.
+/// Routes of the page, its data, and the metrics.
 pub fn router(page: Arc<Page>) -> Router {
     Router::new()
         .route("/", get(start))
@@ -109,7 +109,7 @@ pub fn router(page: Arc<Page>) -> Router {
         .with_state(page)
 }
 
-/// The page for browsers; OpenWhisk's clients ask here who they have to do with.
+/// The page for browsers; OpenWhisk's clients use this path to identify the server.
 async fn start(headers: HeaderMap) -> Response {
     let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let browser = accepted.is_some_and(|accept| accept.contains("text/html"));
@@ -130,7 +130,7 @@ struct Since {
     since_ms: u64,
 }
 
-/// Reasons, which may quote a guest, are for those who have the key; the rest is for everybody.
+/// Reasons may quote a guest, so they need the key; everything else is public.
 async fn state_json(
     State(page): State<Arc<Page>>,
     Query(since): Query<Since>,

@@ -1,4 +1,4 @@
-//! Looks at the node each second.
+//! Samples the node every second.
 
 use super::{Page, history, state::Latest};
 use squeezy_node::NodeStatus;
@@ -10,11 +10,11 @@ use std::{
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How long between two looks.
+/// Interval between samples.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Page {
-    /// Looks at the node until it ends.
+    /// Samples the node until it ends.
     pub async fn sample(self: Arc<Self>) {
         let mut ticks = interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -25,7 +25,7 @@ impl Page {
         }
     }
 
-    /// Takes note of how the node stands.
+    /// Records a sample of the node's state.
     pub(super) fn take(&self, at_ms: u64, status: &NodeStatus) {
         self.watch.names.refresh();
         let there: BTreeSet<_> = status.functions.iter().map(|(index, _)| *index).collect();

@@ -1,4 +1,4 @@
-//! What the page shows to everybody: numbers, as `/metrics` has them.
+//! The page's public data: numbers, as in `/metrics`.
 
 use super::{
     Page,
@@ -14,7 +14,7 @@ use squeezy_scaler::Moment;
 use squeezy_vmm::VmError;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How everything stands; samples of the time since. Reasons only for those who have the key.
+/// The current state, and samples since `since_ms`. Includes reasons only with the key.
 pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
     let latest = page.latest();
     let names: Vec<_> = latest.functions.keys().cloned().collect();
@@ -39,7 +39,7 @@ pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
     })
 }
 
-/// How things stood when it was looked last.
+/// The state at the last sample.
 #[derive(Clone, Default)]
 pub struct Latest {
     pub at_ms: u64,
@@ -105,7 +105,7 @@ fn describe_problem(problem: &Problem, has_key: bool) -> Value {
 }
 
 fn describe_reclaim(reclaim: &Reclaim) -> Value {
-    // Other errors may quote a guest's console, which is for those who have the key.
+    // Other errors may quote a guest's console, which is only for clients with the key.
     let error = reclaim.error.as_ref().map(|error| match error {
         VmError::Resize { .. } | VmError::Held { .. } => error.to_string(),
         _ => "it failed; the daemon's log says why".to_owned(),
@@ -125,6 +125,6 @@ fn describe_reclaim(reclaim: &Reclaim) -> Value {
 }
 
 fn ms(time: Duration) -> f64 {
-    // A microsecond is fine enough, and short.
+    // Microseconds are precise enough, and keep the text short.
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! The page without a browser; `tests/web.rs` has it in one.
+//! Tests of the page without a browser; `tests/web.rs` runs it in one.
 
 use super::*;
 use crate::serve::{log::Log, service::tests::service};
@@ -18,7 +18,7 @@ fn a_file_needs_nothing_from_elsewhere_and_makes_no_markup_of_data() {
         for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
             assert!(!content.contains(way), "{name} has {way}");
         }
-        // The policy forbids both.
+        // The content security policy forbids both.
         assert!(!content.contains("style=\"") && !content.contains("<style"), "{name}");
         for import in content.split("from \"./").skip(1) {
             let file = import.split('"').next().unwrap();

@@ -5,16 +5,17 @@ use crate::{
     accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, kvm_loop_ns},
 };
 
-/// Decides. The probe of KVM takes up to a second and is made once a process; it blocks.
+/// Chooses an accelerator. Blocks for up to a second the first time in a process, while KVM is
+/// probed.
 pub(crate) fn accelerator(choice: AcceleratorChoice) -> Result<Accelerator> {
     let tcg = |reason| Accelerator { kind: AcceleratorKind::Tcg, reason };
     if choice == AcceleratorChoice::Tcg {
-        return Ok(tcg("it was asked for".to_owned()));
+        return Ok(tcg("it was requested".to_owned()));
     }
     match (kvm_loop_ns(), choice) {
         (Ok(ns), _) => Ok(Accelerator {
             kind: AcceleratorKind::Kvm,
-            reason: format!("KVM runs guest code at {ns:.2} ns a loop trip"),
+            reason: format!("KVM runs guest code at {ns:.2} ns per loop iteration"),
         }),
         (Err(reason), AcceleratorChoice::Kvm) => Err(VmError::Kvm(reason.clone())),
         (Err(reason), _) => Ok(tcg(format!("KVM is not usable: {reason}"))),

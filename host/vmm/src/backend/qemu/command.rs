@@ -1,4 +1,4 @@
-//! The command line of QEMU.
+//! QEMU's command line.
 
 use super::options::QemuOptions;
 use crate::{
@@ -9,24 +9,25 @@ use crate::{
 use squeezy_protocol::ImageNumber;
 use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
 
-/// The id of the port the agent's channel goes through, as events name it.
+/// The id of the port for the agent's channel, as it appears in events.
 pub(super) const CHANNEL_ID: &str = "agent";
-/// The id of the memory that the guest boots with.
+/// The id of the memory backend that the guest boots with.
 const BASE_ID: &str = "base";
-/// The slot of the root bus that holds the first eight images; the next ones are in those below it.
+/// The slot of the root bus that holds the first eight images; further images go into the slots
+/// below it.
 const IMAGE_SLOT: u8 = 0x1e;
 
-/// The id of the virtio-mem device of this number.
+/// The id of the virtio-mem device with this number.
 pub(super) fn device_id(number: u16) -> String {
     format!("vmem{number}")
 }
 
-/// The number of the virtio-mem device of this id.
+/// The number of the virtio-mem device with this id.
 pub(super) fn device_number(id: &str) -> Option<u16> {
     id.strip_prefix("vmem")?.parse().ok()
 }
 
-/// Everything QEMU is started with. `monitor` and `channel` are connected sockets it inherits.
+/// The command that starts QEMU. It inherits `monitor` and `channel`, which are connected sockets.
 pub(super) fn command(
     options: &QemuOptions,
     config: &VmConfig,
@@ -58,8 +59,8 @@ pub(super) fn command(
                     add("-icount", "shift=0".to_owned());
                 }
             }
-            // The translator runs `rep stosb` byte by byte. Without these two Linux clears and copies
-            // memory by words, several times faster; see docs/adr/0007.
+            // TCG executes `rep stosb` byte by byte. Without these two features Linux clears and
+            // copies memory word by word, several times faster; see docs/adr/0007.
             add("-cpu", "max,-erms,-fsrm".to_owned());
         }
     }
@@ -77,7 +78,8 @@ pub(super) fn command(
             backend(config.memory_backend, &format!("{id}-backend"), region.region_bytes),
         );
         let node = if layout.nodes { format!(",node={}", number + 1) } else { String::new() };
-        // With hundreds of devices the slots of the root bus run out; functions of a slot do not.
+        // Hundreds of devices would not fit in the slots of the root bus, so each slot holds eight
+        // functions.
         let address = format!("addr={:#x}.{:#x},multifunction=on", 4 + number / 8, number % 8);
         add(
             "-device",
@@ -106,7 +108,7 @@ pub(super) fn command(
         "-device",
         format!("virtserialport,bus=serial.0,nr=1,id={CHANNEL_ID},name={port},chardev=channel"),
     );
-    // The guest's random numbers must not have to wait for interrupts.
+    // Without it, the guest's random number generator has to wait for interrupts.
     add("-object", "rng-builtin,id=rng".to_owned());
     add("-device", "virtio-rng-pci,rng=rng,addr=0x2".to_owned());
 
@@ -122,7 +124,7 @@ pub(super) fn command(
     );
     add("-display", "none".to_owned());
     add("-append", config.kernel_command_line());
-    // It starts stopped: see `set_up`.
+    // QEMU starts with the machine stopped: see `set_up`.
     command.args(["-no-user-config", "-nodefaults", "-no-reboot", "-S"]);
     command.arg("-kernel").arg(&config.kernel).arg("-initrd").arg(&config.initramfs);
     for (number, image) in (0..).map(ImageNumber).zip(&config.images) {
@@ -142,8 +144,8 @@ fn processors(vcpus: u32, layout: &Layout, add: &mut impl FnMut(&str, String)) {
         return add("-smp", format!("cpus={vcpus},sockets=1"));
     }
     let nodes = layout.regions.len() as u32;
-    // Linux knows a node only from a table that lists processors and memory at boot, and the nodes
-    // have neither yet. So each gets a processor that could be added, and never is.
+    // Linux learns of a node only from the tables that list processors and memory at boot, and
+    // these nodes have neither yet. So each gets a hot-pluggable processor that is never plugged.
     let most = vcpus + nodes;
     add("-smp", format!("cpus={vcpus},maxcpus={most},sockets={most},cores=1,threads=1"));
     add("-numa", format!("node,nodeid=0,memdev={BASE_ID}"));
@@ -166,7 +168,7 @@ fn backend(kind: MemoryBackend, id: &str, bytes: u64) -> String {
     )
 }
 
-/// JSON, for a path may hold any character.
+/// As JSON, because a path may contain any character.
 fn blockdev(name: &str, image: &Path) -> OsString {
     let path = image.to_string_lossy();
     serde_json::json!({

@@ -39,9 +39,9 @@ use trace::RequestCounter;
 
 pub(crate) use accelerator::accelerator;
 
-/// What to do where it is not installed.
+/// What to do if it is not installed.
 const INSTALL: &str = "install it with `apt install qemu-system-x86`, or name the program to use";
-/// Lines of standard error that are kept.
+/// Lines of standard error to keep.
 const KEPT_LINES: usize = 20;
 
 struct Qemu {
@@ -101,12 +101,12 @@ pub(crate) async fn start(
             Ok(opened) => opened,
             Err(_) => Err(VmError::Start(format!("it did not answer within {} s", limit.as_secs()))),
         },
-        _ = process.exited() => Err(VmError::Start("it said nothing".to_owned())),
+        _ = process.exited() => Err(VmError::Start("it printed nothing".to_owned())),
     };
     let Opened { monitor, events, version, memory } = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // Its last words come with its end, and say more than that it has ended.
+            // What QEMU prints as it exits says more than that it has exited.
             process.end(Duration::from_secs(5)).await;
             let _ = tokio::time::timeout(Duration::from_secs(1), said).await;
             let said = lock(&stderr).text();
@@ -118,7 +118,7 @@ pub(crate) async fn start(
     Ok(Started { backend: Arc::new(backend), events, console, memory, channel })
 }
 
-/// What is known of QEMU once it answers.
+/// What QEMU reports once it answers.
 struct Opened {
     monitor: Monitor,
     events: Receiver<Event>,
@@ -126,14 +126,14 @@ struct Opened {
     memory: HostMemory,
 }
 
-/// Connects to QEMU, which has started with the machine stopped, and lets the machine run.
+/// Connects to QEMU, which was started with the machine stopped, and starts the machine.
 async fn set_up(socket: UnixStream, layout: &Layout) -> Result<Opened> {
     let (monitor, events, version) = Monitor::open(socket, layout.kept_bytes)
         .await
         .map_err(|e| VmError::Start(e.to_string()))?;
-    // QEMU lets a guest plug no further than a little beyond the requested size. One that begins
-    // anywhere would not reach the last parts of its region. The usable part never shrinks while the
-    // machine runs, so asking for all of it once, before the guest can see it, is enough.
+    // QEMU lets a guest plug only slightly beyond the requested size. A guest that plugs in any
+    // order would not reach the end of its region. The usable part of the region never shrinks
+    // while the machine runs, so requesting all of it once, before the guest can see it, is enough.
     for (number, region) in (0u16..).zip(&layout.regions).filter(|(_, region)| region.any_order) {
         let device = Device::VirtioMem(number);
         monitor.request_size(device, region.region_bytes).await?;
@@ -169,7 +169,7 @@ impl Backend for Qemu {
     }
 
     fn guest_end(&self, status: ExitStatus, reported: Option<GuestEnd>) -> Option<GuestEnd> {
-        // It reports each, and exits as if nothing were wrong.
+        // QEMU reports both, and exits with success.
         reported.filter(|_| status.success())
     }
 
@@ -220,11 +220,13 @@ impl Devices for Qemu {
 
     fn device_requests(&self, device: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
         Box::pin(async move {
-            // A balloon asks for page by page, and logging that would take longer than doing it.
+            // A balloon has one request per page, and logging them would take longer than executing
+            // them.
             if !self.counts_requests || device == Device::Balloon {
                 return None;
             }
-            // QEMU wrote the events before it answered the monitor; the reader may lag behind.
+            // QEMU wrote the events before it answered the monitor, but they may not have been read
+            // yet.
             let mut before = lock(&self.stderr).requests.sum();
             loop {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -239,7 +241,7 @@ impl Devices for Qemu {
 }
 
 impl Stderr {
-    /// The kept lines in one, without the program's name and time stamps.
+    /// The kept lines joined into one, without the program's name and time stamps.
     fn text(&self) -> String {
         self.lines.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
@@ -265,10 +267,10 @@ fn lock(stderr: &Mutex<Stderr>) -> MutexGuard<'_, Stderr> {
     stderr.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connected pair: the host's end, and QEMU's, which only QEMU inherits. Nothing is left in the
-/// file system, and nobody else can connect.
+/// A connected pair of sockets: the host's end, and QEMU's, which only QEMU inherits. Nothing
+/// appears in the file system, so nobody else can connect.
 fn pair() -> Result<(UnixStream, OwnedFd)> {
-    let fail = |e| VmError::system("a socket cannot be made", e);
+    let fail = |e| VmError::system("a socket cannot be created", e);
     let (ours, theirs) = StdUnixStream::pair().map_err(fail)?;
     ours.set_nonblocking(true).map_err(fail)?;
     Ok((UnixStream::from_std(ours).map_err(fail)?, theirs.into()))

@@ -1,4 +1,4 @@
-//! QEMU's monitor: typed commands (QMP) and events.
+//! QEMU's monitor (QMP): typed commands, and events.
 
 use crate::{
     Result, VmError,
@@ -27,34 +27,35 @@ use tokio::{
 
 use super::command::{CHANNEL_ID, device_id, device_number};
 
-/// How long a command may take, unless a caller says otherwise. Discarding a large memfd holds
-/// QEMU's main loop for seconds; whether it hangs is for the supervisor to judge.
+/// How long a command may take unless the caller gives a limit. Discarding a large memfd blocks
+/// QEMU's main loop for seconds; whether QEMU hangs is for the supervisor to decide.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// QEMU reports a device's size once a second at most: what comes sooner after a report is held back
-/// until then. A little more, for a report takes its time to get here.
+/// QEMU reports a device's size at most once a second, and delays a change that follows a report
+/// sooner. The extra 50 ms allow for the report's delivery.
 const REPORT_INTERVAL: Duration = Duration::from_millis(1050);
 
-/// Guest-physical address at which RAM always is.
+/// Guest-physical address that is always RAM.
 const LOW_ADDRESS: u64 = 0;
 
-/// Reports of sizes that are kept for one who is slow to take them.
+/// Size reports that are buffered for a slow receiver.
 const SIZE_CHANGES: usize = 64;
 
 type Service = QapiService<QmpStreamTokio<WriteHalf<UnixStream>>>;
 
-/// The commands' side of the monitor.
+/// The command side of the monitor.
 pub(super) struct Monitor {
     service: Service,
     sizes: broadcast::Sender<SizeChange>,
-    /// When each device's size was last reported.
+    /// When the size of each device was last reported.
     reported: Arc<Mutex<HashMap<Device, Instant>>>,
-    /// QEMU counts for a balloon all of the guest's memory, these bytes included.
+    /// QEMU's size of a balloon is all of the guest's memory, including these bytes.
     kept_bytes: u64,
 }
 
 impl Monitor {
-    /// Greets QEMU and starts to take in its events. `kept_bytes` are what no balloon takes.
+    /// Negotiates with QEMU and starts to process its events. `kept_bytes` is memory that the
+    /// balloon never takes.
     pub(super) async fn open(
         socket: UnixStream,
         kept_bytes: u64,
@@ -73,7 +74,7 @@ impl Monitor {
                     Ok(event) => {
                         if let Some(change) = size_change(&event, kept_bytes) {
                             lock(&times).insert(change.device, Instant::now());
-                            // Without a resize under way nobody listens.
+                            // Nobody listens unless a resize is in progress.
                             let _ = changes.send(change);
                         } else if let Some(event) = translate(&event)
                             && sender.send(event).await.is_err()
@@ -81,10 +82,10 @@ impl Monitor {
                             break;
                         }
                     }
-                    // The answer to a command that nobody waits for any more, or an event that a
-                    // newer QEMU has and this library does not.
+                    // The answer to a command that was given up, or an event of a newer QEMU that
+                    // this library does not know.
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                        tracing::debug!(%error, "a message of QEMU was skipped");
+                        tracing::debug!(%error, "skipped a message from QEMU");
                     }
                     Err(_) => break,
                 }
@@ -93,12 +94,12 @@ impl Monitor {
         Ok((Self { service, sizes, reported, kept_bytes }, receiver, version))
     }
 
-    /// Sizes of devices, as QEMU reports them from now on: of each device at most one a second.
+    /// Size changes that QEMU reports from now on: at most one per device and second.
     pub(super) fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
         self.sizes.subscribe()
     }
 
-    /// Whether QEMU would report a change of this device at once.
+    /// Whether QEMU would report a change of this device's size immediately.
     pub(super) fn reports_at_once(&self, device: Device) -> bool {
         lock(&self.reported).get(&device).is_none_or(|at| at.elapsed() >= REPORT_INTERVAL)
     }
@@ -111,14 +112,14 @@ impl Monitor {
         self.run_within(command, LIMIT).await
     }
 
-    /// Runs a command that may take this long.
+    /// Runs a command with a time limit.
     pub(super) async fn run_within<C>(&self, command: C, limit: Duration) -> Result<C::Ok>
     where
         C: qmp::QmpCommand<Ok: Send> + 'static,
     {
         let refused = |reason: String| VmError::Command { command: C::NAME.to_owned(), reason };
-        // A task of its own: whoever asked may stop waiting at any moment, but the library must see
-        // every command through to its answer, or it mistakes that for the next one's.
+        // In a task of its own: the caller may stop waiting at any moment, but the library must
+        // read the answer to every command, or it takes that answer for the next command's.
         let execution = tokio::spawn(self.service.execute(command));
         match tokio::time::timeout(limit, execution).await {
             Ok(Ok(Ok(answer))) => Ok(answer),
@@ -128,7 +129,7 @@ impl Monitor {
         }
     }
 
-    /// Asks the guest to have `bytes` of a device.
+    /// Requests `bytes` of a device from the guest.
     pub(super) async fn request_size(&self, device: Device, bytes: u64) -> Result<()> {
         match device {
             Device::VirtioMem(number) => {
@@ -144,7 +145,7 @@ impl Monitor {
         }
     }
 
-    /// Bytes of a device that the guest has.
+    /// The size that a device has now, in bytes.
     pub(super) async fn size(&self, device: Device) -> Result<u64> {
         match device {
             Device::VirtioMem(number) => {
@@ -162,7 +163,7 @@ impl Monitor {
         }
     }
 
-    /// Where in QEMU's address space the guest's memory is.
+    /// The location of the guest's memory in QEMU's address space.
     pub(super) async fn host_memory(&self, layout: &Layout) -> Result<HostMemory> {
         let mut regions = vec![0..0; layout.regions.len()];
         if !regions.is_empty() {
@@ -177,13 +178,13 @@ impl Monitor {
                 }
             }
         }
-        // For the guest there is a hole below 4 GiB in it, for QEMU there is none.
+        // The guest sees a hole below 4 GiB in it; in QEMU it is contiguous.
         let base = self.host_range(LOW_ADDRESS, layout.boot_bytes).await?;
         Ok(HostMemory { base: vec![base], regions })
     }
 
-    /// Where `bytes` of guest-physical memory from `address` on are in QEMU's address space. QMP has no
-    /// command for that, the human monitor has.
+    /// The location of `bytes` of guest-physical memory from `address` on in QEMU's address space.
+    /// QMP has no command for that, but the human monitor has.
     async fn host_range(&self, address: u64, bytes: u64) -> Result<Range<u64>> {
         let command_line = format!("gpa2hva {address:#x}");
         let answer = self.run(qmp::human_monitor_command { command_line, cpu_index: None }).await?;
@@ -205,12 +206,12 @@ fn lock(
     times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a balloon leaves the guest beside the memory that it keeps.
+/// The memory that a balloon leaves to the guest beyond what the guest always keeps.
 fn beside(actual: i64, kept_bytes: u64) -> u64 {
     u64::try_from(actual).unwrap_or_default().saturating_sub(kept_bytes)
 }
 
-/// The size of a device, if that is what the event is about.
+/// The new size of a device, if the event reports one.
 fn size_change(event: &qmp::Event, kept_bytes: u64) -> Option<SizeChange> {
     match event {
         qmp::Event::MEMORY_DEVICE_SIZE_CHANGE { data, .. } => {
@@ -225,7 +226,7 @@ fn size_change(event: &qmp::Event, kept_bytes: u64) -> Option<SizeChange> {
     }
 }
 
-/// The other events that matter.
+/// Translates the other events that matter.
 fn translate(event: &qmp::Event) -> Option<Event> {
     match event {
         qmp::Event::VSERPORT_CHANGE { data, .. } if data.id == CHANNEL_ID => {
@@ -257,7 +258,7 @@ mod tests {
             size_change(&event("BALLOON_CHANGE", json!({ "actual": actual })), 200).unwrap()
         };
         assert_eq!(left(700), SizeChange { device: Device::Balloon, bytes: 500 });
-        assert_eq!(left(100).bytes, 0, "it took more than it was to");
+        assert_eq!(left(100).bytes, 0, "it took more than requested");
         let data = json!({ "id": "vmem3", "size": 700, "qom-path": "/vmem3" });
         let plugged = size_change(&event("MEMORY_DEVICE_SIZE_CHANGE", data), 200);
         assert_eq!(plugged, Some(SizeChange { device: Device::VirtioMem(3), bytes: 700 }));

@@ -1,14 +1,14 @@
-//! What only QEMU can be told.
+//! Options that only QEMU has.
 
 use std::{ffi::OsString, path::PathBuf};
 
-/// What QEMU is started with beside what any VMM is.
+/// How QEMU is started.
 #[derive(Clone, Debug)]
 pub struct QemuOptions {
-    /// The program, `qemu-system-x86_64` unless told otherwise.
+    /// The program; by default `qemu-system-x86_64`.
     pub program: PathBuf,
-    /// Arguments added to its own, for what a test or an experiment needs beside: a device, a second
-    /// monitor. They are not checked.
+    /// Additional arguments, such as a device or a second monitor that a test or an experiment
+    /// needs. They are not checked.
     pub arguments: Vec<OsString>,
 }
 

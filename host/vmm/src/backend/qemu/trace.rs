@@ -1,19 +1,20 @@
-//! Counts requests to virtio-mem devices, from the trace events QEMU writes to its standard error.
+//! Counts requests to virtio-mem devices, from the trace events that QEMU writes to its standard
+//! error.
 
 use crate::backend::DeviceRequests;
 
-/// Adds up trace events; what is not one is left to the caller.
+/// Sums over trace events. Other lines are left to the caller.
 #[derive(Default)]
 pub(super) struct RequestCounter {
     sum: DeviceRequests,
-    /// When the request under way came, in microseconds.
+    /// When the current request arrived, in microseconds.
     since: Option<u64>,
 }
 
 impl RequestCounter {
-    /// Takes in a line of standard error, such as
-    /// `4711@1763721600.123456:virtio_mem_unplug_request addr=0x140000000 nb_blocks=64`.
-    /// Says whether it was a trace event.
+    /// Processes a line of standard error, such as
+    /// `4711@1763721600.123456:virtio_mem_unplug_request addr=0x140000000 nb_blocks=64`. Returns
+    /// whether it was a trace event.
     pub(super) fn take(&mut self, line: &str) -> bool {
         let Some((stamp, event)) = line.split_once(":virtio_mem_") else { return false };
         let Some(now) = microseconds(stamp) else { return false };
@@ -29,7 +30,7 @@ impl RequestCounter {
         true
     }
 
-    /// The sums until now.
+    /// The sums so far.
     pub(super) fn sum(&self) -> DeviceRequests {
         self.sum
     }

@@ -1,5 +1,5 @@
-//! A part of memory whose size is the guest's to change: it is told what it is to have, and follows when
-//! it can.
+//! A part of memory that the guest resizes: it is told the size it should have, and follows when it
+//! can.
 
 use super::{Elastic, Region, Resize, Running, Target, short_timer::ShortTimer};
 use crate::{
@@ -19,11 +19,11 @@ use tokio::sync::{
     broadcast::{self, error::RecvError},
 };
 
-/// How long between two looks at the size, at first, where the VMM does not report a change at once. A
-/// look may take the thread of the VMM that carries the guest's requests out: while a report is to be
-/// expected, nobody looks.
+/// The initial interval between polls of the size, if the VMM does not report a change immediately.
+/// A poll may occupy the VMM's thread that executes the guest's requests, so nobody polls while a
+/// report is expected.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
-/// And at most, later on; and at first where it does.
+/// The maximum interval later on, and the initial one if a report is expected.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A device of the VMM: virtio-mem or a balloon.
@@ -32,15 +32,15 @@ pub(crate) struct GuestDriven {
     device: Device,
     max_bytes: u64,
     start_bytes: u64,
-    /// What was asked for last: a resize that a later one turns round ends with it.
+    /// What was requested last. A later request in the other direction ends a resize.
     requested: AtomicU64,
-    /// Held while a size is decided on and sent, so that what was sent last is what is above.
+    /// Held while a size is chosen and sent, so that `requested` is what was sent last.
     order: Mutex<()>,
 }
 
 impl GuestDriven {
-    /// A device that has been asked for `requested_bytes` at the VM's start, and is to have
-    /// `start_bytes` when it is ready.
+    /// A device from which `requested_bytes` were requested at the VM's start, and which should
+    /// have `start_bytes` when it is ready.
     pub(super) fn new(
         vm: &Running,
         device: Device,
@@ -58,13 +58,13 @@ impl GuestDriven {
         }
     }
 
-    /// The virtio-mem device of this number.
+    /// The virtio-mem device with this number.
     pub(super) fn virtio_mem(vm: &Running, number: u16, region: Region) -> Self {
         let Region { region_bytes, initial_bytes, .. } = region;
         Self::new(vm, Device::VirtioMem(number), region_bytes, initial_bytes, initial_bytes)
     }
 
-    /// Asks for the size that `target` then says, unless it has been asked for already.
+    /// Requests the size that `target` computes, unless it already is the requested one.
     async fn send(&self, target: Target<'_>) -> Result<u64> {
         let _order = self.order.lock().await;
         let bytes = target();
@@ -76,7 +76,7 @@ impl GuestDriven {
         Ok(bytes)
     }
 
-    /// Asks for a size and waits for it.
+    /// Requests a size and waits for it.
     async fn follow(
         &self,
         target: Target<'_>,
@@ -112,7 +112,8 @@ impl GuestDriven {
                 }
             }
             let elapsed = start.elapsed();
-            // Of several that overlap, each is done when its own part is, however much more is to come.
+            // Of several that overlap, each is done once its own part is, however much more is
+            // requested.
             let grown = before_bytes < requested_bytes && requested_bytes <= plugged_bytes;
             let shrunk = before_bytes > requested_bytes && requested_bytes >= plugged_bytes;
             if grown || shrunk || plugged_bytes == self.requested_bytes() {
@@ -127,7 +128,8 @@ impl GuestDriven {
                     reason: reason(agent, shrinks).await,
                 });
             }
-            // A hundredth of what has passed keeps the error small and the host free for the guest.
+            // Waiting a hundredth of the elapsed time keeps the error small and leaves the host to
+            // the guest.
             next = match reported_at_once {
                 true => LONGEST_PAUSE,
                 false => (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
@@ -174,28 +176,28 @@ impl Elastic for GuestDriven {
     }
 }
 
-/// The size of the device that the VMM reports next.
+/// The next size of the device that the VMM reports.
 async fn reported(reports: &mut broadcast::Receiver<SizeChange>, device: Device) -> u64 {
     loop {
         match reports.recv().await {
             Ok(change) if change.device == device => return change.bytes,
             Ok(_) | Err(RecvError::Lagged(_)) => {}
-            // The VMM is gone; a look at the size says so better.
+            // The VMM is gone; polling the size gives a better error.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }
 
-/// Why the guest has not done what it was asked to, as far as it says.
+/// Why the guest has not followed, as far as it can say.
 async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
     let memory = match agent {
         Some(agent) => tokio::time::timeout(Duration::from_secs(3), agent.memory()).await,
-        None => return "there is no agent to say why".to_owned(),
+        None => return "the VM has no agent that could say why".to_owned(),
     };
     let memory = match memory {
         Ok(Ok(memory)) => memory,
         Ok(Err(error)) => return format!("the guest cannot say why: {error}"),
-        Err(_) => return "the guest does not say why in time; it may be overloaded".to_owned(),
+        Err(_) => return "the guest did not say why in time; it may be overloaded".to_owned(),
     };
     let free = memory.meminfo_bytes.get("MemAvailable").copied().unwrap_or_default();
     let free = ByteSize(free);
@@ -204,7 +206,7 @@ async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
             format!("blocked by partitions: {}", squeezy.shrink_blocked.trim())
         }
         Some(_) if !shrinks => {
-            "the size asked for is no whole number of partitions, or the guest has no memory \
+            "the requested size is not a whole number of partitions, or the guest has no memory \
                                 for their memory map; its kernel log says which"
                 .to_owned()
         }

@@ -1,4 +1,4 @@
-//! A device without a guest: it has what it is let have.
+//! A device without a guest: it changes its size as told.
 
 use super::*;
 use crate::backend::DeviceRequests;
@@ -9,13 +9,13 @@ const DEVICE: Device = Device::VirtioMem(0);
 const MAX_BYTES: u64 = 1 << 30;
 const LONG: Duration = Duration::from_secs(20);
 
-/// One device, and how its guest behaves.
+/// A device, and how its guest behaves.
 struct FakeDevice {
     state: StdMutex<State>,
     changes: broadcast::Sender<SizeChange>,
-    /// Whether a change is reported; otherwise somebody has to look.
+    /// Whether a change is reported; otherwise it has to be polled for.
     reports: bool,
-    /// How much the size changes with each look, in bytes; everything at once when it reports.
+    /// How much the size changes with each poll, in bytes; all at once if changes are reported.
     step: u64,
 }
 
@@ -98,7 +98,7 @@ async fn a_change_that_is_reported_is_not_looked_for() {
 async fn a_change_that_is_not_reported_is_looked_for_until_it_is_done() {
     let device = FakeDevice::new(false, 100);
     let done = elastic(&device).resize(&|| 250, LONG, None).await.unwrap();
-    // One look before the request does not count, and the last finds it done.
+    // The poll before the request does not count, and the last one finds it done.
     assert_eq!((done.plugged_bytes, done.polls), (250, 4));
 }
 
@@ -125,13 +125,14 @@ async fn what_the_vmm_refuses_has_not_been_asked_for() {
     assert_eq!(elastic.requested_bytes(), 10);
     device.state().refuses = false;
     elastic.request(&|| 10).await.unwrap();
-    assert_eq!(device.state().requests, 2, "that has been asked for already");
+    assert_eq!(device.state().requests, 2, "it was requested already");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..Default::default() })]
 
-    /// Whoever asks, in whatever order: all of them end, and what is there is what was asked for last.
+    /// Whatever the order of requests: all of them complete, and the size is the one requested
+    /// last.
     #[test]
     fn of_several_resizes_the_last_request_is_what_comes_true(
         sizes in vec(0..MAX_BYTES, 1..8),

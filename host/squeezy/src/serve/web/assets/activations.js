@@ -1,4 +1,4 @@
-// What came of calls: for those who have the key.
+// Results and logs of calls, for users with the key.
 
 import { byId, html, setText } from "./dom.js";
 import { ago, time } from "./format.js";
@@ -6,8 +6,8 @@ import { ago, time } from "./format.js";
 const STORED = "squeezy-key";
 const API = "/api/v1/namespaces/_/activations";
 
-// By OpenWhisk's code.
-const OUTCOMES = ["success", "error of the function", "function failed", "could not be called"];
+// By OpenWhisk's status code.
+const OUTCOMES = ["success", "function returned an error", "function failed", "could not be called"];
 
 export class Activations {
   constructor() {
@@ -24,7 +24,7 @@ export class Activations {
     if (!sessionStorage.getItem(STORED)) this.forget("");
   }
 
-  /** Asks for the key, and shows nothing before. */
+  /** Prompts for the key, and shows nothing until it is entered. */
   forget(reason) {
     sessionStorage.removeItem(STORED);
     this.entries.clear();
@@ -34,13 +34,13 @@ export class Activations {
     setText(byId("key-error"), reason);
   }
 
-  /** Asks the daemon for something, with the key if there is one. */
+  /** Sends a request to the daemon, with the key if there is one. */
   ask(path) {
     const stored = sessionStorage.getItem(STORED);
     const key = new TextEncoder().encode(stored ?? "");
     const encoded = btoa(String.fromCharCode(...key));
     const headers = stored ? { Authorization: `Basic ${encoded}` } : {};
-    // Without credentials of its own the browser does not ask for any either.
+    // Without the browser's own credentials, so that it does not prompt for any either.
     return fetch(path, { credentials: "omit", headers });
   }
 
@@ -65,7 +65,7 @@ export class Activations {
     }
     const before = [...this.entries.keys()].join();
     this.entries = entries;
-    // Only what is new is put into place, so that what is open stays open and keeps the focus.
+    // Only new entries are inserted, so that an open one stays open and keeps the focus.
     if (before === [...entries.keys()].join() && entries.size) return;
     for (const child of Array.from(this.list.children)) {
       if (![...entries.values()].some(({ element }) => element === child)) child.remove();
@@ -104,17 +104,17 @@ export class Activations {
     return { element, when };
   }
 
-  /** Gets the result and the logs of one that is opened. */
+  /** Loads the result and the logs of an entry that is opened. */
   async open(id, body) {
     const part = (title, text) => [html("h3", {}, title), html("pre", { tabindex: "0", "aria-label": title }, text)];
     const answer = await this.ask(`${API}/${encodeURIComponent(id)}`);
     if (!answer.ok) return body.replaceChildren(html("p", { class: "bad" }, "The daemon does not have it any more."));
     const { logs, response } = await answer.json();
     const result = JSON.stringify(response.result, null, 2);
-    const shortened = result.length > 20_000 ? `${result.slice(0, 20_000)}\n… ${result.length - 20_000} characters more` : result;
+    const shortened = result.length > 20_000 ? `${result.slice(0, 20_000)}\n… ${result.length - 20_000} more characters` : result;
     body.replaceChildren(
       html("p", { class: "id" }, `activation ${id}`),
-      ...part("Logs", logs.length ? logs.join("\n") : "It wrote nothing."),
+      ...part("Logs", logs.length ? logs.join("\n") : "No output."),
       ...part("Result", shortened),
     );
   }

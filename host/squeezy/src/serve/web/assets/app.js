@@ -1,4 +1,4 @@
-// Asks the daemon each second how things stand, and shows it.
+// Polls the daemon's state every second, and shows it.
 
 import { Activations } from "./activations.js";
 import { byId, html, setText } from "./dom.js";
@@ -15,7 +15,7 @@ const cards = new Map();
 let state = null;
 let reclaimsShown = "";
 
-/** How much time to show: what was chosen, but little from before the daemon began. */
+/** How much time to show: the selected span, but little from before the daemon started. */
 function spanMs() {
   const chosen = 1000 * Number(document.querySelector("#span input:checked").value);
   return Math.min(chosen, 60_000 * Math.ceil(state.age_ms / 60_000));
@@ -23,7 +23,7 @@ function spanMs() {
 
 async function refresh() {
   const answer = await activations.ask(`/ui/state.json?since_ms=${history.latest}`);
-  if (!answer.ok) throw new Error(`the daemon answers with status ${answer.status}`);
+  if (!answer.ok) throw new Error(`the daemon responded with status ${answer.status}`);
   state = await answer.json();
   history.add(state.samples, state.now_ms - 1000 * state.history_seconds);
   show();
@@ -51,7 +51,7 @@ function show() {
     card.show(data, history.points(data.name, from), from, state.now_ms);
   }
   const list = byId("reclaims");
-  // How long ago they were is shown anew only with the minute, so that a selection stays.
+  // Their ages are updated only once a minute, so that a text selection is kept.
   const shown = JSON.stringify([state.reclaims, Math.floor(state.now_ms / 5000)]);
   if (shown !== reclaimsShown) list.replaceChildren(reclaims(state.reclaims, state.now_ms));
   reclaimsShown = shown;
@@ -68,7 +68,7 @@ function showTiles() {
   byId("tiles").replaceChildren(
     tile("Resident", bytes(resident), `${bytes(state.memory_committed_bytes)} promised of ${bytes(limit)}`, meter(resident, state.memory_committed_bytes, limit)),
     tile("Instances", String(starting + idle + frozen + busy + ending + stranded), parts([[busy, "busy"], [idle, "idle"], [frozen, "frozen"], [starting, "starting"], [ending, "ending"], [stranded, "stranded"]])),
-    tile("Calls taken", String(calls), queued ? `${queued} wait now` : "none wait"),
+    tile("Calls taken", String(calls), queued ? `${queued} waiting` : "none waiting"),
     tile("Reclaim, median", unplugs.length ? time(median(unplugs)) : "–", stalled ? `${stalled} not back` : `${bytes(total((data) => data.reclaimed_bytes))} back so far`, null, stalled > 0),
   );
 }

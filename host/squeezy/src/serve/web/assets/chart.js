@@ -6,18 +6,18 @@ import { ago } from "./format.js";
 const HEIGHT = 168;
 const LEFT = 58;
 const RIGHT = 8;
-/** With an axis there. */
+/** The right margin with an axis in it. */
 const WIDE_RIGHT = 44;
 const TOP = 8;
 const BOTTOM = 22;
 
 export class Chart {
   /**
-   * `series`: [{ field, label, kind: "area" | "line" | "stack", always, sparse }]. One that is not
-   * `always` there has no legend while it is nothing, and a `sparse` one no line then. One that is
-   * `apart` does not flatten the others: where it is larger it has an axis of its own, at the right. Colours are
-   * classes `c-FIELD` of the style sheet. `format` shows a value, `ticks` makes values for the axis
-   * of a largest one.
+   * `series`: [{ field, label, kind: "area" | "line" | "stack", always, sparse }]. A series without
+   * `always` has no legend entry while it is zero, and a `sparse` one then has no line. One that is
+   * `apart` does not flatten the others: if it is larger, it gets its own axis at the right. Colours are
+   * classes `c-FIELD` of the style sheet. `format` formats a value, `ticks` computes an axis's values
+   * from its maximum.
    */
   constructor(title, series, format, ticks) {
     Object.assign(this, { title, series, format, ticks, points: [], cursor: null, right: RIGHT });
@@ -41,7 +41,7 @@ export class Chart {
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
-  /** Shows these points of the time from `from` to `to`. */
+  /** Shows these points, which are between the times `from` and `to`. */
   show(points, from, to) {
     Object.assign(this, { points, from, to });
     this.draw();
@@ -93,7 +93,7 @@ export class Chart {
     this.readOut();
   }
 
-  /** The axis of the series that are meant. */
+  /** The axis of the selected series. */
   scale(isMeant) {
     const meant = this.series.filter(isMeant);
     const stacked = meant.filter(({ kind }) => kind === "stack");
@@ -142,7 +142,7 @@ export class Chart {
     });
   }
 
-  /** Puts the values of the cursor's moment, or of now, into the legend. */
+  /** Shows the values at the cursor, or the current ones, in the legend. */
   readOut() {
     const moment = this.cursor ?? this.to;
     const point = this.points.findLast(({ at }) => at <= moment);
@@ -166,7 +166,7 @@ function line(steps) {
   return steps.length ? `M${top(steps)}` : "";
 }
 
-/** One outline for each stretch in which there is something. */
+/** An outline for each interval in which there is something. */
 function area(steps) {
   const stretches = [[]];
   for (const step of steps) {
@@ -177,7 +177,7 @@ function area(steps) {
   return stretches.filter((stretch) => stretch.length).map((stretch) => `M${top(stretch)}${back(stretch)}Z`).join("");
 }
 
-/** Round values from nothing to at least `most`, in steps of `base` times 1, 2, 5 or as powers of two. */
+/** Round values from 0 to at least `most`, in steps of `base` times 1, 2, 5 or as powers of two. */
 export function byteTicks(most) {
   let step = 64 << 20;
   while (step * 4 < most) step *= 2;

@@ -1,4 +1,4 @@
-// Makes elements. Text is only ever set as text, so nothing that a function says becomes markup.
+// Creates elements. Text is only ever set as text, so a function's output never becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -22,12 +22,12 @@ export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-/** The element of this id. */
+/** The element with this id. */
 export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Sets an element's text, if it is not that already. */
+/** Sets an element's text, if it differs. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,8 +1,8 @@
-// Quantities for people.
+// Formats quantities.
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** Bytes, in three digits. */
+/** Bytes, with three digits. */
 export function bytes(value) {
   let unit = 0;
   while (value >= 1024 && unit < UNITS.length - 1) {
@@ -12,7 +12,7 @@ export function bytes(value) {
   return `${digits(value)} ${UNITS[unit]}`;
 }
 
-/** Milliseconds, in three digits. */
+/** Milliseconds, with three digits. */
 export function time(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms === 0) return "0 ms";
@@ -30,7 +30,7 @@ export function ago(ms) {
   return `${Math.round(seconds / 3600)} h ago`;
 }
 
-/** The median; of an even number of values the mean of the middle two. */
+/** The median; for an even number of values, the mean of the middle two. */
 export function median(values) {
   const sorted = values.toSorted((a, b) => a - b);
   return (sorted[Math.floor((sorted.length - 1) / 2)] + sorted[Math.floor(sorted.length / 2)]) / 2;

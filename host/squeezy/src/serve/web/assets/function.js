@@ -1,4 +1,4 @@
-// One function: its curves, how long things take, and how calls came by their instances.
+// One function: its chart, durations, and how calls got their instances.
 
 import { Chart, byteTicks, countTicks } from "./chart.js";
 import { html, setText } from "./dom.js";
@@ -60,7 +60,7 @@ export class FunctionCard {
           html("thead", {}, html("tr", {}, ["", "p50", "p90", "p99", "count"].map((title) => html("th", { scope: "col" }, title)))),
           this.rows,
         ),
-        html("div", {}, html("h3", {}, "Starts, since the daemon began"), this.starts),
+        html("div", {}, html("h3", {}, "Starts since the daemon started"), this.starts),
       ),
     );
   }
@@ -82,7 +82,7 @@ export class FunctionCard {
     this.showStarts(data);
   }
 
-  /** Why calls are turned away, as far as whoever looks may know. */
+  /** Why calls are refused, as far as the user may know. */
   showProblem(problem, now) {
     this.problem.hidden = !problem;
     if (!problem) return;

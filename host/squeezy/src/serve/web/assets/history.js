@@ -1,10 +1,10 @@
 // The samples of the last minutes, as the daemon sends them.
 
-// The order of a point's numbers, as web/history.rs has it.
+// The order of a point's numbers, as in web/history.rs.
 const FIELDS = ["starting", "idle", "frozen", "busy", "ending", "stranded", "queued", "asked", "plugged", "resident"];
 const NOTHING = [0, 0, 0, 0, 0, 0, 0, null, null, null];
 
-// Samples come each second; after so much longer than that there were none in between.
+// Samples come every second; a gap longer than this means that some are missing.
 const GAP_MS = 5000;
 
 export class History {
@@ -12,7 +12,7 @@ export class History {
     this.samples = [];
   }
 
-  /** The moment of the last one. */
+  /** The time of the last sample. */
   get latest() {
     return this.samples.at(-1)?.at_ms ?? 0;
   }
@@ -25,7 +25,7 @@ export class History {
     this.samples.splice(0, first < 0 ? this.samples.length : first);
   }
 
-  /** Of one function, the points since a moment, and one before it to begin with. */
+  /** The points of a function since a moment, and the last one before it. */
   points(name, sinceMs) {
     let first = this.samples.findIndex((sample) => sample.at_ms >= sinceMs);
     if (first < 0) first = this.samples.length;
@@ -33,7 +33,7 @@ export class History {
       const point = { at: sample.at_ms, until: all[index + 1]?.at_ms };
       const values = sample.functions[name] ?? NOTHING;
       FIELDS.forEach((field, place) => (point[field] = values[place]));
-      // While nothing runs there are no samples, and what was last still holds.
+      // While nothing runs there are no samples, and the last one still applies.
       point.breaks = point.until - point.at > GAP_MS && Object.keys(sample.functions).length > 0;
       return point;
     });

@@ -1,4 +1,4 @@
-// The latest reclaims, and where their time went.
+// Recent reclaims, and where their time went.
 
 import { html } from "./dom.js";
 import { ago, bytes, time } from "./format.js";
@@ -8,13 +8,13 @@ const SHOWN = 12;
 const REASONS = {
   keep_alive_over: "keep-alive over",
   evicted: "others need the memory",
-  broken: "cannot go on",
+  broken: "takes no more calls",
   retired: "function changed or removed",
-  draining: "daemon ends",
-  died: "ended by itself",
+  draining: "daemon is shutting down",
+  died: "ended on its own",
 };
 
-/** A list of the latest, or a line that there are none. */
+/** A list of recent reclaims, or a line that says there are none. */
 export function reclaims(list, now) {
   if (!list.length) {
     return html("p", { class: "none" }, "Nothing has been reclaimed yet. An instance's memory goes back when its keep-alive is over.");
