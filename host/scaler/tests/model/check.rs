@@ -1,4 +1,4 @@
-//! What a command must be like.
+//! What every command must satisfy.
 
 use super::*;
 
@@ -29,7 +29,7 @@ impl Model {
                         assert_eq!(before, Some(VmModel::Up));
                         assert!(
                             self.instances.values().all(|b| b.vm != vm),
-                            "ended with instances"
+                            "ended with live instances"
                         );
                     }
                 }
@@ -102,7 +102,7 @@ impl Model {
                 self.forget_rest(instance);
             }
             Command::Reclaim { instance, vm } => {
-                // Stranded memory, asked for again, has no body any more.
+                // Stranded memory that is asked for again has no instance any more.
                 assert!(self.instances.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
             }
             Command::Reject { request, reason } => {
