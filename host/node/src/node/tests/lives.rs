@@ -30,7 +30,7 @@ async fn a_call_is_answered_and_its_memory_goes_back() {
     assert!(scene.seen.has("reclaimed: None"));
     assert_eq!(scene.worlds[0].machines()[0].living(), 0);
     sleep(Duration::from_secs(31)).await;
-    assert!(scene.seen.has("ended: it is not needed"));
+    assert!(scene.seen.has("ended: it is no longer needed"));
     assert_eq!(scene.node.status().await.unwrap().committed_bytes, 0);
     scene.end().await;
 }
