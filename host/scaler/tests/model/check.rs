@@ -67,11 +67,12 @@ impl Model {
                 assert!(starting <= most, "more starts at a time than allowed");
             }
             Command::Dispatch { instance, request, thaw } => {
-                let entry = self.instances.get_mut(&instance).expect("a dispatch to nobody");
+                let entry =
+                    self.instances.get_mut(&instance).expect("a dispatch to an unknown instance");
                 assert_eq!(self.waiting.remove(&request), Some(entry.function));
                 self.taken_at.insert(entry.function, self.now);
-                assert!(entry.running, "a dispatch to what does not run");
-                assert!(!entry.dead, "a dispatch to the dead");
+                assert!(entry.running, "a dispatch to an instance that is not running");
+                assert!(!entry.dead, "a dispatch to a dead instance");
                 assert!(!self.unfit.contains(&entry.vm), "a VM that is to be replaced is stranded");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a VM that is stopped");
                 assert_eq!(entry.request.replace(request), None, "two requests in one instance");
@@ -80,20 +81,21 @@ impl Model {
                 self.forget_rest(instance);
             }
             Command::Squeeze(instance) => {
-                let entry = self.instances.get_mut(&instance).expect("nobody squeezed");
+                let entry =
+                    self.instances.get_mut(&instance).expect("squeezed an unknown instance");
                 assert!(entry.frozen && !entry.dead, "squeezed at work");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a VM that is stopped");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 assert!(!self.pending.contains(&command), "squeezed twice");
             }
             Command::Freeze(instance) => {
-                let entry = self.instances.get_mut(&instance).expect("nobody frozen");
-                assert!(entry.running && entry.request.is_none(), "frozen in mid-request");
+                let entry = self.instances.get_mut(&instance).expect("froze an unknown instance");
+                assert!(entry.running && entry.request.is_none(), "frozen during a request");
                 assert!(!std::mem::replace(&mut entry.frozen, true), "frozen twice");
             }
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];
-                assert_eq!(entry.request, None, "stopped in mid-request");
+                assert_eq!(entry.request, None, "stopped during a request");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a VM that is stopped");
                 if reason == StopReason::KeepAliveOver {
                     let keep_alive = self.function_policy(entry.function).keep_alive;

@@ -249,7 +249,7 @@ impl Model {
     }
 
     pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
-        let entry = self.instances.get_mut(&instance).expect("nobody rests");
+        let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
     }
 
