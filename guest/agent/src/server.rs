@@ -29,7 +29,7 @@ const MAX_GRACE: Duration = Duration::from_secs(600);
 /// The delay between the answer to a shutdown and the end of the VM, so that the host gets the answer.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(50);
 
-/// What the calls work on.
+/// The state that calls work on.
 pub struct State {
     /// The instances.
     pub instances: Rc<Instances>,

@@ -58,8 +58,8 @@ impl Load {
 /// Why no function of a trace could be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// The trace holds no invocation.
-    #[error("the trace holds no invocation")]
+    /// The trace has no invocations.
+    #[error("the trace has no invocations")]
     Empty,
     /// No function's hash begins with the prefix.
     #[error("no function of the trace begins with {prefix:?}; the most invoked ones are {most}")]

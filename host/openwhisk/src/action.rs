@@ -117,7 +117,7 @@ pub fn version(revision: u32) -> String {
     format!("0.0.{revision}")
 }
 
-/// What is wrong with an action's name, if anything is.
+/// Checks an action's name; says what is wrong otherwise.
 pub fn check_name(name: &str) -> Result<(), String> {
     let right = (1..=63).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -26,7 +26,7 @@ pub(super) struct Shortage {
     first: Option<VmIndex>,
     /// The frozen instance that gets them first, to serve a request.
     thawing: Option<InstanceNumber>,
-    /// Instances to end in full VMs.
+    /// How many instances to end in each full VM.
     room: BTreeMap<VmIndex, usize>,
     /// VMs whose missing base memory is already counted in `bytes`.
     resuming: BTreeSet<VmIndex>,

@@ -312,7 +312,7 @@ impl Model {
             Step::Settle { seed } => self.settle(seed),
             Step::Unfit { vm } => {
                 let vm = VmIndex(vm);
-                // Of one that is not there it can be told late; so it can again of one that is.
+                // The event may come late, when the VM is gone, and again, when it is known to be unfit.
                 if [VmModel::Up, VmModel::Paused].contains(&self.vms[&vm]) {
                     self.unfit.insert(vm);
                 }

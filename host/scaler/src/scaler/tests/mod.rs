@@ -306,7 +306,7 @@ fn a_vm_that_cannot_boot_takes_its_requests_with_it() {
 fn a_vm_that_ends_by_itself_is_booted_again_for_who_waits() {
     let mut scaler = with_idle(1000, 1);
     play(&mut scaler, &[(2, request(1)), (2, request(2)), (2, request(3))]);
-    // Instance 0 has request 1, and 1 and 2 start.
+    // Instance 0 has request 1, and instances 1 and 2 are starting.
     let commands = [reject(2, RejectReason::VmFailed), reject(3, RejectReason::VmFailed)];
     assert_eq!(play(&mut scaler, &[(3, Event::VmEnded(V))]), commands);
     assert_eq!((scaler.counts(F), scaler.budget().committed_bytes()), (Counts::default(), 0));
