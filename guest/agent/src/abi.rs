@@ -42,7 +42,7 @@ pub enum AssignError {
     #[error("there is no partition with that number")]
     OutOfRange,
     /// `EBUSY`.
-    #[error("this process runs in a partition already")]
+    #[error("this process already runs in a partition")]
     AlreadyAssigned,
     /// `EAGAIN` or `ETIMEDOUT`.
     #[error("no partition became free in time: plug one more, or wait longer")]

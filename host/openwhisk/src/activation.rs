@@ -244,7 +244,7 @@ fn judge(response: &Response<Bytes>, value: ValueSize) -> (Status, Value) {
         }
         _ => {
             let problem = format!(
-                "The function answered with status {} and no JSON object.",
+                "The function answered with status {} and without a JSON object.",
                 response.status().as_u16()
             );
             (Status::DeveloperError, json!({ "error": problem }))

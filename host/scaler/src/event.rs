@@ -80,7 +80,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexpected {
     /// An event about an instance.
-    #[error("{event:?} makes no sense for an instance that is {}", shown(.state.as_ref()))]
+    #[error("{event:?} is not valid: the instance is {}", shown(.state.as_ref()))]
     Instance {
         /// The event.
         event: Event,
@@ -88,7 +88,7 @@ pub enum Unexpected {
         state: Option<InstanceState>,
     },
     /// An event about a VM.
-    #[error("{event:?} makes no sense for a VM that is {}", shown(.state.as_ref()))]
+    #[error("{event:?} is not valid: the VM is {}", shown(.state.as_ref()))]
     Vm {
         /// The event.
         event: Event,
@@ -98,5 +98,5 @@ pub enum Unexpected {
 }
 
 fn shown(state: Option<&impl std::fmt::Debug>) -> String {
-    state.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}"))
+    state.map_or_else(|| "unknown".to_owned(), |state| format!("{state:?}"))
 }

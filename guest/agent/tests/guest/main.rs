@@ -349,7 +349,7 @@ async fn squeezyctl_runs_commands_in_partitions() {
         "assigned",
         "2",
         "status 9",
-        "squeezyctl: this process runs in a partition already",
+        "squeezyctl: this process already runs in a partition",
         "nested 125",
         "absent 127",
         "directory 126",

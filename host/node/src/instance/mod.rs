@@ -228,7 +228,7 @@ impl Instance {
             }
             let lost = (end - position.end).saturating_sub(text.len() as u64);
             *position = LogPosition { end, unmarked: !marked };
-            let lost = (lost > 0).then(|| format!("({lost} bytes before this are lost)"));
+            let lost = (lost > 0).then(|| format!("({lost} bytes before this were lost)"));
             let lines = text.lines().filter(|line| !is_end(line)).map(str::to_owned);
             return lost.into_iter().chain(lines).collect();
         }

@@ -117,7 +117,11 @@ mod tests {
             "a VM with one instance needs 1 MiB, but only 0 MiB are allowed for all VMs: allow more, or give \
              an instance less"
         );
-        assert_eq!(refused(|p| p.instance_bytes = 0), None, "a VM may have all from its boot on");
+        assert_eq!(
+            refused(|p| p.instance_bytes = 0),
+            None,
+            "a VM may have all its memory from boot on"
+        );
         assert_eq!(refused(|_| ()), None);
         let mut scaler = Scaler::new(Budget::new(1000));
         scaler.add_vm(vm()).unwrap();

@@ -12,7 +12,7 @@ impl Model {
             Command::PauseVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Paused), Some(VmModel::Up));
                 let rest = self.instances.values().filter(|b| b.vm == vm).all(|b| b.frozen);
-                assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused at work");
+                assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused while busy");
             }
             Command::ResumeVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
@@ -37,7 +37,7 @@ impl Model {
             Command::Start { function, vm, instance } => {
                 assert_eq!(self.vms[&vm], VmModel::Up, "an instance without a VM");
                 assert_eq!(self.function_policy(function).vm, vm);
-                assert!(!self.unfit.contains(&vm), "an instance in a VM that is to be replaced");
+                assert!(!self.unfit.contains(&vm), "a start in an unfit VM");
                 self.use_again(vm);
                 let entry = InstanceEntry {
                     function,
@@ -73,8 +73,8 @@ impl Model {
                 self.taken_at.insert(entry.function, self.now);
                 assert!(entry.running, "a dispatch to an instance that is not running");
                 assert!(!entry.dead, "a dispatch to a dead instance");
-                assert!(!self.unfit.contains(&entry.vm), "a VM that is to be replaced is stranded");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a VM that is stopped");
+                assert!(!self.unfit.contains(&entry.vm), "a dispatch to an unfit VM");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a paused VM");
                 assert_eq!(entry.request.replace(request), None, "two requests in one instance");
                 assert_eq!(std::mem::take(&mut entry.frozen), thaw, "frozen with a request");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
@@ -83,8 +83,8 @@ impl Model {
             Command::Squeeze(instance) => {
                 let entry =
                     self.instances.get_mut(&instance).expect("squeezed an unknown instance");
-                assert!(entry.frozen && !entry.dead, "squeezed at work");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a VM that is stopped");
+                assert!(entry.frozen && !entry.dead, "squeezed while busy");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a paused VM");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 assert!(!self.pending.contains(&command), "squeezed twice");
             }
@@ -96,7 +96,7 @@ impl Model {
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];
                 assert_eq!(entry.request, None, "stopped during a request");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a VM that is stopped");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a paused VM");
                 if reason == StopReason::KeepAliveOver {
                     let keep_alive = self.function_policy(entry.function).keep_alive;
                     assert!(self.now.since(entry.free_since) >= keep_alive, "stopped too early");
@@ -109,7 +109,7 @@ impl Model {
             }
             Command::Reject { request, reason } => {
                 if let RejectReason::WaitedTooLong(_) = reason {
-                    assert!(self.has_waited_too_long(request), "given up too early");
+                    assert!(self.has_waited_too_long(request), "rejected too early");
                 }
                 self.waiting.remove(&request);
                 self.answer(request);

@@ -103,7 +103,7 @@ impl Model {
     }
 
     pub fn tell(&mut self, event: Event) {
-        let commands = self.scaler.handle(self.now, event).expect("the model makes sense");
+        let commands = self.scaler.handle(self.now, event).expect("a valid event");
         // A call that cannot be served must not make others fail.
         let fails = matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
         for command in commands {

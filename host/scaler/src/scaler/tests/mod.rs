@@ -261,7 +261,7 @@ fn functions_that_share_a_vm_make_room_for_each_other() {
     play(&mut scaler, &[(0, Event::Started(n(0))), (0, Event::Answered(n(0)))]);
     let evicted = stop(0, StopReason::Evicted);
     assert_eq!(play(&mut scaler, &[(1, request_to(g, 1))]), [evicted]);
-    assert_eq!(play(&mut scaler, &[(1, request_to(g, 2))]), [], "one is on its way already");
+    assert_eq!(play(&mut scaler, &[(1, request_to(g, 2))]), [], "one is already on its way");
     play(&mut scaler, &[(2, Event::Stopped(n(0)))]);
     let start = Command::Start { function: g, vm, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(0)))]), [start]);
@@ -379,8 +379,8 @@ fn events_that_make_no_sense_change_nothing() {
     let state = Some(InstanceState::Idle { since: at(1), frozen: false });
     assert_eq!(error, Unexpected::Instance { event: Event::Stopped(n(0)), state });
     let error = scaler.handle(at(2), Event::Started(n(9))).unwrap_err();
-    assert!(error.to_string().ends_with("makes no sense for an instance that is not there"));
+    assert!(error.to_string().ends_with("is not valid: the instance is unknown"));
     let error = scaler.handle(at(2), Event::VmBooted(W)).unwrap_err();
-    assert!(error.to_string().ends_with("makes no sense for a VM that is Absent"));
+    assert!(error.to_string().ends_with("is not valid: the VM is Absent"));
     assert_eq!(scaler.counts(F), Counts { idle: 1, promised_bytes: 100, ..Counts::default() });
 }
