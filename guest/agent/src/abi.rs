@@ -12,7 +12,7 @@ pub const PR_SQUEEZY: i32 = 0x5351_5a59;
 pub const PR_SQUEEZY_ASSIGN: i32 = 1;
 /// Drop an attachment that no execve has used.
 pub const PR_SQUEEZY_CANCEL: i32 = 2;
-/// Which partition a process runs in.
+/// Get the partition a process runs in.
 pub const PR_SQUEEZY_GET: i32 = 3;
 /// Any partition.
 pub const PR_SQUEEZY_ANY: i32 = -1;
@@ -20,9 +20,9 @@ pub const PR_SQUEEZY_ANY: i32 = -1;
 /// How long to wait for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// At most so many milliseconds; 0 fails at once when none is free.
+    /// At most this many milliseconds; 0 fails at once if none is free.
     Millis(u32),
-    /// Until one is free or a signal comes.
+    /// Until one is free or a signal arrives.
     Forever,
 }
 
@@ -42,7 +42,7 @@ pub enum AssignError {
     #[error("there is no partition with that number")]
     OutOfRange,
     /// `EBUSY`.
-    #[error("this process runs in a partition already")]
+    #[error("this process already runs in a partition")]
     AlreadyAssigned,
     /// `EAGAIN` or `ETIMEDOUT`.
     #[error("no partition became free in time: plug one more, or wait longer")]
@@ -50,12 +50,12 @@ pub enum AssignError {
     /// `EINTR`.
     #[error("interrupted while waiting for a partition")]
     Interrupted,
-    /// Nothing `docs/abi.md` knows.
+    /// An error that `docs/abi.md` does not list.
     #[error("prctl(PR_SQUEEZY_ASSIGN): {0}")]
     Unexpected(Errno),
 }
 
-/// Attaches the calling process to `partition` (any when `None`) from its next execve on.
+/// Attaches the calling process to `partition` (`None` for any) from its next execve on.
 pub fn assign(
     partition: Option<PartitionNumber>,
     wait: Wait,
@@ -82,14 +82,14 @@ pub fn cancel() -> Result<(), Errno> {
     squeezy_prctl(PR_SQUEEZY_CANCEL, 0, 0).map(drop)
 }
 
-/// The partition that process `pid` runs in (0 is the caller); `ENODATA` when it runs in none.
+/// The partition that process `pid` runs in (0 is the caller); `ENODATA` if it runs in none.
 pub fn partition_of(pid: u32) -> Result<PartitionNumber, Errno> {
     squeezy_prctl(PR_SQUEEZY_GET, pid as usize, 0)
 }
 
 fn squeezy_prctl(operation: i32, a: usize, b: usize) -> Result<PartitionNumber, Errno> {
-    // SAFETY: PR_SQUEEZY takes numbers only, so no memory of ours is read or written; a kernel
-    // that does not know it answers EINVAL.
+    // SAFETY: PR_SQUEEZY takes only numbers, so no memory of ours is read or written; a kernel that does not
+    // know it returns EINVAL.
     let result = unsafe {
         libc::syscall(libc::SYS_prctl, PR_SQUEEZY as usize, operation as usize, a, b, 0usize)
     };

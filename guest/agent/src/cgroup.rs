@@ -1,4 +1,4 @@
-//! One cgroup (v2) an instance: its limits, its end, and what it died of.
+//! One cgroup (v2) per instance: its limits, its end, and OOM kills in it.
 
 use squeezy_protocol::{InstanceId, InstanceSpec};
 use std::{
@@ -12,16 +12,15 @@ use std::{
 pub const ROOT: &str = "/sys/fs/cgroup";
 /// Parent of the instances' cgroups.
 const PARENT: &str = "/sys/fs/cgroup/squeezy";
-/// Most processes and threads of one instance: each has a kernel stack in memory that no
-/// partition holds.
+/// Maximum number of processes and threads of an instance: each has a kernel stack, which no partition holds.
 pub const MAX_PROCESSES: u32 = 1024;
 /// Period of `cpu.max` in microseconds (the kernel's default).
 const CPU_PERIOD_US: u64 = 100_000;
-/// How long the last process may take from its exit to leaving the cgroup.
+/// How long the last process may take to leave the cgroup after its exit.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lets the instances' cgroups have limits. A controller the kernel lacks is left out; a limit
-/// that needs it fails later, by name.
+/// Enables controllers for the instances' cgroups. One that the kernel lacks is skipped; setting a limit that
+/// needs it fails later, with an error that names it.
 pub fn set_up() -> io::Result<()> {
     fs::create_dir_all(PARENT)?;
     for directory in [ROOT, PARENT] {
@@ -42,7 +41,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the cgroup of an instance and sets its limits.
+    /// Creates the cgroup of an instance and sets its limits.
     pub fn create(spec: &InstanceSpec) -> io::Result<Self> {
         let cgroup = Self { path: path_of(&spec.id) };
         fs::create_dir(&cgroup.path)?;
@@ -54,7 +53,7 @@ impl Cgroup {
 
     fn limit(&self, spec: &InstanceSpec) -> io::Result<()> {
         self.write("pids.max", MAX_PROCESSES)?;
-        // A function of which one process was killed for memory answers no request correctly.
+        // An instance that lost a process to the OOM killer does not answer requests correctly.
         self.write("memory.oom.group", 1)?;
         if let Some(bytes) = spec.memory_limit_bytes {
             self.write("memory.max", bytes)?;
@@ -67,8 +66,8 @@ impl Cgroup {
             self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;
         }
         if let Some(node) = spec.memory_node {
-            // Node 0 too: a node whose memory can be unplugged again has none for page tables and
-            // the like. What belongs on the node, a policy of the process binds to it.
+            // Node 0 too: a node with only movable memory has none for page tables and the like. The
+            // process's own policy binds the rest to its node.
             self.write("cpuset.mems", format!("0,{node}"))?;
         }
         Ok(())
@@ -85,12 +84,12 @@ impl Cgroup {
         fs::File::open(&self.path).map(OwnedFd::from)
     }
 
-    /// Has its processes stop running, or run again. They can be killed either way.
+    /// Freezes or thaws its processes. They can be killed either way.
     pub fn freeze(&self, freeze: bool) -> io::Result<()> {
         self.write("cgroup.freeze", u8::from(freeze))
     }
 
-    /// Whether none of its processes runs.
+    /// Whether all its processes are frozen.
     pub fn is_frozen(&self) -> bool {
         self.event("frozen") == Some(1)
     }
@@ -100,7 +99,7 @@ impl Cgroup {
         fs::write(self.path.join("cgroup.kill"), "1")
     }
 
-    /// Processes in it that any OOM killer killed: for `memory.max`, for a full partition or for
+    /// How many of its processes were killed by any OOM killer: for `memory.max`, for a full partition or for
     /// the whole guest.
     pub fn oom_kills(&self) -> u64 {
         let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
@@ -137,7 +136,7 @@ fn path_of(id: &InstanceId) -> PathBuf {
     Path::new(PARENT).join(id.as_str())
 }
 
-/// The number behind `name` in a file of lines `name number`.
+/// The number after `name` in a file of lines `name number`.
 fn value_of(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(' ')?;

@@ -1,10 +1,10 @@
-//! `/v1/clock`: the guest's clock follows the host's after the VM was stopped.
+//! `/v1/clock`: sets the guest's clock to the host's after the VM was paused.
 
 use crate::error::ApiError;
 use rustix::time::{ClockId, Timespec, clock_settime};
 use squeezy_protocol::Clock;
 
-/// No host's clock is right before 2020 or after 2200; Linux's own ends in 2262.
+/// A host's clock before 2020 or after 2200 is wrong; Linux's clock ends in 2262.
 const PLAUSIBLE_SECONDS: std::ops::Range<i64> = 1_577_836_800..7_258_118_400;
 
 /// Sets the guest's clock.

@@ -1,4 +1,4 @@
-//! What a failed call answers: a status, and an [`ErrorBody`] for programs and people.
+//! The response to a failed call: a status, and an [`ErrorBody`] for programs and people.
 
 use http::StatusCode;
 use squeezy_protocol::{ErrorBody, ErrorCode};
@@ -14,12 +14,12 @@ impl ApiError {
         Self(ErrorBody { code, message: message.into() })
     }
 
-    /// The request makes no sense.
+    /// The request is not valid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Invalid, message)
     }
 
-    /// Something in the guest failed while it did `what`.
+    /// Something in the guest failed while doing `what`.
     pub fn internal(what: &str, error: impl std::fmt::Display) -> Self {
         Self::new(ErrorCode::Internal, format!("{what}: {error}"))
     }

@@ -1,4 +1,4 @@
-//! What the agent does as process 1: mounts, limits, the end of the VM.
+//! The agent's duties as process 1: mounts, limits, ending the VM.
 
 use crate::{cgroup, console, sysctl};
 use rustix::{
@@ -9,18 +9,18 @@ use rustix::{
 use squeezy_protocol::ImageNumber;
 use std::{fs, io, os::fd::AsRawFd, path::Path};
 
-/// Where the functions' images are mounted, each in a directory of its number.
+/// Where the functions' images are mounted, each in a directory named after its number.
 const IMAGES: &str = "/run/squeezy/images";
-/// Empty directory on which every instance builds its root, in a mount namespace of its own.
+/// Empty directory on which each instance builds its root, in its own mount namespace.
 pub const SANDBOX: &str = "/run/squeezy/sandbox";
-/// Files the agent may have open: each instance takes four.
+/// How many files the agent may have open; each instance takes four.
 const MAX_FILES: u64 = 16384;
 
-/// Huge pages for programs that ask for them. Linux turns them off altogether in a machine that
-/// boots with less than 512 MiB, as ours does, though memory comes later.
+/// Enables huge pages for programs that ask for them. Linux turns them off in a machine that boots with less
+/// than 512 MiB, as ours does, even if memory is plugged later.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Makes the machine usable. Must run before there is a second thread.
+/// Sets up the machine. Must run before there is a second thread.
 pub fn set_up() -> io::Result<()> {
     leave_rootfs()?;
     let nodev = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
@@ -49,7 +49,7 @@ pub fn set_up() -> io::Result<()> {
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
     sysctl::set_all();
-    // A kernel without huge pages has no such switch.
+    // A kernel without huge pages does not have this file.
     if let Err(e) = fs::write(HUGE_PAGES, "madvise")
         && e.kind() != io::ErrorKind::NotFound
     {
@@ -58,7 +58,7 @@ pub fn set_up() -> io::Result<()> {
     Ok(())
 }
 
-/// mount(2) with an error that says what was mounted where.
+/// mount(2), with an error that says what was to be mounted where.
 pub fn mount_filesystem(
     source: &str,
     kind: &str,
@@ -73,8 +73,8 @@ pub fn mount_filesystem(
     })
 }
 
-/// pivot_root(2) refuses to leave the initramfs itself, so that instances could not have roots of
-/// their own: stand on a bind mount of it instead.
+/// pivot_root(2) refuses to leave the initramfs itself, which would keep instances from having their own
+/// roots. So moves to a bind mount of it.
 fn leave_rootfs() -> io::Result<()> {
     fs::create_dir_all("/run")?;
     mount_bind("/", "/run")?;
@@ -96,8 +96,8 @@ fn console_as_standard_streams() {
     }
 }
 
-/// The directory of an image, which is mounted by the first instance that has it as its root: one
-/// that is broken is in nobody else's way.
+/// The directory of an image. It is mounted by the first instance that uses it, so that a broken image
+/// affects only its own instances.
 pub fn image(number: ImageNumber) -> io::Result<String> {
     let directory = format!("{IMAGES}/{number}");
     if Path::new(&directory).exists() {
@@ -107,7 +107,7 @@ pub fn image(number: ImageNumber) -> io::Result<String> {
     let device = device_of(&serial).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("this VM has no drive whose serial is {serial:?}"),
+            format!("this VM has no drive with the serial {serial:?}"),
         )
     })?;
     fs::create_dir_all(&directory)?;
@@ -132,15 +132,15 @@ fn device_of(serial: &str) -> Option<String> {
 pub fn power_off() -> ! {
     rustix::fs::sync();
     let error = reboot(RebootCommand::PowerOff);
-    // Only a missing capability or a broken platform gets here.
+    // Only reached with a missing capability or a broken platform.
     end(format_args!("cannot power off: {error:?}"))
 }
 
-/// Ends the agent, and with it the VM: the end of process 1 is a kernel panic, and with `panic=-1` the
-/// guest restarts at once, which ends the VMM's process. The host notices.
+/// Ends the agent, and with it the VM: the end of process 1 is a kernel panic, and with `panic=-1` the guest
+/// reboots at once, which ends the VMM's process. The host notices that.
 pub fn end(reason: std::fmt::Arguments<'_>) -> ! {
     console!("fatal: {reason}");
-    // A panicking kernel does not send what the serial port still has to send.
+    // A panicking kernel does not send what is still in the serial port's buffer.
     let _ = rustix::termios::tcdrain(std::io::stderr());
     std::process::exit(1)
 }

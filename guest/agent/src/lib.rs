@@ -1,9 +1,9 @@
-//! The agent: init of the VM and server of the host's calls, and what it shares with `squeezyctl`.
+//! The agent, which is init of the VM and serves the host's calls, and the code that it shares with
+//! `squeezyctl`.
 //!
-//! One thread does everything. Calls of the host are HTTP/2 streams over a virtio-serial port
-//! ([`port`], [`server`]); an instance is a fresh process that the agent starts from its own
-//! executable ([`instance`]), which builds its sandbox, waits for its partition and becomes the
-//! instance's command ([`sandbox`]).
+//! The agent has one thread. The host's calls are HTTP/2 streams over a virtio-serial port ([`port`],
+//! [`server`]). An instance is a fresh process that the agent starts from its own executable ([`instance`]);
+//! it builds its sandbox, waits for its partition and executes the instance's command ([`sandbox`]).
 
 pub mod abi;
 pub mod body;
@@ -22,10 +22,10 @@ pub mod squeeze;
 pub mod sysctl;
 pub mod sysfs;
 
-/// Version of the agent, as the host sees it.
+/// The agent's version, as reported to the host.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Prints one line on the guest's console; the host keeps the console's output for diagnosis.
+/// Prints a line on the guest's console, whose output the host keeps for diagnosis.
 #[macro_export]
 macro_rules! console {
     ($($arg:tt)*) => { eprintln!("squeezy-agent: {}", format_args!($($arg)*)) };

@@ -1,4 +1,4 @@
-//! Init of a Squeezy VM. See the library for how it works.
+//! Init of a Squeezy VM. The library's documentation says how it works.
 
 use squeezy_agent::{
     console, init, instance::Instances, port::Port, profile::Profiler, sandbox, server,
@@ -15,11 +15,11 @@ fn main() -> ExitCode {
         return sandbox::init::main();
     }
     if std::process::id() != 1 {
-        console!("this is the init of a Squeezy VM and runs as process 1 only");
+        console!("this is the init of a Squeezy VM and only runs as process 1");
         return ExitCode::from(2);
     }
-    // A task that panics must take the VM down: an agent that lives on with half its tasks would
-    // leave the host waiting.
+    // A task that panics must take the VM down: an agent with only half its tasks would leave the host
+    // waiting.
     std::panic::set_hook(Box::new(|what| init::end(format_args!("{what}"))));
     let Err(error) = init::set_up().and_then(|()| serve());
     init::end(format_args!("{error}"))

@@ -1,10 +1,10 @@
-//! `/v1/memory` and the agent's own size.
+//! `/v1/memory`, `/v1/partitions` and `/v1/info`.
 
 use crate::{error::ApiError, sysfs};
 use squeezy_protocol::{Info, Memory, PartitionState};
 use std::{collections::BTreeMap, fs, io};
 
-/// Everything the host may want to know about the guest's memory now.
+/// The current state of the guest's memory.
 pub fn memory() -> Result<Memory, ApiError> {
     let read = |path: &str| {
         fs::read_to_string(path).map_err(|e| ApiError::internal(&format!("reading {path}"), e))
@@ -19,13 +19,13 @@ pub fn memory() -> Result<Memory, ApiError> {
     })
 }
 
-/// Where each partition stands, and nothing else: the host asks after every resize.
+/// The state of each partition and nothing else, because the host asks after every resize.
 pub fn partitions() -> Result<Vec<PartitionState>, ApiError> {
     sysfs::states()
         .map_err(|e| ApiError::internal("reading the states of the kernel's partitions", e))
 }
 
-/// Who answers, and on what.
+/// The versions of agent and kernel, and the machine they run on.
 pub fn info() -> Result<Info, ApiError> {
     Ok(Info {
         agent_version: crate::VERSION.to_owned(),
@@ -49,8 +49,8 @@ fn online_processors() -> u32 {
     u32::try_from(count).unwrap_or(1)
 }
 
-/// Resident bytes of this process. `smaps_rollup` walks the page tables and is exact, where the
-/// counters behind `statm` are off by up to 32 pages a processor.
+/// Resident bytes of this process. `smaps_rollup` walks the page tables and is exact, while the counters
+/// behind `statm` are off by up to 32 pages per processor.
 fn resident() -> io::Result<u64> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
     meminfo(&rollup)
@@ -59,7 +59,7 @@ fn resident() -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "smaps_rollup without Rss"))
 }
 
-/// Lines of the form `Name:   123 kB`, in bytes; others are left out.
+/// Parses lines of the form `Name:   123 kB` into bytes; skips others.
 fn meminfo(text: &str) -> BTreeMap<String, u64> {
     text.lines()
         .filter_map(|line| {
@@ -70,7 +70,7 @@ fn meminfo(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Lines of the form `name 123`.
+/// Parses lines of the form `name 123`.
 fn vmstat(text: &str) -> BTreeMap<String, u64> {
     text.lines()
         .filter_map(|line| {
@@ -80,13 +80,13 @@ fn vmstat(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// CPU time of every kernel thread by name; the many `kworker` threads are one line.
+/// CPU time of all kernel threads by name; the many `kworker` threads are added up.
 fn kernel_threads() -> io::Result<BTreeMap<String, u64>> {
     let mut threads = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // A process may end at any moment between the listing and the reading.
+        // A process may end between being listed and being read.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let (Some(name), Some(cpu_ns)) = (kernel_thread_name(&stat), cpu_time_ns(pid)) else {
             continue;
@@ -96,19 +96,19 @@ fn kernel_threads() -> io::Result<BTreeMap<String, u64>> {
     Ok(threads)
 }
 
-/// The name in a line of `/proc/PID/stat` if it is a kernel thread's, that is, kthreadd's (process
-/// 2) or one of its children's.
+/// The name in a line of `/proc/PID/stat`, if the process is a kernel thread: kthreadd (process 2) or one of
+/// its children.
 fn kernel_thread_name(stat: &str) -> Option<String> {
     let (pid, rest) = stat.split_once(" (")?;
-    // The name may hold parentheses itself.
+    // The name may contain parentheses itself.
     let (name, fields) = rest.rsplit_once(") ")?;
     let parent = fields.split(' ').nth(1)?;
     (pid == "2" || parent == "2")
         .then(|| if name.starts_with("kworker") { "kworker".to_owned() } else { name.to_owned() })
 }
 
-/// CPU time of a process in nanoseconds. `/proc/PID/stat` counts ticks of 10 ms, which is longer
-/// than what an unplug takes; a process' CPU clock has the scheduler's resolution.
+/// CPU time of a process in nanoseconds. `/proc/PID/stat` counts ticks of 10 ms, longer than an unplug takes;
+/// a process's CPU clock has the scheduler's resolution.
 fn cpu_time_ns(pid: i32) -> Option<u64> {
     /// `CPUCLOCK_SCHED` of the kernel's posix-timers.
     const CPUCLOCK_SCHED: i32 = 2;

@@ -6,7 +6,7 @@ use std::{cell::RefCell, fs, io::Write, path::Path};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 const MAX_FUNCTIONS: usize = 64;
-/// The kernel cuts names in `trace_stat` off after so many bytes.
+/// The kernel truncates names in `trace_stat` to this many bytes.
 const SHOWN_NAME_BYTES: usize = 30;
 
 /// Which functions are being counted.
@@ -16,7 +16,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Counts calls of these functions, from zero.
+    /// Starts counting calls of these functions, from zero.
     pub fn start(&self, request: ProfileRequest) -> Result<(), ApiError> {
         check(&request)?;
         let failed = |e| ApiError::internal("starting the kernel's function profiler", e);
@@ -30,7 +30,7 @@ impl Profiler {
         fs::write(&enabled, "0").map_err(failed)?;
         let filter = tracefs.join("set_ftrace_filter");
         fs::write(&filter, "").map_err(failed)?;
-        // One write a name: a name the kernel does not have fails alone.
+        // One write per name, so that a name the kernel does not have fails alone.
         let mut file = fs::OpenOptions::new().append(true).open(&filter).map_err(failed)?;
         let functions: Vec<_> = request
             .functions
@@ -47,7 +47,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// What was counted since the last start; counting goes on.
+    /// The counts since the last start; counting continues.
     pub fn read(&self) -> Result<Profile, ApiError> {
         let functions = self.functions.borrow();
         let mut profile = Profile::default();
@@ -58,7 +58,7 @@ impl Profiler {
         for entry in fs::read_dir(Path::new(TRACEFS).join("trace_stat")).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // One file a processor: function0, function1, ...
+            // One file per processor: function0, function1, ...
             if name.strip_prefix("function").is_none_or(|cpu| cpu.parse::<u32>().is_err()) {
                 continue;
             }
@@ -72,7 +72,7 @@ fn check(request: &ProfileRequest) -> Result<(), ApiError> {
     if !(1..=MAX_FUNCTIONS).contains(&request.functions.len()) {
         return Err(ApiError::invalid(format!("functions: give 1 to {MAX_FUNCTIONS} names")));
     }
-    // tracefs gives a meaning to '*', ':', '!' and others.
+    // tracefs interprets '*', ':', '!' and others.
     let valid = |name: &String| {
         (1..=127).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.')
@@ -83,8 +83,7 @@ fn check(request: &ProfileRequest) -> Result<(), ApiError> {
     }
 }
 
-/// Adds up one processor's table:
-/// `  schedule      12    345.678 us      28.806 us       1.000 us`.
+/// Adds one processor's table to the profile: ` schedule 12 345.678 us 28.806 us 1.000 us`.
 fn add(profile: &mut Profile, functions: &[String], table: &str) {
     for line in table.lines() {
         let mut words = line.split_whitespace();

@@ -1,4 +1,4 @@
-//! Passes a call through to the HTTP server inside an instance.
+//! Proxies requests to the HTTP server in an instance.
 
 use crate::{
     body::{Body, BoxError},
@@ -16,17 +16,17 @@ use squeezy_protocol::{ErrorCode, INSTANCE_HEADER, MAX_PAYLOAD_BYTES};
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long an instance may take from its start until its server listens. Interpreters start
-/// slowly where the processor is emulated; the host gives up earlier by cancelling its call.
+/// How long to wait for an instance's server to listen. Interpreters start slowly under emulation; the host
+/// can give up earlier by cancelling its call.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pauses between attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Most bytes of one answer that wait in the agent's memory, its header included.
+/// Maximum bytes of one answer that the agent buffers, including the header.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Sends `request` to `/path` of the instance and streams back what its server answers.
+/// Sends `request` to `/path` of the instance and streams back its server's answer.
 pub async fn pass(
     instance: Rc<Entry>,
     path: &str,
@@ -48,13 +48,13 @@ pub async fn pass(
             .await
             .map_err(|e| unavailable(&instance, e))?;
         tokio::task::spawn_local(async move {
-            // Its errors come out of the request and of the answer's body as well.
+            // Its errors also surface in the request or in the answer's body.
             let _ = connection.await;
         });
         sender.send_request(request).await.map_err(|e| failed(&instance, e))
     };
-    // An instance that ends while its server still owes an answer has its sockets closed by the
-    // kernel, but one that never came to listen has none.
+    // If an instance ends while its server owes an answer, the kernel closes its sockets. But one that never
+    // listened has no sockets, so its end is awaited too.
     let response = tokio::select! {
         response = exchange => response?,
         ended = instance.ended() => {
@@ -72,8 +72,8 @@ pub async fn pass(
     drop_hop_by_hop(&mut parts.headers);
     let id = HeaderValue::from_str(instance.id().as_str()).expect("ids are letters and digits");
     parts.headers.insert(INSTANCE_HEADER, id);
-    // The request is under way until the last byte of the answer. One that does not say how long it is
-    // is the host's to break off, which can tell by that why; it passes through here piece by piece.
+    // The request is under way until the last byte of the answer. An answer of unknown length passes through
+    // here piece by piece; the host cuts it off if it is too long, and so knows why it ended.
     let body = body.map_err(BoxError::from).map_frame(move |frame| {
         let _ = &under_way;
         frame
@@ -108,7 +108,7 @@ fn rewrite(
     Ok(Request::from_parts(parts, limited(body)))
 }
 
-/// Headers that speak of one connection only (RFC 9110, 7.6.1).
+/// Drops headers that apply to one connection only (RFC 9110, 7.6.1).
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -168,7 +168,7 @@ fn unavailable(instance: &Entry, error: impl std::fmt::Display) -> ApiError {
     )
 }
 
-/// An exchange that broke off once the server had taken it: by our limit, or by the instance.
+/// The error for an exchange that broke off after the server took it, because of our limit or the instance.
 fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {

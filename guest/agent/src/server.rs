@@ -1,4 +1,4 @@
-//! The HTTP/2 server: which call goes where. Its interface is described in `squeezy-protocol`.
+//! The HTTP/2 server: dispatches calls. Its interface is described in `squeezy-protocol`.
 
 use crate::{
     body::Body, clock, error::ApiError, instance::Instances, memory, profile::Profiler, proxy,
@@ -14,22 +14,22 @@ use squeezy_protocol::{ErrorCode, InstanceId, LOG_END_HEADER, MAX_BODY_BYTES};
 use std::{convert::Infallible, rc::Rc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Calls at the same time: for each of 255 instances a wait, a request and a stop, and some more.
+/// Maximum number of concurrent calls: a wait, a request and a stop for each of 255 instances, and some more.
 const MAX_CALLS: u32 = 1024;
-/// Most bytes of one call's body that wait in the agent's memory for their reader.
+/// Maximum bytes of one call's body that the agent buffers for a slow reader.
 const CALL_WINDOW_BYTES: u32 = 32 << 10;
-/// The same over all calls: so much that one instance which does not read its request never stops
-/// the requests to others.
+/// The same over all calls, large enough that an instance that does not read its request cannot block
+/// requests to others.
 const CONNECTION_WINDOW_BYTES: u32 = MAX_CALLS * CALL_WINDOW_BYTES;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// How long the host may take to send a JSON body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an instance may go on after SIGTERM at most.
+/// Maximum time an instance may be given to end after SIGTERM.
 const MAX_GRACE: Duration = Duration::from_secs(600);
-/// From the answer to a shutdown to the end of the VM, so that the host gets the answer.
+/// The delay between the answer to a shutdown and the end of the VM, so that the host gets the answer.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(50);
 
-/// What the calls work on.
+/// The state that calls work on.
 pub struct State {
     /// The instances.
     pub instances: Rc<Instances>,
@@ -39,7 +39,7 @@ pub struct State {
     pub on_shutdown: fn() -> !,
 }
 
-/// Serves one host until it goes away.
+/// Serves one host until it disconnects.
 pub async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     state: Rc<State>,
@@ -153,7 +153,7 @@ fn instance_id(text: &str) -> Result<InstanceId, ApiError> {
     text.parse().map_err(|e| ApiError::invalid(format!("{e}")))
 }
 
-/// The number of a query `name=number`; 0 when there is no query.
+/// The number in a query `name=number`; 0 if there is no query.
 fn number(query: Option<&str>, name: &str, most: u64) -> Result<u64, ApiError> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(0) };
     query
@@ -190,7 +190,7 @@ fn ok(value: &impl Serialize) -> Response<Body> {
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    // Every type of the protocol has string keys, which is all that could fail.
+    // Only keys that are not strings could make this fail, and no protocol type has any.
     let text = serde_json::to_vec(value).expect("protocol types serialize");
     with_type(status, text, "application/json")
 }

@@ -1,5 +1,5 @@
-//! Makes an instance give back what it does not use: the garbage of its runtime, then the free memory
-//! of its partition, which the host still has.
+//! Makes an instance give back memory it does not use: first its runtime's garbage, which becomes free memory
+//! of its partition, and then that free memory to the host.
 
 use crate::{error::ApiError, instance::Entry, sysfs};
 use squeezer::{Deadline, Process, Request, Squeezer};
@@ -7,12 +7,13 @@ use squeezy_protocol::{PartitionNumber, SQUEEZE_LIMIT, Squeezed, SqueezedHeap};
 use std::rc::Rc;
 use tokio::task::spawn_blocking;
 
-/// The order of the smallest free blocks that go back: pages. What a runtime frees lies scattered, as its
-/// pages came one by one; blocks of 2 MiB are a seventh of it (`bench/results/squeeze/README.md`).
+/// The order of the smallest free blocks to give back: single pages. A runtime's pages were allocated one by
+/// one, so what it frees is scattered; only a seventh of it is in blocks of 2 MiB
+/// (`bench/results/squeeze/README.md`).
 const SMALLEST_ORDER: u8 = 0;
 
-/// Lets a frozen instance run while its runtime collects, and freezes it again. A request that comes
-/// meanwhile is passed on at once, and whatever has not been done by then is left.
+/// Lets a frozen instance run while its runtime collects garbage, and freezes it again. A request that comes
+/// in the meantime is passed on at once, and whatever is not done by then is skipped.
 pub async fn squeeze(instance: &Rc<Entry>) -> Result<Squeezed, ApiError> {
     let awake = instance.wake()?;
     let pid = instance.description().pid;

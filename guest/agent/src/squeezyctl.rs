@@ -1,4 +1,4 @@
-//! `squeezyctl`: partitions by hand, from inside the guest.
+//! `squeezyctl`: uses partitions by hand, from inside the guest.
 
 use clap::{Parser, Subcommand};
 use squeezy_agent::{
@@ -14,11 +14,11 @@ use std::{
     process::{Command, ExitCode},
 };
 
-/// squeezyctl itself failed; as env(1) and timeout(1) have it.
+/// squeezyctl itself failed. The same status as in env(1) and timeout(1).
 const FAILED: u8 = 125;
-/// The command is there and cannot be executed.
+/// The command was found but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// The command is not there.
+/// The command was not found.
 const NOT_FOUND: u8 = 127;
 
 /// Runs commands in partitions of this guest's memory, and shows the partitions.
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the command; returns only what went wrong.
+/// Executes the command; returns only on failure, with status and message.
 fn exec(wait: Wait, partition: Option<u16>, command: &[OsString]) -> (u8, String) {
     if let Err(error) = abi::assign(partition.map(PartitionNumber), wait) {
         return (FAILED, error.to_string());
@@ -127,7 +127,7 @@ fn show(
     let output =
         if json { to_json(&squeezy).map_err(|e| failed(&e))? + "\n" } else { text(&squeezy) };
     match io::stdout().write_all(output.as_bytes()) {
-        // `squeezyctl status | head` is no failure.
+        // `squeezyctl status | head` is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(&error)),
         _ => Ok(()),
     }
@@ -164,7 +164,7 @@ fn row(text: &mut String, partition: &Partition) {
 }
 
 fn state_name(partition: &Partition) -> String {
-    // The kernel's own word, from the one list of them.
+    // The kernel's own name, from the protocol's list of them.
     serde_json::to_value(partition.state)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -1,9 +1,8 @@
-//! What the kernel is told at boot.
+//! Kernel settings, made at boot.
 //!
-//! Several of its limits hold for the whole machine, so that whoever reaches one stops everybody else.
-//! Those are raised until they are out of reach: what an instance can have is bounded by its cgroup,
-//! its users' limits or its namespaces (`docs/threat-model.md`), and the sum over all instances stays
-//! below.
+//! Several of the kernel's limits are global, so one instance that reached such a limit would block all
+//! others. Those are raised out of reach: an instance is bounded by its cgroup, its users' limits or its
+//! namespaces (`docs/threat-model.md`), and the sum over all instances stays below the global limits.
 
 use crate::console;
 use std::{fs, io};
@@ -12,19 +11,19 @@ use std::{fs, io};
 const SETTINGS: &[(&str, &str)] = &[
     // Open files; each is charged to its cgroup's memory.
     ("fs/file-max", "9223372036854775807"),
-    // Requests of aio. Their rings are charged to their cgroup's memory.
+    // aio requests. Their rings are charged to their cgroup's memory.
     ("fs/aio-max-nr", "1073741824"),
-    // Threads and their numbers: 1,024 instances with as many as `pids.max` allows, four times over.
+    // Threads and thread IDs: four times what 1,024 instances can have with their `pids.max`.
     ("kernel/threads-max", "4194304"),
     ("kernel/pid_max", "4194304"),
-    // Pages of socket buffers (low, pressure, most): they are charged to their cgroup's memory.
+    // Pages of socket buffers (low, pressure, maximum): they are charged to their cgroup's memory.
     ("net/ipv4/tcp_mem", "1073741824 1073741824 1073741824"),
     ("net/ipv4/udp_mem", "1073741824 1073741824 1073741824"),
-    // Connections that no process has any more and that are not over. Beyond, they are reset, which
-    // would take the end of its answer from a server that closes at once.
+    // Orphaned connections: closed by their process, but not finished. Beyond the limit they are reset, which
+    // would cut off the answer of a server that closes right after sending it.
     ("net/ipv4/tcp_max_orphans", "1073741824"),
-    // Namespaces that the agent makes, one of a kind for each instance. Instances themselves may make
-    // none (`sandbox::user`).
+    // Namespaces, of which the agent creates one of each kind per instance. Instances themselves may not
+    // create any (`sandbox::user`).
     ("user/max_cgroup_namespaces", "65536"),
     ("user/max_ipc_namespaces", "65536"),
     ("user/max_mnt_namespaces", "65536"),
@@ -32,18 +31,19 @@ const SETTINGS: &[(&str, &str)] = &[
     ("user/max_pid_namespaces", "65536"),
     ("user/max_user_namespaces", "65536"),
     ("user/max_uts_namespaces", "65536"),
-    // The kernel's messages tell of others. A process that crashes writes none: the agent says so.
+    // The kernel's messages reveal things about other instances. A process that crashes leaves none: the
+    // agent reports it.
     ("kernel/dmesg_restrict", "1"),
     ("kernel/kptr_restrict", "2"),
     ("debug/exception-trace", "0"),
-    // A new network namespace comes without a tunnel device of each kind that the kernel knows.
+    // Do not create a tunnel device of every kind in each new network namespace.
     ("net/core/fb_tunnels_only_for_init_net", "2"),
-    // Only warnings and worse go to the console. virtio-mem says two lines on each resize, and a serial
-    // console takes milliseconds for a line, in which the resize waits.
+    // Only warnings and worse go to the console. virtio-mem prints two lines per resize, and a serial console
+    // takes milliseconds per line, during which the resize waits.
     ("kernel/printk", "5"),
 ];
 
-/// Sets all that this kernel has.
+/// Applies all settings that this kernel has.
 pub fn set_all() {
     for (name, value) in SETTINGS {
         if let Err(error) = fs::write(format!("/proc/sys/{name}"), value)

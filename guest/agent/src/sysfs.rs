@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-/// Where the kernel shows its partitions.
+/// The kernel's sysfs directory for partitions.
 pub const DIRECTORY: &str = "/sys/kernel/mm/squeezy";
 
 /// The largest number of partitions the interface allows.
@@ -19,24 +19,24 @@ pub fn present() -> bool {
     Path::new(DIRECTORY).is_dir()
 }
 
-/// Everything the kernel says about its partitions; `None` when it has none.
+/// Everything the kernel reports about its partitions; `None` if it has none.
 pub fn read() -> io::Result<Option<Squeezy>> {
     if present() { read_from(Path::new(DIRECTORY)).map(Some) } else { Ok(None) }
 }
 
-/// The state of every partition, by number; none when this kernel has none.
+/// The state of every partition, by number; empty if this kernel has none.
 pub fn states() -> io::Result<Vec<PartitionState>> {
     if present() { states_in(Path::new(DIRECTORY)) } else { Ok(Vec::new()) }
 }
 
-/// Processes that were killed because partition `number` was full, since boot. `None` on a kernel
-/// that does not count them by partition.
+/// Processes killed since boot because partition `number` was full. `None` on a kernel that does not count
+/// them per partition.
 pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
     value(&partition_directory(Path::new(DIRECTORY), number).join("oom_kills")).ok()
 }
 
-/// Gives the free memory of a partition back to the host, in blocks of `1 << order` pages at least;
-/// how many bytes that were. Blocks.
+/// Gives the free memory of a partition back to the host, in blocks of at least `1 << order` pages, and
+/// returns the number of bytes. Blocks the thread.
 pub fn report(number: PartitionNumber, order: u8) -> io::Result<u64> {
     let directory = partition_directory(Path::new(DIRECTORY), number);
     let count = || value::<u64>(&directory.join("reported_bytes"));
@@ -56,7 +56,7 @@ fn states_in(directory: &Path) -> io::Result<Vec<PartitionState>> {
     (0..count(directory)?).map(|number| state(&of(number))).collect()
 }
 
-/// How many partitions there are.
+/// The number of partitions.
 fn count(directory: &Path) -> io::Result<u16> {
     let path = directory.join("partitions");
     let partitions = value(&path)?;
@@ -93,7 +93,7 @@ fn partition(directory: &Path, number: PartitionNumber) -> io::Result<Partition>
     let state = state(&directory.join("state"))?;
     let kills = directory.join("oom_kills");
     let oom_kills = if kills.exists() { value(&kills)? } else { 0 };
-    // Most partitions of a large VM are not plugged: three files fewer for each of them.
+    // Most partitions of a large VM are not plugged; this saves reading three files for each of them.
     if matches!(state, PartitionState::Absent | PartitionState::Unplugged) {
         return Ok(Partition {
             number,
@@ -128,7 +128,7 @@ fn text(path: &Path) -> io::Result<String> {
 
 fn value<T: FromStr>(path: &Path) -> io::Result<T> {
     let text = text(path)?;
-    text.parse().map_err(|_| malformed(path, &format!("'{text}' is no number")))
+    text.parse().map_err(|_| malformed(path, &format!("'{text}' is not a number")))
 }
 
 fn malformed(path: &Path, what: &str) -> io::Error {

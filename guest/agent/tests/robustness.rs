@@ -1,4 +1,4 @@
-//! The HTTP layer against hosts that send nonsense, over a pair of sockets.
+//! The HTTP layer against misbehaving hosts, over a socket pair.
 
 #[path = "guest/client.rs"]
 #[allow(dead_code)]
@@ -14,7 +14,7 @@ use tokio::{
     task::LocalSet,
 };
 
-/// Serves one end of a pair while `host` uses the other; everything must end in time.
+/// Serves one end of a socket pair while `host` uses the other. Everything must end in time.
 fn with_server<F: Future<Output = ()>>(host: impl FnOnce(UnixStream) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let all = LocalSet::new();
@@ -28,7 +28,7 @@ fn with_server<F: Future<Output = ()>>(host: impl FnOnce(UnixStream) -> F) {
         let served = tokio::task::spawn_local(server::serve(theirs, state));
         tokio::time::timeout(Duration::from_secs(30), async {
             host(ours).await;
-            // Whatever it says of the host: it has to come back.
+            // Whatever the result, serving must end.
             let _ = served.await.unwrap();
         })
         .await
@@ -36,7 +36,7 @@ fn with_server<F: Future<Output = ()>>(host: impl FnOnce(UnixStream) -> F) {
     });
 }
 
-/// Calls of which none can succeed; each must get an error of one line, and the next one too.
+/// Makes calls that cannot succeed. Each must get a one-line error, also after the ones before it.
 fn refused(calls: Vec<(String, String, Vec<u8>)>) {
     with_server(|stream| async move {
         let client = Client::new(stream).await;
@@ -88,8 +88,8 @@ proptest! {
         refused(values.iter().map(|v| ("POST".into(), "/v1/instances".into(), v.to_string().into())).collect());
     }
 
-    /// One field of a good specification replaced. What is still good fails later, for want of
-    /// cgroups on the machine that runs this test.
+    /// Replaces one field of a valid specification. If it is still valid, it fails later, because there are
+    /// no cgroups for it on the machine that runs this test.
     #[test]
     fn specifications_with_one_field_off(field in 0usize..10, value in json_value()) {
         let mut spec = serde_json::json!({
@@ -108,7 +108,7 @@ proptest! {
             refused(
                 paths
                     .iter()
-                    // These are no mistakes.
+                    // These are valid.
                     .filter(|path| !["/v1/info", "/v1/memory", "/v1/instances", "/v1/profile"].contains(&path.as_str()))
                     .map(|path| (method.into(), path.clone(), Vec::new()))
                     .collect(),
@@ -121,14 +121,14 @@ proptest! {
 fn oversize_headers_and_bodies() {
     refused(vec![
         ("POST".into(), "/v1/instances".into(), vec![b'['; (1 << 20) + 1]),
-        // As deep as it is long: the parser must not recurse without bound.
+        // As deep as it is long: the parser's recursion must be bounded.
         ("POST".into(), "/v1/instances".into(), vec![b'['; 1 << 20]),
         ("GET".into(), format!("/v1/instances/{}", "a".repeat(64)), Vec::new()),
     ]);
     with_server(|stream| async move {
         let client = Client::new(stream).await;
         let path = format!("/v1/instances/a?{}", "x".repeat(60_000));
-        // Refused by HTTP/2 itself, as a status or as the end of the stream.
+        // Rejected by HTTP/2 itself, with a status or by ending the stream.
         if let Ok(answer) = client.try_call("GET", &path, "").await {
             assert!(answer.status.as_u16() >= 400);
         }

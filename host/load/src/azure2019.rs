@@ -1,8 +1,8 @@
 //! The Azure Functions Trace 2019: how often each function was invoked in each minute of a day.
 //!
-//! Three files: invocations (a column a minute), durations (percentiles in milliseconds) and
-//! memory (percentiles in megabytes). When within its minute an invocation came is not in the
-//! data; it is drawn here.
+//! Three files: invocations (one column per minute), durations (percentiles in milliseconds) and memory
+//! (percentiles in megabytes). The data does not say when within its minute an invocation came; that is drawn
+//! at random here.
 
 use super::{
     Candidate, Load, MAX_ARRIVALS, Random, TraceError,
@@ -10,26 +10,26 @@ use super::{
 };
 use std::{collections::HashMap, io::BufRead, time::Duration};
 
-/// Most functions one file may have; the largest published one has 47 thousand.
+/// Maximum number of functions in a file; the largest published one has 47 thousand.
 const MAX_FUNCTIONS: usize = 200_000;
 
-/// Most invocations of one function in one minute.
+/// Maximum invocations of one function in one minute.
 const MAX_PER_MINUTE: u64 = 10_000_000;
 
-/// Longest duration, in milliseconds: a day.
+/// Maximum duration, in milliseconds: a day.
 const MAX_DURATION_MS: f64 = 86_400_000.0;
 
-/// Largest memory, in megabytes: a tebibyte.
+/// Maximum memory, in megabytes: a tebibyte.
 const MAX_MEMORY_MB: f64 = 1_048_576.0;
 
 /// The invocations file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocations {
-    /// The name of the first minute's column, which is its number within the day.
+    /// The number within the day of the first minute, which is the name of its column.
     pub first_minute: u64,
-    /// How many minutes there are.
+    /// The number of minutes.
     pub minutes: usize,
-    /// The functions, in the order of the file.
+    /// The functions, in file order.
     pub functions: Vec<FunctionInvocations>,
 }
 
@@ -42,7 +42,7 @@ pub struct FunctionInvocations {
     pub app: String,
     /// What invokes it.
     pub trigger: String,
-    /// The minutes in which it was invoked, counted from the first one, with how often.
+    /// The minutes in which it was invoked, counted from the first one, with the number of invocations.
     pub counts: Vec<(u32, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl Invocations {
         Ok(Self { first_minute, minutes, functions })
     }
 
-    /// Every function with how bursty it is.
+    /// All functions with their burstiness.
     pub fn candidates(&self) -> Vec<Candidate<'_>> {
         self.functions
             .iter()
@@ -81,13 +81,12 @@ impl Invocations {
             .collect()
     }
 
-    /// The arrivals of one function, those of a minute drawn uniformly from it; nothing when it is
-    /// not there.
+    /// The arrivals of one function, drawn uniformly within each minute; `None` if it is not in the file.
     pub fn load(&self, function: &str, seed: u64) -> Option<Load> {
         let mut random = Random::new(seed);
         let minute = Duration::from_secs(60);
         let mut arrivals = Vec::new();
-        // A function with several triggers has as many lines.
+        // A function with several triggers has one line for each.
         let lines: Vec<_> = self.functions.iter().filter(|f| f.function == function).collect();
         lines.first()?;
         for (at, count) in lines.iter().flat_map(|f| &f.counts) {
@@ -132,16 +131,16 @@ fn counts(row: &Row<'_>, first: usize, minutes: usize) -> Result<Vec<(u32, u64)>
     Ok(counts)
 }
 
-/// Percentiles of one function's durations or of one application's memory, by the percentage that
-/// the name of the column ends with.
+/// Percentiles of one function's durations or of one application's memory, with the percentage from the end
+/// of the column's name.
 pub type Percentiles = Vec<(f64, f64)>;
 
-/// Reads the durations file: milliseconds by function.
+/// Reads the durations file: milliseconds per function.
 pub fn durations_ms(reader: impl BufRead) -> Result<HashMap<String, Percentiles>, TraceError> {
     percentiles(reader, "HashFunction", "percentile_Average_", MAX_DURATION_MS)
 }
 
-/// Reads the memory file: megabytes by application.
+/// Reads the memory file: megabytes per application.
 pub fn memory_mb(reader: impl BufRead) -> Result<HashMap<String, Percentiles>, TraceError> {
     percentiles(reader, "HashApp", "AverageAllocatedMb_pct", MAX_MEMORY_MB)
 }

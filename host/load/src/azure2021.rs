@@ -1,15 +1,15 @@
-//! The Azure Functions Invocation Trace 2021: one line for each invocation, with its end.
+//! The Azure Functions Invocation Trace 2021: one line per invocation, with its end and duration.
 
 use super::{Candidate, Load, MAX_ARRIVALS, PerMinute, TraceError, table::Table};
 use std::{collections::BTreeMap, io::BufRead, time::Duration};
 
-/// Latest end and longest duration, in seconds: a year.
+/// Maximum end time and duration, in seconds: a year.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invocations {
-    /// The invocations of each function, in the order of their start.
+    /// The invocations of each function, in order of their start.
     pub functions: BTreeMap<String, Vec<Invocation>>,
     /// From the start of the first invocation to the start of the last one.
     pub length: Duration,
@@ -18,14 +18,14 @@ pub struct Invocations {
 /// One invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Invocation {
-    /// Its start, since the first invocation of the trace began.
+    /// When it started, since the start of the first invocation in the trace.
     pub start: Duration,
     /// How long it took.
     pub duration: Duration,
 }
 
 impl Invocations {
-    /// Reads the file. A function is named by its own hash alone.
+    /// Reads the file. Functions are identified by their own hash, without that of their application.
     pub fn parse(reader: impl BufRead) -> Result<Self, TraceError> {
         let mut table = Table::open(reader)?;
         let function = table.column("func")?;
@@ -38,7 +38,8 @@ impl Invocations {
                 return Err(row.line_error(format!("more than {MAX_ARRIVALS} invocations")));
             }
             let seconds = row.number(duration, 0.0, MAX_SECONDS)?;
-            // The end is in seconds since the trace began: what ran then began before it.
+            // Ends are in seconds since the start of the trace. An invocation that was running then started
+            // before it.
             let start = row.number(end, 0.0, MAX_SECONDS)? - seconds;
             lines.push((row.name(function)?.to_owned(), start, seconds));
         }
@@ -57,7 +58,7 @@ impl Invocations {
         Ok(Self { functions, length })
     }
 
-    /// Every function with how bursty it is.
+    /// All functions with their burstiness.
     pub fn candidates(&self) -> Vec<Candidate<'_>> {
         let minutes = self.length.as_secs() as usize / 60 + 1;
         self.functions
@@ -69,7 +70,7 @@ impl Invocations {
             .collect()
     }
 
-    /// The arrivals of one function; nothing when it is not there.
+    /// The arrivals of one function; `None` if it is not in the trace.
     pub fn load(&self, function: &str) -> Option<Load> {
         let arrivals = self.functions.get(function)?.iter().map(|i| i.start).collect();
         let source = format!("Azure Functions Invocation Trace 2021, function {function:.16}");

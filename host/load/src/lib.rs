@@ -1,4 +1,4 @@
-//! What functions are asked to do over time: recorded in a trace, or made up and labelled so.
+//! Request arrivals over time: from a recorded trace, or synthetic and labelled as such.
 
 pub mod azure2019;
 pub mod azure2021;
@@ -12,20 +12,20 @@ pub use table::TraceError;
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// Most arrivals one load may hold.
+/// Maximum number of arrivals in one load.
 pub const MAX_ARRIVALS: usize = 10_000_000;
 
-/// One function's arrivals, each as the time since the load began, in order.
+/// One function's arrivals, in order, as times since the start of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Where it comes from and what of it was drawn, one line for people.
+    /// Where it comes from and which parts were drawn at random, in one line for people.
     pub source: String,
-    /// When requests come.
+    /// When requests arrive.
     pub arrivals: Vec<Duration>,
 }
 
 impl Load {
-    /// The part of the load in `[from, from + length)`, played `speed` times as fast.
+    /// The part of the load in `[from, from + length)`, sped up by `speed`.
     ///
     /// # Panics
     /// If `speed` is not a positive number.
@@ -39,7 +39,7 @@ impl Load {
         }
     }
 
-    /// The start of the window of this length that holds the most arrivals, in whole minutes.
+    /// The start of the window of this length with the most arrivals, in whole minutes.
     pub fn busiest_window(&self, length: Duration) -> Duration {
         let minute = |at: Duration| Duration::from_secs(at.as_secs() / 60 * 60);
         let mut best = (0, Reverse(Duration::ZERO));
@@ -55,26 +55,26 @@ impl Load {
     }
 }
 
-/// Why there is no such function in a trace.
+/// Why no function of a trace could be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// The trace holds no invocation.
-    #[error("the trace holds no invocation")]
+    /// The trace has no invocations.
+    #[error("the trace has no invocations")]
     Empty,
-    /// No function's hash begins so.
+    /// No function's hash begins with the prefix.
     #[error("no function of the trace begins with {prefix:?}; the most invoked ones are {most}")]
     Unknown {
-        /// What was asked for.
+        /// The prefix that was given.
         prefix: String,
-        /// A few that are there.
+        /// Some functions of the trace.
         most: String,
     },
-    /// More than one function's hash begins so.
+    /// More than one function's hash begins with the prefix.
     #[error("{count} functions of the trace begin with {prefix:?}; give more of the hash")]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix that was given.
         prefix: String,
-        /// How many.
+        /// How many do.
         count: usize,
     },
 }
@@ -84,17 +84,17 @@ pub enum ChoiceError {
 pub struct Candidate<'a> {
     /// Its hash.
     pub hash: &'a str,
-    /// Invocations in all.
+    /// Total invocations.
     pub invocations: u64,
     /// Invocations in its busiest minute.
     pub peak_per_minute: u64,
-    /// Variance over mean of the invocations in a minute: 1 when they come independently of each
-    /// other, more when they come in bursts.
+    /// Variance of the invocations per minute over their mean (index of dispersion): 1 for independent
+    /// arrivals, more for bursts.
     pub dispersion: f64,
 }
 
 impl<'a> Candidate<'a> {
-    /// Sums up a function that has `counts` in these of `minutes`.
+    /// Summarizes a function with these `counts` in some of `minutes` minutes, and none in the others.
     fn new(hash: &'a str, counts: &[u64], minutes: usize) -> Self {
         let minutes = minutes.max(1) as f64;
         let invocations: u64 = counts.iter().sum();
@@ -113,8 +113,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The function whose hash begins with `prefix`; without one, the burstiest of those that are
-/// invoked at most `peak_limit` times in any minute (of all, if there is none).
+/// The function whose hash begins with `prefix`; without a prefix, the burstiest one that is never invoked
+/// more than `peak_limit` times a minute, or if there is none, the one with the lowest peak.
 pub fn choose<'a>(
     candidates: &[Candidate<'a>],
     prefix: Option<&str>,
@@ -148,7 +148,7 @@ pub fn choose<'a>(
     }
 }
 
-/// How often something happens in each minute.
+/// Events per minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PerMinute(BTreeMap<u64, u64>);
 

@@ -1,4 +1,4 @@
-//! Numbers that a seed determines, on every machine and with every version.
+//! Seeded random numbers, the same on every machine and with every version.
 
 use rand_chacha::{
     ChaCha8Rng,
@@ -6,27 +6,27 @@ use rand_chacha::{
 };
 use std::time::Duration;
 
-/// A source of random numbers.
+/// A seeded source of random numbers.
 pub struct Random(ChaCha8Rng);
 
 impl Random {
-    /// The source that `seed` determines.
+    /// Creates a source from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// Uniformly in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
-        // 53 bits are what an f64 holds.
+        // An f64 holds 53 bits.
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniformly one of the numbers below `limit`; 0 below 0.
+    /// A uniform number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.unit() * limit as f64) as usize
     }
 
-    /// Brings things into an order that the seed determines.
+    /// Shuffles `things` in place.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));
@@ -38,8 +38,7 @@ impl Random {
         length.mul_f64(self.unit())
     }
 
-    /// Exponentially distributed with mean `mean`: the time between events that do not know of
-    /// each other.
+    /// Exponentially distributed with mean `mean`: the time between independent events.
     pub fn gap(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.unit()).ln())
     }

@@ -1,4 +1,4 @@
-//! A made-up load: bursts over a trickle.
+//! A synthetic load: bursts on top of a trickle.
 
 use super::{Load, MAX_ARRIVALS, Random};
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 /// The shape of a synthetic load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Synthetic {
-    /// How long the load is.
+    /// Length of the load.
     pub length: Duration,
-    /// When bursts begin, and how many requests each one has.
+    /// When each burst begins, and how many requests it has.
     pub bursts: Vec<(Duration, u32)>,
     /// How long a burst lasts; its requests are spread uniformly over it.
     pub burst_length: Duration,
-    /// Mean time between the requests of the trickle, which do not know of each other.
+    /// Mean time between the requests of the trickle, which arrive independently.
     pub trickle_gap: Duration,
 }
 
-/// A [`Synthetic`] load that makes no sense.
+/// Why a [`Synthetic`] load is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntheticError {
     /// A time is zero.
-    #[error("length and mean gap of a synthetic load must be more than zero")]
+    #[error("the length and the mean gap of a synthetic load must be greater than zero")]
     Zero,
-    /// It would hold too many requests.
+    /// It would have too many requests.
     #[error("a synthetic load has at most {MAX_ARRIVALS} requests")]
     TooMany,
 }
 
 impl Synthetic {
-    /// Draws the arrivals; the same ones for the same seed.
+    /// Draws the arrivals; the same seed gives the same ones.
     pub fn load(&self, seed: u64) -> Result<Load, SyntheticError> {
         if self.length.is_zero() || self.trickle_gap.is_zero() {
             return Err(SyntheticError::Zero);
         }
         let in_bursts: f64 = self.bursts.iter().map(|&(_, requests)| f64::from(requests)).sum();
         let in_trickle = self.length.as_secs_f64() / self.trickle_gap.as_secs_f64();
-        // Twice as many as expected leaves room for what is drawn.
+        // A factor of two leaves room for random variation.
         if (in_bursts + in_trickle) * 2.0 > MAX_ARRIVALS as f64 {
             return Err(SyntheticError::TooMany);
         }

@@ -1,8 +1,8 @@
-//! Reads the lines of a CSV file without quoting, as both Azure data sets are, within bounds.
+//! Reads CSV without quoting, the format of both Azure data sets, with bounds on sizes and values.
 
 use std::io::{BufRead, Read};
 
-/// Longest line, in bytes. A line of the 2019 format has 1,440 columns after its hashes.
+/// Maximum length of a line, in bytes. A line in the 2019 format has 1,440 columns after its hashes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// What is wrong with a trace, and where.
@@ -11,22 +11,22 @@ pub enum TraceError {
     /// It cannot be read.
     #[error("line {line}: {error}")]
     Read {
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: u64,
-        /// What the reader says.
+        /// The reader's error.
         error: std::io::Error,
     },
-    /// A line is not what the format says.
+    /// A line does not follow the format.
     #[error("line {line}: {problem}")]
     Line {
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: u64,
         /// What is wrong with it.
         problem: String,
     },
 }
 
-/// The lines of a table, after its header.
+/// A table, read line by line.
 pub(super) struct Table<R> {
     reader: R,
     line: u64,
@@ -39,7 +39,7 @@ impl<R: BufRead> Table<R> {
     pub fn open(reader: R) -> Result<Self, TraceError> {
         let mut table = Self { reader, line: 0, text: String::new(), columns: Vec::new() };
         if !table.advance()? {
-            return Err(table.error("the file is empty, a header was expected"));
+            return Err(table.error("the file is empty, expected a header"));
         }
         table.columns = table.text.split(',').map(|name| name.trim().to_owned()).collect();
         Ok(table)
@@ -50,14 +50,16 @@ impl<R: BufRead> Table<R> {
         &self.columns
     }
 
-    /// Which column has this name.
+    /// The index of the column with this name.
     pub fn column(&self, name: &str) -> Result<usize, TraceError> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
-            self.error(format!("the header has no column {name:?}; is the file of another format?"))
+            self.error(format!(
+                "the header has no column {name:?}; is this file in another format?"
+            ))
         })
     }
 
-    /// The fields of the next line, as many as the header has; nothing at the end.
+    /// The next line, which has as many fields as the header; `None` at the end.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, TraceError> {
         if !self.advance()? {
             return Ok(None);
@@ -65,12 +67,12 @@ impl<R: BufRead> Table<R> {
         let fields: Vec<_> = self.text.split(',').map(str::trim).collect();
         if fields.len() != self.columns.len() {
             let (found, expected) = (fields.len(), self.columns.len());
-            return Err(self.error(format!("{found} fields, the header has {expected}")));
+            return Err(self.error(format!("{found} fields, but the header has {expected}")));
         }
         Ok(Some(Row { line: self.line, fields, columns: &self.columns }))
     }
 
-    /// An error at the current line.
+    /// An error about the current line.
     pub fn error(&self, problem: impl Into<String>) -> TraceError {
         TraceError::Line { line: self.line.max(1), problem: problem.into() }
     }
@@ -125,7 +127,7 @@ impl<'a> Row<'a> {
             .ok_or_else(|| self.error(column, format_args!("a number from {min} to {max}")))
     }
 
-    /// An error at this line that is about no column.
+    /// An error about this line as a whole.
     pub fn line_error(&self, problem: impl Into<String>) -> TraceError {
         TraceError::Line { line: self.line, problem: problem.into() }
     }

@@ -42,10 +42,10 @@ fn a_2019_trace_keeps_its_minutes() {
 
 #[test]
 fn a_bad_2019_trace_is_refused_with_its_line() {
-    assert_eq!(error_2019(""), "line 1: the file is empty, a header was expected");
+    assert_eq!(error_2019(""), "line 1: the file is empty, expected a header");
     assert_eq!(
         error_2019("app,func,end_timestamp,duration\n"),
-        "line 1: the header has no column \"HashFunction\"; is the file of another format?"
+        "line 1: the header has no column \"HashFunction\"; is this file in another format?"
     );
     let broken = INVOCATIONS.replace("1,0,0", "1,x,0");
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_bad_2019_trace_is_refused_with_its_line() {
         "line 3: column 481: \"x\" is not a whole number from 0 to 10000000"
     );
     let broken = INVOCATIONS.replace("1,0,0", "1,0");
-    assert_eq!(error_2019(&broken), "line 3: 6 fields, the header has 7");
+    assert_eq!(error_2019(&broken), "line 3: 6 fields, but the header has 7");
     let broken = INVOCATIONS.replace("481", "482");
     assert_eq!(error_2019(&broken), "line 1: column \"482\" where minute 481 belongs");
     let broken = INVOCATIONS.replace("480,481,482", "a,b,c");
@@ -136,7 +136,7 @@ fn a_burst_is_where_its_shape_says() {
         load.arrivals.iter().filter(|&&at| at >= seconds(from) && at < to).count()
     };
     assert!((50..52).contains(&within(10.0)) && (20..22).contains(&within(50.0)));
-    assert!((1..40).contains(&within(98.0)), "what comes after the end is left out");
+    assert!((1..40).contains(&within(98.0)), "what comes after the end is dropped");
     assert!(load.arrivals.is_sorted() && *load.arrivals.last().unwrap() < shape.length);
     assert!(load.source.starts_with("synthetic (no real trace): bursts of 50 at 10 s, 20 at 50 s"));
     assert_eq!(shape.load(1), shape.load(1));

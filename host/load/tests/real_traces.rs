@@ -1,13 +1,13 @@
-//! Reads slices of the published traces. They are not in the repository: `SQUEEZY_TRACES` names
-//! the directory that holds `azure2019/` and `azure2021_sample.csv`. `make test-fast` runs these tests
-//! when it is set; without it nobody does, which cargo says as well.
+//! Reads slices of the published traces, which are not in the repository: `SQUEEZY_TRACES` names the
+//! directory that holds `azure2019/` and `azure2021_sample.csv`. `make test-fast` runs these tests if it is
+//! set; otherwise cargo reports them as ignored.
 
 use squeezy_load::{azure2019, azure2021, choose};
 use std::{fs::File, io::BufReader, path::PathBuf};
 
 fn open(name: &str) -> BufReader<File> {
-    let directory =
-        std::env::var_os("SQUEEZY_TRACES").expect("SQUEEZY_TRACES names their directory");
+    let directory = std::env::var_os("SQUEEZY_TRACES")
+        .expect("SQUEEZY_TRACES must name the directory with the traces");
     let path = PathBuf::from(directory).join(name);
     BufReader::new(File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
@@ -38,6 +38,6 @@ fn the_2021_slice_is_read_whole() {
     let file = open("azure2021_sample.csv");
     let trace = azure2021::Invocations::parse(file).unwrap();
     assert_eq!(trace.functions.len(), 31);
-    // Its last line has no line break and counts all the same.
+    // The last line has no line break, but counts too.
     assert_eq!(trace.functions.values().map(Vec::len).sum::<usize>(), 199);
 }

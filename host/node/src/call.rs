@@ -1,4 +1,4 @@
-//! Calls of functions, and what comes of them.
+//! Calls of functions, and their results.
 
 use crate::InstanceError;
 use bytes::Bytes;
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// A call of a function.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its name; nobody else's.
+    /// Its ID, which must be unique.
     pub id: String,
-    /// What the function is given.
+    /// The function's input.
     pub value: Value,
-    /// Whether what the instance writes meanwhile is wanted.
+    /// Whether to return what the instance writes during the call.
     pub logs: bool,
 }
 
@@ -23,23 +23,23 @@ pub struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitedFor {
-    /// An instance was idle, and ran.
+    /// An instance was idle and not frozen.
     Nothing,
-    /// An instance was there, but frozen, or its VM paused.
+    /// An instance was idle, but frozen, or its VM paused.
     Thaw,
-    /// All instances were at work, and one of them took it when it was done.
+    /// All instances were busy, and one of them took it when it was done.
     Busy,
-    /// The instance that took it was started meanwhile.
+    /// The instance that took it was started in the meantime.
     Start,
-    /// So was its VM.
+    /// The instance's VM was booted in the meantime too.
     Boot,
 }
 
 impl WaitedFor {
-    /// Every one, from the shortest to the longest.
+    /// All values, from the shortest wait to the longest.
     pub const ALL: [Self; 5] = [Self::Nothing, Self::Thaw, Self::Busy, Self::Start, Self::Boot];
 
-    /// Its name, as it is exported.
+    /// Its name in metrics and activations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -51,45 +51,45 @@ impl WaitedFor {
     }
 }
 
-/// What came of a call.
+/// The result of a successful call.
 #[derive(Debug)]
 pub struct Answer {
     /// What the instance answered.
     pub response: Response<Bytes>,
     /// How long the call waited for an instance.
     pub waited: Duration,
-    /// What for.
+    /// What it waited for.
     pub waited_for: WaitedFor,
-    /// How long the instance took for it.
+    /// How long the instance took.
     pub took: Duration,
-    /// Whether the instance was started while it waited; how long its first request took.
+    /// If the instance was started while the call waited, how long its first request took.
     pub cold: Option<Duration>,
-    /// What the instance has written meanwhile, line by line, if it was wanted.
+    /// What the instance wrote during the call, line by line, if requested.
     pub logs: Vec<String>,
 }
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Nobody takes it.
+    /// No instance takes it.
     #[error("{}", reason(*.0))]
     Rejected(RejectReason),
-    /// Somebody has taken it and failed.
+    /// An instance took it and failed.
     #[error("{reason}")]
     Failed {
         /// Why.
         reason: InstanceError,
         /// How long it had waited for an instance.
         waited: Duration,
-        /// What for.
+        /// What it waited for.
         waited_for: WaitedFor,
-        /// How long that instance had it.
+        /// How long the instance had it.
         took: Duration,
-        /// Whether that instance was started meanwhile.
+        /// Whether the instance was started while the call waited.
         cold: bool,
-        /// Whether its VM has ended, which is not the function's doing.
+        /// Whether the instance's VM has ended, which is not the function's fault.
         vm_ended: bool,
-        /// What the instance has written meanwhile, line by line, if it was wanted.
+        /// What the instance wrote during the call, line by line, if requested.
         logs: Vec<String>,
     },
     /// The node has ended.
@@ -110,11 +110,11 @@ fn reason(reason: RejectReason) -> &'static str {
             "no instance took it in time: all instances of its function were busy"
         }
         RejectReason::WaitedTooLong(WaitingFor::Memory) => {
-            "no instance took it in time: other functions had the memory or the room for one"
+            "no instance took it in time: other functions used the memory or the room for one"
         }
         RejectReason::StartFailed => "the instance for it could not be started",
         RejectReason::VmFailed => "the VM for it could not be booted, or has ended",
         RejectReason::Retired => "the function no longer exists",
-        RejectReason::Draining => "everything ends",
+        RejectReason::Draining => "the node is shutting down",
     }
 }

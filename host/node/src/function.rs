@@ -4,28 +4,28 @@ use crate::{TomlError, parse_toml};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Longest name of a function.
+/// Maximum length of a function's name.
 const MAX_NAME: usize = 63;
 
-/// Least memory of an instance, in bytes: a server of compiled code or of a small interpreter needs 10
-/// to 20 MiB with its runtime, of which half may be files. With less, an instance is killed before it
-/// listens, or looks for memory until its time is over.
+/// Minimum memory of an instance, in bytes. A server in compiled code or a small interpreter needs 10 to 20
+/// MiB with its runtime, of which half may be files. With less, an instance is killed before it listens, or
+/// thrashes until its timeout.
 pub const MIN_MEMORY_BYTES: u64 = 32 << 20;
-/// Most memory of an instance, in bytes.
+/// Maximum memory of an instance, in bytes.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 40;
 
-/// What is known of a function.
+/// A function's definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// Its name: 1 to 63 of `a-z`, `0-9` and `-`, not starting with `-`.
     pub name: String,
-    /// What it does, one line.
+    /// What it does, in one line.
     pub description: String,
     /// The program of an instance and its arguments.
     pub command: Vec<String>,
-    /// Where it runs in the image.
+    /// Its working directory in the image.
     pub working_directory: String,
-    /// Its environment.
+    /// Its environment variables.
     pub environment: BTreeMap<String, String>,
     /// The TCP port of its server.
     pub port: u16,
@@ -35,17 +35,17 @@ pub struct Function {
     pub memory_bytes: u64,
     /// An instance's share of a processor, in thousandths.
     pub cpu_millis: u32,
-    /// Instances that one VM holds at most.
+    /// Maximum number of instances in one VM.
     pub concurrency: u16,
-    /// How long an instance without a request is kept.
+    /// How long an idle instance is kept.
     pub keep_alive: Duration,
     /// How long the server of a new instance may take until it has answered its first request.
     pub init_timeout: Duration,
     /// How long the server may take to answer a call.
     pub run_timeout: Duration,
-    /// The `value` of the requests of a load.
+    /// The `value` sent in requests when a load is replayed.
     pub request: toml::Table,
-    /// What their answers must look like; without it any JSON object is right.
+    /// What their answers must look like; if absent, any JSON object is accepted.
     pub check: Option<Check>,
 }
 
@@ -53,28 +53,28 @@ pub struct Function {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seccomp {
-    /// Those that containers may make by default.
+    /// The ones that containers may make by default.
     #[default]
     Default,
     /// All that need no privilege.
     Unconfined,
 }
 
-/// What a right answer looks like.
+/// What a correct answer looks like.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// The field of the answer, a string, that the rest is about.
+    /// The field of the answer, a string, that is checked.
     pub field: String,
     /// Texts that must occur.
     #[serde(default)]
     pub contains: Vec<String>,
-    /// Texts that must occur so many times.
+    /// Texts that must occur a given number of times.
     #[serde(default)]
     pub occurrences: Vec<Occurrences>,
 }
 
-/// A text that must occur so many times.
+/// A text that must occur a given number of times.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Occurrences {
@@ -85,7 +85,7 @@ pub struct Occurrences {
 }
 
 impl Check {
-    /// What is wrong with the field's `text`, if anything is.
+    /// What is wrong with the field's `text`, if anything.
     pub fn problem(&self, text: &str) -> Option<String> {
         if let Some(missing) = self.contains.iter().find(|part| !text.contains(part.as_str())) {
             return Some(format!("{:?} does not contain {missing:?}", self.field));
@@ -101,10 +101,10 @@ impl Check {
 /// What is wrong with a definition, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FunctionError {
-    /// It is not TOML, or not what the keys should be.
+    /// It is not TOML, or does not have the right keys.
     #[error("{0}")]
     Syntax(#[from] TomlError),
-    /// A value is not possible.
+    /// A value is not valid.
     #[error("{key}: {problem}")]
     Value {
         /// Its key.
@@ -114,7 +114,7 @@ pub enum FunctionError {
     },
 }
 
-/// The file as it is written.
+/// The file as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -138,7 +138,7 @@ struct File {
     #[serde(default)]
     request: toml::Table,
     check: Option<Check>,
-    /// How the image is made: not our business.
+    /// How the image is built; read by `guest/image/build.sh`.
     #[serde(default, rename = "image")]
     _image: toml::Table,
 }
@@ -178,7 +178,7 @@ impl Function {
     }
 }
 
-/// Whether a function, and its image, can be called so.
+/// Checks the name of a function, which is also its image's.
 pub fn check_name(name: &str) -> Result<(), FunctionError> {
     let valid = (1..=MAX_NAME).contains(&name.len())
         && !name.starts_with('-')
@@ -197,7 +197,7 @@ pub(crate) fn memory_bytes(limit: &str) -> Result<u64, FunctionError> {
     parse_memory(limit).map_err(|problem| FunctionError::Value { key: "memory_limit", problem })
 }
 
-/// Reads the memory of an instance, in bytes.
+/// Parses an instance's memory, in bytes.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < MIN_MEMORY_BYTES {
@@ -244,7 +244,7 @@ fn value<T>(key: &'static str, problem: &str) -> Result<T, FunctionError> {
     Err(FunctionError::Value { key, problem: problem.to_owned() })
 }
 
-/// Reads a size in bytes, with K, M, G or T for powers of 1,024.
+/// Parses a size in bytes, with K, M, G or T for powers of 1,024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let problem = || format!("{text:?} is not a size such as 768M or 2G");
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What is asked of the guest that an instance runs in.
+//! The interface to the guest in which an instance runs.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -6,14 +6,14 @@ use squeezy_protocol::{Instance, InstanceId, InstanceSpec, Squeezed};
 use squeezy_vmm::{BoxFuture, Result, Vm, VmError};
 use std::{sync::Arc, time::Duration};
 
-/// A guest, as instances in it are handled. The one there is outside of tests is `VmGuest`; what its
-/// calls mean is said at [`squeezy_vmm::AgentClient`].
+/// Operations on instances in a guest. Outside tests the only one is `VmGuest`; [`squeezy_vmm::AgentClient`]
+/// documents its calls.
 pub trait Guest: Send + Sync {
-    /// Starts an instance; returns when its command has been executed.
+    /// Starts an instance; returns once its command has been executed.
     fn start<'a>(&'a self, spec: &'a InstanceSpec) -> BoxFuture<'a, Result<Instance>>;
-    /// How an instance stands.
+    /// The state of an instance.
     fn instance<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>>;
-    /// Waits, for ever if need be, until an instance has ended.
+    /// Waits, without a limit, until an instance has ended.
     fn wait<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>>;
     /// Passes a request to an instance's own server, to be answered within `limit`.
     fn http<'a>(
@@ -22,38 +22,37 @@ pub trait Guest: Send + Sync {
         request: Request<Bytes>,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Response<Bytes>>>;
-    /// An instance's output from its byte `from` on, and the byte after the last.
+    /// An instance's output from byte `from` on, and the offset after its last byte.
     fn log_from<'a>(
         &'a self,
         id: &'a InstanceId,
         from: u64,
     ) -> BoxFuture<'a, Result<(String, u64)>>;
-    /// Keeps an instance from running until the next request to its server.
+    /// Freezes an instance until the next request to its server.
     fn freeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>>;
-    /// Makes a frozen instance give back what it does not use.
+    /// Makes a frozen instance give back memory that it does not use.
     fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>>;
-    /// Stops an instance, which has `grace` to end by itself.
+    /// Stops an instance; it has `grace` to end by itself.
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>>;
-    /// Bytes that the host has behind an instance alone, as the guest last described it; nothing where
-    /// that is not known.
+    /// Bytes resident on the host for this instance alone, as the guest last described it; `None` if unknown.
     fn resident<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<u64>>;
     /// Why its VM has ended, if it has.
     fn ended(&self) -> Option<VmError>;
 }
 
-/// What of a VM's memory is one instance's alone.
+/// Which part of a VM's memory belongs to one instance alone.
 #[derive(Clone, Copy)]
 pub(crate) enum Share {
-    /// Its partition, where it has one.
+    /// Its partition, if it has one.
     Partition,
     /// All of it.
     Whole,
 }
 
-/// The guest of a VM, through its agent.
+/// The guest of a VM, reached through its agent.
 pub(crate) struct VmGuest {
     pub(crate) vm: Arc<Vm>,
-    /// What its instances have of it.
+    /// The part of it that each instance has.
     pub(crate) share: Share,
 }
 

@@ -1,4 +1,4 @@
-//! A function's definition, and where its image is.
+//! A function's definition and the location of its image.
 
 use crate::{
     function::{Function, FunctionError, check_name},
@@ -11,15 +11,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Largest function.toml, in bytes.
+/// Maximum size of a function.toml, in bytes.
 const MAX_DEFINITION_BYTES: u64 = 1 << 20;
 
-/// A function and where its image is.
+/// A function and the location of its image.
 #[derive(Clone, Debug)]
 pub struct FunctionImage {
-    /// What is known of it.
+    /// Its definition.
     pub function: Function,
-    /// The read-only root of its instances.
+    /// The read-only root file system of its instances.
     pub image: PathBuf,
 }
 
@@ -29,12 +29,12 @@ pub enum ImageError {
     /// Its definition cannot be read.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Its definition makes no sense.
+    /// Its definition is not valid.
     #[error("{}: {error}", path.display())]
     Function {
         /// Its file.
@@ -42,29 +42,29 @@ pub enum ImageError {
         /// What is wrong with it.
         error: FunctionError,
     },
-    /// Its image is made from an OCI image, and has not been.
-    #[error("{} is not there: make it with `guest/image/build.sh {}`", image.display(), directory.display())]
+    /// Its image is made from an OCI image, but has not been built yet.
+    #[error("{} does not exist: build it with `guest/image/build.sh {}`", image.display(), directory.display())]
     NotBuilt {
-        /// The definition that comes of it.
+        /// The definition that the build would write.
         image: PathBuf,
         /// The function's directory.
         directory: PathBuf,
     },
-    /// It is given by something that is neither a directory nor an image.
+    /// The path is neither a function's directory nor an image.
     #[error("{}: neither a directory with a function.toml nor an image NAME.erofs with NAME.toml beside it", .0.display())]
     Neither(PathBuf),
 }
 
 impl FunctionImage {
-    /// An image NAME.erofs with NAME.toml beside it.
+    /// A function given by an image NAME.erofs with NAME.toml beside it.
     pub fn at(path: &Path) -> Result<Self, ImageError> {
         let function = read_function(&path.with_extension("toml"))?;
         Ok(Self { function, image: path.to_owned() })
     }
 
-    /// Finds a function by a directory with a function.toml, whose image has been built, or by an
-    /// image NAME.erofs with NAME.toml beside it. Of a function from an OCI image the definition is
-    /// the one beside its image: function.toml may leave to the OCI image what that says.
+    /// Finds a function by a directory with a function.toml whose image has been built, or by an image
+    /// NAME.erofs with NAME.toml beside it. For a function from an OCI image the definition is the one beside
+    /// its image, because function.toml may leave out what the OCI image says.
     pub fn find(path: &Path, files: &Artifacts) -> Result<Self, ImageError> {
         if path.extension().is_some_and(|extension| extension == "erofs") && path.is_file() {
             return Self::at(path);
@@ -89,7 +89,7 @@ impl FunctionImage {
     }
 }
 
-/// As much of a function.toml as says where the image comes from.
+/// The part of a function.toml that says where the image comes from.
 #[derive(Deserialize)]
 struct Head {
     name: String,
@@ -109,7 +109,7 @@ pub fn oci_function(definition: &Path) -> Result<Option<String>, ImageError> {
     if head.image.oci.is_none() {
         return Ok(None);
     }
-    // It becomes the name of a file.
+    // It becomes a file name.
     check_name(&head.name).map_err(wrong)?;
     Ok(Some(head.name))
 }

@@ -1,17 +1,16 @@
 //! Functions, their VMs and instances on one machine.
 //!
-//! `squeezy-scaler` decides and does nothing; `squeezy-vmm` runs a VM and decides nothing. This
-//! crate is what is between them.
+//! `squeezy-scaler` decides and does nothing; `squeezy-vmm` runs a VM and decides nothing. This crate
+//! connects them.
 //!
-//! - [`Node`] is all of it at work: it takes calls of functions, tells the scaler what happens and
-//!   carries out what it decides. Whoever wants to know what goes on is an [`Observer`].
-//! - [`Machine`] is where instances run and how their memory is changed: one VM for all, or one for
-//!   each. [`Guest`] is what is asked of the guest in it, and `instance` has the life of one of them.
-//! - [`FunctionImage`], [`PolicyName`] and [`VmPlan`] are where they come from.
-//! - [`function`] is what is known of a function, its `function.toml`; [`settings`] is what may override
-//!   that.
-//! - A [`Contract`] is what an instance's server is asked.
-//! - [`series`] sums up what was measured: percentiles, and integrals over time.
+//! - [`Node`] takes calls of functions, reports to the scaler what happens, and carries out what it decides.
+//!   An [`Observer`] is told about all of it.
+//! - [`Machine`] is where instances run and how their memory is resized: one VM for all, or one for each.
+//!   [`Guest`] is the interface to the guest in it, and `instance` runs one instance from start to end.
+//! - [`FunctionImage`], [`PolicyName`] and [`VmPlan`] say how machines and instances are made.
+//! - [`function`] is a function's definition, `function.toml`; [`settings`] overrides parts of it.
+//! - A [`Contract`] says how to talk to an instance's server.
+//! - [`series`] summarizes measurements: percentiles, and integrals over time.
 
 mod call;
 mod contract;

@@ -1,4 +1,4 @@
-//! What goes on, for whoever wants to know.
+//! Events of a node, for observers.
 
 use crate::{
     Answer, CallError, InstanceError, MachineDetails, ResizeOutcome, SqueezeReport, StartTimes,
@@ -9,32 +9,32 @@ use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex}
 use squeezy_vmm::BootStep;
 use std::time::Duration;
 
-/// Something that has happened.
+/// Something that happened in the node.
 pub enum NodeEvent<'a> {
-    /// A VM is being booted, and this far.
+    /// A VM's boot has reached a step.
     Booting {
         /// Which VM.
         vm: VmIndex,
-        /// What it has come to.
+        /// The step it has reached.
         step: BootStep,
     },
-    /// A VM takes instances.
+    /// A VM has booted and takes instances.
     Booted {
         /// Which VM.
         vm: VmIndex,
         /// What it is made of.
         machine: &'a MachineDetails,
-        /// How long that took.
+        /// How long the boot took.
         took: Duration,
     },
-    /// A VM in which nothing runs stands still.
+    /// A VM in which nothing runs has been paused.
     Paused {
         /// Which VM.
         vm: VmIndex,
-        /// What the host has behind it, in bytes.
+        /// Its resident memory on the host, in bytes.
         resident_bytes: u64,
     },
-    /// It runs again.
+    /// A VM runs again.
     Resumed {
         /// Which VM.
         vm: VmIndex,
@@ -46,105 +46,105 @@ pub enum NodeEvent<'a> {
         /// Why.
         reason: &'a VmEnd,
     },
-    /// An instance is to be started.
+    /// An instance is being started.
     Starting {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
     },
-    /// The memory of an instance is plugged, or is not.
+    /// The plug of an instance's memory has succeeded or failed.
     Plugged {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// How long that took, with what had to be waited for.
+        /// How long that took, including any wait.
         took: Duration,
-        /// What came of it.
+        /// The result.
         outcome: &'a ResizeOutcome,
     },
-    /// An instance takes calls, or does not.
+    /// An instance has started and takes calls, or could not be started.
     Started {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// What came of its start.
+        /// The result of the start.
         result: Result<StartTimes, &'a InstanceError>,
     },
-    /// An instance does not run until its next call.
+    /// An instance has been frozen until its next call.
     Frozen {
         /// Which instance.
         instance: InstanceNumber,
     },
-    /// A frozen instance has given memory back, or has not.
+    /// A squeeze of a frozen instance has succeeded or failed.
     Squeezed {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// What came of it.
+        /// The result.
         result: Result<&'a SqueezeReport, &'a InstanceError>,
     },
     /// An instance has ended by itself.
     Died {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// How it ended; nothing where its own VM has.
+        /// How it ended; absent if it ended with its own VM.
         reason: Option<ExitReason>,
     },
-    /// An instance is gone with the VM that it shared with others.
+    /// An instance is gone because its VM has ended.
     Lost {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
     },
     /// An instance is being stopped.
     Stopping {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
         /// Why.
         reason: StopReason,
     },
-    /// An instance's memory was asked back for the first time, and has come back or has not.
+    /// The first attempt to reclaim an instance's memory has succeeded or failed.
     Reclaimed {
         /// Which instance.
         instance: InstanceNumber,
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// When it was asked back.
+        /// When the reclaim began.
         asked: Moment,
-        /// How long the instance took to end before that; nothing where it never came to be.
+        /// How long the instance took to end before that; absent if it never existed.
         stop: Option<Duration>,
-        /// What came of it.
+        /// The result.
         outcome: &'a ResizeOutcome,
     },
-    /// The memory of an instance that had not come back in time has come back now.
+    /// Memory of an instance that did not come back in time has come back now.
     Settled {
         /// Which instance.
         instance: InstanceNumber,
     },
-    /// A call has been answered, or will not be.
+    /// A call has been answered, or has failed.
     Called {
-        /// Of which function.
+        /// Its function.
         function: FunctionIndex,
-        /// The instance that had taken it, if one had.
+        /// The instance that took it, if one did.
         instance: Option<InstanceNumber>,
-        /// What came of it.
+        /// The result.
         result: &'a Result<Answer, CallError>,
     },
-    /// Anything else that is worth a line.
+    /// Anything else worth a line in a log.
     Note(&'a str),
 }
 
-/// Whoever wants to know.
+/// Receives the events of a node.
 pub trait Observer: Send + Sync {
-    /// Takes note of what happened. The node waits meanwhile, so it must not take long.
+    /// Is told of an event. The node waits until this returns, so it must not take long.
     fn observe(&self, at: Moment, event: NodeEvent<'_>);
 }

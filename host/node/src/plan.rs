@@ -1,4 +1,4 @@
-//! How a VM for instances of functions is made.
+//! How to build a VM for instances of functions.
 
 use crate::{FunctionImage, PolicyName};
 use squeezy_scaler::VmPolicy;
@@ -10,24 +10,25 @@ use squeezy_vmm::{
 };
 use std::{path::PathBuf, thread::available_parallelism, time::Duration};
 
-/// Base memory for the kernel and the agent, in bytes, with the twentieth of it that Linux keeps free
-/// for huge pages; docs/design.md has what was measured.
+/// Base memory for the kernel and the agent, in bytes, including the twentieth that Linux keeps free for huge
+/// pages; docs/design.md has the measurements.
 const BASE_BYTES: u64 = 128 << 20;
 
-/// Base memory for what an instance has outside of its partition, whatever its size, in bytes: kernel
-/// stacks, inodes, pipes and the buffers of sockets.
+/// Base memory for what an instance has outside its partition regardless of size, in bytes: kernel stacks,
+/// inodes, pipes and socket buffers.
 const OUTSIDE_BYTES: u64 = 8 << 20;
 
-/// The part of its partition that an instance has outside of it besides: page tables take a 512th,
-/// the index of its files a 455th, and what is mapped by several processes has several of the former.
+/// What an instance has outside its partition in proportion to the partition's size, as a divisor: page
+/// tables take a 512th, the index of its files a 455th, and memory mapped by several processes has several
+/// page tables.
 const OUTSIDE_PART: u64 = 128;
 
-/// How long a reclaim may take before it counts as failed. The guest goes on with it.
+/// How long a reclaim may take before it counts as failed. The guest continues with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
 
-/// The most that an instance with a partition of this size may have outside of it, in bytes: its share
-/// of base memory. A VM has so much for each of its instances, beside what the kernel and the agent
-/// need, so that no instance can bring about a shortage for anybody else.
+/// How much memory an instance with a partition of this size may have outside of it, in bytes: its share of
+/// base memory. A VM has this much for each of its instances, on top of what the kernel and the agent need,
+/// so that no instance can make others run short.
 pub(crate) fn outside_bytes(partition_bytes: u64) -> u64 {
     round_up(OUTSIDE_BYTES + partition_bytes / OUTSIDE_PART, 4 << 10)
 }
@@ -37,27 +38,27 @@ pub(crate) fn outside_bytes(partition_bytes: u64) -> u64 {
 pub struct VmPlan {
     /// Kernels and initramfs.
     pub files: Artifacts,
-    /// What the VM is called.
+    /// The VM's name.
     pub name: String,
-    /// The read-only roots of its instances, by their [`ImageNumber`](squeezy_protocol::ImageNumber).
+    /// The read-only root file systems of its instances, by [`ImageNumber`](squeezy_protocol::ImageNumber).
     pub images: Vec<PathBuf>,
-    /// The way instances get their memory.
+    /// How instances get their memory.
     pub policy: PolicyName,
-    /// What it has to have room for.
+    /// How many instances it has room for, and of what size.
     pub sizing: Sizing,
-    /// Its processors.
+    /// Number of processors.
     pub vcpus: u32,
-    /// The largest share of them that an instance has, in thousandths of one.
+    /// The largest CPU share of any instance, in thousandths of a processor.
     pub cpu_millis: u32,
-    /// What runs its code.
+    /// The accelerator: KVM or emulation.
     pub accelerator: AcceleratorChoice,
-    /// What its memory is.
+    /// The memory backend.
     pub memory_backend: MemoryBackend,
 }
 
 impl VmPlan {
-    /// A VM for instances of these functions, as many of each as its definition says and all as large
-    /// as the largest, with as many processors as their shares add up to, at most the host's.
+    /// A VM for instances of these functions: as many of each as its definition says, all as large as the
+    /// largest, with enough processors for all their shares, but no more than the host has.
     pub fn new(
         name: &str,
         functions: &[FunctionImage],
@@ -77,7 +78,7 @@ impl VmPlan {
         }
         Self {
             files: files.clone(),
-            // A function's name may be as long as the VM's.
+            // A function's name may be as long as a VM's name, so shorten it.
             name: format!("squeezy-{name:.40}"),
             images,
             policy,
@@ -93,15 +94,15 @@ impl VmPlan {
         }
     }
 
-    /// Checks all that can be checked before a VM is started.
+    /// Checks everything that can be checked before the VM is started.
     pub fn check(&self) -> Result<(), VmError> {
         self.config(&*self.new_mechanism()?).check()
     }
 
-    /// What the scaler has to know of it. May try KVM, which takes up to a second the first time.
+    /// The VM's policy for the scaler. May probe KVM, which takes up to a second the first time.
     pub fn vm_policy(&self, idle_time: Option<Duration>) -> Result<VmPolicy, VmError> {
         let max_instances = self.sizing.instances.into();
-        // An instance may use its share of a processor, and under emulation all of it.
+        // An instance is limited to its share of a processor, but not under emulation.
         let emulates = Vmm::default().accelerator(self.accelerator)?.kind.emulates();
         let share_millis = if emulates { 1000 } else { self.cpu_millis.clamp(1, 1000) };
         let max_starting = self.vcpus.saturating_mul(1000) / share_millis;
@@ -119,7 +120,7 @@ impl VmPlan {
         }
         let layout = self.config(&*self.new_mechanism()?).layout();
         let base_bytes = layout.ready_bytes();
-        // It may have the memory of all instances from its boot on.
+        // A VM that cannot grow has the memory of all instances from boot on.
         let instance_bytes = if layout.can_grow() { self.sizing.instance_bytes } else { 0 };
         Ok(VmPolicy { base_bytes, instance_bytes, max_instances, max_starting, idle_time })
     }
@@ -133,7 +134,7 @@ impl VmPlan {
         Ok((Vm::start_with(self.config(&*mechanism), tell).await?, mechanism))
     }
 
-    /// The same for one instance only.
+    /// The same plan with room for only one instance.
     pub(crate) fn for_one(&self) -> Self {
         Self { sizing: Sizing { instances: 1, ..self.sizing }, ..self.clone() }
     }
@@ -147,7 +148,7 @@ impl VmPlan {
         let kernel = self.files.kernel(mechanism.kernel());
         let mut config = VmConfig::new(&self.name, kernel, self.files.initramfs());
         let Sizing { instance_bytes, instances, shared_bytes } = self.sizing;
-        // The memory map of all that can be plugged, 64 bytes a page, comes out of the base.
+        // Base memory holds the memory map of everything that can be plugged, 64 bytes per page.
         let region = round_up(shared_bytes, MEMORY_BLOCK_BYTES)
             + u64::from(instances) * round_up(instance_bytes, MEMORY_BLOCK_BYTES);
         let base = BASE_BYTES + u64::from(instances) * outside_bytes(instance_bytes) + region / 64;
@@ -157,9 +158,9 @@ impl VmPlan {
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend;
         config.timeouts.resize = RESIZE_LIMIT;
-        // For what frozen instances give back.
+        // So that frozen instances can give memory back.
         config.free_page_reporting = self.policy == PolicyName::Overcommit;
-        // A mechanism may need more than this.
+        // The mechanism may need more.
         mechanism.configure(config)
     }
 }
@@ -170,7 +171,7 @@ pub(crate) mod tests {
     use crate::function::Function;
     use squeezy_vmm::mechanism::MechanismName;
 
-    /// A plan that seems to be all right until it is booted.
+    /// A plan that passes all checks, but cannot be booted.
     pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (FunctionImage, VmPlan) {
         let definition = include_str!("../../../functions/html/function.toml");
         let definition = definition.replace("name = \"html\"", &format!("name = {name:?}"));
@@ -214,7 +215,7 @@ pub(crate) mod tests {
         assert_eq!(shared.images, [small.image, large.image]);
     }
 
-    /// With all instances at their limits the kernel and the agent have what is theirs.
+    /// Even with all instances at their limits, the kernel and the agent have what they need.
     #[test]
     fn base_memory_has_the_share_of_every_instance() {
         let directory = tempfile::tempdir().unwrap();
@@ -226,13 +227,13 @@ pub(crate) mod tests {
             let map = config.layout().region_bytes() / 64;
             let shares = u64::from(instances) * outside_bytes(sizing.instance_bytes);
             assert!(config.base_bytes >= BASE_BYTES + map + shares, "{config:?}");
-            // Page tables and the index of files of a full partition, and as much again.
+            // Twice the page tables or the file index of a full partition.
             let least = 2 * (sizing.instance_bytes / 512).max(sizing.instance_bytes / 455);
             assert!(outside_bytes(sizing.instance_bytes) > OUTSIDE_BYTES / 2 + least);
         }
     }
 
-    /// All of it is somewhere, and nothing of it twice.
+    /// Base memory and instances add up to about the same total under every policy.
     #[test]
     fn every_policy_promises_the_memory_that_its_vms_have() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,28 +1,28 @@
-//! How instances get their memory and give it back, as users name it.
+//! Policies: how instances get their memory and give it back.
 
 use squeezy_scaler::SqueezePolicy;
 use squeezy_vmm::mechanism::MechanismName;
 use std::{fmt, str::FromStr};
 
-/// A policy, by name: a mechanism to resize VMs, or one with a twist.
+/// A policy, by name: a mechanism to resize VMs, or a variant of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyName {
-    /// Instances share VMs that are resized like this.
+    /// Instances share VMs that are resized with this mechanism.
     Mechanism(MechanismName),
-    /// Stock virtio-mem with HarvestVM's two ideas: a reserve of free memory that new instances draw
-    /// on at once, and idle instances that are ended ahead of need to refill it.
+    /// Stock virtio-mem with HarvestVM's two ideas: a reserve of free memory that new instances can use at
+    /// once, and ending idle instances ahead of need to refill it.
     Harvest,
-    /// Partitions, and the memory that frozen instances do not hold is for others: it is measured what
-    /// they hold, and while it is much they give back what they do not use.
+    /// Partitions, with frozen instances charged only for what they hold: that is measured, and if it is too
+    /// much, they are squeezed.
     Overcommit,
     /// A VM of its own for each instance (1:1).
     Microvm,
 }
 
-/// Of the memory there is, the part that [`PolicyName::Harvest`] keeps free: one in so many.
+/// The divisor of the part of memory that [`PolicyName::Harvest`] keeps free.
 const HARVEST_RESERVE: u64 = 8;
 
-/// All that a node can work with: name and meaning.
+/// All policies, with name and meaning.
 const POLICIES: [(PolicyName, &str, &str); 7] = [
     (
         PolicyName::Mechanism(MechanismName::Squeezy),
@@ -91,14 +91,14 @@ impl PolicyName {
         }
     }
 
-    /// When frozen instances give back what they do not use, of so much memory that there is; nothing
-    /// where they are left as they are.
+    /// When to squeeze frozen instances, with `limit_bytes` of memory in total; `None` if they are not
+    /// squeezed.
     pub fn squeezing(self, limit_bytes: u64) -> Option<SqueezePolicy> {
         let processors = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         (self == Self::Overcommit).then(|| SqueezePolicy::of_memory(limit_bytes, processors()))
     }
 
-    /// Memory to keep free ahead of need, of so much that there is, in bytes.
+    /// Bytes to keep free ahead of need, with `limit_bytes` of memory in total.
     pub fn reserve_bytes(self, limit_bytes: u64) -> u64 {
         if self == Self::Harvest { limit_bytes / HARVEST_RESERVE } else { 0 }
     }

@@ -4,15 +4,15 @@ use bytes::Bytes;
 use http::Response;
 use squeezy_protocol::{ErrorBody, ErrorCode, INSTANCE_HEADER};
 
-/// Characters of a response that are quoted.
+/// Maximum number of characters quoted from a response.
 const QUOTED: usize = 120;
 
-/// Whether it comes from the instance's own server; the agent answers when there is none.
+/// Whether the response comes from the instance's own server. If that cannot answer, the agent does.
 pub(crate) fn is_from_instance(response: &Response<Bytes>) -> bool {
     response.headers().contains_key(INSTANCE_HEADER)
 }
 
-/// Why there is no answer of the instance's server, as the agent says.
+/// The agent's reason why there is no answer from the instance's server.
 pub(crate) fn agent_problem(response: &Response<Bytes>) -> ErrorBody {
     serde_json::from_slice(response.body())
         .unwrap_or_else(|_| ErrorBody { code: ErrorCode::Internal, message: quote(response) })

@@ -1,16 +1,16 @@
-//! Sums of what was measured.
+//! Statistics of measurements.
 
 use squeezy_scaler::Moment;
 
-/// The `percent`-th percentile of values in any order; nothing without values. See [`quantile`].
+/// The `percent`-th percentile of values in any order; `None` if there are no values. See [`quantile`].
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     quantile(&sorted, percent / 100.0)
 }
 
-/// The value below which this share of sorted values lies: between the two nearest, in proportion, as R and
-/// NumPy do unless told otherwise. So the median of an even number is the mean of the middle two.
+/// The value below which this share of sorted values lies, interpolated linearly between the two nearest, as
+/// R and NumPy do by default. So the median of an even number of values is the mean of the middle two.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);

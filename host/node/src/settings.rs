@@ -1,9 +1,9 @@
-//! What somebody who runs a function says of it in place of its own definition.
+//! Settings that override parts of a function's definition.
 
 use crate::function::{self, Function, FunctionError};
 use std::time::Duration;
 
-/// Keys of `function.toml` that can be set where the function is run; what is absent stays.
+/// Keys of `function.toml` that can be overridden; absent ones keep the definition's value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionSettings {
     /// The program of an instance and its arguments.
@@ -12,13 +12,13 @@ pub struct FunctionSettings {
     pub memory_limit: Option<String>,
     /// An instance's share of the processors.
     pub vcpus: Option<f64>,
-    /// Instances at a time.
+    /// Maximum number of instances at a time.
     pub concurrency: Option<u16>,
-    /// How long an instance without a request is kept, in seconds.
+    /// How long an idle instance is kept, in seconds.
     pub keep_alive_seconds: Option<f64>,
 }
 
-/// The same, checked.
+/// [`FunctionSettings`] that have been checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckedSettings {
     command: Option<Vec<String>>,
@@ -29,7 +29,7 @@ pub struct CheckedSettings {
 }
 
 impl FunctionSettings {
-    /// Checks each as [`Function::parse`] does.
+    /// Checks each value like [`Function::parse`] does.
     pub fn check(self) -> Result<CheckedSettings, FunctionError> {
         Ok(CheckedSettings {
             command: self.command.map(function::command).transpose()?,
@@ -42,7 +42,7 @@ impl FunctionSettings {
 }
 
 impl CheckedSettings {
-    /// Makes a function what they say.
+    /// Applies the settings to a function.
     pub fn apply(&self, function: &mut Function) {
         fn set<T: Clone>(value: &mut T, setting: Option<&T>) {
             if let Some(setting) = setting {

@@ -1,4 +1,4 @@
-//! TOML files, and where something is wrong in one.
+//! TOML files, and errors with line numbers.
 
 use serde::de::DeserializeOwned;
 
@@ -6,21 +6,21 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct TomlError {
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// What is wrong there.
     pub problem: String,
 }
 
 impl TomlError {
-    /// Something is wrong with what stands at this byte of `text`.
+    /// An error at this byte of `text`.
     pub fn at(text: &str, byte: usize, problem: String) -> Self {
         let before = &text.as_bytes()[..byte.min(text.len())];
         Self { line: 1 + before.iter().filter(|byte| **byte == b'\n').count(), problem }
     }
 }
 
-/// Reads a TOML file; an error is one line.
+/// Parses a TOML file. An error is one line.
 pub fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     toml::from_str(text).map_err(|error| {
         let problem = error.message().lines().collect::<Vec<_>>().join(" ");

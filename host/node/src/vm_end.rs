@@ -6,9 +6,9 @@ use std::fmt;
 /// Why a VM could not be booted, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VmEnd {
-    /// Nobody needed it.
+    /// It was no longer needed.
     Unneeded,
-    /// It could not be given instances any more.
+    /// It could not take any more instances.
     Replaced,
     /// It failed.
     Failed(VmError),
@@ -17,8 +17,8 @@ pub enum VmEnd {
 impl fmt::Display for VmEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unneeded => f.write_str("it is not needed"),
-            Self::Replaced => f.write_str("it was to be replaced"),
+            Self::Unneeded => f.write_str("it is no longer needed"),
+            Self::Replaced => f.write_str("it had to be replaced"),
             Self::Failed(error) => error.fmt(f),
         }
     }

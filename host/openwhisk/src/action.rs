@@ -1,4 +1,4 @@
-//! Actions, as clients write and get them.
+//! Actions, as clients send and receive them.
 
 use crate::{Digest, Limits};
 use serde::{
@@ -7,13 +7,13 @@ use serde::{
 };
 use serde_json::{Map, Value, json};
 
-/// The one namespace there is; `_` means it too.
+/// The only namespace; `_` refers to it too.
 pub const NAMESPACE: &str = "guest";
 
-/// A list of what OpenWhisk calls parameters and annotations.
+/// OpenWhisk's parameters or annotations.
 pub type Pairs = Vec<Pair>;
 
-/// One of them.
+/// One parameter or annotation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// Its name.
@@ -23,24 +23,25 @@ pub struct Pair {
     pub value: Value,
 }
 
-/// What an action is made of, as a client writes it.
+/// An action, as a client sends it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionBody {
     /// Where its code is.
     #[serde(default, deserialize_with = "object")]
     pub exec: Option<Exec>,
-    /// What every call gets besides its own.
+    /// Default parameters, which every call gets besides its own.
     #[serde(default)]
     pub parameters: Option<Pairs>,
-    /// What clients remember about it.
+    /// Clients' own notes about it.
     #[serde(default)]
     pub annotations: Option<Pairs>,
-    /// What its calls are limited to.
+    /// Limits of its calls.
     #[serde(default, deserialize_with = "object")]
     pub limits: Option<Limits>,
 }
 
-/// Reads an object if there is one: directly, a list of its fields' values would do as well.
+/// Reads an object if there is one. Deserializing directly into `T` would also accept a list of its fields'
+/// values.
 fn object<'d, T: DeserializeOwned, D: Deserializer<'d>>(from: D) -> Result<Option<T>, D::Error> {
     let object = Option::<Map<String, Value>>::deserialize(from)?;
     let read = object.map(|object| serde_json::from_value(object.into()));
@@ -48,12 +49,12 @@ fn object<'d, T: DeserializeOwned, D: Deserializer<'d>>(from: D) -> Result<Optio
 }
 
 impl ActionBody {
-    /// Its limits, as far as it says them.
+    /// The limits it sets.
     pub fn limits(&self) -> Limits {
         self.limits.unwrap_or_default()
     }
 
-    /// A change of an action: what it does not say stays as it was.
+    /// Updates an `earlier` action with this one: what this one leaves out stays as it was.
     pub fn change(self, earlier: &Self) -> Self {
         Self {
             limits: Some(self.limits().or(earlier.limits())),
@@ -67,20 +68,20 @@ impl ActionBody {
 /// Where an action's code is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exec {
-    /// `blackbox`: an image that holds everything.
+    /// `blackbox`: an image with everything in it.
     pub kind: String,
     /// The image's name.
     #[serde(default)]
     pub image: Option<String>,
-    /// Which image of this name: the one that was built last, when absent.
+    /// Which image of this name; the latest if absent.
     #[serde(default)]
     pub digest: Option<Digest>,
-    /// Code for an image that takes some; none of ours does.
+    /// Code for an image that takes code; ours do not.
     #[serde(default, skip_serializing)]
     pub code: Option<Value>,
 }
 
-/// An action as clients get it.
+/// An action, as clients receive it.
 pub fn describe(
     name: &str,
     revision: u32,
@@ -102,7 +103,7 @@ pub fn describe(
     })
 }
 
-/// Where an action's code is, as clients get it.
+/// Where an action's code is, as clients receive it.
 pub fn exec(image: &str, digest: Option<&Digest>) -> Value {
     let mut exec = json!({ "kind": "blackbox", "image": image, "binary": false });
     if let Some(digest) = digest {
@@ -116,7 +117,7 @@ pub fn version(revision: u32) -> String {
     format!("0.0.{revision}")
 }
 
-/// What is wrong with an action's name, if anything is.
+/// Checks an action's name; says what is wrong otherwise.
 pub fn check_name(name: &str) -> Result<(), String> {
     let right = (1..=63).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! What came of each call, for clients that ask later.
+//! The result of each call, for clients that ask later.
 
 use crate::{action::NAMESPACE, size_of_value};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use squeezy_node::{Answer, CallError, InstanceError, WaitedFor};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::time::{Duration, SystemTime};
 
-/// Largest result, in bytes.
+/// Maximum size of a result, in bytes.
 const MAX_RESULT_BYTES: usize = 5 << 20;
 
 /// How a call ended, with OpenWhisk's code for it.
@@ -18,23 +18,23 @@ const MAX_RESULT_BYTES: usize = 5 << 20;
 pub enum Status {
     /// The function answered.
     Success = 0,
-    /// The function answered with an error of its own.
+    /// The function reported an error.
     ApplicationError = 1,
-    /// The function ended, exceeded a limit or did not answer.
+    /// The function crashed, exceeded a limit or did not answer.
     DeveloperError = 2,
     /// The platform could not call the function.
     InternalError = 3,
 }
 
 impl Status {
-    /// The one with this code, and nothing where OpenWhisk has none.
+    /// The status with this code; `None` if OpenWhisk has none.
     pub fn of_code(code: u64) -> Option<Self> {
         let all =
             [Self::Success, Self::ApplicationError, Self::DeveloperError, Self::InternalError];
         all.into_iter().find(|status| *status as u64 == code)
     }
 
-    /// What OpenWhisk calls it.
+    /// OpenWhisk's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -51,25 +51,25 @@ impl Serialize for Status {
     }
 }
 
-/// How much memory the value of an answer takes, and may take, in bytes; see [`crate::size_of_text`].
+/// How much memory the value of an answer takes, and may take; see [`crate::size_of_text`].
 #[derive(Clone, Copy, Debug)]
 pub struct ValueSize {
-    /// What it takes; 0 where there is none.
+    /// What it takes, in bytes; 0 if there is no value.
     pub bytes: usize,
-    /// The most it may take.
+    /// What it may take, in bytes.
     pub most_bytes: usize,
 }
 
-/// One call that has ended.
+/// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct Activation {
-    /// Its name.
+    /// Its ID.
     pub id: String,
     /// The action that was called.
     pub action: String,
     /// The action's version.
     pub version: String,
-    /// When it came, in milliseconds since 1970.
+    /// When the call came, in milliseconds since 1970.
     pub start_ms: u64,
     /// How it ended.
     pub status: Status,
@@ -77,19 +77,19 @@ pub struct Activation {
     pub result: Value,
     /// How long it waited for an instance.
     pub waited: Duration,
-    /// What for; nothing where none has taken it.
+    /// What it waited for; absent if no instance took it.
     pub waited_for: Option<WaitedFor>,
     /// How long `/init` took, if an instance was started for it.
     pub init: Option<Duration>,
     /// How long the function took.
     pub took: Duration,
-    /// What the instance wrote meanwhile, as OpenWhisk has it: moment, stream and line.
+    /// What the instance wrote during the call, in OpenWhisk's format: timestamp, stream and line.
     pub logs: Vec<String>,
 }
 
 impl Activation {
-    /// What came of a call, in OpenWhisk's terms; `explain` says why nobody has taken it. The value of
-    /// an answer may take so much memory.
+    /// The result of a call in OpenWhisk's terms. `explain` says why no instance took the call; `value` is
+    /// the size of the answer's value.
     pub fn of(
         id: String,
         action: String,
@@ -113,10 +113,11 @@ impl Activation {
                 (status, result, waited, took, cold, logs)
             }
             Err(CallError::Failed { reason, waited, took, logs, vm_ended, .. }) => {
-                // Only what the function does is its developer's.
+                // Only what the function did is the developer's error.
                 let status = if vm_ended { Status::InternalError } else { Status::DeveloperError };
                 let reason = match reason {
-                    // The agent passes on more than a result may be, and does not know how much more.
+                    // The agent's limit is higher than that for a result, and it does not know by how much
+                    // the answer exceeds it.
                     InstanceError::AnswerTooLong => {
                         too_long(format_args!("more than {MAX_PAYLOAD_BYTES}"))
                     }
@@ -129,19 +130,19 @@ impl Activation {
                 (Status::InternalError, error, none, none, None, Vec::new())
             }
         };
-        // The instance's two streams are one pipe, which does not say when what was written.
+        // The instance's two streams share one pipe, which does not record when a line was written.
         let moment = humantime::format_rfc3339_millis(SystemTime::now());
         let logs = lines.iter().map(|line| format!("{moment} stdout: {line}")).collect();
         Self { id, action, version, start_ms, status, result, waited, waited_for, init, took, logs }
     }
 
-    /// About how much memory the result and the logs take, in bytes.
+    /// Approximate memory of the result and the logs, in bytes.
     pub fn size(&self) -> usize {
         let line = |line: &String| size_of::<String>() + line.len();
         size_of_value(&self.result) + self.logs.iter().map(line).sum::<usize>()
     }
 
-    /// The activation as clients get it; nothing of it is copied.
+    /// The activation, as clients receive it. Borrows result and logs.
     pub fn describe(&self) -> Described<'_> {
         Described {
             summary: self.summary(),
@@ -151,7 +152,7 @@ impl Activation {
         }
     }
 
-    /// The answer as clients get it.
+    /// The answer, as clients receive it.
     pub fn response(&self) -> Reply<'_> {
         Reply {
             status: self.status,
@@ -161,7 +162,7 @@ impl Activation {
         }
     }
 
-    /// The activation as it stands in a list.
+    /// The activation, as it appears in a list.
     pub fn summary(&self) -> Value {
         let milliseconds = |time: Duration| time.as_millis() as u64;
         let mut annotations = vec![
@@ -196,7 +197,7 @@ fn too_long(length: impl std::fmt::Display) -> String {
     )
 }
 
-/// An activation as clients get it.
+/// An activation, as clients receive it.
 #[derive(Serialize)]
 pub struct Described<'a> {
     #[serde(flatten)]
@@ -206,7 +207,7 @@ pub struct Described<'a> {
     logs: &'a [String],
 }
 
-/// An answer as clients get it.
+/// An answer, as clients receive it.
 #[derive(Serialize)]
 pub struct Reply<'a> {
     status: Status,
@@ -216,7 +217,7 @@ pub struct Reply<'a> {
     result: &'a Value,
 }
 
-/// An instance's answer: an object, with the field `error` if the function says so.
+/// Judges an instance's answer. A valid one is an object; it has the field `error` if the function failed.
 fn judge(response: &Response<Bytes>, value: ValueSize) -> (Status, Value) {
     let length = response.body().len();
     if length > MAX_RESULT_BYTES {
@@ -237,13 +238,13 @@ fn judge(response: &Response<Bytes>, value: ValueSize) -> (Status, Value) {
             let status = if failed { Status::ApplicationError } else { Status::Success };
             (status, Value::Object(answer))
         }
-        // Its server has failed, and says why.
+        // The server failed, and says why.
         Ok(Value::Object(answer)) if answer.contains_key("error") => {
             (Status::DeveloperError, Value::Object(answer))
         }
         _ => {
             let problem = format!(
-                "The function answered with status {} and no JSON object.",
+                "The function answered with status {} and without a JSON object.",
                 response.status().as_u16()
             );
             (Status::DeveloperError, json!({ "error": problem }))

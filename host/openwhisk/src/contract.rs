@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use squeezy_node::{Call, Contract, function::Function, quote};
 use std::time::Duration;
 
-/// A line that ends the output of an activation, on standard output and on standard error.
+/// The line that ends an activation's output, both on standard output and on standard error.
 pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
 
 /// OpenWhisk's contract: `POST /init` once, then `POST /run` for each call.
@@ -43,10 +43,10 @@ pub fn init(function: &str) -> Request<Bytes> {
     )
 }
 
-/// `POST /run` of a function with this value, to be answered within `limit`.
+/// `POST /run` for a function with this value, to be answered within `limit`.
 pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> Request<Bytes> {
     let deadline_ms = u128::from(now_ms()) + limit.as_millis();
-    /// The value is not copied: it may be large.
+    /// Borrows the value, which may be large.
     #[derive(Serialize)]
     struct Run<'a> {
         value: &'a Value,
@@ -66,7 +66,7 @@ pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> 
 }
 
 fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
-    // Only a map whose keys are no strings could fail.
+    // Only a map with keys that are not strings could fail.
     let mut request = Request::new(Bytes::from(serde_json::to_vec(body).unwrap_or_default()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(path);
@@ -74,7 +74,7 @@ fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
     request
 }
 
-/// What is wrong with the answer to a function's own request, if anything is.
+/// What is wrong with the answer to a function's example request, if anything.
 pub fn problem(function: &Function, response: &Response<Bytes>) -> Option<String> {
     if response.status() != StatusCode::OK {
         return Some(format!("status {}: {}", response.status().as_u16(), quote(response)));

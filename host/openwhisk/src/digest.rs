@@ -6,18 +6,18 @@ use std::{
     str::FromStr,
 };
 
-/// Which image is meant, whatever its name: the SHA-256 of what it is made of.
+/// Identifies an image by content, whatever its name: the SHA-256 of what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct Digest(String);
 
 impl Digest {
-    /// The one that is this SHA-256.
+    /// The digest with this SHA-256.
     pub fn of_sum(sum: [u8; 32]) -> Self {
         Self(sum.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The one with these 64 hexadecimal digits.
+    /// The digest with these 64 hexadecimal digits.
     pub fn of_digits(digits: &str) -> Result<Self, NoDigest> {
         let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         if digits.len() == 64 && digits.bytes().all(is_digit) {
@@ -33,7 +33,7 @@ impl Digest {
     }
 }
 
-/// A text is no digest.
+/// The text is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a digest: expected sha256: and 64 hexadecimal digits")]
 pub struct NoDigest;

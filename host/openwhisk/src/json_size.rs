@@ -1,4 +1,4 @@
-//! How much memory JSON takes.
+//! How much memory JSON values take.
 
 use serde::{
     Deserializer,
@@ -7,7 +7,7 @@ use serde::{
 use serde_json::Value;
 use std::fmt;
 
-/// About how much memory a value takes that is kept, in bytes.
+/// Approximate memory of a stored value, in bytes.
 pub fn size_of_value(value: &Value) -> usize {
     let entry = |(key, value): (&String, &Value)| {
         2 * size_of::<String>() + key.len() + size_of_value(value)
@@ -21,8 +21,8 @@ pub fn size_of_value(value: &Value) -> usize {
         }
 }
 
-/// How much memory the value takes that a JSON text says, in bytes; nothing is made of it. An array of
-/// small arrays takes forty times what it takes as text.
+/// How much memory the value of a JSON text would take, in bytes, without building it. An array of small
+/// arrays takes forty times the size of its text.
 pub fn size_of_text(text: &[u8]) -> serde_json::Result<usize> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let size = Size.deserialize(&mut deserializer)?;
@@ -30,10 +30,10 @@ pub fn size_of_text(text: &[u8]) -> serde_json::Result<usize> {
     Ok(size)
 }
 
-/// What the allocator takes for itself, in bytes.
+/// The allocator's overhead per allocation, in bytes.
 const ALLOCATION: usize = 16;
 
-/// Counts instead of building.
+/// Counts bytes instead of building a value.
 struct Size;
 
 impl<'de> DeserializeSeed<'de> for Size {
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Size {
             count += 1;
             inside += size - size_of::<Value>();
         }
-        // It grows by doubling, from four on.
+        // A vector grows by doubling, starting with four.
         let room = if count == 0 { 0 } else { count.next_power_of_two().max(4) };
         let allocation = if count == 0 { 0 } else { ALLOCATION };
         Ok(size_of::<Value>() + allocation + room * size_of::<Value>() + inside)
@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for Size {
             inside +=
                 key - size_of::<Value>() + entries.next_value_seed(Size)? - size_of::<Value>();
         }
-        // A node of the tree has room for eleven, of which five are there at least.
+        // A node of the tree has room for eleven entries and holds at least five.
         let node = 11 * (size_of::<String>() + size_of::<Value>()) + 3 * ALLOCATION;
         Ok(size_of::<Value>() + count.div_ceil(5) * node + inside)
     }

@@ -1,10 +1,10 @@
-//! What Squeezy has of OpenWhisk; no other crate below the program knows of it.
+//! OpenWhisk's interfaces. No other crate below the program knows about OpenWhisk.
 //!
-//! - [`OpenWhisk`] is its contract with a function's server, `/init` and `/run`; [`contract`] has the
-//!   requests themselves.
-//! - [`action`], [`activation`] and [`Limits`] are what its API says of functions and of their calls.
+//! - [`OpenWhisk`] is its contract with a function's server, `/init` and `/run`; [`contract`] builds the
+//!   requests.
+//! - [`action`], [`activation`] and [`Limits`] are its API's view of functions and their calls.
 //!
-//! Nothing in here listens or connects.
+//! This crate does no I/O.
 
 pub mod action;
 pub mod activation;

@@ -1,4 +1,4 @@
-//! What the calls of an action are limited to.
+//! Limits of an action's calls.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use squeezy_node::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// What is kept of an activation's logs when nothing is said, in MiB, as in OpenWhisk.
+/// Default limit for an activation's logs, in MiB, as in OpenWhisk.
 const DEFAULT_LOGS: u64 = 10;
 
-/// What an action says of its limits, under OpenWhisk's names. Absent: what the function's definition
-/// says. One that is not known is refused: who sets it relies on it.
+/// The limits that an action sets, under OpenWhisk's names. Absent ones are those of the function's
+/// definition. An unknown limit is rejected, because whoever sets it relies on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -20,16 +20,16 @@ pub struct Limits {
     /// Memory of an instance, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// Most of an activation's logs that is kept, in MiB; the agent never has a whole one.
+    /// Maximum size of an activation's logs, in MiB. The agent itself keeps less than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<u64>,
-    /// Calls that an instance works on at once.
+    /// Calls that an instance serves at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u64>,
 }
 
 impl Limits {
-    /// What is wrong with them, if anything is.
+    /// Checks that all limits can be met; says what is wrong otherwise.
     pub fn check(&self) -> Result<(), String> {
         let within = |name, value: Option<u64>, range: RangeInclusive<u64>, unit| match value {
             Some(value) if !range.contains(&value) => {
@@ -44,13 +44,13 @@ impl Limits {
         match self.concurrency {
             None | Some(1) => Ok(()),
             Some(_) => {
-                Err("limits.concurrency must be 1: an instance works on one call at a time"
+                Err("limits.concurrency must be 1: an instance serves one call at a time"
                     .to_owned())
             }
         }
     }
 
-    /// A change of these: what it does not say stays as it was.
+    /// Fills in what these leave out from `earlier` limits.
     pub fn or(self, earlier: Self) -> Self {
         Self {
             timeout: self.timeout.or(earlier.timeout),
@@ -60,7 +60,7 @@ impl Limits {
         }
     }
 
-    /// Changes a function's definition to what they say.
+    /// Applies these limits to a function's definition.
     pub fn apply(&self, function: &mut Function) {
         if let Some(timeout) = self.timeout {
             function.run_timeout = Duration::from_millis(timeout);
@@ -70,12 +70,12 @@ impl Limits {
         }
     }
 
-    /// Whether what an instance writes is kept at all.
+    /// Whether logs are kept at all.
     pub fn wants_logs(&self) -> bool {
         self.logs != Some(0)
     }
 
-    /// All limits in force for a function that they were applied to; without one, as far as they are
+    /// All limits in force for a function to which these were applied; without a function, those that are
     /// known.
     pub fn describe(&self, function: Option<&Function>) -> Value {
         let logs = self.logs.unwrap_or(DEFAULT_LOGS);
@@ -114,7 +114,7 @@ mod tests {
         );
         assert!(!limits.wants_logs() && earlier.wants_logs());
         let right = json!({ "timeout": 5, "memory": 64, "concurrency": 1, "logs": 0 });
-        assert_eq!(limits.describe(Some(&function)), right, "memory comes in steps");
+        assert_eq!(limits.describe(Some(&function)), right, "memory is rounded up");
         let unknown = Limits { memory: None, ..limits }.describe(None);
         assert_eq!(unknown, json!({ "timeout": 5, "concurrency": 1, "logs": 0 }));
     }

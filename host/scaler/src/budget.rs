@@ -1,8 +1,8 @@
-//! The host's memory that instances may use.
+//! The host memory that VMs and instances may use.
 
-/// How much memory there is for instances, and how much of it is promised.
+/// How much memory there is for VMs and instances, and how much of it is committed.
 ///
-/// An instance's memory counts from the moment it is to be plugged until the host has it back.
+/// An instance's memory counts from before it is plugged until the host has it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     limit_bytes: u64,
@@ -11,38 +11,38 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit_bytes`; `u64::MAX` for as much as anybody asks for.
+    /// A budget of `limit_bytes`; `u64::MAX` means unlimited.
     pub const fn new(limit_bytes: u64) -> Self {
         Self { limit_bytes, reserve_bytes: 0, committed_bytes: 0 }
     }
 
-    /// The same budget with a reserve, which new instances draw on at once: whenever less than this is
-    /// free, idle instances are ended ahead of need (HarvestVM's buffer and proactive reclaim).
+    /// The same budget with a reserve that new instances can use at once: whenever less than this is free,
+    /// idle instances are ended ahead of need (HarvestVM's buffer and proactive reclaim).
     pub const fn with_reserve(self, reserve_bytes: u64) -> Self {
         Self { reserve_bytes, ..self }
     }
 
-    /// Bytes that are to be free ahead of need.
+    /// Bytes to keep free ahead of need.
     pub const fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes
     }
 
-    /// Bytes there are in all.
+    /// Bytes in total.
     pub const fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Bytes that are promised.
+    /// Bytes committed.
     pub const fn committed_bytes(&self) -> u64 {
         self.committed_bytes
     }
 
-    /// Bytes that are not promised.
+    /// Bytes not committed.
     pub const fn free_bytes(&self) -> u64 {
         self.limit_bytes - self.committed_bytes
     }
 
-    /// Promises `bytes`, or changes nothing and answers `false` when they are not there.
+    /// Commits `bytes`; if that many are not free, changes nothing and returns `false`.
     #[must_use]
     pub fn commit(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.free_bytes();
@@ -52,9 +52,9 @@ impl Budget {
         fits
     }
 
-    /// Takes back a promise of `bytes`, which must have been made.
+    /// Releases `bytes`, which must have been committed.
     pub fn release(&mut self, bytes: u64) {
-        debug_assert!(bytes <= self.committed_bytes, "released memory that nobody had");
+        debug_assert!(bytes <= self.committed_bytes, "released more than was committed");
         self.committed_bytes = self.committed_bytes.saturating_sub(bytes);
     }
 }

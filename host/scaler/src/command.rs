@@ -1,63 +1,63 @@
-//! What has to be done.
+//! What the scaler wants done.
 
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
-/// What has to be done. Each one but [`Command::Reject`] is answered by an [`crate::Event`];
-/// [`Command::Freeze`] and [`Command::ResumeVm`] need not be.
+/// What the scaler wants done. Every command is answered by an [`crate::Event`], except [`Command::Reject`]
+/// and [`Command::ResumeVm`], and [`Command::Freeze`] unless frozen instances are charged by what they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
     BootVm(VmIndex),
-    /// Stop this VM, in which nothing runs; answered by `VmPaused`.
+    /// Pause this VM, which has no running instance; answered by `VmPaused`.
     PauseVm(VmIndex),
-    /// Let a VM run that is stopped or being stopped, before anything else is done in it. Needs no answer.
+    /// Resume a VM that is paused or being paused, before doing anything else in it. Not answered.
     ResumeVm(VmIndex),
-    /// End this VM, in which nothing runs; answered by `VmEnded`.
+    /// Shut down this VM, which has no running instance; answered by `VmEnded`.
     EndVm {
         /// The VM.
         vm: VmIndex,
-        /// Why. Frozen instances that it may have end with it.
+        /// Why. Its frozen instances, if any, end with it.
         reason: StopReason,
     },
     /// Plug the memory of a new instance and start it; answered by `Started` or `StartFailed`.
     Start {
-        /// What it is an instance of.
+        /// The function to start an instance of.
         function: FunctionIndex,
-        /// Where it runs.
+        /// The VM it runs in.
         vm: VmIndex,
-        /// Its number, the same in every later command.
+        /// The new instance's number, used in every later command about it.
         instance: InstanceNumber,
     },
     /// Pass the request to the instance; answered by `Answered` or `Broken`.
     Dispatch {
-        /// The instance, which has no other request.
+        /// The instance; it has no other request.
         instance: InstanceNumber,
         /// The request.
         request: RequestNumber,
-        /// Whether it was frozen and has to be thawed first.
+        /// Whether the instance is frozen and has to be thawed first.
         thaw: bool,
     },
-    /// Freeze the processes of an idle instance; answered by `Frozen` where frozen instances cost what
+    /// Freeze the processes of an idle instance; answered by `Frozen` if frozen instances are charged by what
     /// they hold.
     Freeze(InstanceNumber),
-    /// Make a frozen instance give its garbage back: thaw it, have its runtime collect, freeze it
-    /// again. A request or its end may come meanwhile. Answered by `Squeezed` or `SqueezeFailed`.
+    /// Make a frozen instance give its garbage back: thaw it, run its garbage collector, freeze it again. A
+    /// request or the instance's end may arrive in the meantime. Answered by `Squeezed` or `SqueezeFailed`.
     Squeeze(InstanceNumber),
-    /// Stop the instance, whatever of it there is; answered by `Stopped`.
+    /// Stop the instance, even if only parts of it exist; answered by `Stopped`.
     Stop {
         /// The instance.
         instance: InstanceNumber,
         /// Why.
         reason: StopReason,
     },
-    /// Take the memory of a stopped instance back; answered by `Reclaimed` or `ReclaimFailed`.
+    /// Reclaim the memory of a stopped instance; answered by `Reclaimed` or `ReclaimFailed`.
     Reclaim {
-        /// Where it was.
+        /// The VM it ran in.
         vm: VmIndex,
         /// The instance.
         instance: InstanceNumber,
     },
-    /// Tell whoever sent the request that nobody will answer it.
+    /// Tell the client that its request will not be served.
     Reject {
         /// The request.
         request: RequestNumber,
@@ -66,47 +66,47 @@ pub enum Command {
     },
 }
 
-/// Why an instance is stopped, or a VM ended.
+/// Why an instance is stopped or a VM shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It had nothing to do for the keep-alive time.
+    /// Its keep-alive time passed without a request.
     KeepAliveOver,
-    /// Somebody else needs its memory.
+    /// Its memory is needed elsewhere.
     Evicted,
     /// It ended by itself, could not be started, or cannot take another request.
     Broken,
-    /// Its function is not to be called any more.
+    /// Its function was removed.
     Retired,
-    /// Everything ends.
+    /// The scaler is draining.
     Draining,
 }
 
-/// What the request that has waited longest of its function's waits for.
+/// What a function's oldest queued request is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitingFor {
-    /// The VM, which boots or ends.
+    /// A VM that is booting or shutting down.
     Vm,
-    /// The start of an instance.
+    /// An instance that is starting.
     Start,
-    /// One of the function's instances, which all work on other requests.
+    /// An instance: all of the function's instances are busy.
     Busy,
-    /// Room or memory for an instance, which others have.
+    /// Memory, or a free slot in the VM, for an instance.
     Memory,
 }
 
-/// Why a request is not answered.
+/// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectReason {
-    /// As many requests wait as may wait.
+    /// The function's queue is full.
     QueueFull,
-    /// No instance has taken a request of its function for as long as it may wait.
+    /// No instance took a request of this function within the wait limit.
     WaitedTooLong(WaitingFor),
-    /// The instance that was to answer it could not be started.
+    /// The instance started for it failed to start.
     StartFailed,
-    /// The VM of its function could not be booted, or ended.
+    /// Its function's VM failed to boot, or ended.
     VmFailed,
-    /// Its function is not to be called any more.
+    /// Its function was removed.
     Retired,
-    /// Everything ends.
+    /// The scaler is draining.
     Draining,
 }

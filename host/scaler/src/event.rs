@@ -3,101 +3,100 @@
 use crate::{FunctionIndex, InstanceNumber, InstanceState, RequestNumber, VmIndex, VmState};
 use std::time::Duration;
 
-/// What has happened, as whoever carries out the [`crate::Command`]s tells it.
+/// What has happened, as reported by the code that carries out the [`crate::Command`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody wants this function called.
+    /// A client calls this function.
     Request {
         /// The function.
         function: FunctionIndex,
-        /// The request's number; not one that was used before.
+        /// The request's number, which must not have been used before.
         request: RequestNumber,
     },
-    /// The VM runs and takes instances.
+    /// The VM is up and can take instances.
     VmBooted(VmIndex),
-    /// The VM could not be booted; nothing of it is there.
+    /// The VM failed to boot; nothing of it is left.
     VmFailed(VmIndex),
-    /// The VM has ended, as it was told to or by itself, and the host has all its memory back. The
-    /// requests that its instances had are answered by whoever tells this.
+    /// The VM has ended, on command or by itself, and the host has all its memory back. The sender of this
+    /// event answers the requests that its instances had.
     VmEnded(VmIndex),
-    /// No more instances can be given memory in the VM, which is to be replaced: those without a request
-    /// are ended, and it is with the last of the others. Changes nothing when it is known already.
+    /// The VM cannot give memory to any more instances and has to be replaced: its idle instances are stopped
+    /// now, and the VM ends with the last busy one. Has no effect when repeated.
     VmUnfit(VmIndex),
-    /// The VM does not run and holds so much of the host's memory, which is all it can hold until it
-    /// does. Changes nothing when it is to run again already.
+    /// The VM is paused, and cannot take more host memory than it holds now until it is resumed. Has no
+    /// effect if the VM has been resumed since.
     VmPaused {
         /// The VM.
         vm: VmIndex,
-        /// What is resident of it on the host, its instances included, in bytes; [`u64::MAX`] when it is
-        /// not known.
+        /// Its resident memory on the host, including its instances, in bytes; [`u64::MAX`] if unknown.
         resident_bytes: u64,
     },
-    /// The instance runs and takes requests.
+    /// The instance is up and can take requests.
     Started(InstanceNumber),
-    /// The instance could not be started, or has no memory; parts of it may be there.
+    /// The instance failed to start, or got no memory; parts of it may exist.
     StartFailed(InstanceNumber),
-    /// The instance's request is answered, and the instance can take another one.
+    /// The instance's request is answered, and the instance can take another.
     Answered(InstanceNumber),
-    /// The instance's request is answered with an error that the instance will not survive.
+    /// The instance's request is answered with an error that makes the instance unusable.
     Broken(InstanceNumber),
     /// The instance ended by itself. If it has a request, [`Event::Broken`] follows.
     Died(InstanceNumber),
-    /// The instance is frozen and holds so much of the host's memory, which is all it can hold while
-    /// it is. Changes nothing when it is not frozen any more.
+    /// The instance is frozen, and cannot take more host memory than it holds now while it is. Has no effect
+    /// if the instance has been thawed since.
     Frozen {
         /// The instance.
         instance: InstanceNumber,
-        /// Its memory that is resident on the host, in bytes; [`u64::MAX`] when it is not known.
+        /// Its resident memory on the host, in bytes; [`u64::MAX`] if unknown.
         resident_bytes: u64,
     },
-    /// The instance has given its garbage back, and is frozen again unless something else came.
+    /// The instance has given its garbage back, and is frozen again unless something else came in between.
     Squeezed {
         /// The instance.
         instance: InstanceNumber,
-        /// Its memory that is resident on the host now, in bytes.
+        /// Its resident memory on the host now, in bytes.
         resident_bytes: u64,
         /// Processor time it took.
         cpu: Duration,
     },
-    /// The instance could not be squeezed, or has not answered in time.
+    /// The instance could not be squeezed, or did not answer in time.
     SqueezeFailed(InstanceNumber),
     /// Every process of the instance is gone.
     Stopped(InstanceNumber),
     /// The host has the instance's memory back.
     Reclaimed(InstanceNumber),
-    /// The guest did not give the instance's memory back, or not all of it.
+    /// The guest did not give back all of the instance's memory.
     ReclaimFailed(InstanceNumber),
-    /// Idle instances are not wanted any longer, however long they might be kept.
+    /// Stop all idle instances, whatever their keep-alive time.
     EvictIdle,
-    /// The function is not to be called any more.
+    /// The function was removed; it gets no more requests.
     Retire(FunctionIndex),
-    /// Time has passed. To be sent when [`crate::Scaler::next_deadline`] is over.
+    /// Time has passed. Send it once [`crate::Scaler::next_deadline`] is reached.
     Tick,
-    /// No more requests are taken, and everything is to end.
+    /// Accept no more requests, and shut everything down.
     Drain,
 }
 
-/// An [`Event`] that makes no sense as things stand: a mistake of the caller's.
+/// An [`Event`] that does not fit the current state: a bug in the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexpected {
-    /// It is about an instance.
-    #[error("{event:?} makes no sense for an instance that is {}", shown(.state.as_ref()))]
+    /// An event about an instance.
+    #[error("{event:?} is not valid: the instance is {}", shown(.state.as_ref()))]
     Instance {
         /// The event.
         event: Event,
-        /// How the instance it names stands; absent when there is none.
+        /// The instance's state; absent if there is no such instance.
         state: Option<InstanceState>,
     },
-    /// It is about a VM.
-    #[error("{event:?} makes no sense for a VM that is {}", shown(.state.as_ref()))]
+    /// An event about a VM.
+    #[error("{event:?} is not valid: the VM is {}", shown(.state.as_ref()))]
     Vm {
         /// The event.
         event: Event,
-        /// How the VM it names stands; absent when there is none.
+        /// The VM's state; absent if there is no such VM.
         state: Option<VmState>,
     },
 }
 
 fn shown(state: Option<&impl std::fmt::Debug>) -> String {
-    state.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}"))
+    state.map_or_else(|| "unknown".to_owned(), |state| format!("{state:?}"))
 }

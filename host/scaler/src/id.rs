@@ -1,4 +1,4 @@
-//! Numbers that cannot be mixed up.
+//! Typed indices and numbers, so that they cannot be mixed up.
 
 use std::fmt;
 
@@ -17,20 +17,20 @@ macro_rules! number {
 }
 
 number! {
-    /// Counts the VMs of a [`crate::Scaler`] from 0, in the order it was given them; none is used
-    /// twice.
+    /// Index of a VM, counted from 0 in the order in which they were added to the [`crate::Scaler`]. Never
+    /// reused.
     VmIndex(u32)
 }
 number! {
-    /// Counts the functions of a [`crate::Scaler`] from 0, in the order it was given them; none is
-    /// used twice.
+    /// Index of a function, counted from 0 in the order in which they were added to the [`crate::Scaler`].
+    /// Never reused.
     FunctionIndex(u32)
 }
 number! {
-    /// Counts instances from 0 over all functions; none is used twice.
+    /// Number of an instance, counted from 0 across all functions. Never reused.
     InstanceNumber(u64)
 }
 number! {
-    /// Names a request; given by the caller, who must not use one twice.
+    /// Number of a request, chosen by the caller, who must not reuse one.
     RequestNumber(u64)
 }

@@ -2,52 +2,52 @@
 
 use crate::{FunctionIndex, Moment, RequestNumber, VmIndex};
 
-/// Where a VM stands.
+/// The state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmState {
-    /// There is none; it is booted when it is needed.
+    /// Not running; booted on demand.
     Absent,
-    /// It is being booted.
+    /// Booting.
     Booting,
-    /// It takes instances.
+    /// Running, and can take instances.
     Up {
-        /// Since when it has no living instance, if it has none.
+        /// Since when it has had no live instance; absent while it has one.
         empty_since: Option<Moment>,
     },
-    /// It is stopped, with frozen instances or none, and keeps the memory that it holds.
+    /// Paused, with frozen instances or none. It keeps the memory that it holds.
     Paused {
-        /// Since when nothing in it is used.
+        /// Since when nothing in it has been used.
         since: Moment,
     },
-    /// It is being ended.
+    /// Shutting down.
     Ending,
 }
 
-/// Where an instance stands in its life.
+/// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceState {
-    /// Its memory is being plugged and its processes start.
+    /// Its memory is being plugged and its processes are starting.
     Starting,
-    /// It waits for a request.
+    /// It has no request.
     Idle {
         /// Since when.
         since: Moment,
         /// Whether its processes are frozen.
         frozen: bool,
     },
-    /// It works on a request.
+    /// It is serving a request.
     Busy {
         /// The request.
         request: RequestNumber,
-        /// Whether it is known not to survive it.
+        /// Whether it is known to have died.
         dying: bool,
     },
     /// Its processes are being stopped.
     Stopping,
     /// Its memory is on its way back to the host.
     Reclaiming,
-    /// It is gone, but the guest kept its memory. The next instance in the VM takes it, or the host
-    /// asks for it again after a while.
+    /// It is gone, but the guest kept its memory. The next instance in the VM takes it over, or the host asks
+    /// for it again after a while.
     Stranded {
         /// Since when.
         since: Moment,
@@ -57,12 +57,12 @@ pub enum InstanceState {
 /// One instance, or what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Instance {
-    /// What it is an instance of.
+    /// Its function.
     pub function: FunctionIndex,
-    /// Where it runs.
+    /// The VM it runs in.
     pub vm: VmIndex,
-    /// Where it stands.
+    /// Its state.
     pub state: InstanceState,
-    /// Bytes of the budget it has: what it may take, or while it is frozen what it holds.
+    /// Bytes of the budget charged to it: all that it may use, or what it holds while it is frozen.
     pub charged_bytes: u64,
 }

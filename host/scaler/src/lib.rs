@@ -1,13 +1,12 @@
-//! What decides when instances of functions start and stop, and what they are asked to do.
+//! Decides when function instances start and stop, and what they do in between.
 //!
-//! Nothing in here reads a clock, a file or a socket. Time is a [`Moment`] that the caller passes
-//! in, what happened is an [`Event`], and what has to be done is a [`Command`] that somebody with
-//! a VM at hand carries out. So the same code serves `squeezy run`, a daemon, a simulation of a
-//! whole day and the property tests.
+//! This crate reads no clock, file or socket. The caller passes the time in as a [`Moment`], reports what
+//! happened as an [`Event`], and carries out each [`Command`] on its VMs. The same code therefore serves
+//! `squeezy run`, the daemon, a simulation of a whole day, and the property tests.
 //!
-//! - [`Scaler`] is the heart: events in, commands out. It holds a queue of requests for each
-//!   function, the VMs with their instances, and the host's memory [`Budget`] for all of them.
-//! - [`SqueezePolicy`] is when frozen instances give their garbage back.
+//! - [`Scaler`] turns events into commands. It holds a request queue per function, the VMs with their
+//!   instances, and the host's memory [`Budget`] for all of them.
+//! - [`SqueezePolicy`] says when frozen instances collect their garbage and give the memory back.
 
 mod budget;
 mod command;

@@ -1,16 +1,16 @@
-//! Time, as the caller tells it.
+//! Time, as passed in by the caller.
 
 use std::{ops::Add, time::Duration};
 
-/// A moment, as the time since the run began.
+/// A point in time, as the time since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
 impl Moment {
-    /// When the run begins.
+    /// The start of the run.
     pub const START: Self = Self(Duration::ZERO);
 
-    /// The time that has passed since `earlier`, zero when that lies ahead.
+    /// The time passed since `earlier`; zero if that lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,5 +1,5 @@
-//! What must hold whatever happens in whatever order: a random `script` is played to a scaler and to a
-//! `model` of the world, and an `oracle` says who waits in vain.
+//! Properties that hold for any events in any order: a random `script` is played to a scaler and a `model` of
+//! the world, and an `oracle` finds calls that wait in vain.
 
 mod model;
 mod oracle;
@@ -40,8 +40,8 @@ proptest! {
         prop_assert!(model.instances.is_empty());
     }
 
-    /// Without failures and limits, and with time enough, every accepted request is answered without a
-    /// drain, also when VMs have to be replaced meanwhile.
+    /// Without failures and wait limits, and given enough time, every accepted request is answered without a
+    /// drain, even if VMs have to be replaced in the meantime.
     #[test]
     fn whoever_waits_is_served(mut policies in policies(), steps in requests_and_unfit_vms()) {
         policies.functions.iter_mut().for_each(|function| function.wait_limit = None);
@@ -49,7 +49,7 @@ proptest! {
         for step in &steps {
             model.step(step);
         }
-        // Where a VM has all its memory from its boot on, room comes with the keep-alive only.
+        // If a VM has all its memory from boot on, room may come only with the end of a keep-alive time.
         for _ in 0..400 {
             while !model.pending.is_empty() {
                 model.end(0, true, 10);

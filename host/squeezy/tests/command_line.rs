@@ -107,7 +107,7 @@ fn a_broken_trace_is_named_with_its_line() {
     assert!(text.contains("line 1: the header has no column"), "{text}");
     let path = trace(&directory, "app,func,end_timestamp,duration\n");
     let text = run(directory.path(), &["--trace", &path]);
-    assert!(text.contains("the trace holds no invocation"), "{text}");
+    assert!(text.contains("the trace has no invocations"), "{text}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn a_vm_serves_beside_broken_memory_and_is_replaced_when_it_has_no_other() {
         .daemon
         .says("is replaced after its last call: no partition is left for the instance: 2 of 2");
     assert_eq!(world.refused("plug", "quarantined"), 1.0);
-    world.daemon.says("ended: it was to be replaced");
+    world.daemon.says("ended: it had to be replaced");
     world.assert_replaced(vm.unwrap());
 }
 
@@ -173,7 +173,7 @@ fn a_vm_whose_guest_and_device_disagree_is_replaced_while_calls_run() {
     let why = "disagree: 320.0 MiB are plugged, and the guest uses 448.0 MiB of them";
     assert!(said.contains(why), "{said}");
     assert!(world.refused("plug", "guest") >= 1.0);
-    world.daemon.says("ended: it was to be replaced");
+    world.daemon.says("ended: it had to be replaced");
     world.call(99, 0.0);
     assert!(!world.daemon.has_said("is replaced after its last call"), "it is reported once");
     world.assert_replaced(process);

@@ -130,7 +130,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
 
     daemon.signal("TERM");
     daemon.says("memory back after");
-    daemon.says("ended: it is not needed");
+    daemon.says("ended: it is no longer needed");
     assert!(daemon.child.wait().unwrap().success());
     assert!(daemon.key_file().exists());
 }
@@ -149,7 +149,7 @@ fn every_policy_answers_and_leaves_nothing() {
             assert_eq!((status, &answer["items"]), (200, &json!(1)), "{policy}: {answer}");
         }
         daemon.signal("TERM");
-        daemon.says("ended: it is not needed");
+        daemon.says("ended: it is no longer needed");
         assert!(daemon.child.wait().unwrap().success());
     }
 }

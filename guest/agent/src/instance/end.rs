@@ -3,11 +3,11 @@
 use super::reaper::ExitStatus;
 use squeezy_protocol::ExitReason;
 
-/// The reason, from the first process' status, whether the host asked for the end, and how many of
-/// the instance's processes an OOM killer killed.
+/// The reason, from the first process's status, whether the host asked for the end, and how many of the
+/// instance's processes were OOM-killed.
 ///
-/// An instance that loses a process for want of memory often ends with an error of its own making;
-/// what the owner has to know then is still that it needed more memory.
+/// An instance that loses a process to the OOM killer often ends with an error of its own; what its owner
+/// needs to know is still that it ran out of memory.
 pub fn reason(status: ExitStatus, stopping: bool, oom_kills: u64) -> ExitReason {
     match status {
         _ if stopping => ExitReason::Stopped,

@@ -26,12 +26,12 @@ use std::{
 };
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::oneshot};
 
-/// How long the sandbox may take beside its wait for the partition.
+/// How long the sandbox may take in addition to its wait for the partition.
 const SANDBOX_TIMEOUT: Duration = Duration::from_secs(60);
-/// Most bytes of a report.
+/// Maximum size of a report, in bytes.
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
-/// Starts the instance; returns when its command has been executed, with its end to come.
+/// Starts the instance. Once its command has been executed, returns a receiver for its end.
 pub async fn launch(
     reaper: &Reaper,
     entry: &Entry,
@@ -61,7 +61,7 @@ pub async fn launch(
         }
     })?;
     if spec.port.is_some() {
-        // It may have ended already; then its server is not to be reached anyhow.
+        // This fails if it has already ended, but then its server cannot be reached anyway.
         let _ = entry.remember_networks(pid);
     }
     entry.start.set(Start {
@@ -74,7 +74,7 @@ pub async fn launch(
     Ok(exited)
 }
 
-/// Everything up to the new process' own work. Does not wait.
+/// Everything up to the new process's own work. Does not wait.
 fn begin_sandbox(
     reaper: &Reaper,
     entry: &Entry,
@@ -87,7 +87,7 @@ fn begin_sandbox(
     let reports = Receiver::from_owned_fd(reports)?;
     let cgroup = Cgroup::create(spec)?;
     let directory = cgroup.open()?;
-    // An entry is launched once, so neither is set yet.
+    // An entry is launched only once, so neither is set yet.
     let _ = entry.cgroup.set(cgroup);
     let _ = entry.log.set(log);
     let pid = spawn(&Files {
@@ -99,7 +99,7 @@ fn begin_sandbox(
     Ok((pid, reaper.end_of(pid), reports))
 }
 
-/// The plan in a file in memory: a pipe would hold 64 KiB of it only.
+/// The plan in a memfd: a pipe would hold only 64 KiB of it.
 fn plan_file(plan: &Plan) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("sandbox-plan", MemfdFlags::CLOEXEC)?);
     file.write_all(&serde_json::to_vec(plan)?)?;
@@ -107,14 +107,14 @@ fn plan_file(plan: &Plan) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// All that the sandbox says, which ends with the execution of the command.
+/// Reads all reports of the sandbox. They end when the command is executed.
 async fn read_reports(reports: Receiver) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     reports.take(MAX_REPORT_BYTES).read_to_end(&mut text).await?;
     Ok(text)
 }
 
-/// The partition and the nanoseconds of waiting for it, or why there is no instance.
+/// The partition and how many nanoseconds the wait for it took, or why there is no instance.
 fn understand(text: &[u8]) -> Result<(Option<squeezy_protocol::PartitionNumber>, u64), ApiError> {
     let mut attached = None;
     for line in text.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
@@ -125,7 +125,7 @@ fn understand(text: &[u8]) -> Result<(Option<squeezy_protocol::PartitionNumber>,
         }
     }
     attached.ok_or_else(|| {
-        ApiError::internal("starting the sandbox", "it ended without a word (out of memory?)")
+        ApiError::internal("starting the sandbox", "it ended without a report (out of memory?)")
     })
 }
 

@@ -1,4 +1,4 @@
-//! The latest output of an instance, bounded.
+//! The latest output of an instance, up to a limit.
 
 use rustix::{
     fs::{MemfdFlags, memfd_create},
@@ -14,14 +14,14 @@ use std::{
 };
 use tokio::{net::unix::pipe::Receiver, sync::watch};
 
-/// How much is kept of each instance, in bytes. It stands in a file in memory, not in the heap of
-/// the agent, whose size does not depend on how much the instances write.
+/// How much output is kept per instance, in bytes. It is in a memfd, not in the agent's heap, whose size must
+/// not depend on how much instances write.
 const CAPACITY: usize = 256 << 10;
 const _: () = assert!(CAPACITY <= squeezy_protocol::MAX_BODY_BYTES);
-/// How long to read on after the last process has ended: a pipe holds 64 KiB.
+/// How long to continue reading after the last process has ended: the pipe may still hold 64 KiB.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads what an instance writes.
+/// Reads and keeps what an instance writes.
 #[derive(Debug)]
 pub struct Log {
     ring: Rc<Ring>,
@@ -29,7 +29,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log, and the pipe to be the instance's standard output and error.
+    /// Creates a log, and the pipe for the instance's standard output and error.
     pub fn start() -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         let receiver = Receiver::from_owned_fd(reader)?;
@@ -51,7 +51,7 @@ impl Log {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, closed.wait_for(|closed| *closed)).await;
     }
 
-    /// The output from byte `from` on, as far as it is kept, and the byte after its last.
+    /// The output from byte `from` on, as far as it is kept, and the offset after its last byte.
     pub fn read(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
         self.ring.read(from)
     }
@@ -60,7 +60,7 @@ impl Log {
 async fn copy(from: &Receiver, to: &Ring) -> io::Result<()> {
     loop {
         from.readable().await?;
-        // Not held over the wait, so that an instance which is silent costs no buffer.
+        // Not held across the wait, so that a silent instance costs no buffer.
         let mut buffer = [0; 4096];
         match from.try_read(&mut buffer) {
             Ok(0) => return Ok(()),
@@ -68,7 +68,7 @@ async fn copy(from: &Receiver, to: &Ring) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        // An instance that writes without end must not keep the others from their turn.
+        // An instance that writes without end must not starve the others.
         tokio::task::yield_now().await;
     }
 }
@@ -76,7 +76,7 @@ async fn copy(from: &Receiver, to: &Ring) -> io::Result<()> {
 #[derive(Debug)]
 struct Ring {
     file: File,
-    /// Bytes that were ever written; the next one goes to this position modulo the capacity.
+    /// Total bytes written; the next one goes to this position modulo the capacity.
     written: Cell<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The instances: how they start, are looked at, and end.
+//! Instances: start, status and end.
 
 mod end;
 mod launch;
@@ -28,15 +28,15 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// Most instances at a time, ended ones that nobody deleted included. Each takes some kernel
-/// memory, so a host that forgets to delete must not go unnoticed.
+/// Maximum number of instances, including ended ones that were not deleted. Each takes some kernel memory, so
+/// a host that forgets to delete them must notice.
 const MAX_INSTANCES: usize = 1024;
 /// How long processes may take to die of SIGKILL: the kernel may have gigabytes to free.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long processes may take to stop running; one in an uninterruptible wait takes until its end.
+/// How long processes may take to freeze; one in an uninterruptible sleep freezes only after it.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two looks whether they have.
+/// The pause between checks whether they are frozen.
 const FREEZE_PAUSE: Duration = Duration::from_millis(1);
 
 /// All instances of the VM.
@@ -50,15 +50,15 @@ pub struct Instances {
 #[derive(Debug)]
 pub struct Entry {
     id: InstanceId,
-    /// Tells its users from those of all others.
+    /// Number that sets its users apart from those of all others.
     user: u32,
     port: Option<u16>,
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
     stopping: Cell<bool>,
-    /// Whether it does not run, or is about not to.
+    /// Whether it is frozen, or being frozen.
     frozen: Cell<bool>,
-    /// Requests that it has not answered; none while it is frozen.
+    /// Number of requests under way; 0 while it is frozen.
     requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
     log: OnceCell<Log>,
@@ -67,24 +67,24 @@ pub struct Entry {
     networks: RefCell<Option<[File; 2]>>,
 }
 
-/// What is known once an instance runs.
+/// What is known about an instance once it runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     pid: u32,
     partition: Option<PartitionNumber>,
-    /// Processes that the partition's OOM killer had killed before.
+    /// How many processes the partition's OOM killer had killed before.
     partition_oom_kills: u64,
     start_ns: u64,
     partition_wait_ns: u64,
 }
 
 impl Instances {
-    /// No instance yet; starts to reap orphans.
+    /// Creates an empty list of instances, and starts to reap orphans.
     pub fn start() -> io::Result<Rc<Self>> {
         Ok(Rc::new(Self { entries: RefCell::default(), reaper: Reaper::start()? }))
     }
 
-    /// Every instance, by its id.
+    /// All instances, ordered by ID.
     pub fn list(&self) -> Vec<Instance> {
         self.entries.borrow().values().map(|entry| entry.description()).collect()
     }
@@ -98,8 +98,8 @@ impl Instances {
             .ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("there is no instance {id}")))
     }
 
-    /// Starts an instance and returns when its command has been executed. Once begun, the start
-    /// goes on if the caller gives up.
+    /// Starts an instance and returns once its command has been executed. Once begun, the start continues
+    /// even if the caller gives up.
     pub async fn create(self: &Rc<Self>, spec: InstanceSpec) -> Result<Instance, ApiError> {
         let begin = Instant::now();
         validate::check(&spec)?;
@@ -108,13 +108,15 @@ impl Instances {
             if entries.contains_key(&spec.id) {
                 return Err(ApiError::new(
                     ErrorCode::Exists,
-                    format!("there is an instance {} already", spec.id),
+                    format!("there is already an instance {}", spec.id),
                 ));
             }
             if entries.len() >= MAX_INSTANCES {
                 return Err(ApiError::new(
                     ErrorCode::Unavailable,
-                    format!("{MAX_INSTANCES} instances are there: delete those that have ended"),
+                    format!(
+                        "there are already {MAX_INSTANCES} instances: delete those that have ended"
+                    ),
                 ));
             }
             let taken: BTreeSet<u32> = entries.values().map(|entry| entry.user).collect();
@@ -128,7 +130,7 @@ impl Instances {
         reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
     }
 
-    /// From the start of an instance to its end.
+    /// Runs an instance from start to end.
     async fn live(
         self: Rc<Self>,
         entry: Rc<Entry>,
@@ -157,7 +159,7 @@ impl Instances {
         }
     }
 
-    /// Ends an instance, and forgets it when all its processes are gone.
+    /// Ends an instance, and forgets it once all its processes are gone.
     pub async fn delete(&self, id: &InstanceId, grace: Duration) -> Result<Instance, ApiError> {
         let entry = self.get(id)?;
         if entry.is_alive() {
@@ -171,13 +173,13 @@ impl Instances {
                 tokio::time::timeout(KILL_TIMEOUT, entry.ended()).await.map_err(|_| {
                     ApiError::internal(
                         &format!("stopping instance {id}"),
-                        "its processes do not die of SIGKILL within 60 s",
+                        "its processes did not die of SIGKILL within 60 s",
                     )
                 })?;
             }
         }
         let mut entries = self.entries.borrow_mut();
-        // While this call waited, another may have deleted it and made a new one of that name.
+        // While this call waited, another may have deleted it and created a new one with the same ID.
         if entries.get(id).is_some_and(|now| Rc::ptr_eq(now, &entry)) {
             entries.remove(id);
         }
@@ -202,7 +204,7 @@ impl Entry {
         }
     }
 
-    /// Its name.
+    /// Its ID.
     pub fn id(&self) -> &InstanceId {
         &self.id
     }
@@ -212,7 +214,7 @@ impl Entry {
         self.port
     }
 
-    /// How it stands now.
+    /// Its current state.
     pub fn description(&self) -> Instance {
         let start = self.start.get();
         Instance {
@@ -229,18 +231,18 @@ impl Entry {
     /// Waits for its end.
     pub async fn ended(&self) -> Instance {
         let mut state = self.state.subscribe();
-        // The sender is in self, so the wait ends with a state only.
+        // The sender is in self, so the wait can only end with a state.
         let _ = state.wait_for(|state| matches!(state, InstanceState::Ended(_))).await;
         self.description()
     }
 
-    /// What it has written to its standard output and error from byte `from` on, as far as it is
-    /// kept, and the byte after its last.
+    /// What it has written to its standard output and error from byte `from` on, as far as it is kept, and
+    /// the offset after its last byte.
     pub fn log(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
         self.log.get().map_or(Ok((Vec::new(), 0)), |log| log.read(from))
     }
 
-    /// Keeps it from running until the next request.
+    /// Freezes it until the next request.
     pub async fn freeze(&self) -> Result<Instance, ApiError> {
         let refuse = |why| ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id));
         if self.requests.get() > 0 {
@@ -260,7 +262,7 @@ impl Entry {
             }
             if Instant::now() > deadline {
                 self.thaw()?;
-                let why = "its processes still run after 10 s";
+                let why = "its processes are still running after 10 s";
                 return Err(internal(io::Error::new(io::ErrorKind::TimedOut, why)));
             }
             tokio::time::sleep(FREEZE_PAUSE).await;
@@ -268,7 +270,7 @@ impl Entry {
         Ok(self.description())
     }
 
-    /// Lets it run for a request, until the guard is dropped and then on until it is frozen.
+    /// Thaws it for a request. It cannot be frozen again until the guard is dropped.
     pub fn request(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
         self.requests.set(self.requests.get() + 1);
         let under_way = UnderWay(Rc::clone(self));
@@ -276,8 +278,8 @@ impl Entry {
         Ok(under_way)
     }
 
-    /// Lets it run for something else than a request, until the guard is dropped and then on until it is
-    /// frozen; refused while it has a request to answer.
+    /// Thaws it for something other than a request. It cannot be frozen again until the guard is dropped.
+    /// Refused while a request is under way.
     pub fn wake(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
         let running = *self.state.borrow() == InstanceState::Running;
         if self.requests.get() > 0 || !running {
@@ -289,7 +291,7 @@ impl Entry {
 
     fn thaw(&self) -> Result<(), ApiError> {
         match self.cgroup.get() {
-            // One that has ended has no cgroup, and nothing to thaw.
+            // An ended instance has nothing to thaw.
             Some(cgroup) if self.frozen.replace(false) && self.is_alive() => cgroup
                 .freeze(false)
                 .map_err(|e| ApiError::internal(&format!("thawing instance {}", self.id), e)),
@@ -297,8 +299,8 @@ impl Entry {
         }
     }
 
-    /// Does something in the instance's network namespace. The agent has one thread and `action`
-    /// does not wait, so nobody else sees the change.
+    /// Runs `action` in the instance's network namespace. The agent has one thread and `action` does not
+    /// await, so no other code sees the change.
     pub fn in_network<T>(&self, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let networks = self.networks.borrow();
         let [its, own] = networks.as_ref().ok_or_else(|| {
@@ -314,7 +316,7 @@ impl Entry {
         !matches!(*self.state.borrow(), InstanceState::Ended(_))
     }
 
-    /// Sends SIGTERM to the first process; false when there is none.
+    /// Sends SIGTERM to the first process; `false` if there is none.
     fn ask_to_end(&self) -> bool {
         Pid::from_raw(self.start.get().pid as i32)
             .is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
@@ -341,7 +343,7 @@ impl Entry {
         self.networks.take();
         let mut oom_kills = 0;
         if let Some(cgroup) = self.cgroup.get() {
-            // What it has left behind ends with it, and process 1 of its pid namespace.
+            // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
             if let Some(log) = self.log.get() {
                 log.drained().await;
@@ -360,7 +362,7 @@ impl Entry {
     }
 }
 
-/// A request of an instance that is not answered yet.
+/// A request under way; while it exists, the instance is not frozen.
 #[derive(Debug)]
 pub struct UnderWay(Rc<Entry>);
 

@@ -1,4 +1,4 @@
-//! Reaps every process that ends, orphans included: the duty of init.
+//! Reaps all ended processes, including orphans, as init must.
 
 use crate::console;
 use rustix::process::{WaitOptions, wait};
@@ -17,20 +17,21 @@ pub enum ExitStatus {
     Killed(i32),
 }
 
-/// Knows who waits for which process.
+/// Reaps processes and tells whoever waits for one how it ended.
 #[derive(Debug, Default)]
 pub struct Reaper {
     waiting: RefCell<HashMap<u32, oneshot::Sender<ExitStatus>>>,
 }
 
 impl Reaper {
-    /// Starts to reap.
+    /// Starts reaping.
     pub fn start() -> io::Result<Rc<Self>> {
         let reaper = Rc::new(Self::default());
         let mut child_ended = signal(SignalKind::child())?;
         let this = Rc::clone(&reaper);
         tokio::task::spawn_local(async move {
-            // The signal may stand for many ends, and one may have come before it was listened to.
+            // One signal may stand for many processes, and one may have ended before we listened for the
+            // signal.
             loop {
                 this.reap();
                 if child_ended.recv().await.is_none() {
@@ -41,8 +42,8 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// The end of `pid`, a child that has just been started: no await may come between, or it
-    /// could be reaped before anybody waits for it.
+    /// The end of `pid`, a child that has just been started. There must be no await in between, or it could
+    /// be reaped before anything waits for it.
     pub fn end_of(&self, pid: u32) -> oneshot::Receiver<ExitStatus> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().insert(pid, sender);
@@ -58,7 +59,7 @@ impl Reaper {
                     let status = match (status.exit_status(), status.terminating_signal()) {
                         (Some(code), _) => ExitStatus::Exited(code),
                         (None, Some(signal)) => ExitStatus::Killed(signal),
-                        // Stopped or continued; not asked for.
+                        // Stopped or continued; we did not ask for these.
                         (None, None) => continue,
                     };
                     let _ = waiter.send(status);

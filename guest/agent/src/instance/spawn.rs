@@ -1,5 +1,4 @@
-//! Starts the processes of an instance: process 1 of its pid namespace, and the one that becomes its
-//! command.
+//! Starts the processes of an instance: process 1 of its PID namespace, and the one that becomes its command.
 
 use crate::sandbox::{self, PLAN_FD, REPORT_FD};
 use rustix::{
@@ -13,27 +12,27 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-/// The first file number that none of the children's own files has.
+/// A file descriptor above all those that the children start with.
 const ABOVE_CHILD_FDS: i32 = 16;
 
-/// From linux/sched.h: libc's constant has a type that is too small for it.
+/// From linux/sched.h: the type of libc's constant is too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// The files that the new processes start with.
 pub struct Files<'a> {
-    /// The cgroup to be born in.
+    /// The cgroup to start in.
     pub cgroup: BorrowedFd<'a>,
     /// Standard output and error of the command.
     pub output: BorrowedFd<'a>,
-    /// Its plan.
+    /// The plan of the sandbox.
     pub plan: BorrowedFd<'a>,
-    /// Where it reports to.
+    /// Where the sandbox reports to.
     pub report: BorrowedFd<'a>,
 }
 
-/// Starts the agent's own executable twice in the cgroup: as process 1 of a new pid namespace, and in
-/// sandbox mode in that namespace; returns the process id of the latter. If that fails, the former is
-/// left in the cgroup.
+/// Starts the agent's own executable twice in the cgroup: as process 1 of a new PID namespace, and in sandbox
+/// mode in that namespace. Returns the process ID of the latter. If starting that fails, the former is left
+/// in the cgroup.
 pub fn spawn(files: &Files<'_>) -> io::Result<u32> {
     let null = File::open("/dev/null")?;
     let null = null.as_fd();
@@ -45,7 +44,7 @@ pub fn spawn(files: &Files<'_>) -> io::Result<u32> {
     let enter = |namespace: &File| {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ProcessID))
     };
-    // Of the agent itself only the next children are concerned.
+    // This affects only the agent's next children, not the agent itself.
     enter(&its)?;
     let sandbox = start(
         sandbox::ARGUMENT,
@@ -63,16 +62,16 @@ pub fn spawn(files: &Files<'_>) -> io::Result<u32> {
     sandbox
 }
 
-/// Starts the executable in the mode that `argument` means, with these files by their numbers.
+/// Starts the executable in the mode given by `argument`, with these files as descriptors of these numbers.
 ///
-/// To be born in the cgroup spares a move, which waits for an RCU grace period.
+/// Starting in the cgroup avoids a later move, which would wait for an RCU grace period.
 fn start(
     argument: &str,
     cgroup: BorrowedFd<'_>,
     flags: u64,
     files: &[(BorrowedFd<'_>, i32)],
 ) -> io::Result<u32> {
-    // Out of the way of the numbers that dup2 will write to.
+    // Out of the way of the descriptors that dup2 will overwrite.
     let sources: Vec<(OwnedFd, i32)> = files
         .iter()
         .map(|&(file, number)| Ok((fcntl_dupfd_cloexec(file, ABOVE_CHILD_FDS)?, number)))
@@ -87,8 +86,8 @@ fn start(
     clone.flags = flags | CLONE_INTO_CGROUP;
     clone.exit_signal = libc::SIGCHLD as u64;
     clone.cgroup = cgroup.as_raw_fd() as u64;
-    // SAFETY: without CLONE_VM this is a fork. The child does system calls only, on files and
-    // strings that were made before, until it executes or exits: no lock or allocator is touched.
+    // SAFETY: without CLONE_VM this is a fork. Until it executes or exits, the child only makes system calls,
+    // on files and strings created before: it touches no lock or allocator.
     unsafe {
         let pid = libc::syscall(
             libc::SYS_clone3,

@@ -1,19 +1,19 @@
-//! Checks a specification before anything is done for it.
+//! Checks a specification before anything is done with it.
 
 use crate::error::ApiError;
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
 
-/// What the kernel takes as one argument or variable (`MAX_ARG_STRLEN`), in bytes.
+/// The kernel's limit on one argument or variable (`MAX_ARG_STRLEN`), in bytes.
 const MAX_STRING_BYTES: usize = 128 << 10;
-/// No instance can do anything with less, in bytes.
+/// Minimum memory limit, in bytes: no instance can do anything with less.
 const MIN_MEMORY_BYTES: u64 = 1 << 20;
-/// The kernel takes no smaller quota than 1 ms in 100 ms.
+/// The kernel accepts no quota below 1 ms in 100 ms.
 const MIN_CPU_MILLIS: u32 = 10;
 const MAX_CPU_MILLIS: u32 = 1 << 20;
-/// Largest number of partitions the kernel's interface allows.
+/// The maximum number of partitions in the kernel's interface.
 const MAX_PARTITIONS: u16 = 255;
 
-/// One clear sentence for the first field that makes no sense.
+/// Fails at the first invalid field, with one line that says what is wrong.
 pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     let fail = |text: String| Err(ApiError::invalid(text));
     match spec.command.first() {
@@ -36,7 +36,7 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
         .chain(spec.environment.values())
         .chain([&spec.working_directory]);
     if strings.any(|s| s.contains('\0') || s.len() >= MAX_STRING_BYTES) {
-        return fail("a string holds a zero byte or is 128 KiB or longer".to_owned());
+        return fail("a string contains a zero byte or is 128 KiB or longer".to_owned());
     }
     if let Some(name) = spec.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
         return fail(format!("environment: {name:?} is not a variable name"));

@@ -1,28 +1,27 @@
-//! Where HTTP/2 frames begin, so that a new connection's start can be told from the content of an
-//! old one.
+//! Tracks where HTTP/2 frames begin, to tell the start of a new connection from the content of an old one.
 
 /// What every HTTP/2 client sends first.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A frame starts with its length (3 bytes), kind, flags and stream (RFC 9113, 4.1).
+/// A frame starts with its length (3 bytes), type, flags and stream (RFC 9113, 4.1).
 pub const FRAME_HEADER_BYTES: usize = 9;
 
 /// Follows the frames of one connection.
 ///
-/// The start of a preface cannot be a frame: its length would be 0x505249, and frames are 16 KiB
-/// at most unless the reader allows more, which the agent does not. Content of a request, on the
-/// other hand, may hold a preface, but never where a frame begins.
+/// The start of a preface cannot be a frame: its length would be 0x505249, and frames are at most 16 KiB
+/// unless the reader allows more, which the agent does not. The content of a request may contain a preface,
+/// but never where a frame begins.
 #[derive(Debug, Default)]
 pub struct Frames {
     header: [u8; FRAME_HEADER_BYTES],
-    /// Bytes of the header that are there.
+    /// Bytes of the header read so far.
     known: usize,
-    /// Bytes of the frame's content that are still to come.
+    /// Bytes of the frame's content still to come.
     content: usize,
 }
 
 impl Frames {
-    /// Follows more bytes; the offset behind the first [`FRAME_HEADER_BYTES`] of a preface, if
-    /// they stand where a frame begins.
+    /// Follows more bytes. Returns the offset after the first [`FRAME_HEADER_BYTES`] of a preface, if they
+    /// are where a frame begins.
     pub fn next_preface(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -65,7 +64,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut into pieces, the preface is found behind the last frame.
+        /// However the bytes are split, the preface is found after the last frame.
         #[test]
         fn a_preface_between_frames_is_found(
             contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..5),

@@ -1,4 +1,4 @@
-//! The virtio-serial port that carries the channel, as a byte stream for each host that connects.
+//! The virtio-serial port, as a byte stream for each host that connects.
 
 mod frames;
 
@@ -19,20 +19,20 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, unix::AsyncFd};
 
-/// How often to look for the port at boot, and for a host when none is connected. The driver has
-/// no other signal for a host's coming that survives several comings in a row.
+/// How often to look for the port at boot, and for a host when none is connected. The driver has no other
+/// signal for a new host that works several times in a row.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the device may take to announce its ports after boot.
 const FIND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes to skip in search of it.
+/// Maximum number of bytes to skip in search of a preface.
 const MAX_SKIPPED_BYTES: usize = 64 << 20;
 
-/// The open port. It is never closed: closing would throw away what a host that has just come has
-/// sent already.
+/// The open port. It is never closed, because that would throw away what a newly connected host has already
+/// sent.
 #[derive(Debug)]
 pub struct Port {
     file: File,
-    /// Read behind the end of one host's connection: the start of the next one's.
+    /// Bytes read past the end of one host's connection: the start of the next one's.
     ahead: Ahead,
 }
 
@@ -64,12 +64,12 @@ impl Port {
         Ok(Self { file, ahead: Ahead::default() })
     }
 
-    /// Waits for a host and for the start of its HTTP/2 connection; what an earlier host left
-    /// half sent is skipped.
+    /// Waits for a host and the start of its HTTP/2 connection, skipping what an earlier host left
+    /// unfinished.
     pub async fn connection(&self) -> io::Result<Connection> {
         loop {
             self.host().await?;
-            // SAFETY: the file stays open, and is replaced by no other, as long as `AsyncFd` has it.
+            // SAFETY: the file stays open, and is not replaced by another, as long as `AsyncFd` has it.
             let file = unsafe { AsyncFd::register(self.file.try_clone()?)? };
             let mut stream = Stream { file, ahead: Rc::clone(&self.ahead) };
             if find_preface(&mut stream).await? {
@@ -81,8 +81,8 @@ impl Port {
 }
 
 impl Port {
-    /// Waits until a host is connected. What is there to read before that comes from hosts that
-    /// have gone, and an answer to it would reach the next one.
+    /// Waits until a host is connected. Discards what can be read before that: it comes from hosts that are
+    /// gone, and an answer to it would reach the next one.
     async fn host(&self) -> io::Result<()> {
         let mut stale = [0; 4096];
         while hung_up(&self.file)? {
@@ -92,7 +92,7 @@ impl Port {
                 other => other?,
             };
             if !hung_up(&self.file)? {
-                // A host has come in this moment, and this may be its first word.
+                // A host has just connected, and these may be its first bytes.
                 self.ahead.borrow_mut().extend(&stale[..count]);
             } else if count == 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -115,12 +115,12 @@ fn hung_up(file: &File) -> io::Result<bool> {
     Ok(fds[0].revents().contains(PollFlags::HUP))
 }
 
-/// Reads up to and including the first [`PREFACE`]; false when the stream ends before one.
+/// Reads up to and including the first [`PREFACE`]; `false` if the stream ends before one.
 async fn find_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
     let mut latest = [0; PREFACE.len()];
     for _ in 0..MAX_SKIPPED_BYTES {
-        // A byte at a time, so that nothing behind it is taken; it is 24 bytes in all but the
-        // rarest case.
+        // A byte at a time, so that nothing after it is consumed; it takes just 24 bytes except in the rarest
+        // cases.
         let mut byte = [0];
         if stream.read(&mut byte).await? == 0 {
             return Ok(false);
@@ -131,7 +131,7 @@ async fn find_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<bool>
             return Ok(true);
         }
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the host sends no HTTP/2"))
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the host does not send HTTP/2"))
 }
 
 /// The port while one host is connected.
@@ -157,8 +157,8 @@ impl AsyncRead for Stream {
             let closed = guard.ready().is_read_closed();
             match guard.try_io(|file| file.get_ref().read(buffer.initialize_unfilled())) {
                 Ok(result) => return Poll::Ready(result.map(|count| buffer.advance(count))),
-                // The host went, and another has come since: the old one's stream is over. (The
-                // readiness "closed" is never cleared, so going on would spin.)
+                // The host disconnected and another has connected since: the old one's stream is over. (The
+                // readiness "closed" is never cleared, so trying again would spin.)
                 Err(_) if closed => return Poll::Ready(Ok(())),
                 Err(_) => {}
             }
@@ -177,7 +177,7 @@ impl AsyncWrite for Stream {
             let closed = guard.ready().is_write_closed();
             match guard.try_io(|file| file.get_ref().write(bytes)) {
                 Ok(result) => return Poll::Ready(result),
-                // With no host the driver answers "would block" for ever.
+                // Without a host the driver returns "would block" for ever.
                 Err(_) if closed => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 Err(_) => {}
             }
@@ -193,13 +193,13 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// One host's HTTP/2 connection, its preface included.
+/// One host's HTTP/2 connection, including its preface.
 ///
-/// A host that reconnects at once leaves no trace in the driver, so the next host's preface may
-/// follow in the same stream of bytes. It stands where a frame would begin (`Frames`); there this
-/// connection ends, for reading and for writing.
+/// A host that reconnects at once leaves no trace in the driver, so the next host's preface may follow in the
+/// same stream of bytes. It comes where a frame would begin (`Frames`), and ends this connection for reading
+/// and writing.
 pub struct Connection {
-    /// What of the preface has not been read again yet.
+    /// The part of the preface that is still to be returned to the reader.
     preface: &'static [u8],
     stream: Stream,
     frames: Frames,
@@ -228,7 +228,7 @@ impl AsyncRead for Connection {
         if let Some(end) = this.frames.next_preface(&buffer.filled()[before..]) {
             this.replaced = true;
             let mut ahead = this.stream.ahead.borrow_mut();
-            // In front of what an earlier connection has left, if the read was of that.
+            // Before what is left in `ahead`, if the read came from there.
             let rest = &buffer.filled()[before + end..];
             for byte in PREFACE[..FRAME_HEADER_BYTES].iter().chain(rest).rev() {
                 ahead.push_front(*byte);

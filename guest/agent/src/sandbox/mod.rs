@@ -1,10 +1,10 @@
-//! What a process does between the agent and the instance's command.
+//! The process between the agent and the instance's command.
 //!
-//! The agent starts its own executable again, already in the instance's cgroup and pid namespace
-//! ([`crate::instance`]). The fresh process has one thread, so it may do
-//! what a fork of the agent may not. It builds the sandbox, which takes no memory of the partition
-//! and so runs while the partition is still being plugged; attaches itself to the partition, waiting
-//! for it if need be; becomes the instance's user, gives up all privileges and most system calls; and executes the command, from which moment on its
+//! The agent starts its own executable again, already in the instance's cgroup and PID namespace
+//! ([`crate::instance`]). The fresh process has one thread, so it may do what a fork of the agent may not. It
+//! builds the sandbox, which needs no memory of the partition, so it can do that while the partition is still
+//! being plugged. Then it attaches itself to the partition, waiting for it if necessary; becomes the
+//! instance's user; gives up all privileges and most system calls; and executes the command. From then on its
 //! anonymous memory comes from the partition.
 
 pub mod init;
@@ -34,38 +34,38 @@ use std::{
 };
 use user::User;
 
-/// First argument of the executable that means this mode.
+/// First argument of the executable that selects this mode.
 pub const ARGUMENT: &str = "--sandbox";
-/// Where the process finds what it is to become: a [`Plan`] as JSON.
+/// Where the process reads what to become: a [`Plan`] as JSON.
 pub const PLAN_FD: RawFd = 3;
-/// Where it reports to, one [`Report`] as JSON; closed by the command's execution.
+/// Where it writes its [`Report`]s, one line of JSON each; closed when the command is executed.
 pub const REPORT_FD: RawFd = 4;
 
-/// What a sandbox is made from.
+/// What to make a sandbox from.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// What the host asked for.
     pub spec: InstanceSpec,
-    /// Directory that is the lower layer of the instance's root.
+    /// The directory that is the lower layer of the instance's root.
     pub lower: String,
-    /// Tells its users from those of all other instances.
+    /// Number that sets its users apart from those of all other instances.
     pub user: u32,
 }
 
-/// How far the process came.
+/// How far the process got.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// It is attached, and is going to execute the command.
+    /// It is attached, and about to execute the command.
     Attached {
-        /// The partition, if the instance is to have one.
+        /// The partition, if the instance has one.
         partition: Option<PartitionNumber>,
-        /// Nanoseconds that it waited for it.
+        /// How long it waited for it, in nanoseconds.
         wait_ns: u64,
     },
-    /// It gave up. May follow `Attached`, when the command cannot be executed.
+    /// It gave up. May follow `Attached`, if the command cannot be executed.
     Failed {
-        /// What kind of failure.
+        /// The kind of failure.
         code: ErrorCode,
         /// What failed.
         message: String,
@@ -84,12 +84,12 @@ impl Failure {
     }
 }
 
-/// Names the step in an error that is nobody's fault in particular.
+/// Makes an internal error that names the step.
 fn internal(what: &str) -> impl FnOnce(io::Error) -> Failure + '_ {
     move |e| Failure::new(ErrorCode::Internal, format!("{what}: {e}"))
 }
 
-/// The whole life of the process up to its command; returns only when that cannot be executed.
+/// Runs the process up to its command; returns only if that cannot be executed.
 pub fn main() -> ExitCode {
     // SAFETY: the agent passes these two files, and nothing else in this process owns them.
     let (plan, mut report) = unsafe { (File::from_raw_fd(PLAN_FD), File::from_raw_fd(REPORT_FD)) };
@@ -101,7 +101,7 @@ pub fn main() -> ExitCode {
 fn send(report: &mut File, message: &Report) {
     let mut line = serde_json::to_vec(message).expect("reports serialize");
     line.push(b'\n');
-    // Nobody is left to tell when the agent does not listen.
+    // If the agent does not listen, there is nothing left to tell.
     let _ = report.write_all(&line);
 }
 
@@ -120,7 +120,7 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
     rlimits::set(spec.seccomp).map_err(internal("setting resource limits"))?;
     let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
-    // A program may open /dev/stdout, and is another user than the pipe's maker.
+    // A program may open /dev/stdout, but is not the user that created the pipe.
     user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     let limits =
@@ -132,7 +132,7 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
             format!("working_directory {}: {}", spec.working_directory, io::Error::from(e)),
         )
     })?;
-    // Everything that needs memory of this process is done before it attaches.
+    // Everything for which this process needs memory is done before it attaches.
     let command = Command::new(spec)?;
     let filter =
         seccomp::filter(spec.seccomp).map_err(internal("making the system call filter"))?;
@@ -156,7 +156,8 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
 }
 
-/// Leaves the namespaces of the agent (that of processes was left at birth) and sets up the new network.
+/// Leaves the agent's namespaces and sets up the new network. The process was started in its own PID
+/// namespace.
 fn isolate(host_name: &str) -> io::Result<()> {
     let namespaces = UnshareFlags::NEWNS
         | UnshareFlags::NEWNET
@@ -169,7 +170,7 @@ fn isolate(host_name: &str) -> io::Result<()> {
     network::set_up()
 }
 
-/// Waits for the partition; returns its number and the nanoseconds that it took.
+/// Waits for the partition; returns its number and how many nanoseconds that took.
 fn attach(spec: &InstanceSpec) -> Result<(Option<PartitionNumber>, u64), Failure> {
     let wanted = match spec.partition {
         PartitionChoice::None => return Ok((None, 0)),
@@ -216,17 +217,17 @@ impl Command {
         })
     }
 
-    /// Executes it with no signal blocked or ignored and no file open but the standard streams.
+    /// Executes it with no signal blocked or ignored, and no open files except the standard streams.
     fn execute(&self, report: RawFd) -> io::Error {
         let pointers = |strings: &[CString]| -> Vec<_> {
             strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
-        // SAFETY: signal numbers and a zeroed set are valid arguments; close_range closes files
-        // that are not used any more (the report's number is below the range); the pointers are
-        // to terminated strings and arrays that outlive the call.
+        // SAFETY: signal numbers and a zeroed set are valid arguments; close_range closes files that are no
+        // longer used (the report's descriptor is below the range); the pointers are to terminated strings
+        // and arrays that outlive the call.
         unsafe {
-            // Rust's runtime ignores SIGPIPE, and ignored signals stay so over execve.
+            // Rust's runtime ignores SIGPIPE, and ignored signals stay ignored across execve.
             for signal in 1..=64 {
                 libc::signal(signal, libc::SIG_DFL);
             }

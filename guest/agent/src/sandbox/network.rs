@@ -3,20 +3,19 @@
 use rustix::net::{AddressFamily, SocketType};
 use std::{fs, io, os::fd::AsRawFd};
 
-/// What differs from Linux's own, in `/proc/sys/net/ipv4`.
+/// Settings in `/proc/sys/net/ipv4` that differ from Linux's defaults.
 const SYSCTLS: [(&str, &str); 3] = [
-    // What the kernel remembers of peers is in one table for the whole machine.
+    // The kernel caches metrics of peers in one table for the whole machine.
     ("tcp_no_metrics_save", "1"),
-    // Bytes that a connection sends before they are read: at least, at first, at most. Until then they are
-    // memory of the instance, which has little outside of its partition; and on the loopback interface
-    // more makes nothing faster.
+    // Bytes of a connection's buffers (minimum, default, maximum). They are charged to the instance, which
+    // has little memory outside its partition, and on the loopback interface larger ones are no faster.
     ("tcp_wmem", "4096 65536 262144"),
     ("tcp_rmem", "4096 131072 524288"),
 ];
 
 /// Sets up the network namespace of this process.
 pub fn set_up() -> io::Result<()> {
-    // This is still the agent's /proc, but whose network it shows depends on who looks.
+    // This is still the agent's /proc, but it shows the network of the process that opens it.
     for (name, value) in SYSCTLS {
         fs::write(format!("/proc/sys/net/ipv4/{name}"), value)?;
     }

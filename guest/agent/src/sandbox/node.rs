@@ -1,4 +1,4 @@
-//! Binds an instance's memory to a NUMA node, for comparisons with a kernel without partitions.
+//! Binds an instance's memory to a NUMA node, to compare with a kernel without partitions.
 
 use std::{
     io, thread,
@@ -7,16 +7,16 @@ use std::{
 
 /// `MPOL_BIND` of `linux/mempolicy.h`.
 const MPOL_BIND: libc::c_int = 2;
-/// Nodes that a mask names at most: more than any kernel has.
+/// Maximum number of nodes in a mask: more than any kernel has.
 const MAX_NODES: usize = 1024;
-/// How long between two tries.
+/// The pause between attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Has this process and its descendants take what can be moved from `node` only. The kernel leaves
-/// out by itself what a node with nothing but movable memory cannot hold.
+/// Makes this process and its descendants take their movable memory only from `node`. The kernel itself
+/// exempts what a node with only movable memory cannot hold.
 ///
-/// The device has its size before the guest has brought the memory online, and a node without any is
-/// an invalid one; so this waits for it, for `limit` at most.
+/// The device reaches its size before the guest has onlined the memory, and a node without memory is invalid;
+/// so this waits for it, for at most `limit`.
 pub fn bind(node: u16, limit: Duration) -> io::Result<()> {
     let start = Instant::now();
     loop {

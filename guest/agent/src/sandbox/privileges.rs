@@ -1,4 +1,4 @@
-//! Gives up everything that user 0 can do beyond reading and writing its own files.
+//! Gives up everything that user 0 can do beyond accessing its own files.
 
 use rustix::{
     io::Errno,
@@ -9,7 +9,7 @@ use rustix::{
 };
 use std::io;
 
-/// More than any kernel has.
+/// More capabilities than any kernel has.
 const MAX_CAPABILITIES: u32 = 64;
 
 /// Drops every capability for good: the bounding set is empty, so no execve gives one back.

@@ -1,5 +1,5 @@
-//! The instance's own view of files: an overlay over the shared image, and its own kernel file
-//! systems. All of it lives in the instance's mount namespace and ends with its last process.
+//! The instance's root: an overlay over the shared image, and its own kernel file systems. All of it is in
+//! the instance's mount namespace and ends with its last process.
 
 use super::user::User;
 use crate::init::{SANDBOX, mount_filesystem};
@@ -20,7 +20,7 @@ use std::{
     path::Path,
 };
 
-/// Device nodes every program may expect: name, major, minor.
+/// Device nodes that programs expect: name, major, minor.
 const DEVICES: [(&str, u32, u32); 6] = [
     ("null", 1, 3),
     ("zero", 1, 5),
@@ -35,10 +35,10 @@ const LINKS: [(&str, &str); 4] = [
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 ];
-/// Parts of /proc that act on the whole machine and ask for no capability but user 0.
+/// Parts of /proc that affect the whole machine and check only for user 0, not for a capability.
 const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
-/// Files that show every user what the whole machine does. Others, such as /proc/kpagecount, are for the
-/// machine's user 0 only.
+/// Files that show every user what the whole machine does. Others, such as /proc/kpagecount, are readable
+/// only by the machine's user 0.
 const HIDDEN_FILES: [&str; 9] = [
     "/proc/buddyinfo",
     "/proc/diskstats",
@@ -50,7 +50,7 @@ const HIDDEN_FILES: [&str; 9] = [
     "/proc/softirqs",
     "/proc/zoneinfo",
 ];
-/// The same for directories.
+/// Directories that do the same.
 const HIDDEN_DIRECTORIES: [&str; 6] = [
     "/proc/pressure",
     "/sys/block",
@@ -59,24 +59,24 @@ const HIDDEN_DIRECTORIES: [&str; 6] = [
     "/sys/kernel/mm/squeezy",
     "/sys/kernel/slab",
 ];
-/// An empty directory of the machine's, to hide others behind.
+/// An empty directory of the machine, mounted over hidden ones.
 const EMPTY: &str = "empty";
-/// What an empty file takes of memory outside of its partition: its inode and its name, and those of
-/// the overlay.
+/// Memory that an empty file takes outside its partition, in bytes: its inode and dentry, and those of the
+/// overlay.
 const FILE_BYTES: u64 = 2 << 10;
 
-/// How much the files of an instance may take: the writable layer of its root, /tmp and /dev/shm
-/// together, which are one file system.
+/// Limits of an instance's files: the writable layer of its root, /tmp and /dev/shm, which are one file
+/// system.
 pub struct Limits {
-    /// Bytes of their contents; Linux's own limit, half of memory, where there is none.
+    /// Bytes of their contents; Linux's default, half of memory, if absent.
     pub bytes: Option<u64>,
-    /// Bytes of all memory that is not in the instance's partition, where inodes are.
+    /// Bytes of the instance's memory outside its partition, which is where inodes are.
     pub outside_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// The options of the file system. An instance that has reached them is told that there is no
-    /// space; at its memory's own limits it would be killed.
+    /// Mount options of the file system. An instance that reaches these limits gets ENOSPC; at its memory
+    /// limits it would be killed.
     fn options(&self) -> String {
         let mut options = "mode=755".to_owned();
         if let Some(bytes) = self.bytes {
@@ -89,7 +89,7 @@ impl Limits {
     }
 }
 
-/// Makes the root of the instance from `lower` and moves into it. Its files are the user's.
+/// Builds the root of the instance on `lower` and moves into it. Its files belong to the user.
 pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
@@ -103,7 +103,7 @@ pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
         fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     }
     let lower = if lower == "/" {
-        // The initramfs cannot be mounted so. The guest's own tools are nobody's, for all to read.
+        // The initramfs cannot be mounted like that. Its files show up as nobody's, but anyone may read them.
         lower
     } else {
         mount_for(user, lower, "lower")?;
@@ -121,7 +121,7 @@ pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
         mount_remount(target, MountFlags::BIND | flags, "")?;
     }
     hide()?;
-    // The old root comes to lie on top of the new one, and goes.
+    // The old root is now stacked on the new one, and is unmounted.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")?;
@@ -131,8 +131,8 @@ pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts `directory` a second time, at `target`, where what belongs to the machine's users belongs to
-/// the same of `user`'s.
+/// Mounts `directory` again at `target`, with the machine's users mapped to those of `user` (an idmapped
+/// mount).
 fn mount_for(user: &User, directory: &str, target: &str) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, directory, flags)?;
@@ -142,7 +142,7 @@ fn mount_for(user: &User, directory: &str, target: &str) -> io::Result<()> {
         propagation: 0,
         userns_fd: user.namespace().as_raw_fd() as u64,
     };
-    // SAFETY: the path is a terminated string, the attributes are as large as said, and the kernel
+    // SAFETY: the path is a terminated string, the attributes have the size that is passed, and the kernel
     // only reads both.
     let result = unsafe {
         libc::syscall(
@@ -161,12 +161,12 @@ fn mount_for(user: &User, directory: &str, target: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory to mount at. Where the image has it, the overlay stays without a copy of it.
+/// Creates a mount point, unless the image has it, which saves a copy in the overlay.
 fn make_directory(target: &str) -> io::Result<()> {
     if Path::new(target).is_dir() { Ok(()) } else { fs::create_dir(target) }
 }
 
-/// Mounts in the new root, which is the working directory.
+/// Mounts kernel file systems in the new root, which is the working directory.
 fn kernel_filesystems(user: &User) -> io::Result<()> {
     let closed = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let devices_only = format!("mode=755,size=64k,nr_inodes=64,uid={0},gid={0}", user.id());
@@ -197,7 +197,7 @@ fn devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Hides what is not the instance's in the new root, which is the working directory.
+/// Hides what does not concern the instance in the new root, which is the working directory.
 fn hide() -> io::Result<()> {
     let places = HIDDEN_FILES
         .into_iter()

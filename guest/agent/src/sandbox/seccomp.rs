@@ -1,7 +1,7 @@
-//! Which system calls an instance may make.
+//! The system calls that an instance may make.
 //!
-//! What is not listed answers as in a kernel without it (ENOSYS), which programs are written for:
-//! those that ask for io_uring, aio or clone3 go another way.
+//! Calls that are not listed fail as in a kernel without them (ENOSYS). Programs expect that: those that try
+//! io_uring, aio or clone3 have a fallback.
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -10,10 +10,10 @@ use seccompiler::{
 use squeezy_protocol::Seccomp;
 use std::io;
 
-/// What containers may call by default with Docker and containerd and no capability, without:
-/// aio (`io_setup` and what goes with it), whose memory is charged to the instance, but whose requests
-/// are counted for the whole machine; `memfd_secret`, which splits the kernel's map of memory for
-/// everybody; NUMA policies, of which there is one node. In the order of their numbers.
+/// What containers without capabilities may call by default in Docker and containerd, except: aio (`io_setup`
+/// and related calls), whose memory is charged to the instance, but whose requests count against a limit of
+/// the whole machine; `memfd_secret`, which splits huge pages of the kernel's direct map; and NUMA policies,
+/// since there is one node. In order of their numbers.
 #[rustfmt::skip]
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_read, libc::SYS_write, libc::SYS_open, libc::SYS_close, libc::SYS_stat, libc::SYS_fstat,
@@ -89,14 +89,14 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mseal,
 ];
 
-/// Of `asm/unistd_64.h`; libc has no names for them yet.
+/// From `asm/unistd_64.h`; libc does not have them yet.
 const CACHESTAT: libc::c_long = 451;
 const MAP_SHADOW_STACK: libc::c_long = 453;
 const FUTEX_WAKE: libc::c_long = 454;
 const FUTEX_WAIT: libc::c_long = 455;
 const FUTEX_REQUEUE: libc::c_long = 456;
 
-/// Flags of clone(2) that make a namespace. clone3(2) has them in memory, where no filter can look.
+/// Flags of clone(2) that create namespaces. clone3(2) takes them in memory, which a filter cannot read.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -104,16 +104,15 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
-/// Families of sockets that end at the instance's own network namespace. Of netlink's protocols only
-/// the one that tells a program its addresses.
+/// Socket families that are confined to the instance's network namespace. Of netlink, only the protocol with
+/// which a program reads its addresses is allowed.
 const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
-/// Of `linux/in6.h`: what makes flow labels, of which the whole machine has 4,096.
+/// From `linux/in6.h`: creates flow labels, of which the whole machine has 4,096.
 const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
-/// Personalities that change no more than how a program's addresses look, and the question which one
-/// it is.
+/// Personalities that only change what uname(2) tells the program, and the query for the current one.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x20000, 0x20008, 0xffff_ffff];
 
-/// The filter of a profile, to be installed later; building it takes memory.
+/// Builds the filter of a profile, to be installed later; building it takes memory.
 pub fn filter(profile: Seccomp) -> io::Result<Option<BpfProgram>> {
     match profile {
         Seccomp::Default => default_filter().map(Some).map_err(io::Error::other),
@@ -121,7 +120,7 @@ pub fn filter(profile: Seccomp) -> io::Result<Option<BpfProgram>> {
     }
 }
 
-/// Confines this process and all that come of it.
+/// Confines this process and its descendants.
 pub fn install(filter: &BpfProgram) -> io::Result<()> {
     seccompiler::apply_filter(filter).map_err(io::Error::other)
 }
@@ -167,10 +166,10 @@ fn default_filter() -> Result<BpfProgram, BackendError> {
 mod tests {
     use super::*;
 
-    /// Runs `action` in a child that the default filter confines; what it returns.
+    /// Runs `action` in a child confined by the default filter, and returns its result.
     fn confined(action: impl FnOnce() -> i32) -> i32 {
         let filter = filter(Seccomp::Default).unwrap().unwrap();
-        // SAFETY: the child makes system calls only.
+        // SAFETY: the child only makes system calls.
         unsafe {
             let child = libc::fork();
             if child == 0 {
@@ -210,12 +209,12 @@ mod tests {
             libc::SYS_open_by_handle_at,
             libc::SYS_pivot_root,
             libc::SYS_memfd_secret,
-            // A number of the x32 ABI, and one that no kernel has.
+            // A call of the x32 ABI, and a number that no kernel has.
             0x4000_0000 | libc::SYS_getpid,
             4096,
         ] {
             let answer = confined(|| {
-                // SAFETY: with nothing but zeros none of these does anything.
+                // SAFETY: with only zeros as arguments, none of these does anything.
                 if unsafe { libc::syscall(call, 0, 0, 0, 0, 0) } < 0 { errno() } else { 0 }
             });
             assert_eq!(answer, libc::ENOSYS, "call {call}");
@@ -226,10 +225,10 @@ mod tests {
     fn namespaces_and_sockets_are_told_by_their_arguments() {
         let clone = |flags: i32| {
             confined(|| {
-                // SAFETY: as a fork; the child of it exits at once.
+                // SAFETY: like a fork; the child exits at once.
                 match unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) } {
                     -1 => errno(),
-                    // SAFETY: nothing is to be cleaned up.
+                    // SAFETY: there is nothing to clean up.
                     0 => unsafe { libc::_exit(0) },
                     _ => 0,
                 }
@@ -248,7 +247,7 @@ mod tests {
             (libc::AF_PACKET, 0, libc::ENOSYS),
             (libc::AF_ALG, 0, libc::ENOSYS),
         ] {
-            // SAFETY: socket takes numbers.
+            // SAFETY: socket takes only numbers.
             let opened = || unsafe { libc::socket(family, libc::SOCK_DGRAM, protocol) };
             assert_eq!(confined(|| if opened() < 0 { errno() } else { 0 }), answer, "{family}");
         }
@@ -258,7 +257,7 @@ mod tests {
     fn flow_labels_alone_of_all_options_of_sockets_are_not_there() {
         for (level, option, answer) in [
             (libc::IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, libc::ENOSYS),
-            // The filter lets it pass, and there is no such socket.
+            // The filter lets it pass, and fails because there is no such socket.
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::EBADF),
             (libc::SOL_SOCKET, IPV6_FLOWLABEL_MGR, libc::EBADF),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY, libc::EBADF),

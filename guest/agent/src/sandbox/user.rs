@@ -1,11 +1,10 @@
-//! The user that an instance's processes are: user 0 to themselves, and to the kernel one that nobody
-//! else is.
+//! The user of an instance's processes: user 0 in their own namespace, and to the kernel a user that no other
+//! instance has.
 //!
-//! Linux counts by user what a cgroup does not: pipes, watches, queued signals, messages, locked
-//! memory. The user is one of a user namespace that the instance has to itself, and has 65,536 users
-//! of the machine behind it. Only its last step makes the process a member: whatever the sandbox is
-//! made of belongs to the machine's own user 0, so that an instance could not change it even with
-//! every capability in its namespace.
+//! Linux limits some things per user that no cgroup limits: pipes, watches, queued signals, messages, locked
+//! memory. The user belongs to the instance's own user namespace, which maps to 65,536 users of the machine.
+//! The process joins it only in its last step: everything the sandbox is made of belongs to the machine's own
+//! user 0, so an instance could not change it even with every capability in its namespace.
 
 use rustix::{
     fs::fchown,
@@ -23,9 +22,9 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-/// Users of an instance: as many as a program may expect there to be.
+/// Users per instance: as many as programs may expect.
 const COUNT: u32 = 1 << 16;
-/// Kinds of namespaces, as `/proc/sys/user` calls them.
+/// Kinds of namespaces, as named in `/proc/sys/user`.
 const NAMESPACES: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
 
 /// The users of an instance.
@@ -36,7 +35,7 @@ pub struct User {
 }
 
 impl User {
-    /// The users of the instance with this number, which no other one has at the same time.
+    /// Creates the users of the instance with this number, which no other one may have at the same time.
     pub fn create(number: u32) -> io::Result<Self> {
         // The first COUNT users are the machine's own.
         let id = number
@@ -46,17 +45,17 @@ impl User {
         Ok(Self { id, namespace: namespace(id)? })
     }
 
-    /// What the machine calls the instance's user 0.
+    /// The machine's ID of the instance's user 0.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The namespace, to mount files by.
+    /// The user namespace, for idmapped mounts.
     pub fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
     }
 
-    /// Makes an open file the instance's user 0's.
+    /// Gives an open file to the instance's user 0.
     pub fn own(&self, file: impl AsFd) -> io::Result<()> {
         fchown(file, Some(Uid::from_raw(self.id)), Some(Gid::from_raw(self.id)))?;
         Ok(())
@@ -73,12 +72,12 @@ impl User {
     }
 }
 
-/// Makes the namespace by way of a child: its first member must be a process that needs no privileges
-/// outside of it, and only one outside may say which users it has.
+/// Creates the namespace through a child: its first member must be an unprivileged process, and only a
+/// process outside may write its user mappings.
 fn namespace(id: u32) -> io::Result<File> {
     let (mut reader, mut writer) =
         pipe_with(PipeFlags::CLOEXEC).map(|(r, w)| (File::from(r), File::from(w)))?;
-    // SAFETY: the sandbox has one thread, so its child may do whatever it could.
+    // SAFETY: the sandbox has one thread, so its child may do whatever the sandbox may.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
@@ -89,7 +88,7 @@ fn namespace(id: u32) -> io::Result<File> {
             let _ = writer.write_all(said.as_bytes());
             drop(writer);
             loop {
-                // SAFETY: pause takes nothing. The parent ends this process.
+                // SAFETY: pause takes no arguments. The parent ends this process.
                 unsafe { libc::pause() };
             }
         }
@@ -117,8 +116,8 @@ fn said_by(reader: &mut File) -> io::Result<u32> {
     text.parse().map_err(|_| io::Error::other(text))
 }
 
-/// In the child: becomes the user and founds the namespace, so that the machine counts it as the
-/// user's. Returns its own number in the machine's /proc, which is still mounted.
+/// In the child: becomes the user and creates the namespace, so that it is counted as the user's. Returns its
+/// own PID from the machine's /proc, which is still mounted.
 fn found(id: u32) -> io::Result<String> {
     let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
     set_thread_groups(&[])?;
@@ -126,8 +125,8 @@ fn found(id: u32) -> io::Result<String> {
     set_thread_res_uid(uid, uid, uid)?;
     // SAFETY: this flag unshares neither the file table nor memory, and there is one thread.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
-    // In the namespace, and below it, there shall be no other: each is kernel memory, and a way to
-    // capabilities over what it holds.
+    // No other namespaces may be created in it or below it: each takes kernel memory, and is a way to gain
+    // capabilities over what is in it.
     for kind in NAMESPACES {
         match fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,4 +1,4 @@
-//! A host's side of the channel, as small as can be.
+//! A minimal client for the host's side of the port.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -13,8 +13,8 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// A connection; clones make calls at the same time. Gone with the last of them: left to itself,
-/// HTTP/2 keeps a connection for a while after a call was cancelled, and the port has but one.
+/// A connection, whose clones make concurrent calls. It is closed with the last clone: by default, HTTP/2
+/// keeps a connection for a while after a call was cancelled, and the port has only one.
 #[derive(Clone)]
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
@@ -29,7 +29,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -94,7 +94,7 @@ impl Answer {
             .unwrap_or_else(|e| panic!("{}: {e}: {:?}", self.status, self.body))
     }
 
-    /// The body of an answer that must be an error, in one line.
+    /// The body of an answer that must be an error, with a one-line message.
     pub fn error(&self) -> ErrorBody {
         assert!(self.status.as_u16() >= 400, "{self:?}");
         let error: ErrorBody = self.json();

@@ -1,4 +1,4 @@
-//! What an instance sees and cannot reach.
+//! What an instance can see, and what it cannot reach.
 
 use super::*;
 
@@ -24,7 +24,7 @@ pub(super) async fn an_instance_is_isolated(client: &Client) {
         assert!(log.contains(&format!("{set}:\t0000000000000000")), "{set} in:\n{log}");
     }
     assert!(log.contains("NoNewPrivs:\t1"), "{log}");
-    // The next one sees the image as it was.
+    // The next instance sees the image as it was.
     let (_, log) = run(client, shell("fresh", "ls /kept /www")).await;
     assert!(log.contains("hello") && !log.contains("file"), "{log}");
 }
@@ -36,7 +36,7 @@ pub(super) async fn directories_of_the_image_can_be_replaced(client: &Client) {
     assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "new\n"));
 }
 
-/// Others are told by `docs/threat-model.md`.
+/// `docs/threat-model.md` explains the checks.
 pub(super) async fn the_machine_is_out_of_reach(client: &Client) {
     let script = "
         for file in buddyinfo interrupts kallsyms kcore keys kmsg kpagecgroup kpagecount kpageflags \
@@ -66,7 +66,7 @@ pub(super) async fn the_machine_is_out_of_reach(client: &Client) {
     let expected = "9223372036854775807\n1073741824\n4194304\n4194304\n0\n1\n2\n1\nmap 0 65536\n0 0\n0 0\n0 0\n\
         writes\n0\nout\n1024\n1024\n4096\n64\nSeccomp:\t2\n";
     assert_eq!(log, expected);
-    // What process 1 takes of ordinary memory.
+    // Ordinary memory of process 1.
     let (_, log) = run(client, shell("first", "grep RssAnon: /proc/1/status")).await;
     let kib: u64 = log.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect(&log);
     eprintln!("process 1 holds {kib} KiB");
@@ -80,7 +80,7 @@ pub(super) async fn the_machine_is_out_of_reach(client: &Client) {
     assert!(log.starts_with("Seccomp:\t0\n8192\n") && log.ends_with("\n1\n"), "{log}");
 }
 
-/// Two instances at a time are two users.
+/// Two instances at the same time are two different users.
 pub(super) async fn instances_are_users_of_their_own(client: &Client) {
     let script = "set -- $(cat /proc/self/uid_map); echo $2; sleep 1000";
     for id in ["one", "two"] {

@@ -1,4 +1,4 @@
-//! What an instance may take of the VM.
+//! Limits on what an instance may take from the VM.
 
 use super::*;
 
@@ -12,7 +12,7 @@ pub(super) async fn memory_has_a_limit(client: &Client) {
     )
     .await;
     assert_eq!(reason, ExitReason::ExceededMemory);
-    // The writable layer counts too, and is bounded besides.
+    // The writable layer counts too, and also has a limit of its own.
     let mut spec = shell("files", "dd if=/dev/zero of=/big bs=1M count=64; echo status $?");
     spec["memory_limit_bytes"] = (32 << 20).into();
     let (reason, log) = run(client, spec).await;
@@ -31,7 +31,7 @@ pub(super) async fn files_have_one_limit(client: &Client) {
     let ends: Vec<_> = log.lines().filter(|line| line.starts_with("status")).collect();
     assert_eq!(ends, ["status 0", "status 0", "status 1"], "{log}");
     assert!(log.contains("No space left"), "{log}");
-    // Their inodes are outside of a partition, and have a part of what may be there.
+    // Inodes are outside the partition, and are limited to a part of the memory there.
     let mut spec = shell("inodes", "i=0; while true > /tmp/$i; do i=$((i+1)); done; echo made $i");
     spec["memory_limit_bytes"] = (8 << 20).into();
     let (reason, log) = run(client, spec).await;
@@ -40,7 +40,7 @@ pub(super) async fn files_have_one_limit(client: &Client) {
     assert!(made.is_some_and(|made| (1000..2048).contains(&made)), "{log}");
 }
 
-/// Both want all processors for the same time; one may have ten times as much of them.
+/// Both use all processors for the same time; one has ten times the other's share.
 pub(super) async fn processors_are_shared_as_told(client: &Client) {
     let script = "
         spin() { i=0; trap 'echo $i; exit' TERM; while :; do i=$((i+1)); done; }

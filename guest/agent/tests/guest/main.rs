@@ -1,4 +1,4 @@
-//! The agent in a real VM: boots a kernel under QEMU and speaks to it as the host does.
+//! The agent in a real VM: boots a kernel under QEMU and talks to the agent as the host does.
 
 mod client;
 mod isolation;
@@ -24,10 +24,10 @@ use squeezy_protocol::{
 use std::time::{Duration, Instant};
 use vm::{Artifacts, Vm};
 
-/// The promise: the agent's own memory, in bytes.
+/// The promised limit on the agent's own memory, in bytes.
 const MAX_AGENT_BYTES: u64 = 4 << 20;
 
-/// Artifacts, or the reason why this test cannot run here.
+/// The artifacts, or a message why this test cannot run here.
 fn artifacts() -> Option<Artifacts> {
     Artifacts::find().map_err(skip).ok()
 }
@@ -39,7 +39,7 @@ fn shell(id: &str, script: &str) -> Value {
     })
 }
 
-/// Runs a script in an instance to its end; returns how it ended and what it wrote.
+/// Runs an instance to its end; returns how it ended and what it wrote.
 async fn run(client: &Client, spec: Value) -> (ExitReason, String) {
     let id = spec["id"].as_str().unwrap().to_owned();
     client.start(spec).await.unwrap();
@@ -123,7 +123,7 @@ async fn the_clock_is_set(client: &Client) {
 
 async fn ends_have_reasons(client: &Client) {
     assert_eq!(run(client, shell("three", "exit 3")).await.0, ExitReason::Exited(3));
-    // What a process does to itself ends it.
+    // Signals that a process sends itself end it.
     for signal in [6, 11, 15] {
         let (reason, log) =
             run(client, shell("self", &format!("kill -{signal} $$; echo on"))).await;
@@ -132,7 +132,7 @@ async fn ends_have_reasons(client: &Client) {
     let script = "sh -c 'kill -11 $$'; echo $?";
     let (reason, log) = run(client, shell("child", script)).await;
     assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "Segmentation fault\n139\n"));
-    // Orphans die with it.
+    // Orphans die with the instance.
     let (reason, _) =
         run(client, shell("orphans", "(sleep 1000 &) ; (sleep 1000 &) ; exit 0")).await;
     assert_eq!(reason, ExitReason::Exited(0));
@@ -149,7 +149,7 @@ async fn stopping_reaps_everything(client: &Client) {
     assert_eq!(log_before, "");
     assert_eq!(ended.state, InstanceState::Ended(ExitReason::Stopped));
     assert!(begin.elapsed() < Duration::from_secs(8));
-    // Without a handler there is nothing to wait for.
+    // Without a handler for SIGTERM, it ends at once.
     client.start(shell("plain", "sleep 1000")).await.unwrap();
     let begin = Instant::now();
     client.delete("plain", 60_000).await;
@@ -255,7 +255,7 @@ async fn many_instances(client: &Client) {
     eprintln!("{COUNT} instances started, asked and stopped in {:?}", begin.elapsed());
 }
 
-/// A host may go away in the middle of anything, and the next one be served.
+/// A host may disconnect in the middle of anything, and the next one is served.
 async fn hosts_come_and_go(vm: &Vm) -> Client {
     use tokio::io::AsyncWriteExt;
     let client = vm.connect_again().await;
@@ -265,7 +265,7 @@ async fn hosts_come_and_go(vm: &Vm) -> Client {
         [&b""[..], b"\0\0\0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"]
     {
         let client = vm.connect_again().await;
-        // What was started lives on.
+        // The instance is still there.
         let list: Vec<Instance> = client.get("/v1/instances").await;
         assert_eq!(list.len(), 1);
         let waiting = client.clone();
@@ -287,7 +287,7 @@ async fn hosts_come_and_go(vm: &Vm) -> Client {
 #[tokio::test]
 async fn the_death_of_the_agent_ends_the_vm() {
     let Some(artifacts) = artifacts() else { return };
-    // Without its port nobody can reach the agent: it must not sit there in silence.
+    // Without its port the agent cannot be reached, so it must end the VM.
     let mut vm = Vm::boot(&artifacts, "org.squeezy.other");
     vm.ended(Duration::from_secs(90)).await;
     let console = vm.console();
@@ -309,7 +309,7 @@ async fn instances_in_partitions() {
     partitions_by_hand(&client).await;
 }
 
-/// The kernel's partitions, once it has plugged the first one.
+/// The kernel's partitions, once the first one is plugged.
 async fn squeezy(client: &Client) -> Option<Squeezy> {
     loop {
         let memory: Memory = client.get("/v1/memory").await;
@@ -349,7 +349,7 @@ async fn squeezyctl_runs_commands_in_partitions() {
         "assigned",
         "2",
         "status 9",
-        "squeezyctl: this process runs in a partition already",
+        "squeezyctl: this process already runs in a partition",
         "nested 125",
         "absent 127",
         "directory 126",

@@ -26,7 +26,7 @@ pub(super) async fn partitions_are_assigned_in_turn(client: &Client) {
     client.delete("first", 0).await;
     let second = client.start(in_partition("second", json!({"number": 0}), 5000)).await.unwrap();
     assert_eq!(second.partition, Some(PartitionNumber(0)));
-    // Who waits can be stopped.
+    // An instance that waits for its partition can be stopped.
     let waiting = client.clone();
     let start =
         tokio::spawn(
@@ -73,7 +73,7 @@ pub(super) async fn a_full_partition_ends_its_instance_only(client: &Client) {
 }
 
 pub(super) async fn partitions_by_hand(client: &Client) {
-    // An instance sees no partitions, and can take none.
+    // An instance can neither see partitions nor take one.
     let script = "squeezyctl status; echo status $?; squeezyctl exec -- true; echo exec $?";
     let mut spec = shell("tool", script);
     spec["image"] = Value::Null;

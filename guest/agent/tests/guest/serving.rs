@@ -1,4 +1,4 @@
-//! Calls of an instance, and what its server does wrong.
+//! Calls to an instance, including servers that misbehave.
 
 use super::*;
 
@@ -25,7 +25,7 @@ pub(super) async fn an_instance_serves_requests(client: &Client) {
     let answer = client.call("GET", "/v1/instances/web/http/none", "").await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.headers[INSTANCE_HEADER], "web");
-    // Not the instance's answer, so without its header.
+    // Not the instance's own answer, so without its header.
     let long = vec![b'x'; (8 << 20) + 1];
     let answer = client.call("POST", "/v1/instances/web/http/cgi-bin/echo", long).await;
     assert_eq!(answer.error().code, ErrorCode::Invalid);
@@ -82,13 +82,13 @@ pub(super) async fn a_frozen_instance_runs_when_a_request_comes(client: &Client)
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(client.log("cold").await, log);
     }
-    // Twice is once.
+    // Freezing is idempotent.
     assert!(freeze().await.json::<Instance>().frozen);
     // A request that comes while it is being frozen is answered.
     for _ in 0..20 {
         tokio::join!(freeze(), ask());
     }
-    // One that has a request to answer is not frozen.
+    // An instance with a request under way is not frozen.
     let slow = client.call("GET", "/v1/instances/cold/http/cgi-bin/slow", "");
     let refused = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -97,7 +97,7 @@ pub(super) async fn a_frozen_instance_runs_when_a_request_comes(client: &Client)
     let (answer, error) = tokio::join!(slow, refused);
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
-    // Neither a request to end nor a kill is held up.
+    // A freeze delays neither SIGTERM nor a kill.
     for grace_ms in [0, 2000] {
         assert!(freeze().await.json::<Instance>().frozen);
         let ended = client.delete("cold", grace_ms).await;
@@ -129,7 +129,8 @@ pub(super) async fn a_log_is_read_on_from_where_it_ended(client: &Client) {
 }
 
 pub(super) async fn what_is_no_http_is_the_instances_fault(client: &Client) {
-    // Nonsense, an end without an answer, and one before the request is read, which resets the connection.
+    // Garbage, a close without an answer, and a close before the request is read, which resets the
+    // connection.
     for (id, server) in [
         ("babble", "/bin/sh -c 'read line; echo nonsense; sleep 1'"),
         ("silent", "/bin/sh -c 'busybox timeout 1 cat > /dev/null'"),

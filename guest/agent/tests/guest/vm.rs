@@ -1,4 +1,4 @@
-//! A VM to test in, by plain QEMU, so that the agent's tests depend on no other part.
+//! A VM in plain QEMU, so that the agent's tests depend on no other component.
 
 use crate::client::Client;
 use squeezy_protocol::PORT_NAME;
@@ -24,7 +24,7 @@ pub struct Vm {
     directory: tempfile::TempDir,
 }
 
-/// What the tests need; `Err` says what is missing and how to get it.
+/// The files that the tests need; `Err` says what is missing and how to get it.
 pub struct Artifacts {
     pub kernel: PathBuf,
     pub initramfs: PathBuf,
@@ -60,12 +60,12 @@ impl Artifacts {
 }
 
 impl Vm {
-    /// Boots it with an image of busybox.
+    /// Boots a VM with a busybox image.
     pub fn boot(artifacts: &Artifacts, port: &str) -> Self {
         Self::start(artifacts, port, "512", "", &[])
     }
 
-    /// Boots it with a shared partition and `PARTITIONS` others, of which one is plugged.
+    /// Boots a VM with a shared partition and `PARTITIONS` others, one of them plugged.
     pub fn boot_with_partitions(artifacts: &Artifacts, command_line: &str) -> Self {
         let command_line = format!(
             "memhp_default_state=online_movable squeezy.partition_size={PARTITION_MIB}M \
@@ -89,7 +89,7 @@ impl Vm {
         )
     }
 
-    /// Asks for `count` partitions to be plugged.
+    /// Requests that `count` partitions be plugged.
     pub async fn request(&self, count: u64) {
         let bytes = (SHARED_MIB + count * PARTITION_MIB) << 20;
         let set = serde_json::json!({"execute": "qom-set", "arguments": {
@@ -100,7 +100,7 @@ impl Vm {
         let mut line = String::new();
         for command in [serde_json::json!({"execute": "qmp_capabilities"}), set] {
             stream.get_mut().write_all(format!("{command}\n").as_bytes()).await.unwrap();
-            // The greeting and events are lines as well.
+            // The greeting and events are lines, too.
             while !line.contains("\"return\"") {
                 line.clear();
                 assert!(stream.read_line(&mut line).await.unwrap() > 0, "QMP has ended");
@@ -148,19 +148,18 @@ impl Vm {
         Self { qemu, directory }
     }
 
-    /// Connects as the host does at first.
+    /// Connects like the first host.
     pub async fn connect(&self) -> Client {
         Client::new(self.stream().await).await
     }
 
-    /// Connects as a host does that comes right after another, which may have died in the middle
-    /// of a frame: when it gets no answers, it goes, waits long enough for the guest to notice,
-    /// and comes again.
+    /// Connects like a host that follows right after another, which may have died in the middle of a frame:
+    /// if it gets no answers, it disconnects, waits long enough for the guest to notice, and reconnects.
     pub async fn connect_again(&self) -> Client {
         for _ in 0..10 {
             let client = self.connect().await;
             if answers(&client).await {
-                // An answer to what the other one left may come in between and end it.
+                // An answer to what the previous host left may come in between and end the connection.
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 if answers(&client).await {
                     return client;
@@ -172,7 +171,7 @@ impl Vm {
         panic!("the agent does not answer the next host\n{}", self.console());
     }
 
-    /// The channel's bytes.
+    /// The port's byte stream.
     pub async fn stream(&self) -> UnixStream {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -184,7 +183,7 @@ impl Vm {
         }
     }
 
-    /// What the guest has printed.
+    /// The guest's console output.
     pub fn console(&self) -> String {
         let bytes = fs::read(self.directory.path().join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -194,7 +193,7 @@ impl Vm {
     pub async fn ended(&mut self, within: Duration) {
         let deadline = Instant::now() + within;
         while self.qemu.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "the VM lives on\n{}", self.console());
+            assert!(Instant::now() < deadline, "the VM is still running\n{}", self.console());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -215,7 +214,7 @@ impl Drop for Vm {
     }
 }
 
-/// Busybox, and a web server's files.
+/// Makes an image with busybox and files for a web server.
 fn make_image(tree: &Path, image: &Path) {
     for directory in ["bin", "www/cgi-bin", "proc", "kept"] {
         fs::create_dir_all(tree.join(directory)).unwrap();

@@ -1,4 +1,4 @@
-//! Why an instance could not do what it was asked.
+//! Errors of instances.
 
 use crate::vm_end::VmEnd;
 use squeezy_protocol::{ExitReason, MAX_PAYLOAD_BYTES};
@@ -8,34 +8,34 @@ use std::time::Duration;
 /// Why an instance could not be started, called, frozen, squeezed or stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstanceError {
-    /// It has no VM any more, or none yet.
+    /// Its VM has ended, or has not been booted yet.
     #[error("its VM has ended")]
     NoVm,
-    /// Its memory could not be plugged, which the error of the plug explains.
+    /// Its memory could not be plugged; the plug's own error says why.
     #[error("its memory could not be plugged")]
     NotPlugged,
-    /// Its server came up, and did not answer its first request in time.
+    /// Its server did not answer its first request in time.
     #[error("{path} was not answered within {} s", limit.as_secs_f64())]
     StartTooLong {
-        /// What was asked for.
+        /// The request's path.
         path: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// It ended before it had answered its first request.
+    /// It ended before answering its first request.
     #[error("it {reason} before it had answered {path}: {last_line}")]
     EndedAtStart {
         /// How it ended.
         reason: ExitReason,
-        /// What was asked for.
+        /// The request's path.
         path: String,
-        /// What it wrote last.
+        /// The last line of its output.
         last_line: String,
     },
-    /// Its server has answered its first request, and does not take calls.
+    /// Its server answered its first request, but does not take calls.
     #[error("{path}: {problem}")]
     NotReady {
-        /// What was asked for.
+        /// The request's path.
         path: String,
         /// What is wrong.
         problem: String,
@@ -46,13 +46,13 @@ pub enum InstanceError {
     /// It ended while it had a call.
     #[error("the instance {0}")]
     Ended(ExitReason),
-    /// Its answer is longer than an agent passes on.
+    /// Its answer is longer than the agent passes on.
     #[error("its answer is longer than {} MiB", MAX_PAYLOAD_BYTES >> 20)]
     AnswerTooLong,
-    /// There is no answer of its server that could be passed on; why.
+    /// There is no answer from its server that could be passed on, for this reason.
     #[error("{0}")]
     NoAnswer(String),
-    /// Nobody knows how much memory the host has behind it.
+    /// Its resident memory on the host is unknown.
     #[error("its memory could not be measured")]
     NotMeasured,
     /// Its VM ended while it had a call.

@@ -20,36 +20,36 @@ use tokio::time::Instant;
 
 pub use error::InstanceError;
 
-/// How long an instance may wait for its partition, which may be plugged meanwhile: longer than a plug
-/// may take before it counts as failed.
+/// How long an instance may wait for its partition to be plugged: longer than a plug may take before it
+/// counts as failed.
 const PARTITION_WAIT_MS: u32 = 30_000;
 
-/// The part of an instance's memory that its files may take: half, as Linux lets those of a machine.
+/// The part of an instance's memory that its files may take, as a divisor: half, the default of tmpfs.
 const FILES_PART: u64 = 2;
 
-/// How long an instance may take to end by itself when it is told to.
+/// How long an instance that is told to end has to do so by itself.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How long between two tries to reach a server that does not listen yet.
+/// The pause between attempts to reach a server that does not listen yet.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long after a request was not answered its instance may be found to have ended.
+/// How long to wait, after a request has failed, for the news that the instance has ended.
 const END_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the end of a call's output may come after its answer, and how often is looked.
+/// How long the end of a call's output may come after its answer, and how often to look for it.
 const LOG_WAIT: Duration = Duration::from_millis(100);
 const LOG_PAUSE: Duration = Duration::from_millis(5);
 
-/// What came of a call of an instance.
+/// The result of a call to an instance.
 #[derive(Debug)]
 pub enum Reply {
-    /// The instance has answered.
+    /// The instance answered.
     Answered(Response<Bytes>),
-    /// It has not, for this reason, and cannot take another call.
+    /// It did not, for this reason, and cannot take another call.
     Failed(InstanceError),
 }
 
-/// How long the parts of a start took.
+/// How long the phases of a start took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StartTimes {
     /// Until its command was executed.
@@ -58,18 +58,18 @@ pub struct StartTimes {
     pub init: Duration,
 }
 
-/// What came of squeezing an instance.
+/// The result of a squeeze.
 #[derive(Clone, Debug)]
 pub struct SqueezeReport {
-    /// What its runtime did; why it did nothing.
+    /// What its runtime did, or why it did nothing.
     pub heap: Result<SqueezedHeap, String>,
-    /// Bytes that its partition has given back; why it has not.
+    /// Bytes that its partition gave back, or why it gave none.
     pub reported: Result<u64, String>,
-    /// What the host had behind it before, in bytes.
+    /// Its resident memory on the host before, in bytes.
     pub before_bytes: u64,
-    /// What it has now.
+    /// Its resident memory on the host after, in bytes.
     pub resident_bytes: u64,
-    /// Processor time of its runtime.
+    /// Processor time spent by its runtime.
     pub cpu: Duration,
     /// How long all of it took.
     pub took: Duration,
@@ -78,13 +78,13 @@ pub struct SqueezeReport {
 /// How far the output of an instance has been read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogPosition {
-    /// The byte after the last that was read.
+    /// The offset after the last byte that was read.
     end: u64,
-    /// Whether its server does not say where the output of a call ends.
+    /// Whether its server did not mark the end of the last call's output.
     unmarked: bool,
 }
 
-/// An instance, or what will be one.
+/// A handle to an instance, which may not have been started yet.
 #[derive(Clone)]
 pub(crate) struct Instance {
     pub(crate) guest: Arc<dyn Guest>,
@@ -103,7 +103,7 @@ impl Instance {
     ) -> Result<StartTimes, InstanceError> {
         let begin = Instant::now();
         let details = machine.details();
-        // Emulation is slow enough.
+        // Emulation is slow enough without a limit.
         let limits_cpu = !details.accelerator.emulates();
         let mut spec = InstanceSpec {
             id: self.id.clone(),
@@ -126,7 +126,7 @@ impl Instance {
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {
-            // What is in the partition, files included, does not count.
+            // What is in the partition, including files, does not count against this limit.
             spec.memory_limit_bytes = Some(outside_bytes(details.instance_bytes));
         }
         self.guest.start(&spec).await?;
@@ -152,7 +152,7 @@ impl Instance {
             .map_err(|problem| InstanceError::NotReady { path, problem })
     }
 
-    /// What its server answers to its first request, which is sent until it listens.
+    /// Sends the first request until the server listens, and returns its answer.
     async fn first_answer(
         &self,
         request: &Request<Bytes>,
@@ -165,7 +165,8 @@ impl Instance {
                 return Ok(response);
             }
             let problem = agent_problem(&response);
-            // It may listen yet; who has taken the request and not answered it will not the next time.
+            // A server that does not listen yet may still come up. One that took the request and did not
+            // answer will not answer the next one either.
             let may_come = problem.code == ErrorCode::Unavailable;
             let ended = if may_come {
                 match self.guest.instance(&self.id).await?.state {
@@ -207,13 +208,13 @@ impl Instance {
         })
     }
 
-    /// What it has written since the position, which is moved on: where its server marks the end of a
-    /// call, up to there.
+    /// What it has written since `position`, which is advanced. If the server marks the end of a call, waits
+    /// for that mark.
     pub(crate) async fn output(&self, position: &mut LogPosition) -> Vec<String> {
         let deadline = Instant::now() + LOG_WAIT;
         let end_line = self.contract.end_of_output();
         loop {
-            // Without its VM or its agent there is nothing to be read any more.
+            // Without its VM or its agent there is nothing left to read.
             let Ok((text, end)) = self.guest.log_from(&self.id, position.end).await else {
                 return Vec::new();
             };
@@ -227,13 +228,13 @@ impl Instance {
             }
             let lost = (end - position.end).saturating_sub(text.len() as u64);
             *position = LogPosition { end, unmarked: !marked };
-            let lost = (lost > 0).then(|| format!("({lost} bytes before this are lost)"));
+            let lost = (lost > 0).then(|| format!("({lost} bytes before this were lost)"));
             let lines = text.lines().filter(|line| !is_end(line)).map(str::to_owned);
             return lost.into_iter().chain(lines).collect();
         }
     }
 
-    /// Keeps it from running until its next request or its end; nothing when one of them came first.
+    /// Freezes it until its next request or its end; `None` if one of them came first.
     pub(crate) async fn freeze(&self) -> Result<Option<squeezy_protocol::Instance>, InstanceError> {
         match self.guest.freeze(&self.id).await {
             Ok(seen) => Ok(Some(seen)),
@@ -244,7 +245,7 @@ impl Instance {
         }
     }
 
-    /// Makes it give back what it does not use while it is frozen.
+    /// Makes it give back memory that it does not use while it is frozen.
     pub(crate) async fn squeeze(&self) -> Result<SqueezeReport, InstanceError> {
         let begin = Instant::now();
         let before = self.guest.instance(&self.id).await?;
@@ -262,7 +263,7 @@ impl Instance {
         })
     }
 
-    /// Waits until it has ended; why it did.
+    /// Waits until it has ended, and returns why.
     pub(crate) async fn ended(&self) -> Option<ExitReason> {
         match self.guest.wait(&self.id).await.ok()?.state {
             InstanceState::Ended(reason) => Some(reason),
@@ -270,16 +271,16 @@ impl Instance {
         }
     }
 
-    /// Why it has ended, if that is why it did not answer: its connections close a little before its last
-    /// process is reaped.
+    /// Why it has ended, if its end is the reason that it did not answer: its connections close a little
+    /// before its last process is reaped.
     async fn ended_soon(&self) -> Option<ExitReason> {
         tokio::time::timeout(END_PAUSE, self.ended()).await.ok().flatten()
     }
 
-    /// Stops it, or what there is of it.
+    /// Stops it, or whatever parts of it exist.
     pub(crate) async fn stop(&self) -> Result<(), InstanceError> {
         match self.guest.stop(&self.id, STOP_GRACE).await {
-            // It never came to be.
+            // It never existed.
             Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }

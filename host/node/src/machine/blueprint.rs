@@ -1,4 +1,4 @@
-//! How a [`VmPlan`] becomes a machine.
+//! Makes a machine from a [`VmPlan`].
 
 use super::{Blueprint, Machine, MachineDetails, micro::MicroVms, shared::SharedVm};
 use crate::{PolicyName, VmPlan};

@@ -1,4 +1,4 @@
-//! 1:1: a VM of its own for each instance, which has all its memory from its boot on.
+//! 1:1: each instance has a VM of its own, which has all its memory from boot on.
 
 use super::{Machine, MachineDetails, ResizeOutcome};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
 };
 
 pub(crate) struct MicroVms {
-    /// For one instance.
+    /// The plan of a VM for one instance.
     plan: VmPlan,
     slots: Slots,
     details: MachineDetails,
@@ -25,13 +25,13 @@ pub(crate) struct MicroVms {
 }
 
 struct Vms {
-    /// Booted to see whether that works; whoever comes first gets it.
+    /// Booted to check that it works; the first instance gets it.
     first: Option<Arc<Vm>>,
     by_slot: BTreeMap<Slot, Arc<Vm>>,
 }
 
 impl MicroVms {
-    /// With the first VM there already, for at most so many.
+    /// Creates a machine for at most `instances` instances, whose first VM is already running.
     pub(crate) fn new(plan: VmPlan, instances: u16, first: Vm, details: MachineDetails) -> Self {
         let vms = Vms { first: Some(Arc::new(first)), by_slot: BTreeMap::new() };
         Self { plan, slots: Slots::new(instances), details, vms: Mutex::new(vms) }
@@ -57,7 +57,7 @@ impl MicroVms {
     }
 }
 
-/// What a boot or an end came to, as a resize.
+/// The result of a boot or shutdown, as a resize.
 fn outcome(result: Result<(), VmError>, took: Duration, resident_drop_bytes: u64) -> ResizeOutcome {
     ResizeOutcome { latency: Some(took), resident_drop_bytes, error: result.err() }
 }
@@ -83,7 +83,7 @@ impl Machine for MicroVms {
     }
 
     fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
-        // Now, for the slot may be taken again before the VM has ended.
+        // Not in the future: the slot may be taken again before the VM has ended.
         let vm = self.lock().by_slot.remove(&slot);
         Box::pin(async move {
             let Some(vm) = vm else { return ResizeOutcome::new(Ok(None)) };
@@ -106,7 +106,7 @@ impl Machine for MicroVms {
         spec.partition = PartitionChoice::None;
     }
 
-    /// One VM's trouble is one instance's.
+    /// A VM's failure affects only its one instance.
     fn is_unfit_after(&self, _: &VmError) -> bool {
         false
     }
@@ -120,7 +120,7 @@ impl Machine for MicroVms {
         Box::pin(async move {
             let mut sum = MemoryUse::default();
             for vm in vms {
-                // One that has just ended has no memory.
+                // A VM that has just ended has no memory.
                 if let Ok(memory) = vm.memory().await {
                     sum += memory;
                 }
@@ -129,9 +129,9 @@ impl Machine for MicroVms {
         })
     }
 
-    /// Without an instance there is nothing that could be stopped, and what they cost is theirs.
+    /// All VMs belong to instances, so there is nothing else to pause.
     fn want_paused(&self, paused: bool) {
-        debug_assert!(!paused, "there is no VM beside those of instances");
+        debug_assert!(!paused, "all VMs belong to instances");
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
@@ -142,7 +142,7 @@ impl Machine for MicroVms {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Only with the node: one VM's end is one instance's.
+    /// It ends only with the node: the end of a VM is that of one instance.
     fn ended(&self) -> Option<VmError> {
         None
     }

@@ -1,4 +1,4 @@
-//! Where instances run, and how their memory is changed: one file each.
+//! Where instances run and how their memory is resized: one file per kind of machine.
 
 mod blueprint;
 mod micro;
@@ -13,67 +13,68 @@ use squeezy_vmm::{
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-/// How a machine is made: outside of tests, a [`VmPlan`](crate::VmPlan).
+/// How to make a machine: outside tests, a [`VmPlan`](crate::VmPlan).
 pub trait Blueprint: Send + Sync {
-    /// The read-only roots of its instances, by their [`ImageNumber`](squeezy_protocol::ImageNumber).
+    /// The read-only root file systems of its instances, by [`ImageNumber`](squeezy_protocol::ImageNumber).
     fn images(&self) -> &[PathBuf];
-    /// Boots it; `tell` hears how far it is. Dropping the future ends it.
+    /// Boots it; `tell` is called at each step. Dropping the future ends it.
     fn boot<'a>(
         &'a self,
         tell: Box<dyn FnMut(BootStep) + Send + 'a>,
     ) -> BoxFuture<'a, Result<Arc<dyn Machine>, VmError>>;
 }
 
-/// A VM for all instances, or whatever stands for it.
+/// One VM for all instances, or what stands in for one.
 ///
-/// Slots are taken and freed first, and then memory is made to follow; see
+/// A slot is taken or freed first, and its memory plugged or reclaimed after that; see
 /// [`squeezy_vmm::mechanism::Mechanism`].
 pub trait Machine: Send + Sync {
     /// What it is made of.
     fn details(&self) -> &MachineDetails;
     /// Which slots for instances are in use.
     fn slots(&self) -> &Slots;
-    /// Gives a slot that was taken its memory. When it fails the slot is free again.
+    /// Plugs the memory of a taken slot. If that fails, the slot is free again.
     fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
-    /// Takes the memory of a slot that was freed back.
+    /// Reclaims the memory of a freed slot.
     fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
-    /// Whether everything that was asked back has come back by now.
+    /// Whether all memory being reclaimed has come back by now.
     fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome>;
-    /// The guest that an instance in this slot runs in; none while its memory is not there.
+    /// The guest for an instance in this slot; `None` while there is no VM for it.
     fn guest(&self, slot: Slot) -> Option<Arc<dyn Guest>>;
     /// Sets where an instance in this slot gets its memory from.
     fn place(&self, slot: Slot, spec: &mut InstanceSpec);
-    /// Whether no instance can be given memory in it any more once a resize has failed like this.
+    /// Whether, after a resize has failed with this error, the machine cannot give memory to any more
+    /// instances.
     fn is_unfit_after(&self, error: &VmError) -> bool;
     /// Whether an instance may be started while its memory is being plugged.
     fn starts_beside_plug(&self) -> bool;
-    /// What is asked for, plugged and resident now.
+    /// The memory that is requested, plugged and resident now.
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>>;
-    /// From now on all of it is to stand still, or to run. [`Self::settle`] makes it so.
+    /// Sets whether it should be paused or running; [`Self::settle`] makes it so.
     fn want_paused(&self, paused: bool);
-    /// Makes it stand still or run, whatever was wanted last. To be waited for before anything is done in
-    /// it, for somebody else may not have come to it yet.
+    /// Pauses or resumes it, whichever was wanted last. Wait for this before doing anything in it, because a
+    /// resume wanted by someone else may not have happened yet.
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>>;
-    /// The guest's partitions; empty where it has none. While it stands still those that it had before.
+    /// The guest's partitions; empty if it has none. While paused, those it had before the pause.
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>>;
-    /// Why all of it has ended, if it has.
+    /// Why it has ended as a whole, if it has.
     fn ended(&self) -> Option<VmError>;
-    /// Waits until all of it has ended.
+    /// Waits until it has ended as a whole.
     fn wait(&self) -> BoxFuture<'_, ()>;
-    /// Ends all of it.
+    /// Shuts it down.
     fn end(&self) -> BoxFuture<'_, Result<(), VmError>>;
 }
 
 /// What a machine is made of.
 #[derive(Clone, Debug)]
 pub struct MachineDetails {
-    /// What runs the guests' code.
+    /// The accelerator: KVM or emulation.
     pub accelerator: AcceleratorKind,
-    /// Why that.
+    /// Why this accelerator.
     pub accelerator_reason: String,
     /// The VMM's name and version.
     pub vmm_version: String,
-    /// The guest's kernel.
+    /// The guest kernel's release.
     pub kernel: String,
     /// An instance's memory, in bytes.
     pub instance_bytes: u64,
@@ -91,12 +92,12 @@ impl MachineDetails {
     }
 }
 
-/// A resize that was tried.
+/// The result of a resize.
 #[derive(Debug)]
 pub struct ResizeOutcome {
-    /// From the request until it was done or given up; nothing where there is nothing to resize.
+    /// From the request until it was done or given up; absent if there was nothing to resize.
     pub latency: Option<Duration>,
-    /// How much less was resident on the host after than before, in bytes.
+    /// By how much resident memory on the host dropped, in bytes.
     pub resident_drop_bytes: u64,
     /// Why it failed, if it did.
     pub error: Option<VmError>,

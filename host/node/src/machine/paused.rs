@@ -1,27 +1,27 @@
-//! Whether a machine's VM runs, and is to run.
+//! Whether a machine's VM is, and should be, paused.
 
 use squeezy_protocol::Partition;
 use squeezy_vmm::{Vm, VmError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-/// Stops a VM and lets it run, one change after the other, until what was wanted last is so.
+/// Pauses and resumes a VM, one change at a time, until it is as last wanted.
 #[derive(Default)]
 pub(super) struct Paused {
     wanted: AtomicBool,
-    /// Whether it may stand still.
+    /// Whether it may be paused. Lets [`Self::settle`] return without the lock in the usual case.
     may_stand: AtomicBool,
-    /// The partitions that it had when it was stopped; nothing while it runs.
+    /// The partitions it had when it was paused; `None` while it runs.
     partitions: RwLock<Option<Vec<Partition>>>,
 }
 
 impl Paused {
-    /// From now on it is to stand still, or to run; [`Self::settle`] makes it so.
+    /// Sets whether it should be paused or running; [`Self::settle`] makes it so.
     pub(super) fn want(&self, paused: bool) {
         self.wanted.store(paused, Ordering::SeqCst);
     }
 
-    /// Makes what is wanted so; `look` says which partitions there are before it is stopped.
+    /// Pauses or resumes it as wanted; `look` reads its partitions before a pause.
     pub(super) async fn settle(
         &self,
         vm: &Vm,
@@ -48,7 +48,8 @@ impl Paused {
         Ok(())
     }
 
-    /// The partitions when it was stopped; nothing while it runs, which it does as long as this is kept.
+    /// The partitions it had when it was paused; `None` while it runs, and it keeps running as long as the
+    /// guard is held.
     pub(super) async fn partitions(&self) -> RwLockReadGuard<'_, Option<Vec<Partition>>> {
         self.partitions.read().await
     }

@@ -1,4 +1,4 @@
-//! N:1: all instances in one VM, whose memory a mechanism changes.
+//! N:1: all instances share one VM, which a mechanism resizes.
 
 use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
@@ -17,7 +17,7 @@ pub(crate) struct SharedVm {
 }
 
 impl SharedVm {
-    /// One that runs.
+    /// Wraps a running VM.
     pub(crate) fn new(vm: Vm, mechanism: Box<dyn Mechanism>, details: MachineDetails) -> Self {
         Self { vm: Arc::new(vm), mechanism, details, paused: Paused::default() }
     }

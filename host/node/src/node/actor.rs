@@ -1,7 +1,7 @@
-//! The node's one task: turns what happens into the scaler's events, and its commands into tasks.
+//! The node's main task: turns what happens into events for the scaler, and the scaler's commands into tasks.
 //!
-//! What is known is in `table`, what reaches it in `message`, and what is done with VMs, instances and
-//! calls in the files of these names; `rest` has instances without a call.
+//! Its tables are in `table`, what it receives in `message`, and what it does with VMs, instances and calls
+//! in the files of these names; freezing and squeezing idle instances are in `rest`.
 
 use super::{
     FunctionLimits, NodeError,
@@ -23,20 +23,20 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-/// Of instances that are stopped at once, how long the first that has ended waits for the others, so
-/// that their memory goes back in one request.
+/// When instances are stopped together, how long the first that has ended waits for the others, so that their
+/// memory goes back in one request.
 const STOP_TOGETHER: Duration = Duration::from_millis(100);
 
-/// Everything there is.
+/// The state of a node.
 pub(super) struct Actor {
     pub(super) scaler: Scaler,
-    /// Whether the scaler is told what frozen instances hold.
+    /// Whether to measure what frozen instances hold, for the scaler.
     pub(super) measures_frozen: bool,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) begin: Instant,
     tasks: JoinSet<Completion>,
-    /// What is to be done for the last event: all of it is begun at once, when every slot that is
-    /// taken or freed by it is known.
+    /// Tasks for the last event. They are spawned together, once every slot that the event takes or frees is
+    /// known.
     begun: Vec<BoxFuture<'static, Completion>>,
     pub(super) stopping: BTreeMap<VmIndex, Stopping>,
     pub(super) vms: BTreeMap<VmIndex, VmEntry>,
@@ -72,8 +72,8 @@ impl Actor {
         }
     }
 
-    /// Works until it is told to drain and everything has ended, or nobody is left to ask anything;
-    /// then what still runs is killed.
+    /// Runs until a drain is complete, the node is killed or the last handle is dropped. Whatever still runs
+    /// then is killed.
     pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         while !self.scaler.is_drained() {
             let deadline = self.scaler.next_deadline();
@@ -101,14 +101,14 @@ impl Actor {
         self.begun.push(Box::pin(task));
     }
 
-    /// Begins something in a VM, which runs by then if it is to run.
+    /// Begins a task in a VM. If the VM is being resumed, the task waits for that.
     pub(super) fn begin_in(
         &mut self,
         machine: Arc<dyn Machine>,
         task: impl Future<Output = Completion> + Send + 'static,
     ) {
         self.begin(async move {
-            // What comes of this is told to whoever wanted it to run.
+            // Whoever wanted the VM resumed gets the result.
             let _ = machine.settle().await;
             task.await
         });
@@ -144,7 +144,7 @@ impl Actor {
                     None => Err(PolicyError::NoFunction(function)),
                 };
                 let _ = reply.send(result);
-                // Whatever is possible by that is done now.
+                // The new limits take effect at once.
                 self.event(Event::Tick);
             }
             Message::RemoveFunction(function) => self.event(Event::Retire(function)),
@@ -152,7 +152,7 @@ impl Actor {
             Message::EvictIdle => self.event(Event::EvictIdle),
             Message::Status(reply) => self.status(reply),
             Message::Partitions(reply) => self.partitions(reply),
-            // The loop has returned.
+            // Handled in `run`.
             Message::Kill => {}
             Message::Drain => self.event(Event::Drain),
         }
@@ -175,12 +175,12 @@ impl Actor {
         Ok(index)
     }
 
-    /// Tells the scaler, and starts what it decides.
+    /// Passes an event to the scaler and carries out its commands.
     pub(super) fn event(&mut self, event: Event) {
         let now = self.now();
         match self.scaler.handle(now, event) {
             Ok(commands) => commands.into_iter().for_each(|command| self.command(now, command)),
-            // Only a mistake in here can lead to this; the node goes on without the event.
+            // Only a bug in the node can cause this; it goes on without the event.
             Err(error) => self.note(&format!("internal error: {error}")),
         }
         self.functions.retain(|&index, _| self.scaler.has_function(index));
@@ -205,7 +205,7 @@ impl Actor {
         }
     }
 
-    /// Takes note of a task's end.
+    /// Handles the end of a task.
     fn completed(&mut self, completion: Result<Completion, JoinError>) {
         match completion {
             Ok(Completion::Booted { vm, result, took }) => self.booted(vm, result, took),
@@ -244,13 +244,13 @@ impl Actor {
                 self.called(instance, request, reply, took, logs);
             }
             Ok(Completion::Nothing) => {}
-            // A task that panics has said so itself.
+            // The panic itself has been printed already.
             Err(error) => self.note(&format!("internal error: {error}")),
         }
     }
 }
 
-/// Waits for the first that has stopped, and a little for the others.
+/// Waits for the first instance to stop, and a little longer for the others.
 async fn stop_together(mut stopping: Stopping) -> Completion {
     let mut stopped: Vec<_> = stopping.next().await.into_iter().collect();
     let deadline = Instant::now() + STOP_TOGETHER;

@@ -1,4 +1,4 @@
-//! Calls: taken by an instance, answered, failed or rejected.
+//! Calls: dispatched to instances, answered, failed or rejected.
 
 use super::{
     actor::Actor,
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 
 impl Actor {
-    /// Takes a call in, unless it is turned away at once.
+    /// Accepts a call, unless it is rejected at once.
     pub(super) fn call(
         &mut self,
         function: FunctionIndex,
@@ -34,7 +34,7 @@ impl Actor {
         });
     }
 
-    /// Has an instance work on a call.
+    /// Passes a call to an instance.
     pub(super) fn dispatch(
         &mut self,
         now: Moment,
@@ -90,7 +90,7 @@ impl Actor {
         if matches!(reply, Reply::Failed(_)) && self.has_ended(vm) {
             return;
         }
-        // A VM that is one instance's alone.
+        // Whether a VM that belongs to this instance alone has ended.
         let mut vm_ended = false;
         if let Some(entry) = self.instances.get_mut(&instance) {
             entry.request = None;
@@ -113,7 +113,7 @@ impl Actor {
         self.event(event);
     }
 
-    /// A call that an instance had taken will get no answer.
+    /// Fails a call that an instance had taken.
     pub(super) fn fail(
         &mut self,
         request: RequestNumber,
@@ -130,7 +130,7 @@ impl Actor {
         self.close(request, Err(failed));
     }
 
-    /// A call that nobody will take.
+    /// Rejects a call that no instance will take.
     pub(super) fn reject(&mut self, request: RequestNumber, reason: RejectReason) {
         self.close(request, Err(CallError::Rejected(reason)));
     }
@@ -139,7 +139,7 @@ impl Actor {
         if let Some(call) = self.calls.remove(&request) {
             let instance = call.assignment.map(|taken| taken.instance);
             self.tell(NodeEvent::Called { function: call.function, instance, result: &result });
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = call.reply.send(result);
         }
     }

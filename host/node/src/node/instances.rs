@@ -1,4 +1,4 @@
-//! Instances: given memory, started, stopped, and their memory taken back.
+//! Instances: plug, start, stop and reclaim.
 
 use super::{
     actor::Actor,
@@ -19,7 +19,7 @@ impl Actor {
         self.instances.iter().filter(|(_, entry)| entry.vm == vm).map(|(&n, _)| n).collect()
     }
 
-    /// Plugs an instance's memory and starts it, side by side where the guest can wait.
+    /// Plugs an instance's memory and starts it, in parallel if the guest can wait for the plug.
     pub(super) fn start(
         &mut self,
         now: Moment,
@@ -61,7 +61,7 @@ impl Actor {
                 return self.begin(async move { Completion::Started { instance, result } });
             }
         };
-        // Nothing comes when the plug fails, which is told with the plug.
+        // If the plug fails, nothing is sent here, and `plugged` reports the failure.
         let (has_memory, memory) = oneshot::channel();
         let plugged = machine.clone();
         self.begin_in(machine.clone(), async move {
@@ -105,7 +105,7 @@ impl Actor {
         let Some(entry) = self.instances.get_mut(&instance) else { return };
         entry.plugging = false;
         entry.has_slot = outcome.error.is_none();
-        // Its start may have failed by itself before.
+        // Its start may have failed on its own before this.
         let fails = outcome.error.is_some() && !entry.stopping;
         let (vm, reclaim_waits) = (entry.vm, entry.reclaim_waits);
         self.replace_if_unfit(vm, outcome.error.as_ref());
@@ -139,7 +139,7 @@ impl Actor {
                 self.tell(NodeEvent::Started { instance, function, result: Ok(times) });
                 self.event(Event::Started(instance));
             }
-            // Its plug has failed at the same moment, and its end was told with that.
+            // Its plug failed at the same time, and its failure has been reported with that.
             Err(_) if entry.stopping => {}
             Err(error) => {
                 self.tell(NodeEvent::Started { instance, function, result: Err(&error) });
@@ -152,7 +152,7 @@ impl Actor {
 
     pub(super) fn instance_ended(&mut self, instance: InstanceNumber, reason: Option<ExitReason>) {
         let now = self.now();
-        // Most were stopped; those are gone, or are being stopped.
+        // Most instances end because they were stopped; those are gone or still stopping.
         let Some(entry) = self.instances.get(&instance) else { return };
         let (vm, function) = (entry.vm, entry.function);
         if entry.stopping || self.has_ended(vm) {
@@ -161,12 +161,12 @@ impl Actor {
         if let Some(entry) = self.instances.get_mut(&instance) {
             entry.ending = Some(now);
         }
-        // Without a reason it was its own VM that ended.
+        // Without a reason, its own VM has ended.
         self.tell(NodeEvent::Died { instance, function, reason });
         self.event(Event::Died(instance));
     }
 
-    /// An instance is to end, by itself or with its VM.
+    /// Records that an instance is about to be ended, alone or with its VM.
     pub(super) fn is_to_end(&mut self, instance: InstanceNumber, reason: StopReason) {
         let now = self.now();
         let Some(entry) = self.instances.get_mut(&instance) else { return };
@@ -181,7 +181,7 @@ impl Actor {
         let Some(entry) = self.instances.get(&instance) else { return };
         let (stopped, machine) = (entry.instance(), entry.machine.clone());
         self.stopping.entry(entry.vm).or_default().push(Box::pin(async move {
-            // It may have to be resumed for that.
+            // The VM may have to be resumed for that.
             let _ = machine.settle().await;
             let result = match stopped {
                 Some(stopped) => stopped.stop().await,
@@ -194,7 +194,7 @@ impl Actor {
     pub(super) fn stopped(&mut self, stopped: Vec<(InstanceNumber, Result<(), InstanceError>)>) {
         for (instance, result) in stopped {
             if let Err(error) = result {
-                self.note(&format!("instance {instance} cannot be stopped: {error}"));
+                self.note(&format!("instance {instance} could not be stopped: {error}"));
             }
             if self.instances.contains_key(&instance) {
                 self.event(Event::Stopped(instance));
@@ -203,13 +203,13 @@ impl Actor {
     }
 
     pub(super) fn reclaim(&mut self, now: Moment, vm: VmIndex, instance: InstanceNumber) {
-        // Nobody else may have its slot as long as a plug may still fill it.
+        // The slot must not be reused while a plug may still fill it.
         if let Some(entry) = self.instances.get_mut(&instance).filter(|entry| entry.plugging) {
             entry.reclaim_waits = true;
             return;
         }
-        // It is not there any more when its memory was asked back before. Memory that could not be
-        // plugged is not there.
+        // There is no entry any more if the memory has been asked back before, and nothing to reclaim if it
+        // was never plugged.
         let entry = self.instances.remove(&instance);
         let slot = entry.as_ref().filter(|entry| entry.has_slot).and_then(|entry| entry.slot);
         let first = entry.map(|InstanceEntry { function, ending, .. }| FirstReclaim {
@@ -256,9 +256,9 @@ impl Actor {
     }
 }
 
-/// What an instance is called in its VM.
+/// An instance's ID in its VM.
 fn id(function: &str, instance: InstanceNumber) -> InstanceId {
-    // A function's name is made of the same characters; its start is enough here.
+    // A function's name consists of valid characters, and its beginning is enough here.
     let id = format!("{function:.40}-{instance}");
     id.parse().unwrap_or_else(|_| unreachable!("{id} is a valid instance id"))
 }

@@ -1,4 +1,4 @@
-//! What reaches the actor: from handles, and from what it has begun itself.
+//! What the actor receives: messages from handles, and the results of its own tasks.
 
 use super::{FunctionLimits, NodeError, NodeStatus};
 use crate::{
@@ -14,13 +14,13 @@ use squeezy_vmm::{BoxFuture, VmError};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// What comes of a call that somebody has taken, or that waits for somebody who does.
+/// Resolves to the result of a call that was not rejected at once.
 pub(super) type PendingAnswer = oneshot::Receiver<Result<Answer, CallError>>;
 
-/// The partitions of each VM that runs.
+/// The partitions of each running VM.
 pub(super) type PartitionsOfVms = Vec<(VmIndex, Option<Vec<Partition>>)>;
 
-/// What a handle wants.
+/// A request from a handle.
 pub(super) enum Message {
     AddVm {
         blueprint: Arc<dyn Blueprint>,
@@ -52,7 +52,7 @@ pub(super) enum Message {
     Kill,
 }
 
-/// A command that has been carried out, or something that has happened by itself.
+/// The result of a command, or something that happened by itself.
 pub(super) enum Completion {
     Booted {
         vm: VmIndex,
@@ -107,7 +107,7 @@ pub(super) enum Completion {
     Reclaimed {
         instance: InstanceNumber,
         vm: VmIndex,
-        /// Nothing when its memory was asked back before.
+        /// Absent if its memory has been asked back before.
         first: Option<FirstReclaim>,
         outcome: ResizeOutcome,
     },
@@ -119,15 +119,15 @@ pub(super) enum Completion {
         logs: Vec<String>,
         position: LogPosition,
     },
-    /// Nothing that matters any more.
+    /// Nothing left to handle.
     Nothing,
 }
 
-/// Of an instance whose memory is asked back, what is told with what comes of it.
+/// Facts about an instance's first reclaim, to be reported with its result.
 pub(super) struct FirstReclaim {
     pub(super) function: FunctionIndex,
     pub(super) asked: Moment,
-    /// From when it was told to end, or had died, until now; nothing when it never came to be.
+    /// Time from its stop or death until the reclaim; absent if it never existed.
     pub(super) stop: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! The node at work, and its handle.
+//! The node and its handle.
 
 mod actor;
 mod calls;
@@ -25,24 +25,24 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// What the calls of a function are limited to.
+/// Limits of a function's instances and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionLimits {
-    /// How long an instance without a call is kept.
+    /// How long an idle instance is kept.
     pub keep_alive: Duration,
-    /// How long it may run without one before it is frozen; for ever when absent.
+    /// How long an instance is idle before it is frozen; never frozen if absent.
     pub freeze_after: Option<Duration>,
-    /// Calls that may wait for an instance.
+    /// How many calls may wait for an instance.
     pub queue: usize,
 }
 
 /// Why something cannot be added to a node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// No call could ever be answered.
+    /// Its policy would not let any call be answered.
     #[error("{0}")]
     Policy(#[from] PolicyError),
-    /// The VM makes no sense.
+    /// The VM's configuration is not valid.
     #[error("{0}")]
     Vm(#[from] VmError),
     /// The VM does not have the function's image.
@@ -53,29 +53,28 @@ pub enum NodeError {
     Ended,
 }
 
-/// How things stand.
+/// The status of a node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
-    /// The memory that is promised, in bytes.
+    /// Committed memory, in bytes.
     pub committed_bytes: u64,
-    /// The functions there are.
+    /// All functions.
     pub functions: Vec<(FunctionIndex, Counts)>,
-    /// The VM that the instances of each function run in.
+    /// The VM of each function's instances.
     pub vm_of: BTreeMap<FunctionIndex, VmIndex>,
-    /// The VMs there are; their memory while they run and say it in time.
+    /// All VMs, with the memory of those that run and answer in time.
     pub vms: Vec<(VmIndex, VmState, Option<MemoryUse>)>,
 }
 
-/// Functions, their VMs and instances on one machine. Dropping the last handle ends them all.
+/// A handle to the functions, VMs and instances of one machine. Dropping the last handle ends them all.
 #[derive(Clone)]
 pub struct Node {
     messages: mpsc::UnboundedSender<Message>,
 }
 
 impl Node {
-    /// A node without functions, whose memory may be as much as the budget says. With a policy for it,
-    /// frozen instances are measured and squeezed, and have no more of the memory than they hold.
-    /// Moments count from `begin` on.
+    /// Starts a node without functions, with this memory budget. With a squeeze policy, frozen instances are
+    /// measured, charged only for what they hold, and squeezed. Moments count from `begin`.
     pub fn start(
         budget: Budget,
         squeezing: Option<SqueezePolicy>,
@@ -88,8 +87,8 @@ impl Node {
         Self { messages }
     }
 
-    /// Adds a VM that is booted when it is needed, and kept for so long without an instance; for
-    /// ever when that is absent.
+    /// Adds a VM, which is booted on demand and kept for `idle_time` without an instance; for ever if that is
+    /// absent.
     pub async fn add_vm(
         &self,
         plan: VmPlan,
@@ -100,7 +99,7 @@ impl Node {
         self.add_machine(Arc::new(plan), policy).await
     }
 
-    /// Adds a VM, or whatever stands for it, that is made like this when it is needed.
+    /// Adds a VM, or what stands in for one, which is made from `blueprint` on demand.
     pub async fn add_machine(
         &self,
         blueprint: Arc<dyn Blueprint>,
@@ -110,8 +109,8 @@ impl Node {
         Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
     }
 
-    /// Adds a function, whose instances run in that VM and whose servers keep to the contract; its image is
-    /// one of the VM's.
+    /// Adds a function. Its instances run in `vm`, which must have its image, and their servers follow
+    /// `contract`.
     pub async fn add_function(
         &self,
         vm: VmIndex,
@@ -124,7 +123,7 @@ impl Node {
         self.ask(message).await.ok_or(NodeError::Ended)?
     }
 
-    /// Changes what a function's calls are limited to.
+    /// Changes a function's limits.
     pub async fn update_function(
         &self,
         function: FunctionIndex,
@@ -134,7 +133,7 @@ impl Node {
         Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
     }
 
-    /// Removes a function: waiting calls are rejected, others answered.
+    /// Removes a function: waiting calls are rejected, running ones are answered.
     pub fn remove_function(&self, function: FunctionIndex) {
         let _ = self.messages.send(Message::RemoveFunction(function));
     }
@@ -144,8 +143,7 @@ impl Node {
         self.submit(function, call).await?.await
     }
 
-    /// Hands in a call of a function. When it is not turned away at once, what this returns waits
-    /// for what comes of it.
+    /// Submits a call of a function. Unless it is rejected at once, returns a future of its result.
     pub async fn submit(
         &self,
         function: FunctionIndex,
@@ -161,24 +159,24 @@ impl Node {
         let _ = self.messages.send(Message::EvictIdle);
     }
 
-    /// How things stand; nothing when the node has ended.
+    /// The node's status; `None` if the node has ended.
     pub async fn status(&self) -> Option<NodeStatus> {
         self.ask(Message::Status).await
     }
 
-    /// The partitions of each VM that runs, as its guest sees them; nothing of a guest that does not
-    /// answer in time. None at all when the node has ended.
+    /// The partitions of each running VM, as its guest sees them; absent for a guest that does not answer in
+    /// time. `None` if the node has ended.
     pub async fn partitions(&self) -> Option<PartitionsOfVms> {
         self.ask(Message::Partitions).await
     }
 
-    /// Takes no more calls, and returns when every instance and VM has ended.
+    /// Stops taking calls, and returns once every instance and VM has ended.
     pub async fn drain(&self) {
         let _ = self.messages.send(Message::Drain);
         self.messages.closed().await;
     }
 
-    /// Ends at once: VMs are killed, and calls get [`CallError::Ended`].
+    /// Ends the node at once: VMs are killed, and calls fail with [`CallError::Ended`].
     pub fn kill(&self) {
         let _ = self.messages.send(Message::Kill);
     }

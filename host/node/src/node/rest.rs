@@ -1,4 +1,4 @@
-//! Instances without a call: frozen and squeezed.
+//! Freezing and squeezing idle instances.
 
 use super::{actor::Actor, message::Completion};
 use crate::{InstanceError, NodeEvent, SqueezeReport, instance::Instance};
@@ -25,7 +25,7 @@ impl Actor {
         });
     }
 
-    /// Begins something with an instance that has no call.
+    /// Begins a task with an idle instance.
     fn begin_at_rest<F: Future<Output = Completion> + Send + 'static>(
         &mut self,
         instance: InstanceNumber,
@@ -39,7 +39,7 @@ impl Actor {
         self.begin_in(machine, work);
     }
 
-    /// Whether an instance has been neither frozen nor thawed since.
+    /// Whether an instance has been neither frozen nor thawed since this generation.
     fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
         self.instances.get(&instance).is_some_and(|entry| entry.generation == generation)
     }
@@ -52,7 +52,7 @@ impl Actor {
     ) {
         match &result {
             Ok(_) => self.tell(NodeEvent::Frozen { instance }),
-            Err(error) => self.note(&format!("instance {instance} cannot be frozen: {error}")),
+            Err(error) => self.note(&format!("instance {instance} could not be frozen: {error}")),
         }
         if self.is_of(instance, generation) {
             let resident_bytes = result.unwrap_or(u64::MAX);

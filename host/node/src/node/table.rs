@@ -1,4 +1,4 @@
-//! What the actor knows of VMs, functions, instances and calls beside what the scaler does.
+//! What the actor knows about VMs, functions, instances and calls that the scaler does not.
 
 use super::FunctionLimits;
 use crate::{
@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 /// A VM.
 pub(super) struct VmEntry {
     pub(super) blueprint: Arc<dyn Blueprint>,
-    /// While it takes instances.
+    /// Present while it takes instances.
     pub(super) machine: Option<Arc<dyn Machine>>,
-    /// When it was booted last.
+    /// When it was last booted.
     pub(super) booted: Option<Moment>,
-    /// Counts its boots, so that the end of an earlier one is not taken for this one's.
+    /// Counts its boots, so that the end of an earlier boot is not mistaken for that of this one.
     pub(super) boot: u64,
-    /// Counts how often it was told to stand still or to run: what was found out before says nothing now.
+    /// Counts its pauses and resumes: a result from an earlier generation is stale.
     pub(super) generation: u64,
 }
 
@@ -38,15 +38,15 @@ impl VmEntry {
 pub(super) struct FunctionEntry {
     pub(super) vm: VmIndex,
     pub(super) function: Arc<Function>,
-    /// How its instances' servers are talked to.
+    /// How to talk to its instances' servers.
     pub(super) contract: Arc<dyn Contract>,
-    /// Its image among those of the VM.
+    /// The number of its image in the VM.
     pub(super) image: ImageNumber,
 }
 
 impl FunctionEntry {
-    /// A call waits in vain when none of its function's is taken for as long as the longest one may take
-    /// after which there is room, with the boot of a VM and the start of an instance.
+    /// The wait limit is the time in which at least one call of the function should be taken: the longest
+    /// call that may have to finish first, plus the boot of a VM and the start of an instance.
     pub(super) fn policy(&self, limits: FunctionLimits) -> FunctionPolicy {
         let FunctionLimits { keep_alive, freeze_after, queue } = limits;
         FunctionPolicy {
@@ -70,46 +70,46 @@ pub(super) struct InstanceEntry {
     pub(super) definition: Arc<Function>,
     pub(super) contract: Arc<dyn Contract>,
     pub(super) id: InstanceId,
-    /// Where it starts; none when every slot was taken.
+    /// Its slot; absent if every slot was taken.
     pub(super) slot: Option<Slot>,
-    /// Whether the slot is its own, and not free again because its memory could not be plugged.
+    /// Whether it owns the slot. If its memory could not be plugged, the slot is free again.
     pub(super) has_slot: bool,
     /// Whether its memory is being plugged.
     pub(super) plugging: bool,
-    /// Whether its memory is to be taken back once it is plugged.
+    /// Whether to reclaim its memory once the plug is over.
     pub(super) reclaim_waits: bool,
-    /// When it was told to end or had died, once it was.
+    /// When it was told to end, or died.
     pub(super) ending: Option<Moment>,
     /// Whether it is being stopped.
     pub(super) stopping: bool,
     pub(super) log: LogPosition,
-    /// When it took calls first, and how long it took its server to come up.
+    /// When it became ready, and how long its server took to come up.
     pub(super) ready: Option<(Moment, Duration)>,
     pub(super) request: Option<RequestNumber>,
-    /// Counts how often it was frozen or thawed: what was found out before says nothing now.
+    /// Counts freezes and thaws: a result from an earlier generation is stale.
     pub(super) generation: u64,
 }
 
 impl InstanceEntry {
-    /// The instance itself; none while it has no VM.
+    /// The instance itself; `None` while it has no VM.
     pub(super) fn instance(&self) -> Option<Instance> {
         let guest = self.machine.guest(self.slot?)?;
         Some(Instance { guest, id: self.id.clone(), contract: self.contract.clone() })
     }
 }
 
-/// A call that has no answer yet.
+/// A call without an answer yet.
 pub(super) struct PendingCall {
     pub(super) function: FunctionIndex,
     pub(super) call: Call,
     pub(super) reply: oneshot::Sender<Result<Answer, CallError>>,
     pub(super) came: Moment,
-    /// Whether nobody could take it when it came.
+    /// Whether no instance could take it when it came.
     pub(super) waits: bool,
     pub(super) assignment: Option<Assignment>,
 }
 
-/// Which instance took a call and when, and whether it was started for it.
+/// Which instance took a call, when, and after what wait.
 #[derive(Clone, Copy)]
 pub(super) struct Assignment {
     pub(super) instance: InstanceNumber,

@@ -1,4 +1,4 @@
-//! VMs: booted, paused, resumed, looked at, replaced and ended.
+//! VMs: boot, status, pause, resume, replacement and end.
 
 use super::{
     NodeStatus,
@@ -16,11 +16,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How long a VM may take to say how its memory stands: whoever looks is not kept by one that hangs.
+/// How long a VM may take to report its memory, so that one that hangs does not delay a status.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 impl Actor {
-    /// Looks at everything; the memory of VMs takes a moment, and is looked at beside.
+    /// Collects the status. Reading the VMs' memory takes a moment, so that is done in a task.
     pub(super) fn status(&mut self, reply: oneshot::Sender<NodeStatus>) {
         let functions =
             self.functions.keys().map(|&index| (index, self.scaler.counts(index))).collect();
@@ -119,7 +119,7 @@ impl Actor {
         self.begin(async move { Completion::Resumed { vm, result: machine.settle().await } });
     }
 
-    /// From now on a VM is to stand still, or to run; which of its generations that is.
+    /// Sets whether a VM should be paused, and returns the VM's new generation.
     fn want_paused(&mut self, vm: VmIndex, paused: bool) -> Option<(Arc<dyn Machine>, u64)> {
         let entry = self.vms.get_mut(&vm)?;
         let machine = entry.machine.clone()?;
@@ -136,7 +136,7 @@ impl Actor {
         }
         match &result {
             Ok(bytes) => self.tell(NodeEvent::Paused { vm, resident_bytes: *bytes }),
-            Err(error) => self.note(&format!("VM {vm} cannot be stopped: {error}")),
+            Err(error) => self.note(&format!("VM {vm} could not be paused: {error}")),
         }
         let resident_bytes = result.unwrap_or(u64::MAX);
         self.event(Event::VmPaused { vm, resident_bytes });
@@ -146,7 +146,7 @@ impl Actor {
         match result {
             Ok(()) => self.tell(NodeEvent::Resumed { vm }),
             Err(error) if !self.has_ended(vm) => {
-                self.note(&format!("VM {vm} does not run as it should: {error}"));
+                self.note(&format!("VM {vm} could not be resumed: {error}"));
             }
             Err(_) => {}
         }
@@ -177,8 +177,8 @@ impl Actor {
         }
     }
 
-    /// Whether a VM has ended by itself, of which notice is taken then. It is asked before anything
-    /// that has failed in it, because that is why.
+    /// Whether a VM has ended by itself; if so, handles that. Checked before any failure in the VM is
+    /// reported, because the VM's end is then the reason for it.
     pub(super) fn has_ended(&mut self, vm: VmIndex) -> bool {
         let Some(entry) = self.vms.get_mut(&vm) else { return false };
         let Some(reason) = entry.machine.as_ref().and_then(|machine| machine.ended()) else {
@@ -189,7 +189,7 @@ impl Actor {
         true
     }
 
-    /// A resize has failed, perhaps so that the VM is of no use to further instances.
+    /// Has a VM replaced if a failed resize means that it cannot take any more instances.
     pub(super) fn replace_if_unfit(&mut self, vm: VmIndex, error: Option<&VmError>) {
         let Some(error) = error else { return };
         let machine = self.vms.get(&vm).and_then(|entry| entry.machine.as_ref());
@@ -202,7 +202,7 @@ impl Actor {
         }
     }
 
-    /// A VM is gone with all that was in it.
+    /// Handles the end of a VM and of everything in it.
     fn vm_ended(&mut self, vm: VmIndex, reason: &VmEnd) {
         self.tell(NodeEvent::Ended { vm, reason });
         for instance in self.within(vm) {

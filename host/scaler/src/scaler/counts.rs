@@ -5,33 +5,33 @@ use crate::InstanceState;
 /// Instances and requests of one function at one moment, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instances whose memory is being plugged or whose processes start.
+    /// Instances whose memory is being plugged or whose processes are starting.
     pub starting: usize,
-    /// Instances that wait for a request, frozen ones included.
+    /// Instances without a request, including frozen ones.
     pub idle: usize,
-    /// Of these, the frozen ones.
+    /// The frozen ones among these.
     pub frozen: usize,
-    /// Instances that work on one.
+    /// Instances serving a request.
     pub busy: usize,
     /// Instances whose processes are being stopped.
     pub stopping: usize,
-    /// Ended instances whose memory is on its way back to the host.
+    /// Stopped instances whose memory is on its way back to the host.
     pub reclaiming: usize,
-    /// Ended instances whose memory the guest kept.
+    /// Stopped instances whose memory the guest kept.
     pub stranded: usize,
-    /// Requests that wait for an instance.
+    /// Requests waiting for an instance.
     pub queued: usize,
-    /// Memory of the budget that all of these have together, in bytes.
+    /// Memory charged to all of these together, in bytes.
     pub promised_bytes: u64,
 }
 
 impl Counts {
-    /// Whether no instance lives or is on its way out. What a guest keeps does not count.
+    /// Whether no instance is alive or being removed. Memory that a guest kept does not count.
     pub fn is_quiet(&self) -> bool {
         self.alive() == 0
     }
 
-    /// Instances of which there are, or will be, processes.
+    /// Instances that are not stranded: they exist, are coming up or are being removed.
     pub fn alive(&self) -> usize {
         self.starting + self.idle + self.busy + self.stopping + self.reclaiming
     }

@@ -1,4 +1,4 @@
-//! When time changes what, the earliest first.
+//! Deadlines, earliest first.
 
 use crate::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Subject {
     Instance(InstanceNumber),
     Vm(VmIndex),
-    /// The request that has waited longest of this function's.
+    /// This function's oldest queued request.
     Waiting(FunctionIndex),
-    /// The choice of who is squeezed, which comes after every event.
+    /// The choice of what to squeeze, which is made after every event.
     Squeezing,
 }
 
-/// One deadline at most of each VM, instance and function; what is due then, their state says.
+/// At most one deadline per subject. What is due then follows from the subject's state.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     order: BTreeSet<(Moment, Subject)>,
@@ -22,7 +22,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Sets the deadline of somebody, or takes it away.
+    /// Sets or clears the subject's deadline.
     pub fn set(&mut self, subject: Subject, at: Option<Moment>) {
         let before = match at {
             Some(at) => self.of.insert(subject, at),
@@ -39,12 +39,12 @@ impl Deadlines {
         }
     }
 
-    /// The earliest.
+    /// The earliest deadline.
     pub fn next(&self) -> Option<Moment> {
         self.order.first().map(|&(at, _)| at)
     }
 
-    /// Takes out all that have come by `now`, in their order.
+    /// Removes and returns all deadlines up to `now`, in order.
     pub fn take(&mut self, now: Moment) -> Vec<Subject> {
         let mut due = Vec::new();
         while let Some(&(at, subject)) = self.order.first().filter(|(at, _)| *at <= now) {

@@ -1,4 +1,4 @@
-//! What time changes.
+//! Timeouts.
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How long memory that the guest would not give back is left alone before it is asked for again, and
-/// how long before something is looked at again that could not be ended: an empty VM in which somebody
-/// waits for memory, an instance whose VM is stopped and has not the memory to run.
+/// How long to wait before asking the guest again for memory that it kept, and before looking again at
+/// something that could not be ended: an empty VM for which a request is waiting, or an instance in a paused
+/// VM that lacks the memory to run.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Scaler {
-    /// When the next [`crate::Event::Tick`] has something to do, if nothing else happens before.
+    /// When the next [`crate::Event::Tick`] is due, if nothing else happens before.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.next()
     }
@@ -43,11 +43,11 @@ impl Scaler {
             InstanceState::Idle { .. } if self.resume(instance.vm, commands) => {
                 self.stop(number, StopReason::KeepAliveOver, commands);
             }
-            // It costs little, and its VM too much to run now.
+            // Paused, it costs little. There is not enough memory to resume its VM now.
             InstanceState::Idle { .. } => {
                 self.deadlines.set(Subject::Instance(number), Some(now + RETRY));
             }
-            // With its VM it comes back by itself.
+            // If the VM is ending, the memory comes back with it.
             InstanceState::Stranded { .. }
                 if self.vm_state(instance.vm) != Some(VmState::Ending) =>
             {
@@ -59,11 +59,11 @@ impl Scaler {
     }
 
     fn expire_vm(&mut self, now: Moment, index: VmIndex, commands: &mut Vec<Command>) {
-        // What it holds may have been asked for again a moment ago.
+        // A stranded instance's memory may just have been asked for again.
         if self.pool.alive(index) > 0 {
             return;
         }
-        // Whoever waits for memory in it would have to boot it again.
+        // A request is waiting for it, which would have to boot it again.
         if self.waiting_in(index).next().is_some() {
             self.deadlines.set(Subject::Vm(index), Some(now + RETRY));
         } else {
@@ -78,7 +78,7 @@ impl Scaler {
         }
     }
 
-    /// When the first request that waits has waited for too long.
+    /// When the oldest queued request will have waited too long.
     pub(super) fn waiting_deadline(&self, index: FunctionIndex) -> Option<Moment> {
         let function = self.function(index)?;
         Some(function.queue.front()?.since.max(function.taken) + function.policy.wait_limit?)
@@ -95,7 +95,7 @@ impl Scaler {
         }
     }
 
-    /// When something is next due of an instance.
+    /// When an instance next needs attention.
     pub(super) fn deadline(&self, instance: &Instance) -> Option<Moment> {
         match instance.state {
             InstanceState::Idle { since, frozen } => {
@@ -108,7 +108,7 @@ impl Scaler {
         }
     }
 
-    /// Whether an idle instance is frozen before it is stopped.
+    /// Whether an idle instance is to be frozen before it is stopped.
     fn freezes(&self, instance: &Instance, frozen: bool) -> bool {
         let policy = self.function(instance.function).map(|function| function.policy);
         !frozen && policy.is_some_and(|p| p.freeze_after.is_some_and(|after| after < p.keep_alive))

@@ -1,4 +1,4 @@
-//! What instances do and what becomes of them.
+//! Events about instances, and their state.
 
 use super::{Scaler, deadlines::Subject, squeeze::is_frozen};
 use crate::{
@@ -35,7 +35,8 @@ impl Scaler {
         let starting = |s| matches!(s, InstanceState::Starting);
         let instance = self.change(number, event, InstanceState::Stopping, starting)?;
         commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
-        // In the VM that comes it may start, but not if this one never had any.
+        // It may start in the replacement VM. But if nothing has ever started in this one, replacing it would
+        // not help.
         if !self.vms.get(&instance.vm).is_some_and(|vm| vm.unfit && vm.proven) {
             self.give_up_one(instance.function, RejectReason::StartFailed, commands);
         }
@@ -81,7 +82,7 @@ impl Scaler {
             Some(InstanceState::Busy { request, .. }) => {
                 self.set(number, InstanceState::Busy { request, dying: true });
             }
-            // Whoever watches the instance may see its end before or after it was stopped.
+            // The death of a stopped instance may be seen before or after `Stopped`.
             Some(_) => {}
         }
         Ok(())
@@ -121,14 +122,14 @@ impl Scaler {
         }
     }
 
-    /// Stops an idle instance, if need be with its VM and all that is frozen in it.
+    /// Stops an idle instance, or ends its whole VM if there is no memory to resume it.
     pub(super) fn take_away(
         &mut self,
         number: InstanceNumber,
         reason: StopReason,
         commands: &mut Vec<Command>,
     ) {
-        // Else it has gone with another one's VM.
+        // Otherwise it has already gone with its VM, ended for another instance.
         if let Some(Instance { vm, state: InstanceState::Idle { .. }, .. }) = self.pool.get(number)
         {
             if self.resume(vm, commands) {
@@ -139,7 +140,7 @@ impl Scaler {
         }
     }
 
-    /// Stops an instance of a VM that runs.
+    /// Stops an instance of a running VM.
     pub(super) fn stop(
         &mut self,
         number: InstanceNumber,
@@ -171,7 +172,7 @@ impl Scaler {
         }
     }
 
-    /// The one way an instance comes, changes and goes; what it was.
+    /// The only place where instances are added, changed and removed. Returns what the instance was before.
     pub(super) fn put(
         &mut self,
         number: InstanceNumber,
@@ -191,7 +192,7 @@ impl Scaler {
         self.deadlines.set(Subject::Instance(number), at);
     }
 
-    /// Moves an instance on if it stands where the event says it does.
+    /// Moves an instance to a new state, if the event is valid in its current one.
     pub(super) fn change(
         &mut self,
         number: InstanceNumber,

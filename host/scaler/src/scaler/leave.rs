@@ -1,4 +1,4 @@
-//! What functions and VMs leave behind when they go.
+//! Removing functions and VMs that are retired or no longer needed.
 
 use super::Scaler;
 use crate::{Command, FunctionIndex, Moment, RejectReason, StopReason, VmIndex, VmState};
@@ -27,8 +27,8 @@ impl Scaler {
         self.touched.extend(self.functions.iter().map(|(&index, f)| (f.policy.vm, index)));
     }
 
-    /// Notes which VMs are empty, ends those that nobody needs any more, and drops what is retired
-    /// and gone.
+    /// Notes which VMs are empty, shuts down those no longer needed, and drops retired functions and VMs that
+    /// are gone.
     pub(super) fn clear_away(
         &mut self,
         now: Moment,

@@ -1,9 +1,9 @@
-//! Decides which VMs and instances start and stop, and which request goes where.
+//! Decides which VMs and instances start and stop, and which instance gets which request.
 //!
-//! An [`Event`] is handled to a fixed point here. What it changes at first is in `vms`, `instances` and
-//! `queue`; who then gets a request, memory or neither in `scale`, what time changes in `expire`, what
-//! becomes of frozen instances in `squeeze`, of VMs that have no others in `pause`, and of what nobody
-//! needs any more in `leave`. `pool` has the instances, `deadlines` when they have to be looked at.
+//! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
+//! follows from it: who gets a request or memory (`scale`), timeouts (`expire`), frozen instances
+//! (`squeeze`), VMs in which all instances are frozen (`pause`), and the removal of what is no longer needed
+//! (`leave`). `pool` holds the instances, `deadlines` the times at which they need attention.
 
 mod counts;
 mod deadlines;
@@ -40,7 +40,7 @@ struct Waiting {
 struct Function {
     policy: FunctionPolicy,
     queue: VecDeque<Waiting>,
-    /// When an instance took a request of it last.
+    /// When an instance last took one of its requests.
     taken: Moment,
     retired: bool,
 }
@@ -48,41 +48,41 @@ struct Function {
 struct Vm {
     policy: VmPolicy,
     state: VmState,
-    /// Bytes of the budget it has beside its instances: all its base, or while it is paused what it holds.
+    /// Bytes of the budget charged to it, apart from its instances: its base memory, or what it holds while
+    /// it is paused.
     charged_bytes: u64,
-    /// When an instance in it answered last; its boot before that.
+    /// When an instance in it last answered; before the first answer, when it booted.
     last_used: Moment,
-    /// Where it stands among those that can be ended as a whole, if it does.
+    /// Its key in `evictable_vms`, if it is there.
     evictable_since: Option<Moment>,
-    /// Whether the last of its functions is retired.
+    /// Whether all its functions are retired.
     retired: bool,
-    /// Whether it is to be replaced, having given memory to instances or not.
+    /// Whether it is to be replaced.
     unfit: bool,
-    /// Whether an instance has started in it since its boot.
+    /// Whether an instance has started in it since it booted.
     proven: bool,
 }
 
-/// Events in, commands out. See the crate's documentation.
+/// Turns events into commands. See the crate's documentation.
 pub struct Scaler {
     functions: BTreeMap<FunctionIndex, Function>,
-    /// Those with requests that wait.
+    /// Functions with queued requests.
     waiting: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
-    /// Those that can be ended as a whole, because nothing lives in them or they are paused; the one that
-    /// was used least recently first.
+    /// VMs that can be ended as a whole because they are empty or paused, least recently used first.
     evictable_vms: BTreeSet<(Moment, VmIndex)>,
-    /// Those that are being stopped, and of which it will be known then what they hold.
+    /// VMs being paused; what they hold is known once they are.
     pausing: BTreeSet<VmIndex>,
-    /// Those that are being ended.
+    /// VMs shutting down.
     ending: BTreeSet<VmIndex>,
     pool: Pool,
     deadlines: Deadlines,
-    /// VMs and functions that this event may have left with nothing, and that were not looked at since.
+    /// VMs and functions that this event may have left empty and that have not been checked since.
     touched: BTreeSet<(VmIndex, FunctionIndex)>,
     budget: Budget,
-    /// Absent where frozen instances are left as they are.
+    /// Absent if frozen instances are not squeezed.
     squeeze_manager: Option<SqueezeManager>,
-    /// Those that are being frozen, and of which it will be known then what they hold.
+    /// Instances being frozen; what they hold is known once they are.
     freezing: BTreeSet<InstanceNumber>,
     next_function: u32,
     next_vm: u32,
@@ -91,7 +91,7 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// A scaler without VMs and functions.
+    /// Creates a scaler without VMs or functions.
     pub fn new(budget: Budget) -> Self {
         Self {
             functions: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl Scaler {
         }
     }
 
-    /// A VM that is booted when it is needed.
+    /// Adds a VM, which is booted on demand.
     pub fn add_vm(&mut self, policy: VmPolicy) -> Result<VmIndex, PolicyError> {
         policy.check(self.budget.limit_bytes())?;
         let index = VmIndex(self.next_vm);
@@ -132,7 +132,7 @@ impl Scaler {
         Ok(index)
     }
 
-    /// A function that has no instance yet. Its VM goes with the last of its functions.
+    /// Adds a function. Its VM goes with the last of the VM's functions.
     pub fn add_function(&mut self, policy: FunctionPolicy) -> Result<FunctionIndex, PolicyError> {
         if self.vms.get(&policy.vm).is_none_or(|vm| vm.retired) {
             return Err(PolicyError::NoVm(policy.vm));
@@ -146,8 +146,8 @@ impl Scaler {
         Ok(index)
     }
 
-    /// Changes what holds for a function, but not where it runs. What is idle for too long by that is
-    /// stopped at the next [`Event::Tick`].
+    /// Changes a function's policy, except its VM. Instances that have been idle for too long under the new
+    /// policy are stopped at the next [`Event::Tick`].
     pub fn update_function(
         &mut self,
         index: FunctionIndex,
@@ -167,17 +167,17 @@ impl Scaler {
         }
     }
 
-    /// The host's memory and what is promised of it.
+    /// The host's memory budget.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// How one instance stands; nothing when it is gone with its memory.
+    /// The state of an instance; `None` once it is gone and its memory is reclaimed.
     pub fn state(&self, instance: InstanceNumber) -> Option<InstanceState> {
         self.pool.get(instance).map(|i| i.state)
     }
 
-    /// How one VM stands; nothing when it is gone with its functions.
+    /// The state of a VM; `None` once it is gone with its functions.
     pub fn vm_state(&self, vm: VmIndex) -> Option<VmState> {
         self.vms.get(&vm).map(|vm| vm.state)
     }
@@ -187,24 +187,24 @@ impl Scaler {
         self.vms.get(&vm).is_some_and(|vm| vm.unfit)
     }
 
-    /// Whether a function is there still: it is not retired, or has instances left.
+    /// Whether a function still exists: it is not retired, or has instances left.
     pub fn has_function(&self, function: FunctionIndex) -> bool {
         self.functions.contains_key(&function)
     }
 
-    /// Whether everything was to end, and has.
+    /// Whether the scaler was told to drain, and nothing is left.
     pub fn is_drained(&self) -> bool {
         self.draining && self.is_empty()
     }
 
-    /// Whether no VM, instance and request is left.
+    /// Whether there are no VMs, instances or requests.
     pub fn is_empty(&self) -> bool {
         self.pool.is_empty()
             && self.waiting.is_empty()
             && self.vms.values().all(|vm| vm.state == VmState::Absent)
     }
 
-    /// The instances and requests of one function; none for one that is gone.
+    /// A function's instances and requests; all zero if it is gone.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
         let queued = self.function(function).map_or(0, |f| f.queue.len());
         Counts { queued, ..self.pool.counts(function) }
@@ -214,9 +214,10 @@ impl Scaler {
         self.functions.get(&index)
     }
 
-    /// Takes note of what happened at `now` and answers what has to be done, in this order.
+    /// Handles an event that happened at `now` and returns the commands to carry out, in order.
     ///
-    /// `now` must not run backwards. An event that makes no sense changes nothing.
+    /// `now` must not run backwards. An event that does not fit the current state is an error and changes
+    /// nothing.
     pub fn handle(&mut self, now: Moment, event: Event) -> Result<Vec<Command>, Unexpected> {
         let mut commands = Vec::new();
         match event {
@@ -252,11 +253,11 @@ impl Scaler {
         Ok(commands)
     }
 
-    /// Does all that can be done now: what one step makes possible is done in the next, not with the next
-    /// event, for which nobody knows how long it takes to come.
+    /// Runs steps to a fixed point: what one step makes possible is done in the next one, not at the next
+    /// event, which may be a long time coming.
     ///
-    /// It ends because only a step that sends a command has another one after it, and what can be sent
-    /// between two events is bounded, see [`Self::most_steps`].
+    /// It terminates because only a step that sends a command is followed by another, and the number of
+    /// commands between two events is bounded: see [`Self::most_steps`].
     fn settle(&mut self, now: Moment, commands: &mut Vec<Command>) {
         let mut left = BTreeSet::new();
         let mut steps = 1;
@@ -264,13 +265,13 @@ impl Scaler {
             steps += 1;
         }
         debug_assert!(self.touched.is_empty(), "not at rest after {steps} steps");
-        // Last, for it makes nothing possible before it is answered.
+        // Last, because a pause makes nothing possible until it is answered.
         for vm in left {
             self.pause(vm, commands);
         }
     }
 
-    /// Looks at everything once; whether it has sent a command. VMs that something has left are added to
+    /// Looks at everything once and returns whether it sent a command. Adds VMs that something has left to
     /// `left`.
     fn step(
         &mut self,
@@ -279,7 +280,7 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) -> bool {
         let sent = commands.len();
-        // First, for an empty VM is memory for those who wait.
+        // First, because an empty VM is memory for queued requests.
         self.clear_away(now, left, commands);
         if self.draining {
             self.stop_idle(StopReason::Draining, commands);
@@ -293,9 +294,9 @@ impl Scaler {
         commands.len() > sent
     }
 
-    /// One more than what the steps of an event may send. Until its answer comes as another event, a VM is
-    /// sent no more than that it is to run and that it is to end, or to boot; an instance no more than
-    /// that it is to freeze, to be squeezed and to stop, or to take a request, or to start.
+    /// One more than the number of commands that the steps of one event can send. Before an answer arrives as
+    /// another event, a VM is sent at most a resume and an end, or a boot; an instance at most a freeze, a
+    /// squeeze and a stop, or a dispatch, or a start.
     fn most_steps(&self) -> usize {
         1 + 2 * self.vms.len() + 3 * self.pool.len()
     }

@@ -1,10 +1,10 @@
-//! VMs in which nothing runs: they are stopped, and cost what they hold.
+//! VMs in which nothing runs: they are paused, and charged for what they hold.
 
 use super::{Scaler, squeeze::is_frozen};
 use crate::{Command, InstanceState, Moment, StopReason, VmIndex, VmState};
 
 impl Scaler {
-    /// Stops a VM if all that lives in it is frozen, and nobody waits for it to run.
+    /// Pauses a VM if all its instances are frozen and no request waits for it.
     pub(super) fn pause(&mut self, index: VmIndex, commands: &mut Vec<Command>) {
         let Some(vm) = self.vms.get(&index) else { return };
         let Some(squeeze_manager) = &self.squeeze_manager else { return };
@@ -24,7 +24,7 @@ impl Scaler {
         }
     }
 
-    /// Charges a VM that has been stopped with what it holds beside its instances.
+    /// Charges a paused VM for what it holds apart from its instances.
     pub(super) fn paused(&mut self, now: Moment, index: VmIndex, resident_bytes: u64) {
         if !self.pausing.remove(&index) {
             return;
@@ -43,7 +43,7 @@ impl Scaler {
         self.set_vm(index, VmState::Paused { since });
     }
 
-    /// Sees to it that a VM runs; `false` when there is no memory for that.
+    /// Makes sure that a VM runs; `false` if there is not enough memory for that.
     pub(super) fn resume(&mut self, index: VmIndex, commands: &mut Vec<Command>) -> bool {
         let Some(vm) = self.vms.get(&index) else { return false };
         let (state, base_bytes) = (vm.state, vm.policy.base_bytes);
@@ -53,7 +53,7 @@ impl Scaler {
             }
             let empty_since = Some(since).filter(|_| self.pool.alive(index) == 0);
             self.set_vm(index, VmState::Up { empty_since });
-            // Some may have been due before.
+            // Some may have come due while it was paused.
             for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
                 self.set_deadline(number);
             }
@@ -64,8 +64,8 @@ impl Scaler {
         true
     }
 
-    /// Promises memory to something in a VM and sees to it that the VM runs, or changes nothing when there
-    /// is not the memory for both.
+    /// Commits memory to something in a VM and makes sure that the VM runs; changes nothing if there is not
+    /// enough memory for both.
     pub(super) fn commit_within(
         &mut self,
         index: VmIndex,
@@ -77,7 +77,7 @@ impl Scaler {
             && self.budget.commit(bytes)
     }
 
-    /// What a VM lacks of the memory that it may take when it runs.
+    /// What a paused VM lacks of the base memory that it may use when it runs.
     pub(super) fn missing_base_bytes(&self, index: VmIndex) -> u64 {
         match self.vms.get(&index) {
             Some(vm) if matches!(vm.state, VmState::Paused { .. }) => {
@@ -87,7 +87,7 @@ impl Scaler {
         }
     }
 
-    /// Ends a VM in which nothing runs, with the frozen instances that it may have.
+    /// Shuts down a VM in which nothing runs, with its frozen instances if it has any.
     pub(super) fn end_vm(
         &mut self,
         index: VmIndex,

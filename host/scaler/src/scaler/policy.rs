@@ -1,54 +1,53 @@
-//! What the scaler has to keep to.
+//! The limits and timeouts of VMs and functions.
 
 use crate::{FunctionIndex, VmIndex};
 use std::time::Duration;
 
-/// What holds for one VM and every instance in it.
+/// The policy for one VM and all instances in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmPolicy {
-    /// Memory of the VM while it has no instance, in bytes; 0 where an instance is a VM.
+    /// Memory of the VM without instances, in bytes; 0 if each instance is a VM of its own.
     pub base_bytes: u64,
-    /// Memory of one instance, in bytes; 0 where the VM has it from its boot on.
+    /// Memory of one instance, in bytes; 0 if the VM has all its memory from boot on.
     pub instance_bytes: u64,
-    /// Instances whose memory may be plugged at a time (the concurrency factor N).
+    /// How many instances may have memory plugged at a time (the concurrency factor N).
     pub max_instances: u32,
-    /// Instances that may be starting at a time. A start is work for a processor: more of them than
-    /// there are processors only make each other late, while requests that wait could go to the first
-    /// that is ready.
+    /// How many instances may be starting at a time. A start keeps a processor busy: more starts than
+    /// processors only delay each other, while queued requests could go to the first instance that is ready.
     pub max_starting: u32,
-    /// How long the VM is kept without an instance; for ever when absent.
+    /// How long an empty VM is kept; for ever if absent.
     pub idle_time: Option<Duration>,
 }
 
-/// What holds for every instance of one function.
+/// The policy for one function and its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionPolicy {
-    /// Where its instances run.
+    /// The VM its instances run in.
     pub vm: VmIndex,
-    /// Instances of it at a time, if its VM has room for them.
+    /// How many instances it may have at a time, if its VM has room for them.
     pub max_instances: u32,
-    /// How long an instance without a request stays.
+    /// How long an idle instance is kept.
     pub keep_alive: Duration,
-    /// How long an instance is idle before it is frozen; never when absent.
+    /// How long an instance is idle before it is frozen; never frozen if absent.
     pub freeze_after: Option<Duration>,
-    /// Requests that may wait for an instance.
+    /// How many requests may wait for an instance.
     pub queue_limit: usize,
-    /// How long a request may wait without any of the function's being taken by an instance; for ever
-    /// when absent. As long as some are, those behind them have their turn to come.
+    /// How long a request may wait while no instance takes any request of the function; for ever if absent.
+    /// As long as some are taken, the ones behind them will get their turn.
     pub wait_limit: Option<Duration>,
 }
 
-/// A policy under which no request could ever be answered.
+/// A policy under which no request could ever be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Neither VM nor instance have memory.
-    #[error("neither the VM nor an instance would have memory")]
+    /// Neither the VM nor its instances have memory.
+    #[error("the VM has neither base memory nor memory per instance")]
     NoMemory,
-    /// No instance is allowed.
-    #[error("there may be no instance, or none may start; allow one at least")]
+    /// No instance is allowed, or none may start.
+    #[error("the limit on instances or on concurrent starts is 0; allow at least one")]
     NoInstance,
-    /// No request may wait, so none would ever lead to an instance.
-    #[error("no request may wait; allow one at least")]
+    /// No request may wait, so none would ever start an instance.
+    #[error("the queue limit is 0; allow at least one request to wait")]
     NoQueue,
     /// There is no such VM.
     #[error("there is no VM {0}")]
@@ -56,15 +55,15 @@ pub enum PolicyError {
     /// There is no such function.
     #[error("there is no function {0}")]
     NoFunction(FunctionIndex),
-    /// One VM with one instance is more than the whole budget.
+    /// One VM with one instance exceeds the whole budget.
     #[error(
-        "a VM with one instance needs {} MiB, and there are {} MiB for all: allow more, or give an instance less",
+        "a VM with one instance needs {} MiB, but only {} MiB are allowed for all VMs: allow more, or give an instance less",
         needed_bytes.div_ceil(1 << 20), limit_bytes >> 20
     )]
     OverBudget {
-        /// What they need.
+        /// Memory of a VM with one instance, in bytes.
         needed_bytes: u64,
-        /// What there is.
+        /// The whole budget, in bytes.
         limit_bytes: u64,
     },
 }
@@ -115,10 +114,14 @@ mod tests {
         assert!(refused(|p| p.max_instances = 0).is_some());
         assert_eq!(
             refused(|p| p.instance_bytes = 991).unwrap(),
-            "a VM with one instance needs 1 MiB, and there are 0 MiB for all: allow more, or give an instance \
-             less"
+            "a VM with one instance needs 1 MiB, but only 0 MiB are allowed for all VMs: allow more, or give \
+             an instance less"
         );
-        assert_eq!(refused(|p| p.instance_bytes = 0), None, "a VM may have all from its boot on");
+        assert_eq!(
+            refused(|p| p.instance_bytes = 0),
+            None,
+            "a VM may have all its memory from boot on"
+        );
         assert_eq!(refused(|_| ()), None);
         let mut scaler = Scaler::new(Budget::new(1000));
         scaler.add_vm(vm()).unwrap();

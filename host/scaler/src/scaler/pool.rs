@@ -1,5 +1,5 @@
-//! All instances, and what is asked about them, kept up to date with each change: a node has thousands
-//! of functions, and an event must not look at all of them.
+//! All instances, with indices that are updated on each change: a node has thousands of functions, and an
+//! event must not look at all of them.
 
 use super::Counts;
 use crate::{FunctionIndex, InstanceNumber, InstanceState, Moment, VmIndex, instance::Instance};
@@ -12,33 +12,33 @@ use std::{
 const FIRST: (Moment, InstanceNumber) = (Moment::START, InstanceNumber(0));
 const LAST: (Moment, InstanceNumber) = (Moment(Duration::MAX), InstanceNumber(u64::MAX));
 
-/// The instances.
+/// All instances, indexed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Pool {
     instances: BTreeMap<InstanceNumber, Instance>,
-    /// Without the requests that wait.
+    /// Without queued requests.
     counts: BTreeMap<FunctionIndex, Counts>,
-    /// Idle ones, the one that was used least recently first.
+    /// Idle instances, least recently used first.
     idle: BTreeSet<(Moment, InstanceNumber)>,
     idle_of: BTreeSet<(FunctionIndex, (Moment, InstanceNumber))>,
     idle_in: BTreeSet<(VmIndex, (Moment, InstanceNumber))>,
-    /// On their way out.
+    /// Stopping or being reclaimed.
     going: BTreeSet<InstanceNumber>,
     within: BTreeSet<(VmIndex, InstanceNumber)>,
     stranded: BTreeSet<(VmIndex, InstanceNumber)>,
     alive: BTreeMap<VmIndex, usize>,
     starting: BTreeMap<VmIndex, usize>,
-    /// Those that start or work on a request.
+    /// Instances that are starting or busy.
     working: usize,
 }
 
 impl Pool {
-    /// One of them.
+    /// One instance.
     pub fn get(&self, number: InstanceNumber) -> Option<Instance> {
         self.instances.get(&number).copied()
     }
 
-    /// Replaces one, adds it or takes it out; what it was.
+    /// Replaces, adds or removes an instance, and returns what it was before.
     pub fn put(&mut self, number: InstanceNumber, instance: Option<Instance>) -> Option<Instance> {
         let before = match instance {
             Some(instance) => self.instances.insert(number, instance),
@@ -53,32 +53,32 @@ impl Pool {
         before
     }
 
-    /// How many there are.
+    /// The number of instances.
     pub fn len(&self) -> usize {
         self.instances.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no instances.
     pub fn is_empty(&self) -> bool {
         self.instances.is_empty()
     }
 
-    /// Those of one function, by their state.
+    /// A function's instances, counted by state.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
         self.counts.get(&function).copied().unwrap_or_default()
     }
 
-    /// Whether there is one of the function, or its memory.
+    /// Whether the function has any instance, including stranded ones.
     pub fn has_any(&self, function: FunctionIndex) -> bool {
         self.counts.contains_key(&function)
     }
 
-    /// All idle ones with the moment they became so, the one that was used least recently first.
+    /// All idle instances with the time since when they are idle, least recently used first.
     pub fn idle(&self) -> impl Iterator<Item = (Moment, InstanceNumber)> {
         self.idle.iter().copied()
     }
 
-    /// The same, of one function.
+    /// The same, for one function.
     pub fn idle_of(
         &self,
         function: FunctionIndex,
@@ -86,12 +86,12 @@ impl Pool {
         self.idle_of.range((function, FIRST)..=(function, LAST)).map(|&(_, idle)| idle)
     }
 
-    /// The idle one of a function that was used last.
+    /// A function's most recently used idle instance.
     pub fn last_used(&self, function: FunctionIndex) -> Option<InstanceNumber> {
         self.idle_of(function).next_back().map(|(_, number)| number)
     }
 
-    /// The same, in one VM.
+    /// The idle instances of one VM, in the same order.
     pub fn idle_in(
         &self,
         vm: VmIndex,
@@ -99,37 +99,37 @@ impl Pool {
         self.idle_in.range((vm, FIRST)..=(vm, LAST)).map(|&(_, idle)| idle)
     }
 
-    /// Those on their way out.
+    /// Instances that are stopping or being reclaimed.
     pub fn going(&self) -> impl Iterator<Item = Instance> {
         self.going.iter().filter_map(|&number| self.get(number))
     }
 
-    /// All in one VM, stranded ones included.
+    /// All instances in one VM, including stranded ones.
     pub fn within(&self, vm: VmIndex) -> impl Iterator<Item = InstanceNumber> {
         self.within.range(all(vm)).map(|&(_, number)| number)
     }
 
-    /// One in the VM whose memory the guest has kept.
+    /// A stranded instance of the VM, if it has one.
     pub fn stranded(&self, vm: VmIndex) -> Option<InstanceNumber> {
         self.stranded.range(all(vm)).map(|&(_, number)| number).next()
     }
 
-    /// How many in the VM there are, or will be, processes of.
+    /// How many instances in the VM are not stranded.
     pub fn alive(&self, vm: VmIndex) -> usize {
         self.alive.get(&vm).copied().unwrap_or(0)
     }
 
-    /// How many in the VM are starting.
+    /// How many instances in the VM are starting.
     pub fn starting(&self, vm: VmIndex) -> usize {
         self.starting.get(&vm).copied().unwrap_or(0)
     }
 
-    /// How many start or work on a request.
+    /// How many instances are starting or busy.
     pub fn working(&self) -> usize {
         self.working
     }
 
-    /// Counts an instance in, or out as it was counted in.
+    /// Adds an instance to all indices, or removes it.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
         let Instance { function, vm, state, charged_bytes } = instance;
         let counts = self.counts.entry(function).or_default();
@@ -178,7 +178,7 @@ fn add(count: &mut usize, adds: bool) {
     if adds { *count += 1 } else { *count -= 1 }
 }
 
-/// Without entries of nothing.
+/// Counts up or down, and drops entries that reach 0.
 fn tally<T: Ord + Copy>(counts: &mut BTreeMap<T, usize>, of: T, adds: bool) {
     let count = counts.entry(of).or_default();
     add(count, adds);
@@ -189,7 +189,7 @@ fn tally<T: Ord + Copy>(counts: &mut BTreeMap<T, usize>, of: T, adds: bool) {
 
 fn note<T: Ord>(set: &mut BTreeSet<T>, member: T, adds: bool) {
     let changed = if adds { set.insert(member) } else { set.remove(&member) };
-    debug_assert!(changed, "an index that is out of step");
+    debug_assert!(changed, "index out of sync");
 }
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// However an instance came to be what it is.
+        /// The indices depend only on the current instances, not on how they changed.
         #[test]
         fn the_answers_are_those_of_a_pool_made_anew(
             changes in prop::collection::vec((0..12_u64, prop::option::of(instance())), 0..200)

@@ -1,4 +1,4 @@
-//! Requests that wait for an instance.
+//! Requests waiting for an instance.
 
 use super::{Scaler, Waiting, deadlines::Subject};
 use crate::{Command, FunctionIndex, Moment, RejectReason, RequestNumber};
@@ -29,8 +29,8 @@ impl Scaler {
         commands.push(Command::Reject { request, reason });
     }
 
-    /// Rejects the request that a failed instance was meant for. Without this a function that
-    /// cannot start would be started for ever.
+    /// Rejects the request that a failed instance was meant for. Otherwise a function that cannot start would
+    /// be started for ever.
     pub(super) fn give_up_one(
         &mut self,
         function: FunctionIndex,
@@ -42,7 +42,7 @@ impl Scaler {
         }
     }
 
-    /// Takes the request that has waited longest out of a function's queue.
+    /// Takes the oldest request off a function's queue.
     pub(super) fn next_waiting(&mut self, index: FunctionIndex) -> Option<RequestNumber> {
         let queue = &mut self.functions.get_mut(&index)?.queue;
         let next = queue.pop_front();

@@ -1,4 +1,4 @@
-//! Who gets a request, a VM, memory, and who has to give it up.
+//! Which instance gets a request, which VM and instance get memory, and which have to give it up.
 
 use super::{Function, Scaler, Vm};
 use crate::{
@@ -7,35 +7,35 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that could be ended to make room.
+/// Something that can be ended to make room.
 #[derive(Clone, Copy)]
 enum Evictable {
     Instance(InstanceNumber),
-    /// A VM in which nothing runs.
+    /// A VM with no running instance.
     Vm(VmIndex),
-    /// All that is idle in a VM that has its memory from its boot on: when they are gone, so can it.
+    /// All idle instances of a VM that has all its memory from boot on: once they are gone, it can go too.
     AllOf(VmIndex),
 }
 
-/// What cannot be had as things stand.
+/// What is lacking to serve all queued requests.
 #[derive(Default)]
 pub(super) struct Shortage {
     /// Bytes that the budget lacks.
     bytes: u64,
-    /// The VM that gets them first.
+    /// The VM that gets them first: the first one in line.
     first: Option<VmIndex>,
-    /// The frozen instance that gets them first, to take a request.
+    /// The frozen instance that gets them first, to serve a request.
     thawing: Option<InstanceNumber>,
-    /// Instances that VMs have no room for.
+    /// How many instances to end in each full VM.
     room: BTreeMap<VmIndex, usize>,
-    /// Paused VMs whose part of the bytes is counted.
+    /// VMs whose missing base memory is already counted in `bytes`.
     resuming: BTreeSet<VmIndex>,
 }
 
 impl Scaler {
-    /// Gives waiting requests to idle instances, the one used last first: so the others get to the end
-    /// of their keep-alive. A frozen one that has given up memory has to get that first, and so the
-    /// request that has waited longest comes before the others.
+    /// Gives queued requests to idle instances, most recently used first, so that the others reach the end of
+    /// their keep-alive time. Since a frozen instance that gave up memory first has to get it back, functions
+    /// take turns by their oldest request.
     pub(super) fn dispatch(
         &mut self,
         now: Moment,
@@ -60,7 +60,7 @@ impl Scaler {
         }
     }
 
-    /// The functions with requests that wait, the longest first.
+    /// The functions with queued requests, oldest request first.
     fn in_turn(&self) -> Vec<FunctionIndex> {
         let first = |&index: &FunctionIndex| {
             let waiting = self.functions[&index].queue.front()?;
@@ -71,8 +71,7 @@ impl Scaler {
         first.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    /// Gives an idle instance all the memory it may take and has its VM run, or notes what is short of
-    /// it.
+    /// Charges an idle instance with all the memory it may use and resumes its VM, or notes what is lacking.
     fn charge_in_full(
         &mut self,
         number: InstanceNumber,
@@ -95,21 +94,21 @@ impl Scaler {
         false
     }
 
-    /// Whether nobody is to get memory before something in a VM does that needs so much, if it needs any.
+    /// Whether something in this VM may get `bytes` now: nothing ahead of it in line lacks memory, or it
+    /// needs none.
     fn comes_next(&self, vm: VmIndex, bytes: u64, shortage: &Shortage) -> bool {
         shortage.bytes == 0 || (bytes == 0 && self.missing_base_bytes(vm) == 0)
     }
 
-    /// Notes that so much memory is short, and once what its VM lacks to run.
+    /// Adds `bytes` to the shortage and, once per VM, what the VM lacks to run.
     fn lacks(&self, vm: VmIndex, bytes: u64, shortage: &mut Shortage) {
         let base = if shortage.resuming.insert(vm) { self.missing_base_bytes(vm) } else { 0 };
         shortage.bytes = shortage.bytes.saturating_add(bytes).saturating_add(base);
     }
 
-    /// Starts an instance for every request that waits and has none on its way, oldest first, as far
-    /// as VMs start so many at a time. From the first one on that does not fit the budget nobody gets
-    /// memory, or small instances would starve a large one; what is short is taken from what was used
-    /// least recently.
+    /// Starts an instance for every queued request that has none coming, oldest first, up to the VM's limit
+    /// on concurrent starts. Behind the first one that does not fit the budget nothing gets memory, or small
+    /// instances would starve a large one; the missing memory is taken from the least recently used.
     pub(super) fn scale_up(&mut self, mut shortage: Shortage, commands: &mut Vec<Command>) {
         for function in self.wanted() {
             let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
@@ -130,7 +129,7 @@ impl Scaler {
 
     fn boot(&mut self, index: VmIndex, shortage: &mut Shortage, commands: &mut Vec<Command>) {
         let Some(vm) = self.vms.get(&index) else { return };
-        // A VM without room for an instance would be of no use.
+        // A VM is of no use without memory for an instance.
         let needed = vm.policy.base_bytes + vm.policy.instance_bytes;
         if shortage.bytes == 0
             && needed <= self.budget.free_bytes()
@@ -152,12 +151,12 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let Some(policy) = self.vms.get(&vm).map(|vm| vm.policy) else { return };
-        // Another function of the VM may have come first.
+        // Another function of this VM may have taken the last start.
         if self.pool.starting(vm) >= policy.max_starting as usize {
             return;
         }
         if self.pool.alive(vm) >= policy.max_instances as usize {
-            // What is idle in it can only be ended while it runs.
+            // Its idle instances can be ended only while it runs.
             if self.comes_next(vm, 0, shortage) && self.resume(vm, commands) {
                 *shortage.room.entry(vm).or_default() += 1;
             } else {
@@ -172,7 +171,7 @@ impl Scaler {
         if self.comes_next(vm, needed_bytes, shortage)
             && self.commit_within(vm, needed_bytes, commands)
         {
-            // Its memory goes on as the new one's.
+            // The new instance takes over its memory.
             if let Some(number) = stranded {
                 self.put(number, None);
             }
@@ -195,21 +194,21 @@ impl Scaler {
         let of_function = left(function.policy.max_instances, self.pool.counts(index).alive());
         let in_vm = left(vm.policy.max_starting, self.pool.starting(function.policy.vm));
         match vm.state {
-            // One that waits is enough for it to be booted.
+            // One request is enough to boot it.
             VmState::Absent => 1,
             VmState::Up { .. } | VmState::Paused { .. } if vm.unfit => 0,
             VmState::Up { .. } | VmState::Paused { .. } => of_function.min(in_vm),
-            // It comes when its VM has.
+            // Its turn comes once the VM is up.
             VmState::Booting | VmState::Ending => 0,
         }
     }
 
-    /// The function of each instance that should be started, the longest waiting request first.
+    /// The function of each instance to start, oldest request first.
     fn wanted(&self) -> Vec<FunctionIndex> {
         let mut wanted = Vec::new();
         for (&index, function) in self.waiting.iter().map(|i| (i, &self.functions[i])) {
             let counts = self.pool.counts(index);
-            // Idle ones get theirs as soon as there is memory for them.
+            // Idle instances get a request as soon as there is memory for it.
             let coming = counts.starting + counts.idle;
             let waiting = function.queue.iter().skip(coming).take(self.may_start(index, function));
             wanted.extend(waiting.map(|w| (w.since, w.request, index)));
@@ -218,7 +217,7 @@ impl Scaler {
         wanted.into_iter().map(|(_, _, function)| function).collect()
     }
 
-    /// Stops idle instances of other functions in VMs that are full, least recently used first.
+    /// Stops idle instances in full VMs, least recently used first.
     fn make_room(&mut self, shortage: &Shortage, commands: &mut Vec<Command>) {
         for (&vm, &wanted) in &shortage.room {
             let coming = self.pool.going().filter(|i| i.vm == vm).count();
@@ -230,8 +229,8 @@ impl Scaler {
         }
     }
 
-    /// Ends as many idle instances and unused VMs as make room for `wanted` bytes, least recently used
-    /// first, counting the memory that is on its way back already; not what is to get it.
+    /// Ends idle instances and unused VMs, least recently used first, until `wanted` bytes are free or on
+    /// their way back. Spares whatever is to get the memory.
     fn evict(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
         let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(shortage));
         if room >= wanted
@@ -272,8 +271,8 @@ impl Scaler {
         }
     }
 
-    /// What is on its way back, with the VMs that are left empty when the instances that are being stopped
-    /// are gone.
+    /// Bytes on their way back, including those of VMs that will be empty once their stopping instances are
+    /// gone.
     fn coming_bytes(&self, shortage: &Shortage) -> u64 {
         let ending = self.ending.iter().map(|&index| self.vm_bytes(index));
         // Instances that end with their VM are counted with it.
@@ -284,7 +283,7 @@ impl Scaler {
         ending.chain(going.map(|i| i.charged_bytes)).chain(empty).sum()
     }
 
-    /// How many instances of each VM that stays are on their way out.
+    /// How many instances are going, per VM that is not itself ending.
     fn going_in(&self) -> BTreeMap<VmIndex, usize> {
         let mut going = BTreeMap::new();
         for instance in self.pool.going().filter(|i| !self.ending.contains(&i.vm)) {
@@ -293,17 +292,18 @@ impl Scaler {
         going
     }
 
-    /// What a VM has beside its instances if so many of them are all that live in it: empty it is ended for
-    /// whoever lacks memory, unless it is to get some.
+    /// What comes back with a VM if `count` instances are all it has: a VM left empty is ended when memory is
+    /// short, unless it is the one that is to get memory.
     fn left_empty_bytes(&self, index: VmIndex, count: usize, shortage: &Shortage) -> u64 {
         let stays = Some(index) == shortage.first || self.pool.alive(index) > count;
         self.vms.get(&index).filter(|_| !stays).map_or(0, |vm| vm.charged_bytes)
     }
 
-    /// When what is left to be ended is in the very VM that lacks memory: if it is paused, has it run, for
-    /// that to be ended in it. If that does not do and nothing is on its way, the instance that lacks memory
-    /// is ended where a new one can have what the guest has kept of another, or the VM as a whole where
-    /// nobody works in it and it can be booted again with what that brings.
+    /// The last resort, when all that is left to end is in the very VM that lacks memory. If it is paused, it
+    /// is resumed so that its idle instances can be ended. If that is not enough and no memory is on its way
+    /// back, one of two things is ended: the instance that lacks memory, if a new one fits into what the
+    /// guest kept of another; or the whole VM, if nothing in it is busy and it can be booted again with the
+    /// memory that this frees.
     fn evict_within(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
         let Some(index) = shortage.first else { return };
         let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
@@ -343,8 +343,8 @@ impl Scaler {
         }
     }
 
-    /// What gives memory back when it is ended, and how much, least recently used first; not what is
-    /// to get it.
+    /// What frees memory when it is ended, and how much, least recently used first. Leaves out whatever is to
+    /// get the memory.
     fn evictables(&self, shortage: &Shortage) -> impl Iterator<Item = (Evictable, u64)> {
         let &Shortage { first: needed, thawing, .. } = shortage;
         let runs = move |vm| matches!(self.vm_state(vm), Some(VmState::Up { .. }));
@@ -360,7 +360,7 @@ impl Scaler {
                 bytes => Some((at, Evictable::Instance(number), bytes)),
             }
         });
-        // Between this moment and the last look an instance may have come.
+        // An instance may have been added since the set was last updated.
         let free = move |index| {
             let paused = matches!(self.vm_state(index), Some(VmState::Paused { .. }));
             Some(index) != needed && (paused || self.pool.alive(index) == 0)
@@ -376,13 +376,13 @@ impl Scaler {
         merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, evictable, bytes)| (evictable, bytes))
     }
 
-    /// Whether nobody in a VM works, and of those who are idle this one was used last.
+    /// Whether all live instances of a VM are idle and this one is the most recently used.
     fn is_last_idle(&self, number: InstanceNumber, vm: VmIndex) -> bool {
         self.pool.idle_in(vm).next_back().is_some_and(|(_, last)| last == number)
             && self.pool.idle_in(vm).count() == self.pool.alive(vm)
     }
 
-    /// What comes back when a VM in which nothing runs is ended.
+    /// Bytes that come back when a VM with no running instance is ended.
     fn vm_bytes(&self, index: VmIndex) -> u64 {
         let Some(vm) = self.vms.get(&index) else { return 0 };
         let instances = self.pool.within(index).filter_map(|number| self.pool.get(number));

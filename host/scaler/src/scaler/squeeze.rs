@@ -1,4 +1,4 @@
-//! What frozen instances cost, and which of them give their garbage back.
+//! What frozen instances are charged, and which of them are squeezed.
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 use std::time::Duration;
 
 impl Scaler {
-    /// From now on frozen instances cost what they hold, and are squeezed. Each [`Command::Freeze`] has to
-    /// be answered, with [`u64::MAX`] bytes where it is not known what the instance holds.
+    /// Charges frozen instances for what they hold, and squeezes them. Each [`Command::Freeze`] then has to
+    /// be answered, with [`u64::MAX`] bytes if what the instance holds is unknown.
     #[must_use]
     pub fn with_squeezing(mut self, policy: SqueezePolicy) -> Self {
         self.squeeze_manager = Some(SqueezeManager::new(policy));
@@ -29,8 +29,8 @@ impl Scaler {
         commands.push(Command::Freeze(number));
     }
 
-    /// Freezes all that could be ended for want of memory, for then they may cost little enough. Whether
-    /// it is to be seen yet what that brings.
+    /// Freezes all instances that could be evicted, because freezing them may free enough memory. Returns
+    /// whether a freeze is still under way, so that its gain is not known yet.
     pub(super) fn freeze_evictables(
         &mut self,
         but: Option<InstanceNumber>,
@@ -57,14 +57,14 @@ impl Scaler {
         let Some(squeeze_manager) = &mut self.squeeze_manager else { return };
         self.freezing.remove(&number);
         self.touched.insert((instance.vm, instance.function));
-        // What nobody knows, nobody expects to be given back.
+        // If what it holds is unknown, no gain can be expected from squeezing it.
         if resident_bytes < instance.charged_bytes {
             squeeze_manager.frozen(now, number, instance.function, resident_bytes);
             self.charge_resident(number, resident_bytes);
         }
     }
 
-    /// An instance is not frozen, or not any more, or gone.
+    /// An instance is no longer frozen, or gone.
     pub(super) fn thawed(&mut self, number: InstanceNumber, gone: bool) {
         self.freezing.remove(&number);
         match &mut self.squeeze_manager {
@@ -74,7 +74,7 @@ impl Scaler {
         }
     }
 
-    /// Takes note of what an instance holds after it was squeezed, unless it was thawed meanwhile.
+    /// Records what an instance holds after a squeeze, unless it has been thawed since.
     pub(super) fn squeezed(
         &mut self,
         number: InstanceNumber,
@@ -91,7 +91,8 @@ impl Scaler {
         Ok(())
     }
 
-    /// Leaves an instance alone that could not be squeezed. Nobody knows what it holds now.
+    /// Leaves an instance alone that could not be squeezed. It stays charged in full, since what it holds is
+    /// unknown.
     pub(super) fn squeeze_failed(
         &mut self,
         number: InstanceNumber,
@@ -104,7 +105,7 @@ impl Scaler {
         Ok(())
     }
 
-    /// Whatever came of squeezing an instance, its VM may have nothing left to do.
+    /// A squeeze is over, whatever its outcome, so the instance's VM may now be paused.
     fn rested(&mut self, number: InstanceNumber, event: Event) -> Result<(), Unexpected> {
         match self.pool.get(number) {
             Some(instance) => {
@@ -115,8 +116,8 @@ impl Scaler {
         }
     }
 
-    /// Squeezes frozen instances while they hold too much and there is a processor for it. While one
-    /// is squeezed it runs, and may take what it may take when it works.
+    /// Squeezes frozen instances while they hold too much and a processor is idle. An instance runs while it
+    /// is squeezed, so it is charged in full.
     pub(super) fn squeeze(&mut self, now: Moment, commands: &mut Vec<Command>) {
         let evicted = |c: &Command| {
             let (Command::Stop { reason, .. } | Command::EndVm { reason, .. }) = c else {
@@ -148,7 +149,7 @@ impl Scaler {
         self.deadlines.set(Subject::Squeezing, deadline);
     }
 
-    /// What an instance lacks of the memory it may take when it runs.
+    /// What an instance lacks of the memory that it may use when it runs.
     pub(super) fn missing_bytes(&self, instance: &Instance) -> u64 {
         self.instance_bytes(instance.vm).saturating_sub(instance.charged_bytes)
     }
@@ -160,7 +161,7 @@ impl Scaler {
         self.charge(number, charged_bytes);
     }
 
-    /// Notes what an instance has of the budget, which is what the budget has promised it.
+    /// Records what an instance is charged. The budget must have committed that much to it.
     pub(super) fn charge(&mut self, number: InstanceNumber, charged_bytes: u64) {
         if let Some(instance) = self.pool.get(number) {
             self.pool.put(number, Some(Instance { charged_bytes, ..instance }));
@@ -168,7 +169,7 @@ impl Scaler {
     }
 }
 
-/// Whether it does not run.
+/// Whether the instance is frozen.
 pub(super) fn is_frozen(instance: &Instance) -> bool {
     matches!(instance.state, InstanceState::Idle { frozen: true, .. })
 }

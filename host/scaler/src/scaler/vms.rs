@@ -1,4 +1,4 @@
-//! What VMs do and what becomes of them.
+//! Events about VMs, and their state.
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
@@ -26,7 +26,7 @@ impl Scaler {
     ) -> Result<(), Unexpected> {
         self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
         self.release_vm(vm);
-        // Or it would be booted for ever.
+        // Otherwise it would be booted again for ever.
         for function in self.waiting_in(vm).collect::<Vec<_>>() {
             self.reject_all(function, RejectReason::VmFailed, commands);
         }
@@ -44,7 +44,7 @@ impl Scaler {
         self.change_vm(vm, event, VmState::Absent, there)?;
         self.release_vm(vm);
         for number in self.pool.within(vm).collect::<Vec<_>>() {
-            // What brings its VM down each time it starts must not do so for ever.
+            // An instance that crashes its VM whenever it starts must not be started for ever.
             if let Some(Instance { function, state: InstanceState::Starting, .. }) =
                 self.forget(number)
             {
@@ -63,7 +63,7 @@ impl Scaler {
         }
     }
 
-    /// Stops what is idle in VMs that are to be replaced. Whoever waits does so for the next one.
+    /// Stops idle instances in unfit VMs. Queued requests wait for the replacement.
     pub(super) fn leave_unfit(&mut self, commands: &mut Vec<Command>) {
         let unfit: Vec<_> = self.vms.iter().filter(|(_, vm)| vm.unfit).map(|(&i, _)| i).collect();
         for index in unfit {
@@ -73,7 +73,7 @@ impl Scaler {
         }
     }
 
-    /// Takes from the budget what a VM has beside its instances, or gives it back.
+    /// Sets what a VM is charged apart from its instances; `false` if the budget does not have it.
     pub(super) fn charge_vm(&mut self, index: VmIndex, bytes: u64) -> bool {
         let Some(vm) = self.vms.get_mut(&index) else { return false };
         let more = bytes.saturating_sub(vm.charged_bytes);
@@ -95,7 +95,7 @@ impl Scaler {
         }
     }
 
-    /// The one way a VM changes.
+    /// The only place where a VM's state changes.
     pub(super) fn set_vm(&mut self, index: VmIndex, state: VmState) {
         let Some(vm) = self.vms.get_mut(&index) else { return };
         let before = std::mem::replace(&mut vm.state, state);
@@ -111,8 +111,8 @@ impl Scaler {
             VmState::Paused { since } => Some(since),
             _ => None,
         };
-        // In the order of its last use, as instances: else it came after all of them when it is left
-        // empty, and they were ended in its place.
+        // Ordered by last use, like instances: ordered by the time it became empty, it would come after all
+        // of them, and they would be ended in its place.
         let last_used = evictable(state).map(|_| vm.last_used);
         let evictable_before = std::mem::replace(&mut vm.evictable_since, last_used);
         self.evictable_vms.extend(last_used.map(|since| (since, index)));
@@ -131,7 +131,7 @@ impl Scaler {
         self.deadlines.set(Subject::Vm(index), deadline);
     }
 
-    /// Moves a VM on if it stands where the event says it does.
+    /// Moves a VM to a new state, if the event is valid in its current one.
     pub(super) fn change_vm(
         &mut self,
         index: VmIndex,
@@ -142,7 +142,7 @@ impl Scaler {
         match self.vm_state(index) {
             Some(state) if from(state) => {
                 self.set_vm(index, to);
-                // Its functions may be gone by now; so may it.
+                // Its functions may be gone by now, and it may have to go too.
                 self.touched.insert((index, FunctionIndex(u32::MAX)));
                 Ok(())
             }
@@ -150,7 +150,7 @@ impl Scaler {
         }
     }
 
-    /// The functions of a VM with requests that wait.
+    /// The functions of a VM that have queued requests.
     pub(super) fn waiting_in(&self, vm: VmIndex) -> impl Iterator<Item = FunctionIndex> {
         let of_vm = move |index: &FunctionIndex| self.functions[index].policy.vm == vm;
         self.waiting.iter().copied().filter(of_vm)

@@ -1,9 +1,9 @@
-//! Which frozen instance gives its garbage back, and when: the manager of Desiccant (EuroSys'24).
+//! Chooses which frozen instance is squeezed, and when, like the manager in Desiccant (EuroSys'24).
 //!
-//! A frozen instance keeps what its runtime would collect only when its own heap is short. Nothing is
-//! done about it while there is memory enough: see [`Threshold`]. Beyond that the instances that have
-//! been frozen for a while are squeezed in the order of what each second of processor time is expected
-//! to bring: see [`Profiles`].
+//! A frozen instance holds garbage that its runtime would collect only when its own heap runs short. As long
+//! as there is enough memory, it keeps it: see [`Threshold`]. Beyond that, instances that have been frozen
+//! for a while are squeezed, in the order of the bytes that each second of processor time is expected to
+//! free: see [`Profiles`].
 
 mod profile;
 mod threshold;
@@ -19,29 +19,29 @@ use threshold::Threshold;
 /// When frozen instances are squeezed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqueezePolicy {
-    /// Bytes that frozen instances may hold together after one was evicted, before some are squeezed.
+    /// Bytes that frozen instances may hold together before some are squeezed, right after an eviction.
     pub floor_bytes: u64,
-    /// The same after a long time without an eviction; at least `floor_bytes`.
+    /// The same after a long time without evictions; at least `floor_bytes`.
     pub ceiling_bytes: u64,
-    /// How long it takes to rise from the floor to the ceiling.
+    /// How long the threshold takes to rise from the floor to the ceiling.
     pub rise: Duration,
-    /// How long an instance is frozen before it is squeezed: one that is soon called again makes new
-    /// garbage at once.
+    /// How long an instance is frozen before it is squeezed. One that is called again soon would only produce
+    /// new garbage.
     pub frozen_for: Duration,
-    /// Processors of the host. What an instance that starts or works has is not idle, and only idle
-    /// ones squeeze.
+    /// Processors of the host. Each starting or busy instance occupies one, and only idle ones are used to
+    /// squeeze.
     pub processors: u32,
 }
 
 impl SqueezePolicy {
-    /// From a quarter of the memory on, those frozen for a second. The paper's 60% are hardly ever
-    /// reached here: instances that start or work are charged in full, and for them frozen ones are
-    /// ended before (`bench/results/cache/README.md`).
+    /// Squeezes above a quarter of the memory, after a second frozen. The paper's 60% are hardly ever reached
+    /// here: starting and busy instances are charged in full, and frozen ones are evicted for them before
+    /// that (`bench/results/cache/README.md`).
     pub fn of_memory(limit_bytes: u64, processors: u32) -> Self {
         Self::above(limit_bytes / 4, processors)
     }
 
-    /// From so many bytes on, and half as many more when nobody was evicted for a minute.
+    /// Squeezes above `floor_bytes`, rising to one and a half times that in a minute without evictions.
     pub fn above(floor_bytes: u64, processors: u32) -> Self {
         Self {
             floor_bytes,
@@ -61,25 +61,25 @@ struct Frozen {
     resident_bytes: u64,
 }
 
-/// Keeps account of the frozen instances.
+/// Keeps track of the frozen instances.
 #[derive(Debug)]
 pub(crate) struct SqueezeManager {
     policy: SqueezePolicy,
     threshold: Threshold,
     profiles: Profiles,
     frozen: BTreeMap<InstanceNumber, Frozen>,
-    /// What they hold together.
+    /// Their total resident memory.
     held_bytes: u64,
-    /// Those that have run since they were squeezed last.
+    /// Those that have run since they were last squeezed.
     ready: BTreeSet<(Moment, InstanceNumber)>,
-    /// Those that are being squeezed, with what each is expected to give back.
+    /// Those being squeezed, with the bytes that each is expected to give back.
     running: BTreeMap<InstanceNumber, u64>,
-    /// Those that could not be squeezed, and are left alone.
+    /// Those that could not be squeezed, and are left alone from then on.
     failed: BTreeSet<InstanceNumber>,
 }
 
 impl SqueezeManager {
-    /// One without instances.
+    /// Creates a manager without instances.
     pub fn new(policy: SqueezePolicy) -> Self {
         Self {
             policy,
@@ -93,7 +93,7 @@ impl SqueezeManager {
         }
     }
 
-    /// An instance was frozen and holds so much.
+    /// An instance was frozen and holds `resident_bytes`.
     pub fn frozen(
         &mut self,
         now: Moment,
@@ -109,7 +109,7 @@ impl SqueezeManager {
         }
     }
 
-    /// An instance is not frozen any more, if it was.
+    /// An instance is no longer frozen, if it was.
     pub fn thawed(&mut self, number: InstanceNumber) {
         let Some(frozen) = self.frozen.remove(&number) else { return };
         self.held_bytes -= frozen.resident_bytes;
@@ -117,25 +117,25 @@ impl SqueezeManager {
         self.running.remove(&number);
     }
 
-    /// There is no such instance any more.
+    /// An instance is gone.
     pub fn gone(&mut self, number: InstanceNumber) {
         self.thawed(number);
         self.failed.remove(&number);
         self.profiles.forget(number);
     }
 
-    /// There is no such function any more.
+    /// A function is gone.
     pub fn forget_function(&mut self, function: FunctionIndex) {
         self.profiles.forget_function(function);
     }
 
-    /// An instance was ended for want of memory.
+    /// An instance was evicted.
     pub fn evicted(&mut self, now: Moment) {
         self.threshold.fall(now);
     }
 
-    /// Who is to be squeezed now, with so many instances at work: whoever is expected to give back most
-    /// for each second of processor time.
+    /// The instance to squeeze now, if any, while `working` instances are starting or busy: the one expected
+    /// to free the most bytes per second of processor time.
     pub fn choose(&self, now: Moment, working: usize) -> Option<InstanceNumber> {
         let idle = (self.policy.processors as usize).saturating_sub(working + self.running.len());
         if idle == 0 || !self.wants_memory(now) {
@@ -152,14 +152,14 @@ impl SqueezeManager {
         .map(|(_, number)| number)
     }
 
-    /// The one that was chosen is being squeezed.
+    /// The chosen instance is being squeezed.
     pub fn begin(&mut self, number: InstanceNumber) {
         let Some(frozen) = self.frozen.get(&number) else { return };
         self.ready.remove(&(frozen.since, number));
         self.running.insert(number, self.gain_bytes(number));
     }
 
-    /// An instance has so much left after it was squeezed. Changes nothing if it was thawed meanwhile.
+    /// An instance was squeezed and now holds `resident_bytes`. Has no effect if it has been thawed since.
     pub fn squeezed(&mut self, number: InstanceNumber, resident_bytes: u64, cpu: Duration) {
         if self.running.remove(&number).is_none() {
             return;
@@ -184,7 +184,7 @@ impl SqueezeManager {
         self.running.contains_key(&number)
     }
 
-    /// When somebody more may be chosen, if nothing happens before.
+    /// When another instance may become eligible, if nothing happens before.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let since = Moment(now.0.saturating_sub(self.policy.frozen_for));
         let later = self.ready.range((since, InstanceNumber(0))..);
@@ -192,7 +192,7 @@ impl SqueezeManager {
         due.find(|&due| due > now).filter(|_| self.wants_memory(now))
     }
 
-    /// Whether frozen instances hold too much, less what is on its way.
+    /// Whether frozen instances hold too much, not counting what running squeezes are expected to free.
     fn wants_memory(&self, now: Moment) -> bool {
         let coming: u64 = self.running.values().sum();
         self.held_bytes.saturating_sub(coming) > self.threshold.bytes(now)

@@ -1,24 +1,24 @@
-//! What squeezing is expected to bring and to cost.
+//! What a squeeze is expected to free and to cost.
 
 use crate::{FunctionIndex, InstanceNumber};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What came of squeezing an instance, or is expected to.
+/// The result of a squeeze, measured or expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Profile {
-    /// What it holds afterwards, in bytes.
+    /// What the instance holds afterwards, in bytes.
     pub left_bytes: u64,
-    /// Processor time it took.
+    /// Processor time of the squeeze.
     pub cpu: Duration,
 }
 
 impl Profile {
-    /// The processor time in seconds, never none.
+    /// The processor time in seconds, at least a microsecond, so that it can be divided by.
     pub fn seconds(self) -> f64 {
         self.cpu.as_secs_f64().max(1e-6)
     }
 
-    /// An average in which the past fades: what an instance keeps changes with what it is asked.
+    /// A moving average, because what an instance keeps changes with its requests.
     fn learn(self, new: Self) -> Self {
         Self {
             left_bytes: self.left_bytes / 4 * 3 + new.left_bytes / 4,
@@ -27,7 +27,7 @@ impl Profile {
     }
 }
 
-/// What is known of each instance, each function, and all.
+/// What past squeezes showed, per instance, per function and overall.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     instances: BTreeMap<InstanceNumber, Profile>,
@@ -36,13 +36,13 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// What to expect of an instance: its own past, or that of its function's others, or of all.
+    /// What to expect of an instance: from its own squeezes, else from its function's, else from all.
     pub fn of(&self, number: InstanceNumber, function: FunctionIndex) -> Option<Profile> {
         let own = self.instances.get(&number).or_else(|| self.functions.get(&function));
         own.copied().or(self.overall)
     }
 
-    /// Takes note of what came of one.
+    /// Records the result of a squeeze.
     pub fn learn(&mut self, number: InstanceNumber, function: FunctionIndex, new: Profile) {
         let learn = |old: &mut Profile| *old = old.learn(new);
         self.instances.entry(number).and_modify(learn).or_insert(new);
@@ -50,12 +50,12 @@ impl Profiles {
         self.overall = Some(self.overall.map_or(new, |old| old.learn(new)));
     }
 
-    /// Drops what is known of an instance that is gone; its function's others may profit from it still.
+    /// Drops the profile of an instance that is gone. What it added to its function's profile stays.
     pub fn forget(&mut self, number: InstanceNumber) {
         self.instances.remove(&number);
     }
 
-    /// Drops what is known of a function that is gone.
+    /// Drops the profile of a function that is gone.
     pub fn forget_function(&mut self, function: FunctionIndex) {
         self.functions.remove(&function);
     }

@@ -22,7 +22,7 @@ fn n(number: u64) -> InstanceNumber {
     InstanceNumber(number)
 }
 
-/// So many instances of `F`, frozen at the start, of so many MiB each.
+/// One instance of `F` for each size in MiB, all frozen at the start.
 fn squeeze_manager(sizes: &[u64]) -> SqueezeManager {
     let mut squeeze_manager = SqueezeManager::new(policy());
     for (number, size) in (0..).zip(sizes) {
@@ -73,15 +73,15 @@ fn processors_that_work_do_not_squeeze() {
 #[test]
 fn what_brings_most_for_its_processor_time_comes_first() {
     let mut squeeze_manager = squeeze_manager(&[300, 300]);
-    // Of two that nobody knows the first; then it is known what each function brings and costs.
+    // Of two unknown instances, the first. After that, gain and cost are known.
     for (number, left_bytes, milliseconds) in [(0, 200 * MIB, 10), (1, 250 * MIB, 10)] {
         assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(number)));
         squeeze_manager.begin(n(number));
         squeeze_manager.squeezed(n(number), left_bytes, Duration::from_millis(milliseconds));
     }
-    assert_eq!(squeeze_manager.choose(at(5), 0), None, "nothing is left to be had");
-    // Its own past counts for an instance, its function's for a new one, that of all for a new
-    // function: 300 MiB less 200, less 212.5, and again less 212.5 but of more memory.
+    assert_eq!(squeeze_manager.choose(at(5), 0), None, "nothing is left to gain");
+    // An instance is judged by its own past, a new instance by its function's, a new function by all: 300 MiB
+    // less 200, less 212.5, and 320 less 212.5.
     squeeze_manager.frozen(at(6), n(0), F, 300 * MIB);
     squeeze_manager.frozen(at(6), n(2), F, 300 * MIB);
     squeeze_manager.frozen(at(6), n(3), G, 320 * MIB);
@@ -90,7 +90,7 @@ fn what_brings_most_for_its_processor_time_comes_first() {
         order.push(number);
         squeeze_manager.begin(number);
         squeeze_manager.squeezed(number, 0, Duration::from_millis(10));
-        // What is learned now is not the point.
+        // These squeezes must not change the profiles under test.
         squeeze_manager.profiles = known();
     }
     assert_eq!(order, [n(3), n(0), n(2)]);
@@ -141,7 +141,7 @@ fn who_could_not_be_squeezed_is_left_alone_for_good() {
 fn no_more_are_squeezed_than_it_takes() {
     let mut squeeze_manager = squeeze_manager(&[110, 30]);
     squeeze_manager.begin(n(0));
-    assert_eq!(squeeze_manager.choose(at(5), 0), None, "what is on its way is enough");
+    assert_eq!(squeeze_manager.choose(at(5), 0), None, "the running squeeze frees enough");
 }
 
 #[test]

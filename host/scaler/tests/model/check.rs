@@ -1,4 +1,4 @@
-//! What a command must be like.
+//! What every command must satisfy.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Model {
             Command::PauseVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Paused), Some(VmModel::Up));
                 let rest = self.instances.values().filter(|b| b.vm == vm).all(|b| b.frozen);
-                assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused at work");
+                assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused while busy");
             }
             Command::ResumeVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
@@ -29,7 +29,7 @@ impl Model {
                         assert_eq!(before, Some(VmModel::Up));
                         assert!(
                             self.instances.values().all(|b| b.vm != vm),
-                            "ended with instances"
+                            "ended with live instances"
                         );
                     }
                 }
@@ -37,7 +37,7 @@ impl Model {
             Command::Start { function, vm, instance } => {
                 assert_eq!(self.vms[&vm], VmModel::Up, "an instance without a VM");
                 assert_eq!(self.function_policy(function).vm, vm);
-                assert!(!self.unfit.contains(&vm), "an instance in a VM that is to be replaced");
+                assert!(!self.unfit.contains(&vm), "a start in an unfit VM");
                 self.use_again(vm);
                 let entry = InstanceEntry {
                     function,
@@ -67,34 +67,36 @@ impl Model {
                 assert!(starting <= most, "more starts at a time than allowed");
             }
             Command::Dispatch { instance, request, thaw } => {
-                let entry = self.instances.get_mut(&instance).expect("a dispatch to nobody");
+                let entry =
+                    self.instances.get_mut(&instance).expect("a dispatch to an unknown instance");
                 assert_eq!(self.waiting.remove(&request), Some(entry.function));
                 self.taken_at.insert(entry.function, self.now);
-                assert!(entry.running, "a dispatch to what does not run");
-                assert!(!entry.dead, "a dispatch to the dead");
-                assert!(!self.unfit.contains(&entry.vm), "a VM that is to be replaced is stranded");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a VM that is stopped");
+                assert!(entry.running, "a dispatch to an instance that is not running");
+                assert!(!entry.dead, "a dispatch to a dead instance");
+                assert!(!self.unfit.contains(&entry.vm), "a dispatch to an unfit VM");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a paused VM");
                 assert_eq!(entry.request.replace(request), None, "two requests in one instance");
                 assert_eq!(std::mem::take(&mut entry.frozen), thaw, "frozen with a request");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 self.forget_rest(instance);
             }
             Command::Squeeze(instance) => {
-                let entry = self.instances.get_mut(&instance).expect("nobody squeezed");
-                assert!(entry.frozen && !entry.dead, "squeezed at work");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a VM that is stopped");
+                let entry =
+                    self.instances.get_mut(&instance).expect("squeezed an unknown instance");
+                assert!(entry.frozen && !entry.dead, "squeezed while busy");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a paused VM");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 assert!(!self.pending.contains(&command), "squeezed twice");
             }
             Command::Freeze(instance) => {
-                let entry = self.instances.get_mut(&instance).expect("nobody frozen");
-                assert!(entry.running && entry.request.is_none(), "frozen in mid-request");
+                let entry = self.instances.get_mut(&instance).expect("froze an unknown instance");
+                assert!(entry.running && entry.request.is_none(), "frozen during a request");
                 assert!(!std::mem::replace(&mut entry.frozen, true), "frozen twice");
             }
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];
-                assert_eq!(entry.request, None, "stopped in mid-request");
-                assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a VM that is stopped");
+                assert_eq!(entry.request, None, "stopped during a request");
+                assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a paused VM");
                 if reason == StopReason::KeepAliveOver {
                     let keep_alive = self.function_policy(entry.function).keep_alive;
                     assert!(self.now.since(entry.free_since) >= keep_alive, "stopped too early");
@@ -102,12 +104,12 @@ impl Model {
                 self.forget_rest(instance);
             }
             Command::Reclaim { instance, vm } => {
-                // Stranded memory, asked for again, has no body any more.
+                // Stranded memory that is asked for again has no instance any more.
                 assert!(self.instances.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
             }
             Command::Reject { request, reason } => {
                 if let RejectReason::WaitedTooLong(_) = reason {
-                    assert!(self.has_waited_too_long(request), "given up too early");
+                    assert!(self.has_waited_too_long(request), "rejected too early");
                 }
                 self.waiting.remove(&request);
                 self.answer(request);

@@ -1,5 +1,5 @@
-//! A model of the world that knows nothing of the scaler's state: it carries out its commands, lets them
-//! end well or badly in any order, and checks every command against what it knows itself.
+//! A model of the world that knows nothing of the scaler's state: it carries out commands, lets them succeed
+//! or fail in any order, and checks every command against what it knows itself.
 
 mod check;
 
@@ -16,18 +16,18 @@ use std::{
     time::Duration,
 };
 
-/// A VM as whoever carries out the commands sees it.
+/// A VM as seen by what carries out the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmModel {
     Absent,
     Booting,
     Up,
-    /// Stopped, or being stopped.
+    /// Paused, or being paused.
     Paused,
     Ending,
 }
 
-/// An instance as whoever carries out the commands sees it.
+/// An instance as seen by what carries out the commands.
 #[derive(Debug)]
 pub struct InstanceEntry {
     pub function: FunctionIndex,
@@ -45,20 +45,20 @@ pub struct Model {
     pub policies: Policies,
     pub now: Moment,
     pub vms: BTreeMap<VmIndex, VmModel>,
-    /// Those of them that are to be replaced.
+    /// VMs that are to be replaced.
     pub unfit: BTreeSet<VmIndex>,
-    /// What VMs have beside their instances, while they are there.
+    /// What each existing VM is charged, apart from its instances.
     pub charged_bytes: BTreeMap<VmIndex, u64>,
     pub instances: BTreeMap<InstanceNumber, InstanceEntry>,
-    /// The VMs of ended instances whose memory the guest kept, and how much of it.
+    /// Stopped instances whose memory the guest kept: their VM and how many bytes.
     pub stranded: BTreeMap<InstanceNumber, (VmIndex, u64)>,
     pub pending: Vec<Command>,
     pub asked: BTreeSet<RequestNumber>,
-    /// Those that nobody has taken yet.
+    /// Requests that no instance has taken yet.
     pub waiting: BTreeMap<RequestNumber, FunctionIndex>,
-    /// When each was asked.
+    /// When each request was sent.
     pub asked_at: BTreeMap<RequestNumber, Moment>,
-    /// When an instance took one of a function's last.
+    /// When an instance last took one of a function's requests.
     pub taken_at: BTreeMap<FunctionIndex, Moment>,
     pub answered: BTreeSet<RequestNumber>,
 }
@@ -103,8 +103,8 @@ impl Model {
     }
 
     pub fn tell(&mut self, event: Event) {
-        let commands = self.scaler.handle(self.now, event).expect("the model makes sense");
-        // Nobody else's call is lost because of one that could not be served.
+        let commands = self.scaler.handle(self.now, event).expect("a valid event");
+        // A call that cannot be served must not make others fail.
         let fails = matches!(event, Event::StartFailed(_) | Event::VmFailed(_) | Event::VmEnded(_));
         for command in commands {
             if let Command::Reject { reason, .. } = command {
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Whether a request has waited for as long as it may without any of its function's being taken.
+    /// Whether a request has waited for its limit while no request of its function was taken.
     pub fn has_waited_too_long(&self, request: RequestNumber) -> bool {
         let function = self.waiting[&request];
         let taken = self.taken_at.get(&function).copied().unwrap_or(Moment::START);
@@ -135,7 +135,7 @@ impl Model {
         self.function_policy(function).wait_limit.is_some_and(|limit| waited >= limit)
     }
 
-    /// An instance that starts takes memory first that the guest has kept and nobody is asking back.
+    /// A starting instance first takes over memory that the guest kept and that is not being asked back.
     pub fn use_again(&mut self, vm: VmIndex) {
         let asked = |instance| self.pending.contains(&Command::Reclaim { vm, instance });
         let mut stranded = self.stranded.iter().filter(|&(&n, &(v, _))| v == vm && !asked(n));
@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// What is being done about an instance that rests is of no account any more.
+    /// Drops a pending freeze or squeeze of an instance.
     pub fn forget_rest(&mut self, instance: InstanceNumber) {
         let rest = [Command::Freeze(instance), Command::Squeeze(instance)];
         self.pending.retain(|command| !rest.contains(command));
@@ -155,14 +155,14 @@ impl Model {
         assert!(self.answered.insert(request), "a request answered twice");
     }
 
-    /// What has memory is what the budget has promised.
+    /// The budget has committed exactly what is in use, by the model's own count.
     pub fn check_budget(&self) {
         let bytes = self.taken_bytes();
         assert!(bytes <= LIMIT_BYTES, "over budget");
         assert_eq!(bytes, self.scaler.budget().committed_bytes());
     }
 
-    /// What has memory, by the world's own count.
+    /// Memory in use, by the model's own count.
     pub fn taken_bytes(&self) -> u64 {
         let stranded = self.stranded.values().map(|&(_, bytes)| bytes);
         let bytes: u64 = self.instances.values().map(|b| b.charged_bytes).chain(stranded).sum();
@@ -232,7 +232,7 @@ impl Model {
                 if self.policies.squeeze.is_none() {
                     return;
                 }
-                // It may not be known what it holds.
+                // What it holds may be unknown.
                 let resident_bytes = if well { resident_bytes } else { u64::MAX };
                 self.rests(instance, resident_bytes);
                 Event::Frozen { instance, resident_bytes }
@@ -249,11 +249,11 @@ impl Model {
     }
 
     pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
-        let entry = self.instances.get_mut(&instance).expect("nobody rests");
+        let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
     }
 
-    /// Takes a VM away with all that is in it.
+    /// Removes a VM with everything in it.
     pub fn crash(&mut self, which: usize) {
         let there = |(&vm, &vm_model): (&VmIndex, &VmModel)| {
             let there = [VmModel::Up, VmModel::Paused, VmModel::Ending].contains(&vm_model);
@@ -312,7 +312,7 @@ impl Model {
             Step::Settle { seed } => self.settle(seed),
             Step::Unfit { vm } => {
                 let vm = VmIndex(vm);
-                // Of one that is not there it can be told late; so it can again of one that is.
+                // The event may come late, when the VM is gone, and again, when it is known to be unfit.
                 if [VmModel::Up, VmModel::Paused].contains(&self.vms[&vm]) {
                     self.unfit.insert(vm);
                 }
@@ -321,7 +321,7 @@ impl Model {
             Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
             Step::Pass { milliseconds } => {
                 self.now = self.now + Duration::from_millis(milliseconds);
-                // One tick may freeze what the next one stops, or have a VM run in which more is due.
+                // One tick may freeze what the next one stops, or resume a VM in which more is due.
                 for _ in 0..4 {
                     self.tell(Event::Tick);
                 }
@@ -330,14 +330,15 @@ impl Model {
         }
     }
 
-    /// After a tick nobody has been idle, or has waited, for longer than allowed, and the next tick lies
-    /// ahead.
+    /// After a tick, no instance has been idle and no request has waited for too long, and the next deadline
+    /// lies ahead.
     pub fn check_deadlines(&self) {
         for (number, entry) in &self.instances {
             if let Some(InstanceState::Idle { since, frozen }) = self.scaler.state(*number) {
                 let policy = self.function_policy(entry.function);
                 let idle = self.now.since(since);
-                // A VM that is stopped may have not the memory to end its instances one by one.
+                // A paused VM may lack the memory to be resumed, so its instances cannot be stopped one by
+                // one.
                 let paused = self.vms[&entry.vm] == VmModel::Paused;
                 assert!(idle < policy.keep_alive || paused);
                 assert!(frozen || policy.freeze_after.is_none_or(|after| idle < after));

@@ -1,12 +1,12 @@
-//! Whether somebody waits in vain: what one who sees the whole world could do for a call that waits.
+//! Finds calls that wait in vain, by looking at the whole world for a way to serve them.
 //!
-//! Liveness, as the scaler promises it: *a call that could be served by ending what is idle is served
-//! without another event*. So when nothing goes on but work on calls, which may take as long as it likes,
-//! no call waits that could be served like that. [`Model::tell`] looks whenever the world has come to such
-//! a rest, and [`Model::settle`] brings it there from anywhere, without time passing.
+//! The scaler's liveness property is: *a call that could be served by ending what is idle is served without
+//! another event*. So once nothing is under way except calls being served, which may take any time, no such
+//! call may be waiting. [`Model::tell`] checks this whenever the world is at rest like that, and
+//! [`Model::settle`] brings it there from any state, without time passing.
 //!
-//! The rule of the line holds here too: from the first call on that lacks memory none gets any, or small
-//! instances would starve a large one; but whoever needs none does not wait.
+//! Calls queue for memory here too: behind the first call that lacks memory none gets any, or small instances
+//! would starve a large one. A call that needs no memory does not wait.
 
 use crate::{
     LIMIT_BYTES,
@@ -14,10 +14,10 @@ use crate::{
 };
 use squeezy_scaler::{Command, FunctionIndex, FunctionPolicy, RequestNumber, VmIndex};
 
-/// More than anything that is under way takes. A scaler that is still at it then gets nowhere.
+/// More than anything under way can take. A scaler that is not at rest by then makes no progress.
 const MOST_STEPS: u32 = 2000;
 
-/// A call that waits, with what would serve it.
+/// A call that waits in vain, and what would serve it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "only to be printed")]
 pub struct InVain {
@@ -28,7 +28,7 @@ pub struct InVain {
     had_bytes: u64,
 }
 
-/// Memory that would do, and that there would be if all that is idle were ended.
+/// A way to serve a call: the memory it needs, and the memory there would be if everything idle were ended.
 #[derive(Clone, Copy)]
 struct Way {
     needed_bytes: u64,
@@ -42,7 +42,7 @@ impl Way {
 }
 
 impl Model {
-    /// Has everything that is under way end, but work on calls, in any order and mostly well.
+    /// Completes everything under way except calls, in random order and mostly with success.
     pub fn settle(&mut self, mut seed: u64) {
         let mut draw = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -60,18 +60,18 @@ impl Model {
         panic!("it does not come to rest: {:?}", self.pending);
     }
 
-    /// Whether nothing goes on but work on calls.
+    /// Whether nothing is under way except calls.
     pub fn is_at_rest(&self) -> bool {
         self.pending.iter().all(is_work)
     }
 
-    /// Somebody who waits and could be served by ending what is idle, in a world that rests.
+    /// A waiting call that could be served by ending what is idle, in a world at rest.
     pub fn in_vain(&self) -> Option<InVain> {
         let free_bytes = LIMIT_BYTES - self.taken_bytes();
         let mut first = true;
         for (request, function) in self.line() {
             let ways = self.ways(function, free_bytes);
-            // Its function has all the instances it may have, or its VM, and all of them work.
+            // Its function or its VM has all the instances it may have, and all are busy.
             if ways.is_empty() {
                 continue;
             }
@@ -84,15 +84,15 @@ impl Model {
         None
     }
 
-    /// Those who wait, first in line first: who has an instance that only lacks memory comes before who
-    /// has none.
+    /// The waiting calls in the order in which they get memory: those with an idle instance that only lacks
+    /// memory come before those without.
     fn line(&self) -> Vec<(RequestNumber, FunctionIndex)> {
         let mut line: Vec<_> = self.waiting.iter().map(|(&r, &f)| (r, f)).collect();
         line.sort_by_key(|&(request, function)| (self.idle_of(function).next().is_none(), request));
         line
     }
 
-    /// What would serve a call of a function.
+    /// All ways to serve a call of a function.
     fn ways(&self, function: FunctionIndex, free_bytes: u64) -> Vec<Way> {
         let FunctionPolicy { vm, max_instances, .. } = self.function_policy(function);
         let policy = self.vm_policy(vm);
@@ -103,7 +103,7 @@ impl Model {
         if !idle && own >= max_instances as usize {
             return Vec::new();
         }
-        // Somebody works in it still, or it would be on its way out.
+        // Something in it is still busy, or it would be ending.
         if self.unfit.contains(&vm) {
             return Vec::new();
         }
@@ -135,7 +135,7 @@ impl Model {
             let has_room = there < policy.max_instances as usize;
             let fits = own < max_instances as usize;
             if fits && (has_room || self.idle_in(vm).next().is_some()) {
-                // Of what the guest has kept of several, the earliest is used again first.
+                // If the guest kept the memory of several, the earliest is reused first.
                 let mut stranded = self.stranded.values().filter(|&&(v, _)| v == vm);
                 let stranded = stranded.next().map_or(0, |&(_, bytes)| bytes);
                 let needed_bytes = base + policy.instance_bytes.saturating_sub(stranded);
@@ -153,12 +153,12 @@ impl Model {
         self.instances.values().filter(move |entry| entry.vm == vm && entry.request.is_none())
     }
 
-    /// Whether somebody in a VM works.
+    /// Whether an instance in a VM is busy.
     pub fn works(&self, vm: VmIndex) -> bool {
         self.instances.values().any(|entry| entry.vm == vm && entry.request.is_some())
     }
 
-    /// What would come back if all that is idle in a VM were ended, and it with that when nobody works in it.
+    /// What would come back if everything idle in a VM were ended, and the VM too if nothing in it is busy.
     fn idle_bytes(&self, vm: VmIndex) -> u64 {
         let idle: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
         if self.works(vm) {
@@ -169,7 +169,7 @@ impl Model {
     }
 }
 
-/// Whether a command is work on a call, which may take as long as it likes.
+/// Whether a command serves a call, which may take any time.
 fn is_work(command: &Command) -> bool {
     matches!(command, Command::Dispatch { .. })
 }

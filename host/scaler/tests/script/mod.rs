@@ -1,17 +1,17 @@
-//! What may happen to a scaler, drawn at random.
+//! Random inputs for a scaler.
 
 use crate::{FUNCTIONS, LIMIT_BYTES, VMS};
 use proptest::prelude::*;
 use squeezy_scaler::{FunctionPolicy, SqueezePolicy, VmIndex, VmPolicy};
 use std::time::Duration;
 
-/// What may happen next; numbers are taken modulo what there is to choose from.
+/// What may happen next. Numbers are taken modulo the number of choices.
 #[derive(Clone, Debug)]
 pub enum Step {
     Request {
         function: u32,
     },
-    /// One command that is being carried out ends; what it is about holds so much then.
+    /// One pending command completes; its instance or VM then holds `resident_bytes`.
     End {
         which: usize,
         well: bool,
@@ -25,7 +25,7 @@ pub enum Step {
     Crash {
         which: usize,
     },
-    /// A guest turns out to be of no use to further instances.
+    /// A guest turns out to be unfit for further instances.
     Unfit {
         vm: u32,
     },
@@ -35,7 +35,7 @@ pub enum Step {
     Pass {
         milliseconds: u64,
     },
-    /// Everything ends that is under way, but work on requests.
+    /// Everything under way completes, except requests.
     Settle {
         seed: u64,
     },
@@ -57,7 +57,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// Work that ends well, in VMs that may turn out to be unfit.
+/// Commands that all succeed, in VMs that may turn out to be unfit.
 pub fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
@@ -77,7 +77,7 @@ pub struct Policies {
 
 pub fn policies() -> impl Strategy<Value = Policies> {
     let milliseconds = |most: u64| (0..most).prop_map(Duration::from_millis);
-    // Some VMs have nothing beside their instances, some all their memory from their boot on.
+    // Some VMs have no base memory, some have all their memory from boot on.
     let bytes = || prop_oneof![1 => Just(0), 4 => 0..=500_u64];
     let bytes = (bytes(), bytes());
     let vm = (bytes, 1..6_u32, 1..6_u32, prop::option::of(milliseconds(8000))).prop_map(

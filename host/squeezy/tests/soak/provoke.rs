@@ -113,7 +113,8 @@ impl Soak {
     fn vm_has_ended(&self, vm: u32, position: usize) {
         let log = until("the daemon to notice", || {
             let log = self.host.log_from(position);
-            let ended = |line: &&str| line.contains(": ended: ") && !line.contains("is not needed");
+            let ended =
+                |line: &&str| line.contains(": ended: ") && !line.contains("is no longer needed");
             log.lines().find(ended).map(str::to_owned)
         });
         self.world.ledger.say(&format!("    {}", log.trim()));

@@ -1,14 +1,14 @@
-//! Two contracts with an instance's server: one like OpenWhisk's, and one that is as far from it as can be.
+//! Two contracts with an instance's server: one like OpenWhisk's, and one that is as different as possible.
 
 use crate::{Call, Contract, function::Function};
 use bytes::Bytes;
 use http::{Request, Response};
 use std::time::Duration;
 
-/// Ends the output of a call, where the contract has that.
+/// Ends the output of a call, in the contract that has such a mark.
 pub(super) const END_OF_OUTPUT: &str = "== end of output ==";
 
-/// A server that is started by a request, is called by others, and says where the output of a call ends.
+/// A server that is started by one request, called by others, and marks where the output of a call ends.
 pub(super) struct StartThenCall;
 
 impl Contract for StartThenCall {
@@ -30,7 +30,7 @@ impl Contract for StartThenCall {
     }
 }
 
-/// Any server of HTTP: it is up when it answers anything, and its output has no marks.
+/// Any HTTP server: it is up when it answers anything, and its output has no marks.
 pub(super) struct PlainServer;
 
 impl Contract for PlainServer {
@@ -51,7 +51,7 @@ impl Contract for PlainServer {
     }
 }
 
-/// How both call an instance.
+/// The request for a call in both contracts.
 fn run(call: &Call) -> Request<Bytes> {
     Request::post("/run").body(call.value.to_string().into()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! One thing that goes wrong, or a few, and what comes of it.
+//! What happens when one thing goes wrong, or a few.
 
 use super::{
     script::{Exceptions, Fate, Operation},
@@ -30,7 +30,7 @@ async fn a_call_is_answered_and_its_memory_goes_back() {
     assert!(scene.seen.has("reclaimed: None"));
     assert_eq!(scene.worlds[0].machines()[0].living(), 0);
     sleep(Duration::from_secs(31)).await;
-    assert!(scene.seen.has("ended: it is not needed"));
+    assert!(scene.seen.has("ended: it is no longer needed"));
     assert_eq!(scene.node.status().await.unwrap().committed_bytes, 0);
     scene.end().await;
 }
@@ -94,11 +94,11 @@ async fn memory_that_does_not_come_back_in_time_is_looked_at_again() {
     scene.end().await;
 }
 
-/// Whatever is under way when a VM ends, the next call has an answer, and nothing is left of the old one.
+/// Whatever is under way when a VM ends, the next call is answered, and nothing is left of the old VM.
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_ends_in_the_middle_of_anything_is_booted_anew() {
     for operation in Operation::OF_ONE {
-        // Memory is looked at again only after it has not come back.
+        // There is a settle only after a reclaim has failed.
         let script = match operation {
             Operation::Settle => once(Operation::Reclaim, Fate::Fails),
             _ => Exceptions::default(),
@@ -109,7 +109,8 @@ async fn a_vm_that_ends_in_the_middle_of_anything_is_booted_anew() {
             if scene.call(0).await.is_err() {
                 ends += 1;
             }
-            // It is frozen and squeezed, its VM paused and resumed; then it ends, and is back.
+            // The instance is frozen and squeezed, its VM paused and resumed; then the VM ends and is booted
+            // again.
             sleep(Duration::from_secs(4)).await;
             if scene.call(0).await.is_err() {
                 ends += 1;
@@ -128,7 +129,7 @@ async fn a_vm_that_ends_in_the_middle_of_anything_is_booted_anew() {
     }
 }
 
-/// A VM in which an instance works is not paused, and another one in it is squeezed.
+/// A VM with a busy instance is not paused, and its other instance is squeezed.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_instance_is_squeezed_beside_one_that_works() {
     for fate in [Fate::Works, Fate::Fails, Fate::Hangs, Fate::InstanceDies, Fate::VmDies] {
@@ -145,7 +146,7 @@ async fn a_frozen_instance_is_squeezed_beside_one_that_works() {
     }
 }
 
-/// At every moment of a pause and of a resume.
+/// Calls at every moment of a pause and of a resume.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_meets_a_pause_is_answered_by_a_vm_that_runs() {
     let mut thawed = 0;
@@ -178,7 +179,7 @@ async fn a_pause_or_a_resume_that_fails_costs_no_call() {
     }
 }
 
-/// There is memory for one VM with an instance. Nobody else calls while one waits.
+/// There is memory for one VM with one instance, and never more than one call at a time.
 #[tokio::test(start_paused = true)]
 async fn functions_take_turns_where_there_is_memory_for_one() {
     for gap_ms in [0, 10, 500, 5_000, 9_990, 10_000, 10_010, 12_000] {
@@ -197,7 +198,7 @@ async fn functions_take_turns_where_there_is_memory_for_one() {
     }
 }
 
-/// At every moment of the life of an instance.
+/// Drains at every moment of an instance's life.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_drains_answers_what_it_has_begun() {
     for ms in 0..60 {
@@ -222,7 +223,7 @@ async fn a_node_that_drains_answers_what_it_has_begun() {
 async fn a_server_with_another_contract_is_called_by_that() {
     let worlds = vec![World::new(Exceptions::default(), 2, false)];
     let scene = Scene::with(Arc::new(PlainServer), worlds, Setup::default()).await;
-    assert_eq!(scene.call(0).await.unwrap().logs.len(), 3, "no line has a meaning of its own");
+    assert_eq!(scene.call(0).await.unwrap().logs.len(), 3, "no line is special");
     let machine = &scene.worlds[0].machines()[0];
     assert_eq!(machine.paths(), ["/", "/run"]);
     scene.end().await;

@@ -1,4 +1,4 @@
-//! Whole lives of instances on machines that have no VM, in virtual time.
+//! Whole lives of instances on fake machines without VMs, in virtual time.
 
 mod contracts;
 mod fake;
@@ -15,14 +15,14 @@ use serde_json::json;
 use squeezy_scaler::Moment;
 use std::sync::Mutex;
 
-/// Memory of a VM without an instance, and of an instance, in bytes.
+/// Memory of a VM without instances, and of one instance, in bytes.
 const BASE_BYTES: u64 = 100;
 const INSTANCE_BYTES: u64 = 10;
 
-/// How long anything may take until it counts as standing still, in virtual time.
+/// How long anything may take before it counts as hung, in virtual time.
 const EVER: Duration = Duration::from_secs(3600);
 
-/// Writes down what happens.
+/// Records events as text.
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
@@ -35,7 +35,7 @@ impl Seen {
         self.lines().iter().any(|line| line.contains(part))
     }
 
-    /// How often something was seen.
+    /// How many lines contain `part`.
     fn count(&self, part: &str) -> usize {
         self.lines().iter().filter(|line| line.contains(part)).count()
     }
@@ -63,13 +63,13 @@ impl Observer for Seen {
     }
 }
 
-/// How a node is made for a test.
+/// The configuration of a node under test.
 struct Setup {
     /// Memory for everything, in bytes.
     limit_bytes: u64,
     squeezing: Option<SqueezePolicy>,
     limits: FunctionLimits,
-    /// How long a VM is kept without an instance.
+    /// How long an empty VM is kept.
     idle_time: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ impl Setup {
     }
 }
 
-/// A node of fake machines, one for each of its functions.
+/// A node with one fake machine per function.
 struct Scene {
     node: Node,
     seen: Arc<Seen>,
@@ -142,19 +142,19 @@ impl Scene {
         Self { node, seen, worlds, functions }
     }
 
-    /// One function, whose machine does what the script says.
+    /// A node with one function, whose machine follows the script.
     async fn of(script: impl Script + 'static, setup: Setup) -> Self {
         Self::new(vec![World::new(script, 2, true)], setup).await
     }
 
-    /// Calls a function; never waits for ever.
+    /// Calls a function, with a limit on the wait.
     async fn call(&self, function: usize) -> Result<Answer, CallError> {
         let call = Call { id: "a".to_owned(), value: json!({}), logs: true };
         let answer = self.node.call(self.functions[function], call);
         tokio::time::timeout(EVER, answer).await.expect("a call has its answer")
     }
 
-    /// Why a call has failed once an instance had it.
+    /// Makes a call that fails after an instance took it, and returns why.
     async fn failed(&self) -> InstanceError {
         match self.call(0).await {
             Err(CallError::Failed { reason, .. }) => reason,
@@ -162,7 +162,7 @@ impl Scene {
         }
     }
 
-    /// Ends everything; nothing may be left.
+    /// Drains the node and checks that nothing is left.
     async fn end(self) {
         tokio::time::timeout(EVER, self.node.drain()).await.expect("the node ends");
         for world in &self.worlds {

@@ -1,4 +1,4 @@
-//! What must hold whatever happens when: machines do anything at any time, and calls come meanwhile.
+//! Properties that hold whatever machines do, at any time, while calls come in.
 
 use super::{
     script::{Fate, Operation, Step},
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use squeezy_load::Random;
 use tokio::time::sleep;
 
-/// Anything may happen, most of it well and soon.
+/// Anything may happen, but most operations succeed quickly.
 struct Anything(Random);
 
 impl Script for Anything {
     fn next(&mut self, operation: Operation) -> Step {
         let drawn = self.0.unit();
         let fate = match operation {
-            // It is asked before anybody has been refused anything.
+            // A boot only works or fails: there is no VM yet that could do anything else.
             Operation::Boot if drawn < 0.1 => Fate::Fails,
             Operation::Boot => Fate::Works,
             _ if drawn < 0.86 => Fate::Works,
@@ -29,7 +29,7 @@ impl Script for Anything {
     }
 }
 
-/// What may happen outside of machines.
+/// What may happen from outside the machines.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Call(usize),
@@ -49,7 +49,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60)
 }
 
-/// Plays it; every call has an answer or is refused, the budget is kept, and nothing is left.
+/// Plays the acts. Every call is answered or rejected, the budget is kept, and nothing is left at the end.
 async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, beside_plug: bool) {
     let mut setup = if overcommit { Setup::overcommit() } else { Setup::default() };
     setup.limit_bytes = limit_bytes;

@@ -1,11 +1,11 @@
-//! What fake machines do next.
+//! Scripts that tell fake machines what to do.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
-/// Something that a machine is asked for.
+/// An operation on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::node) enum Operation {
     Boot,
@@ -19,13 +19,13 @@ pub(in crate::node) enum Operation {
     Resume,
     Stop,
     Reclaim,
-    /// What had not come back in time is looked at again.
+    /// Checks again whether memory that was late has come back.
     Settle,
     End,
 }
 
 impl Operation {
-    /// Those of an instance that is alone in its VM, which may end in the middle of them.
+    /// The operations of an instance that is alone in its VM. The VM may end in the middle of each.
     pub(in crate::node) const OF_ONE: [Self; 10] = [
         Self::Plug,
         Self::Start,
@@ -39,50 +39,50 @@ impl Operation {
         Self::Settle,
     ];
 
-    /// Whether the guest has to run for it.
+    /// Whether it needs the guest to run.
     pub(super) fn is_in_guest(self) -> bool {
         !matches!(self, Self::Boot | Self::Pause | Self::Resume | Self::End)
     }
 }
 
-/// How it ends.
+/// How an operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum Fate {
     Works,
     Fails,
-    /// It is not answered, until somebody's patience is over.
+    /// It gets no answer until its timeout.
     Hangs,
-    /// The instance it is about ends, and it works where that is possible.
+    /// Its instance ends, and the operation succeeds if it still can.
     InstanceDies,
     VmDies,
 }
 
-/// When it ends, and how.
+/// When and how an operation ends.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::node) struct Step {
     pub(in crate::node) after: Duration,
     pub(in crate::node) fate: Fate,
 }
 
-/// Says what operations come to, one after the other.
+/// Decides the fates of operations, one after the other.
 pub(in crate::node) trait Script: Send {
-    /// The next one of this kind.
+    /// The fate of the next operation of this kind.
     fn next(&mut self, operation: Operation) -> Step;
 }
 
-/// Everything works and takes 10 ms, but for what is said.
+/// Everything succeeds after 10 ms, except as specified.
 #[derive(Default)]
 pub(in crate::node) struct Exceptions(BTreeMap<Operation, VecDeque<Step>>);
 
 impl Exceptions {
     const AFTER: Duration = Duration::from_millis(10);
 
-    /// The next operation of this kind that has not been spoken of ends like that.
+    /// The next operation of this kind without a specified step ends like this.
     pub(in crate::node) fn with(self, operation: Operation, fate: Fate) -> Self {
         self.and(operation, Step { after: Self::AFTER, fate })
     }
 
-    /// The next operation of this kind that has not been spoken of works after so long.
+    /// The next operation of this kind without a specified step succeeds after this long.
     pub(in crate::node) fn slow(self, operation: Operation, after: Duration) -> Self {
         self.and(operation, Step { after, fate: Fate::Works })
     }

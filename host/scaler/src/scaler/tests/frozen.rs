@@ -1,4 +1,4 @@
-//! Instances that are frozen, and squeezed.
+//! Frozen instances, and squeezing them.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) const SQUEEZE: crate::SqueezePolicy = crate::SqueezePolicy {
     processors: 1,
 };
 
-/// A scaler with these VMs, and functions in these of them whose instances freeze after a second.
+/// A scaler with VMs `vms` and one function in each of the VMs `of`. Instances freeze after a second.
 pub(super) fn freezing(
     budget: u64,
     squeeze: crate::SqueezePolicy,
@@ -28,8 +28,8 @@ pub(super) fn freezing(
     scaler
 }
 
-/// Boots the VM of `F` with an instance of it for each of these, which answers at second 1, is frozen at
-/// second 2 and then holds so much; the last commands.
+/// Boots the VM of `F` and starts one instance of `F` for each of `resident_bytes`. It answers at second 1,
+/// is frozen at second 2, and then holds that much. Returns the last commands.
 pub(super) fn start_and_freeze(scaler: &mut Scaler, resident_bytes: &[u64]) -> Vec<Command> {
     let each = |what: fn(usize, u64) -> (u64, Event)| {
         resident_bytes.iter().enumerate().map(move |(number, &bytes)| what(number, bytes))
@@ -45,8 +45,8 @@ pub(super) fn start_and_freeze(scaler: &mut Scaler, resident_bytes: &[u64]) -> V
     play(scaler, &events)
 }
 
-/// A scaler with instance 0 of `F` frozen at second 2, which then holds 30 bytes in a paused VM that holds
-/// all its 10 beside.
+/// A scaler whose instance 0 of `F` was frozen at second 2 and holds 30 bytes. Its paused VM holds all its 10
+/// bytes of base memory.
 pub(super) fn with_frozen(budget: u64) -> Scaler {
     let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
     assert_eq!(start_and_freeze(&mut scaler, &[30]), [Command::PauseVm(V)]);
@@ -68,7 +68,7 @@ fn a_frozen_instance_is_squeezed_and_costs_less() {
     let mut scaler = with_frozen(1000);
     assert_eq!(scaler.next_deadline(), Some(at(3)));
     assert_eq!(play(&mut scaler, &[(3, Event::Tick)]), [RESUME, Command::Squeeze(n(0))]);
-    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs meanwhile");
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it runs while it is squeezed");
     let cpu = Duration::from_millis(10);
     let squeezed = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
     assert_eq!(play(&mut scaler, &[(4, squeezed)]), [Command::PauseVm(V)]);
@@ -83,7 +83,7 @@ fn a_request_does_not_wait_for_the_end_of_a_squeeze() {
     let cpu = Duration::from_millis(10);
     let late = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
     assert_eq!(play(&mut scaler, &[(4, late)]), []);
-    assert_eq!(scaler.budget().committed_bytes(), 110, "it works");
+    assert_eq!(scaler.budget().committed_bytes(), 110, "it is busy");
 }
 
 #[test]
@@ -96,18 +96,18 @@ fn what_cannot_be_squeezed_is_left_alone_and_costs_all_it_may_take() {
 
 #[test]
 fn a_frozen_instance_gets_its_memory_back_before_its_request() {
-    // A VM with an instance of 100 and a frozen one of 30, another VM with an instance: 150 of 160.
+    // A VM (10) with a frozen instance of 30, and another VM (10) with an instance of 100: 150 of 160.
     let mut scaler = with_frozen(160);
     let start = Command::Start { function: G, vm: W, instance: n(1) };
     let events = [(2, request_to(G, 1)), (2, Event::VmBooted(W))];
     assert_eq!(play(&mut scaler, &events), [start]);
     let events = [(2, Event::Started(n(1))), (2, request(2))];
-    assert_eq!(play(&mut scaler, &events), [], "the other one works");
+    assert_eq!(play(&mut scaler, &events), [], "the other instance is busy");
     let events = [(2, Event::Answered(n(1)))];
-    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))], "that may do");
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))], "that may be enough");
     let evicted = stop(1, StopReason::Evicted);
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 99 };
-    assert_eq!(play(&mut scaler, &[(2, frozen)]), [evicted], "it does not");
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [evicted], "it is not enough");
     let reclaim = Command::Reclaim { vm: W, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };

@@ -1,4 +1,4 @@
-//! Single decisions by example; `tests/properties.rs` has what must hold for all of them.
+//! Single decisions by example. `tests/properties.rs` checks what must hold for all of them.
 
 mod frozen;
 mod paused;
@@ -66,7 +66,7 @@ fn dispatch(instance: u64, request: u64) -> Command {
     Command::Dispatch { instance: n(instance), request: RequestNumber(request), thaw: false }
 }
 
-/// What comes before anything else in the VM of `F` when it is paused.
+/// Precedes every other command for the VM of `F` while it is paused.
 const RESUME: Command = Command::ResumeVm(V);
 
 /// The end of the VM of `F`.
@@ -74,11 +74,11 @@ fn end(reason: StopReason) -> Command {
     Command::EndVm { vm: V, reason }
 }
 
-/// Plays events and answers the commands of the last one.
+/// Plays events and returns the commands of the last one.
 fn play(scaler: &mut Scaler, events: &[(u64, Event)]) -> Vec<Command> {
     let mut commands = Vec::new();
     for &(seconds, event) in events {
-        commands = scaler.handle(at(seconds), event).expect("an event that makes sense");
+        commands = scaler.handle(at(seconds), event).expect("a valid event");
     }
     commands
 }
@@ -123,7 +123,7 @@ fn a_request_goes_all_the_way() {
     assert_eq!(play(&mut scaler, &[(13, Event::Tick)]), [stop(0, StopReason::KeepAliveOver)]);
     let reclaim = Command::Reclaim { vm: V, instance: n(0) };
     assert_eq!(play(&mut scaler, &[(14, Event::Stopped(n(0)))]), [reclaim]);
-    assert_eq!(scaler.budget().committed_bytes(), 110, "promised until the host has it back");
+    assert_eq!(scaler.budget().committed_bytes(), 110, "charged until the host has it back");
     assert_eq!(play(&mut scaler, &[(15, Event::Reclaimed(n(0)))]), []);
     assert_eq!(scaler.budget().committed_bytes(), 10);
     assert_eq!(scaler.next_deadline(), Some(at(75)));
@@ -142,7 +142,7 @@ fn no_more_instances_start_at_a_time_than_the_vm_has_processors_for() {
     let events = [(0, request(0)), (0, request(1)), (0, request(2)), (0, Event::VmBooted(V))];
     assert_eq!(play(&mut scaler, &events), [start(0)]);
     assert_eq!(play(&mut scaler, &[(1, Event::Started(n(0)))]), [dispatch(0, 0), start(1)]);
-    // Whoever is ready first takes the next one, though another was going to be started for it.
+    // The next request goes to the first instance that is ready, although another is starting for it.
     assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(0)))]), [dispatch(0, 1)]);
     assert_eq!(play(&mut scaler, &[(3, Event::Started(n(1)))]), [dispatch(1, 2)]);
 }
@@ -172,18 +172,18 @@ fn a_reserve_is_refilled_by_ending_what_was_used_least_recently() {
     scaler.add_vm(vm()).unwrap();
     scaler.add_function(function(V)).unwrap();
     play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, Event::VmBooted(V))]);
-    // Both draw on the reserve at once, and nothing is idle.
+    // Both use the reserve at once, and nothing is idle.
     assert_eq!(scaler.budget().free_bytes(), 190);
     play(&mut scaler, &[(1, Event::Started(n(0))), (1, Event::Started(n(1)))]);
     assert_eq!(play(&mut scaler, &[(2, Event::Answered(n(1)))]), []);
     assert_eq!(play(&mut scaler, &[(3, request(2))]), [dispatch(1, 2)]);
     assert_eq!(play(&mut scaler, &[(4, Event::Answered(n(0)))]), []);
-    // A third one leaves 90 bytes, so the idle one goes before its time.
+    // A third one leaves 90 bytes, so the idle one is ended early.
     play(&mut scaler, &[(5, request(3)), (5, request(4)), (5, Event::Started(n(2)))]);
     assert_eq!(scaler.budget().free_bytes(), 90);
     let evicted = stop(0, StopReason::Evicted);
     assert_eq!(play(&mut scaler, &[(6, Event::Answered(n(0)))]), [evicted]);
-    // What is on its way back counts.
+    // Memory on its way back counts as free.
     assert_eq!(play(&mut scaler, &[(7, Event::Answered(n(1)))]), []);
 }
 
@@ -261,7 +261,7 @@ fn functions_that_share_a_vm_make_room_for_each_other() {
     play(&mut scaler, &[(0, Event::Started(n(0))), (0, Event::Answered(n(0)))]);
     let evicted = stop(0, StopReason::Evicted);
     assert_eq!(play(&mut scaler, &[(1, request_to(g, 1))]), [evicted]);
-    assert_eq!(play(&mut scaler, &[(1, request_to(g, 2))]), [], "one is on its way already");
+    assert_eq!(play(&mut scaler, &[(1, request_to(g, 2))]), [], "one is already on its way");
     play(&mut scaler, &[(2, Event::Stopped(n(0)))]);
     let start = Command::Start { function: g, vm, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(0)))]), [start]);
@@ -298,7 +298,7 @@ fn a_vm_that_cannot_boot_takes_its_requests_with_it() {
     play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, request_to(G, 2))]);
     let commands = [reject(0, RejectReason::VmFailed), reject(1, RejectReason::VmFailed)];
     assert_eq!(play(&mut scaler, &[(1, Event::VmFailed(V))]), commands);
-    assert_eq!(scaler.budget().committed_bytes(), 10, "of the other one");
+    assert_eq!(scaler.budget().committed_bytes(), 10, "of the other VM");
     assert_eq!(play(&mut scaler, &[(2, request(3))]), [Command::BootVm(V)]);
 }
 
@@ -306,7 +306,7 @@ fn a_vm_that_cannot_boot_takes_its_requests_with_it() {
 fn a_vm_that_ends_by_itself_is_booted_again_for_who_waits() {
     let mut scaler = with_idle(1000, 1);
     play(&mut scaler, &[(2, request(1)), (2, request(2)), (2, request(3))]);
-    // Instance 0 has request 1, and 1 and 2 start.
+    // Instance 0 has request 1, and instances 1 and 2 are starting.
     let commands = [reject(2, RejectReason::VmFailed), reject(3, RejectReason::VmFailed)];
     assert_eq!(play(&mut scaler, &[(3, Event::VmEnded(V))]), commands);
     assert_eq!((scaler.counts(F), scaler.budget().committed_bytes()), (Counts::default(), 0));
@@ -379,8 +379,8 @@ fn events_that_make_no_sense_change_nothing() {
     let state = Some(InstanceState::Idle { since: at(1), frozen: false });
     assert_eq!(error, Unexpected::Instance { event: Event::Stopped(n(0)), state });
     let error = scaler.handle(at(2), Event::Started(n(9))).unwrap_err();
-    assert!(error.to_string().ends_with("makes no sense for an instance that is not there"));
+    assert!(error.to_string().ends_with("is not valid: the instance is unknown"));
     let error = scaler.handle(at(2), Event::VmBooted(W)).unwrap_err();
-    assert!(error.to_string().ends_with("makes no sense for a VM that is Absent"));
+    assert!(error.to_string().ends_with("is not valid: the VM is Absent"));
     assert_eq!(scaler.counts(F), Counts { idle: 1, promised_bytes: 100, ..Counts::default() });
 }

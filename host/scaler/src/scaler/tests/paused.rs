@@ -1,8 +1,8 @@
-//! VMs that are paused.
+//! Paused VMs.
 
 use super::{frozen::*, *};
 
-/// The same, whose instance holds 15 bytes and its VM 4 of its 10 beside.
+/// As [`with_frozen`], but the instance holds 15 bytes, and the VM 4 of its 10 bytes of base memory.
 fn with_paused(budget: u64) -> Scaler {
     let mut scaler = with_frozen(budget);
     play(&mut scaler, &[(2, request(1)), (2, Event::Answered(n(0))), (3, Event::Tick)]);
@@ -64,8 +64,8 @@ fn an_instance_whose_vm_has_not_the_memory_to_run_is_ended_later() {
     assert_eq!(play(&mut scaler, &[(17, Event::Tick)]), stops);
 }
 
-/// A paused VM with one frozen instance, of which a second function wants another, in a host that has so
-/// many bytes left.
+/// The commands when a second function needs an instance in a paused VM with one frozen instance, and the
+/// host has `free_bytes` left.
 fn wanted_in_paused_vm(free_bytes: u64) -> Vec<Command> {
     let mut scaler = with_paused(1000);
     let other = scaler.add_function(function(V)).unwrap();
@@ -79,5 +79,5 @@ fn what_is_frozen_in_a_vm_makes_room_for_another_instance_in_it() {
     let start = Command::Start { function: FunctionIndex(2), vm: V, instance: n(1) };
     assert_eq!(wanted_in_paused_vm(106), [RESUME, start]);
     assert_eq!(wanted_in_paused_vm(105), [RESUME, stop(0, StopReason::Evicted)]);
-    assert_eq!(wanted_in_paused_vm(5), [], "neither could it run, nor would its end do");
+    assert_eq!(wanted_in_paused_vm(5), [], "it cannot run, and ending it is not enough");
 }

@@ -1,9 +1,9 @@
-//! What makes room for those who wait, and when they wait in vain.
+//! Making room for queued requests, and requests that wait in vain.
 
 use super::{frozen::*, *};
 
-/// A host with memory for the VM of `F` with an instance or that of `G` with one, but not for both; the VM
-/// of `F` is up, and its instance 0, idle since second 1, has just been told to end.
+/// A host with memory for the VM of `F` or that of `G` with one instance, but not for both. The VM of `F` is
+/// up, and its instance 0, idle since second 1, has just been stopped.
 fn with_one_ending() -> Scaler {
     let mut scaler = with_idle(115, 1);
     let evicted = stop(0, StopReason::Evicted);
@@ -44,7 +44,7 @@ fn a_request_that_waits_in_vain_is_told_what_for() {
             Command::Reject { request: RequestNumber(9), reason } => Some(*reason),
             _ => None,
         });
-        rejected.expect("request 9 is given up")
+        rejected.expect("request 9 is rejected")
     };
     let own = [(0, request(9)), (0, Event::VmBooted(V))];
     assert_eq!(reason(&own[..1], 1000), RejectReason::WaitedTooLong(WaitingFor::Vm));
@@ -61,11 +61,11 @@ fn a_request_that_waits_in_vain_is_told_what_for() {
 #[test]
 fn a_vm_that_an_event_has_left_empty_makes_room_with_that_event() {
     let mut scaler = with_one_ending();
-    assert_eq!(play(&mut scaler, &[(3, request_to(G, 1))]), [], "the memory is on its way");
+    assert_eq!(play(&mut scaler, &[(3, request_to(G, 1))]), [], "the memory is on its way back");
     assert_eq!(play(&mut scaler, &[(4, Event::Reclaimed(n(0)))]), [end(StopReason::Evicted)]);
     assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
 
-    // Also when the guest keeps the memory: with its VM it comes back.
+    // The same if the guest keeps the memory: it comes back with the VM.
     let mut scaler = with_one_ending();
     let events = [(3, request_to(G, 1)), (4, Event::ReclaimFailed(n(0)))];
     assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)]);
@@ -96,7 +96,7 @@ fn a_vm_that_has_its_memory_from_its_boot_on_makes_room_when_all_in_it_are_idle(
         (1, Event::Answered(n(1))),
         (2, request_to(G, 2)),
     ];
-    assert_eq!(play(&mut scaler, &events), [], "one of them works");
+    assert_eq!(play(&mut scaler, &events), [], "one of them is busy");
     let evicted = |number| stop(number, StopReason::Evicted);
     assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(0)))]), [evicted(1), evicted(0)]);
     let events = [
@@ -111,7 +111,8 @@ fn a_vm_that_has_its_memory_from_its_boot_on_makes_room_when_all_in_it_are_idle(
 
 #[test]
 fn the_vm_of_the_last_idle_instance_counts_as_memory_on_its_way() {
-    // Both VMs have 10 beside an instance of 100, and one of 105 is wanted in a third.
+    // Both VMs have 10 bytes of base memory and an instance of 100. A third VM needs 5 and an instance of
+    // 100.
     let mut scaler = scaler(220);
     let third = scaler.add_vm(VmPolicy { base_bytes: 5, ..vm() }).unwrap();
     let other = scaler.add_function(function(third)).unwrap();
@@ -127,9 +128,9 @@ fn the_vm_of_the_last_idle_instance_counts_as_memory_on_its_way() {
     ];
     assert_eq!(play(&mut scaler, &events), []);
     let evicted = stop(0, StopReason::Evicted);
-    assert_eq!(play(&mut scaler, &[(3, request_to(other, 2))]), [evicted], "this one alone");
+    assert_eq!(play(&mut scaler, &[(3, request_to(other, 2))]), [evicted], "only this one");
     let events = [(4, Event::Stopped(n(0))), (5, Event::Reclaimed(n(0)))];
-    assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)], "and its VM alone");
+    assert_eq!(play(&mut scaler, &events), [end(StopReason::Evicted)], "and only its VM");
     assert_eq!(play(&mut scaler, &[(6, Event::VmEnded(V))]), [Command::BootVm(third)]);
 }
 
@@ -144,7 +145,7 @@ fn memory_that_the_guest_keeps_is_counted_until_it_is_used() {
     ];
     let taken = scaler.budget.free_bytes() - 75;
     assert!(scaler.budget.commit(taken));
-    // It had 30 bytes, and the next one wants 100: of the 75 its VM has taken 10 - 10 to run.
+    // It had 30 bytes and the next one needs 100, so 70 of the 75 are taken. The VM already has its 10.
     assert_eq!(play(&mut scaler, &events[..3]), []);
     assert_eq!(scaler.budget().free_bytes(), 75);
     let start = Command::Start { function: F, vm: V, instance: n(1) };
@@ -154,7 +155,7 @@ fn memory_that_the_guest_keeps_is_counted_until_it_is_used() {
     let mut scaler = with_frozen(1000);
     let taken = scaler.budget.free_bytes() - 65;
     assert!(scaler.budget.commit(taken));
-    assert_eq!(play(&mut scaler, &events), [], "there is too little");
+    assert_eq!(play(&mut scaler, &events), [], "there is not enough");
     assert_eq!(scaler.budget().free_bytes(), 65);
     assert!(matches!(scaler.state(n(0)), Some(InstanceState::Stranded { .. })));
 }
@@ -172,7 +173,7 @@ fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
         (4, Event::Answered(n(1))),
     ];
     play(&mut scaler, &events);
-    assert_eq!(scaler.budget().free_bytes(), 1, "and 6 are missing for it to run");
+    assert_eq!(scaler.budget().free_bytes(), 1, "and it lacks 6 to run");
     let another = FunctionIndex(2);
     assert_eq!(play(&mut scaler, &[(4, request_to(another, 2))]), [Command::Freeze(n(1))]);
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 15 };
@@ -180,8 +181,8 @@ fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
     assert_eq!(play(&mut scaler, &[(4, frozen)]), commands);
 }
 
-/// A VM that holds 20 of its 100 bytes and two frozen instances of 80 and 60 of their 100, while another
-/// one's instance works; there are so many bytes besides.
+/// The commands when an instance is needed in a paused VM. The VM holds 20 of its 100 bytes, and its two
+/// frozen instances 80 and 60 of their 100. Another VM's instance is busy, and `free_bytes` are left.
 fn wanted_while_others_work(free_bytes: u64) -> Vec<Command> {
     let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
     let vms = [VmPolicy { base_bytes: 100, ..vm() }, vm()];
@@ -206,7 +207,7 @@ fn nobody_waits_for_who_works_where_the_end_of_a_paused_vm_does() {
 
 #[test]
 fn who_lacks_memory_that_the_guest_has_kept_starts_anew_in_that() {
-    // An instance holds 30 of its 100 bytes, and the guest has kept those of another one.
+    // An instance holds 30 of its 100 bytes, and the guest has kept the memory of another one.
     let mut scaler = freezing(210, SQUEEZE, &[vm()], &[V]);
     let events = [
         (0, request(0)),

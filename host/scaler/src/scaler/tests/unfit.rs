@@ -1,8 +1,8 @@
-//! VMs that are to be replaced.
+//! Unfit VMs, which have to be replaced.
 
 use super::*;
 
-/// An instance at work in a VM that has become unfit, and another one that was idle.
+/// A VM that has become unfit, with a busy instance and one that was idle.
 fn with_unfit() -> (Scaler, Vec<Command>) {
     let mut scaler = scaler(1000);
     let events = [
@@ -23,7 +23,7 @@ fn an_unfit_vm_is_replaced_when_its_calls_are_answered() {
     let (mut scaler, commands) = with_unfit();
     assert_eq!(commands, [stop(1, StopReason::Broken)]);
     let events = [(4, Event::Stopped(n(1))), (4, Event::Reclaimed(n(1)))];
-    assert!(!play(&mut scaler, &events).contains(&end(StopReason::Broken)), "one works");
+    assert!(!play(&mut scaler, &events).contains(&end(StopReason::Broken)), "one is busy");
     assert_eq!(play(&mut scaler, &[(5, request(2))]), [], "it waits for the next VM");
     assert_eq!(play(&mut scaler, &[(6, Event::Answered(n(0)))]), [stop(0, StopReason::Broken)]);
     play(&mut scaler, &[(7, Event::Stopped(n(0)))]);
@@ -59,7 +59,7 @@ fn a_call_outlives_the_vm_that_could_not_start_its_instance() {
     ];
     let start = Command::Start { function: F, vm: V, instance: n(2) };
     assert_eq!(play(&mut scaler, &events), [start]);
-    // One in which nothing has ever started is not waited for again.
+    // The call does not wait for yet another VM if nothing has ever started in this one.
     let events = [(7, Event::VmUnfit(V)), (7, Event::StartFailed(n(2)))];
     let commands = play(&mut scaler, &events);
     assert!(commands.contains(&reject(1, RejectReason::StartFailed)), "{commands:?}");

@@ -16,10 +16,10 @@ use squeezy_vmm::{BoxFuture, Result, VmError, mechanism::Slot};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// What the host has behind an instance, in bytes.
+/// Resident memory of an instance on the host, in bytes.
 const RESIDENT_BYTES: u64 = 5;
 
-/// The guest of a fake machine, for the instance in one slot.
+/// The guest of a fake machine, as seen from one slot.
 pub(super) struct FakeGuest {
     pub(super) machine: Arc<FakeMachine>,
     pub(super) slot: Slot,
@@ -65,7 +65,7 @@ impl FakeGuest {
         }
     }
 
-    /// Does something with an instance, which a hostile one may answer with its end.
+    /// Performs an operation on an instance, which may die of it.
     async fn perform(
         &self,
         id: &InstanceId,

@@ -1,4 +1,4 @@
-//! A machine that has no VM.
+//! A fake machine, without a VM.
 
 use super::{
     super::script::{Fate, Operation, Step},
@@ -22,14 +22,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A machine that has no VM.
+/// A fake machine, without a VM.
 pub(in super::super) struct FakeMachine {
     pub(super) world: Arc<World>,
     own: Weak<Self>,
     details: MachineDetails,
     slots: Slots,
     state: Mutex<State>,
-    /// One change between standing still and running at a time.
+    /// Serializes pauses and resumes.
     changing: tokio::sync::Mutex<()>,
     end: watch::Sender<Option<VmError>>,
 }
@@ -38,12 +38,12 @@ pub(in super::super) struct FakeMachine {
 pub(super) struct State {
     wants_pause: bool,
     paused: bool,
-    /// It was told to run, and does not: whoever wants something of it has to wait.
+    /// It was told to resume and does not: whoever wants something of it has to wait.
     stuck: bool,
-    /// Slots that have their memory or are being given it, and whether that is done.
+    /// Slots whose memory is plugged (`true`) or being plugged (`false`).
     plugged: BTreeMap<u16, bool>,
     pub(super) instances: BTreeMap<InstanceId, FakeInstance>,
-    /// What servers of instances were asked for.
+    /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct FakeInstance {
     pub(super) end: watch::Sender<Option<ExitReason>>,
     pub(super) frozen: bool,
     pub(super) busy: bool,
-    /// It was told to stop, and may go on all the same.
+    /// A stop failed, so it may go on after it.
     pub(super) was_not_stopped: bool,
 }
 
@@ -76,18 +76,18 @@ impl FakeMachine {
         })
     }
 
-    /// Ends, as a VM that fails.
+    /// Ends like a VM that fails.
     pub(in super::super) fn die(&self) {
         self.seal(VmError::Panicked("it was told to".to_owned()));
     }
 
-    /// Instances that have not ended.
+    /// The number of instances that have not ended.
     pub(in super::super) fn living(&self) -> usize {
         let state = self.lock();
         state.instances.values().filter(|instance| instance.end.borrow().is_none()).count()
     }
 
-    /// What servers of instances were asked for.
+    /// The paths of requests to instances' servers.
     pub(in super::super) fn paths(&self) -> Vec<String> {
         self.lock().paths.clone()
     }
@@ -110,13 +110,13 @@ impl FakeMachine {
         end.unwrap()
     }
 
-    /// Does something as the script says, unless the VM ends meanwhile. Nothing can be done in a VM that
-    /// stands still.
+    /// Performs an operation as the script says, unless the VM ends in the meantime. Complains about
+    /// operations in a paused VM.
     pub(super) async fn perform(&self, operation: Operation, limit: Duration) -> Result<Fate> {
         let complain = |when: &str| {
             let state = self.lock();
             if operation.is_in_guest() && state.paused && !state.stuck && self.ended().is_none() {
-                self.world.complain(format!("{operation:?} {when} a VM that stands still"));
+                self.world.complain(format!("{operation:?} {when} a paused VM"));
             }
         };
         complain("begun in");
@@ -134,7 +134,7 @@ impl FakeMachine {
                 return Err(VmError::AgentLost(format!("{operation:?} was not answered in time")));
             },
         }
-        // What is done with an instance at rest may be overtaken by a call and another rest.
+        // A freeze or squeeze may be overtaken by a call and by the next freeze and pause.
         if !matches!(operation, Operation::Freeze | Operation::Squeeze) {
             complain("done in");
         }
@@ -145,7 +145,7 @@ impl FakeMachine {
         Ok(fate)
     }
 
-    /// A resize: a plug that fails is one that the guest did not follow.
+    /// Performs a resize. A failed one is one that the guest did not follow.
     async fn resize(&self, operation: Operation, requested: u64, plugged: u64) -> ResizeOutcome {
         let limit = Duration::from_secs(20);
         let late = |after| VmError::Resize { requested, plugged, after, reason: String::new() };

@@ -1,5 +1,5 @@
-//! Machines without VMs: they do what a script says, in virtual time, and complain of what a node must not
-//! do to a VM.
+//! Machines without VMs: they follow a script, in virtual time, and complain when a node does what it must
+//! not do to a VM.
 
 mod guest;
 mod machine;
@@ -15,15 +15,15 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How long an agent may take for its own work.
+/// How long an agent may take for an operation of its own.
 const AGENT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What machines are made from, and what was seen of them.
+/// What machines are made from, and what they have observed.
 pub(in super::super) struct World {
     script: Mutex<Box<dyn Script>>,
     complaints: Mutex<Vec<String>>,
     machines: Mutex<Vec<Arc<FakeMachine>>>,
-    /// For so many instances each.
+    /// Slots for instances in each machine.
     pub(in super::super) slots: u16,
     /// Whether an instance may be started while its memory is being plugged.
     pub(in super::super) beside_plug: bool,
@@ -46,12 +46,12 @@ impl World {
         })
     }
 
-    /// Every machine there has been.
+    /// Every machine made so far.
     pub(in super::super) fn machines(&self) -> Vec<Arc<FakeMachine>> {
         self.machines.lock().unwrap().clone()
     }
 
-    /// What a node has done that it must not.
+    /// What the node did that it must not do.
     pub(in super::super) fn complaints(&self) -> Vec<String> {
         self.complaints.lock().unwrap().clone()
     }
@@ -65,7 +65,7 @@ impl World {
     }
 }
 
-/// How fake machines are made: all of one world.
+/// Makes the fake machines of one world.
 pub(in super::super) struct FakeBlueprint(pub(in super::super) Arc<World>);
 
 impl Blueprint for FakeBlueprint {
