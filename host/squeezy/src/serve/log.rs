@@ -201,7 +201,7 @@ fn why(reason: StopReason) -> &'static str {
         StopReason::Evicted => "its memory is needed",
         StopReason::Broken => "it takes no more calls",
         StopReason::Retired => "its function was removed or changed",
-        StopReason::Draining => "everything ends",
+        StopReason::Draining => "the node is shutting down",
     }
 }
 
