@@ -3,7 +3,7 @@
 //! - [`State`] is that state, in memory that processes can share, with a mark for each page that says who has it.
 //! - [`Guest`] is the allocator as the guest's kernel has it: C.
 //! - [`Stepping`] is the state as the host sees it, one access at a time.
-//! - [`explore`] runs several actors on it in every order that their accesses can have.
+//! - [`explore()`] runs several actors on it in every order that their accesses can have.
 
 mod explore;
 mod guest;
