@@ -38,23 +38,42 @@ fn rules_on_the_release_kernel() {
         .check();
 }
 
+/// Partitions that are full, or lack memory beside them.
+const FULL: [&str; 12] = [
+    PLUGS,
+    "oom",
+    "limit",
+    "charged",
+    "shortage",
+    "files",
+    "files_full",
+    "files_held",
+    "shared",
+    "zero",
+    "race",
+    "poison",
+];
+
 #[test]
 fn full_partitions_on_the_release_kernel() {
-    let programs = [
-        PLUGS,
-        "oom",
-        "limit",
-        "charged",
-        "shortage",
-        "files",
-        "files_full",
-        "files_held",
-        "shared",
-        "zero",
-        "race",
-        "poison",
-    ];
-    Suite::new("full-release", Kernel::Release, usual(), &programs).data().check();
+    Suite::new("full-release", Kernel::Release, usual(), &FULL).data().check();
+}
+
+/// What has the free pages of partitions must not matter.
+const LLFREE: [&str; 1] = ["llfree=partitions"];
+
+#[test]
+fn rules_with_llfree() {
+    let programs: Vec<_> = ["resize"].into_iter().chain(RULES).collect();
+    Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
+        .parameters(&LLFREE)
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+#[test]
+fn full_partitions_with_llfree() {
+    Suite::new("full-llfree", Kernel::Release, usual(), &FULL).parameters(&LLFREE).data().check();
 }
 
 /// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.

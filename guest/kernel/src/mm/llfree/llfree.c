@@ -524,6 +524,45 @@ out:
 }
 
 /**
+ * llfree_get_page() - allocate a certain page
+ * @zone: where it is
+ * @page: counted from the zone's start
+ *
+ * Return: false if it was not free, or the host held it.
+ */
+bool llfree_get_page(struct llfree_zone *zone, u64 page)
+{
+	u16 *area = &zone->area[page / LLFREE_AREA_PAGES], entry, seen;
+	u32 *tree = &zone->tree[page / LLFREE_TREE_PAGES];
+	u64 *word = &zone->words[page / 64], old, was;
+	const u64 bit = 1ULL << page % 64;
+
+	if (!tree_take(tree, 1))
+		return false;
+	entry = llfree_load(area);
+	for (;;) {
+		if (!offers(entry, 1, true))
+			goto out_tree;
+		seen = llfree_cmpxchg(area, entry,
+				      (u16)((entry - 1) & ~LLFREE_EVICTED));
+		if (seen == entry)
+			break;
+		entry = seen;
+	}
+	old = llfree_load(word);
+	while (!(old & bit)) {
+		was = llfree_cmpxchg(word, old, old | bit);
+		if (was == old)
+			return true;
+		old = was;
+	}
+	area_give(area, 1);
+out_tree:
+	tree_give(tree, 1);
+	return false;
+}
+
+/**
  * llfree_put() - free 1 << @order pages
  * @zone: where they are
  * @page: the first, counted from the zone's start

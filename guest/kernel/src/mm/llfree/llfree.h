@@ -50,11 +50,12 @@ void llfree_init(struct llfree_zone *zone);
 
 long llfree_get(struct llfree_zone *zone, unsigned int order,
 		enum llfree_type type, bool *evicted);
+bool llfree_get_page(struct llfree_zone *zone, u64 page);
 int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order);
 
 bool llfree_has(const struct llfree_zone *zone, unsigned int order);
 u64 llfree_free_pages(const struct llfree_zone *zone);
-bool llfree_settled_free_pages(const struct llfree_zone *zone, u64 *pages);
+u64 llfree_unused_pages(const struct llfree_zone *zone);
 bool llfree_is_free(const struct llfree_zone *zone, u64 page);
 
 #endif

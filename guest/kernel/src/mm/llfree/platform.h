@@ -11,9 +11,11 @@
 #ifndef _MM_LLFREE_PLATFORM_H
 #define _MM_LLFREE_PLATFORM_H
 
+#include <linux/align.h>
 #include <linux/bitops.h>
 #include <linux/errno.h>
 #include <linux/limits.h>
+#include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
 #include <linux/types.h>
@@ -26,7 +28,7 @@
 #define llfree_store(pointer, value)	virt_store_release(pointer, value)
 /* A full barrier, whether it succeeds or not. The value that was there. */
 #define llfree_cmpxchg(pointer, old, new) sync_cmpxchg(pointer, old, new)
-#define llfree_count(word)		hweight64(word)
+#define llfree_count(value)		hweight32(value)
 #define llfree_first(word)		__ffs64(word)
 
 #endif

@@ -110,21 +110,27 @@ u64 llfree_free_pages(const struct llfree_zone *zone)
 }
 
 /**
- * llfree_settled_free_pages() - the same while the host has none in hand
+ * llfree_unused_pages() - how many pages are nobody's in the guest
  * @zone: where
- * @pages: the free pages
  *
- * Return: false if the host had some in hand meanwhile; then @pages says
- * nothing, and the caller tries again later.
+ * Those that the host has count: it takes and gives back a tree's pages in one
+ * step with the bits that say so (L4), and what this counts stays the same.
+ *
+ * Return: at most as many as there were at some moment meanwhile, if nobody
+ * allocated. All of them, only if nobody has any.
  */
-bool llfree_settled_free_pages(const struct llfree_zone *zone, u64 *pages)
+u64 llfree_unused_pages(const struct llfree_zone *zone)
 {
-	const u32 epoch = llfree_load(&zone->live->epoch);
+	u64 pages = 0;
+	u32 tree, entry;
 
-	if (epoch % 2)
-		return false;
-	*pages = llfree_free_pages(zone);
-	return llfree_load(&zone->live->epoch) == epoch;
+	for (tree = 0; tree < zone->trees; tree++) {
+		entry = llfree_load(&zone->tree[tree]);
+		pages += entry & LLFREE_TREE_FREE;
+		pages += (u64)llfree_count(entry & LLFREE_TREE_HELD) *
+			 LLFREE_AREA_PAGES;
+	}
+	return pages;
 }
 
 /**

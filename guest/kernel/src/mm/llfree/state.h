@@ -54,7 +54,8 @@
 #define LLFREE_TREE_AREAS	8U
 #define LLFREE_TREE_PAGES	(LLFREE_TREE_AREAS * LLFREE_AREA_PAGES)
 #define LLFREE_MAX_ORDER	10
-#define LLFREE_MAX_ZONES	32
+/* Partitions, and the zones of a node. */
+#define LLFREE_MAX_ZONES	272
 
 /* An area's entry. Other bits are 0. */
 #define LLFREE_AREA_FREE	0x03ffU

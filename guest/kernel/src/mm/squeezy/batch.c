@@ -16,6 +16,7 @@
 #include <linux/wait.h>
 
 #include "../internal.h"
+#include "../llfree/zone.h"
 #include "batch.h"
 #include "core.h"
 
@@ -29,6 +30,7 @@ static DECLARE_WAIT_QUEUE_HEAD(squeezy_batch_waiters);
  * squeezy_wait_for_batch - wait until no block is off the free lists
  * @p: the partition
  *
+ * Where LLFree has them, until the host has none in hand, but not for ever.
  * Ends early, with blocks off the lists, for who is being killed.
  *
  * Return: what squeezy_batch_interfered() wants to know.
@@ -36,6 +38,8 @@ static DECLARE_WAIT_QUEUE_HEAD(squeezy_batch_waiters);
 unsigned int squeezy_wait_for_batch(struct squeezy_partition *p)
 {
 	might_sleep();
+	if (zone_is_llfree(&p->zone))
+		return llfree_wait_for_host(&p->zone);
 	wait_event_killable(squeezy_batch_waiters,
 			    !(READ_ONCE(p->batches) & 1));
 	return READ_ONCE(p->batches);
@@ -49,6 +53,8 @@ unsigned int squeezy_wait_for_batch(struct squeezy_partition *p)
 bool squeezy_batch_interfered(struct squeezy_partition *p,
 			      unsigned int batches)
 {
+	if (zone_is_llfree(&p->zone))
+		return llfree_host_interfered(&p->zone, batches);
 	return (batches & 1) || READ_ONCE(p->batches) != batches;
 }
 

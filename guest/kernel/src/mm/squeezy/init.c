@@ -74,7 +74,7 @@ bool __squeezy_veto_reporting(void)
 	return !squeezy_parameters.background_reporting;
 }
 
-static void squeezy_init_partition(struct squeezy_partition *p,
+static int squeezy_init_partition(struct squeezy_partition *p,
 				   unsigned int number)
 {
 	p->number = number;
@@ -85,19 +85,25 @@ static void squeezy_init_partition(struct squeezy_partition *p,
 	ratelimit_state_init(&p->oom_log, DEFAULT_RATELIMIT_INTERVAL,
 			     DEFAULT_RATELIMIT_BURST);
 	p->state = SQUEEZY_ABSENT;
-	squeezy_init_zone(p);
+	return squeezy_init_zone(p);
 }
 
 static int squeezy_alloc_partitions(void)
 {
 	unsigned int i;
 
+	if (squeezy_prepare_zones())
+		return -ENOMEM;
 	for (i = 0; i < squeezy_layout.nr; i++) {
 		squeezy_partitions[i] = kzalloc(sizeof(*squeezy_partitions[i]),
 						GFP_KERNEL);
 		if (!squeezy_partitions[i])
 			goto out_free;
-		squeezy_init_partition(squeezy_partitions[i], i);
+		if (squeezy_init_partition(squeezy_partitions[i], i)) {
+			kfree(squeezy_partitions[i]);
+			squeezy_partitions[i] = NULL;
+			goto out_free;
+		}
 	}
 	return 0;
 

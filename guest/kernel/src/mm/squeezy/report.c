@@ -13,6 +13,7 @@
  */
 #include <linux/completion.h>
 #include <linux/ktime.h>
+#include <linux/llfree_hooks.h>
 #include <linux/mm.h>
 #include <linux/refcount.h>
 #include <linux/slab.h>
@@ -202,6 +203,9 @@ int squeezy_report_partition(struct squeezy_partition *p, unsigned int order)
 	long left;
 	int rc;
 
+	/* The host does not have to be told. */
+	if (zone_is_llfree(&p->zone))
+		return -EOPNOTSUPP;
 	if (!squeezy_get(p))
 		return -ENODATA;
 	if (test_and_set_bit_lock(SQUEEZY_REPORTING, &p->flags)) {

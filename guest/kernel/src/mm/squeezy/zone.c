@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The pages of a partition, which are kept as those of a zone are: on its free
- * lists, and on the per-CPU lists before these.
+ * lists, and on the per-CPU lists before these. Or LLFree keeps them, if
+ * llfree=partitions is on the command line: then the host may take what is free
+ * in any state and gives it back, and I2 in core.h says that nobody in the
+ * guest has a page.
  *
  * A partition has no watermarks, no fallback and no kswapd. This file, batch.c
  * and failed.c are the only ones that know where its free pages are.
@@ -13,20 +16,41 @@
 #include <linux/vmstat.h>
 
 #include "../internal.h"
+#include "../llfree/zone.h"
 #include "core.h"
 #include "failed.h"
 #include "page.h"
 #include "zone.h"
 
 /**
+ * squeezy_prepare_zones - have room for the zones of all partitions
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int squeezy_prepare_zones(void)
+{
+	return llfree_wants_partitions() ?
+		llfree_prepare(squeezy_layout.nr, squeezy_layout.partition_pages) : 0;
+}
+
+/**
  * squeezy_init_zone - make the zone of a partition, without any memory
  * @p: the partition
+ *
+ * Return: 0, or -ENOMEM.
  */
-void squeezy_init_zone(struct squeezy_partition *p)
+int squeezy_init_zone(struct squeezy_partition *p)
 {
+	char name[16];
+
 	partition_zone_init(&p->zone, 0, p->number + 1);
 	p->zonelist._zonerefs[0].zone = &p->zone;
 	p->zonelist._zonerefs[0].zone_idx = ZONE_MOVABLE;
+	if (!llfree_wants_partitions())
+		return 0;
+	snprintf(name, sizeof(name), "partition%u", p->number);
+	return llfree_add_zone(&p->zone, p->start_pfn,
+			       squeezy_layout.partition_pages, name);
 }
 
 /**
@@ -140,13 +164,17 @@ static unsigned long squeezy_exact_free(struct zone *zone)
 }
 
 /*
- * Pages of a partition that are on its free lists. Those on per-CPU lists do not
- * count, and none does while a block is isolated.
+ * Pages of a partition that are on its free lists, or LLFree's. Those on per-CPU
+ * lists do not count, and none does while a block is isolated. The host's do:
+ * it has taken them because they were nobody's.
  */
 static unsigned long squeezy_pages_free(struct squeezy_partition *p)
 {
 	struct zone *zone = &p->zone;
 	unsigned long pages = 0, flags;
+
+	if (zone_is_llfree(zone))
+		return llfree_zone_unused_pages(zone);
 
 	spin_lock_irqsave(&zone->lock, flags);
 	if (!has_isolate_pageblock(zone))

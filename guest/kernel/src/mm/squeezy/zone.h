@@ -4,7 +4,8 @@
 
 #include "core.h"
 
-void squeezy_init_zone(struct squeezy_partition *p);
+int squeezy_prepare_zones(void);
+int squeezy_init_zone(struct squeezy_partition *p);
 struct folio *squeezy_alloc_folio(struct squeezy_partition *p, gfp_t gfp,
 				  unsigned int order);
 void squeezy_flush_cpus(struct squeezy_partition *p);

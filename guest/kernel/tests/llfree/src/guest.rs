@@ -27,7 +27,8 @@ unsafe extern "C" {
     fn llfree_put(zone: *mut Zone, page: u64, order: c_uint) -> c_int;
     fn llfree_has(zone: *const Zone, order: c_uint) -> bool;
     fn llfree_free_pages(zone: *const Zone) -> u64;
-    fn llfree_settled_free_pages(zone: *const Zone, pages: *mut u64) -> bool;
+    fn llfree_unused_pages(zone: *const Zone) -> u64;
+    fn llfree_get_page(zone: *mut Zone, page: u64) -> bool;
     fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
 }
 
@@ -116,11 +117,19 @@ impl<'a> Guest<'a> {
         unsafe { llfree_free_pages(self.zone) }
     }
 
-    /// The same; nothing while the host has some in hand.
-    pub fn settled_free_pages(&self) -> Option<u64> {
-        let mut pages = 0;
+    /// How many pages are nobody's in the guest: those that the host has are.
+    pub fn unused_pages(&self) -> u64 {
         // SAFETY: as for `get`.
-        unsafe { llfree_settled_free_pages(self.zone, &mut pages) }.then_some(pages)
+        unsafe { llfree_unused_pages(self.zone) }
+    }
+
+    /// Allocates a certain page, if it is free.
+    pub fn get_page(&self, page: u64) -> Option<Block> {
+        // SAFETY: as for `get`; the page is in the zone.
+        unsafe { llfree_get_page(self.zone, page) }.then(|| {
+            self.state.owners().take(page, 1);
+            Block { page, order: 0, evicted: false }
+        })
     }
 
     /// Whether a page is free.

@@ -39,7 +39,7 @@ void llfree_step(void);
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	__seen;							\
 })
-#define llfree_count(word)	__builtin_popcountll(word)
+#define llfree_count(value)	__builtin_popcount(value)
 #define llfree_first(word)	__builtin_ctzll(word)
 
 #endif

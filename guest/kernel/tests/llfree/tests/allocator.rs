@@ -38,7 +38,10 @@ fn all_memory_can_be_had_in_blocks_of_every_order() {
             assert!(guest.has(order.min(9)));
             assert_eq!(state.problem(), None);
         }
-        assert_eq!(guest.settled_free_pages(), Some(u64::from(areas) * 512));
+        assert_eq!(
+            (guest.free_pages(), guest.unused_pages()),
+            (u64::from(areas) * 512, u64::from(areas) * 512)
+        );
     }
 }
 
@@ -198,4 +201,26 @@ fn a_run_is_found_among_trees_that_have_none() {
     let block = guest.get(1, Type::Movable).unwrap();
     assert_eq!(block.page, 7 * 4096 + 100);
     assert_eq!(guest.get(1, Type::Movable), None);
+}
+
+#[test]
+fn a_certain_page_is_had_if_it_is_free() {
+    let state = State::new(9);
+    let guest = Guest::boot(&state);
+    let block = guest.get(3, Type::Movable).unwrap();
+    assert_eq!(guest.get_page(block.page + 5), None);
+    let page = guest.get_page(block.page + 8).unwrap();
+    assert_eq!(guest.get_page(page.page), None);
+    let (mut zone, _) = Zone::adopt(state.host());
+    let hand = zone.hand();
+    assert_eq!(hand.take(TreeIndex(0), AreaSet::EMPTY.with(7)).areas.len(), 1);
+    assert_eq!(guest.get_page(7 * 512 + 3), None, "the host's");
+    assert_eq!(guest.unused_pages(), 9 * 512 - 9);
+    assert!(hand.give(TreeIndex(0), AreaSet::EMPTY.with(7)).is_empty());
+    drop(hand);
+    let last = guest.get_page(8 * 512 + 511).unwrap();
+    for block in [block, page, last] {
+        guest.free(block);
+    }
+    assert_eq!(state.problem(), None);
 }

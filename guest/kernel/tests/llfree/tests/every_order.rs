@@ -80,7 +80,7 @@ impl World {
         Box::new(move || {
             assert_eq!(world.state.problem(), None);
             let all = u64::from(world.state.areas()) * 512;
-            assert_eq!(world.guest.settled_free_pages(), Some(all));
+            assert_eq!((world.guest.free_pages(), world.guest.unused_pages()), (all, all));
         })
     }
 }
@@ -128,4 +128,42 @@ fn four_mebibytes_and_a_reclaim() {
 #[test]
 fn two_processors_and_a_reclaim() {
     both("two processors", 2, 1, &[0, 7]);
+}
+
+/// Whether a partition is empty is asked while the host works on it, or has been killed in the middle.
+#[test]
+fn what_nobody_has_is_counted_at_any_moment() {
+    let state: &'static State = Box::leak(Box::new(State::new(9)));
+    for is_killed in [false, true] {
+        let runs = explore(3, || {
+            let world = World::new(state);
+            let asks = world.clone();
+            let asks: Actor = Box::new(move || {
+                assert_eq!(asks.guest.unused_pages(), 9 * 512);
+                assert_eq!(asks.guest.unused_pages(), 9 * 512);
+            });
+            let actors = vec![world.soft(world.zone().0), asks];
+            Scenario { actors, heir: is_killed.then(|| world.heir()), check: world.all_free() }
+        });
+        println!("host killed: {is_killed}: {runs} orders");
+        assert!(runs > 100, "{runs}");
+    }
+}
+
+#[test]
+fn a_certain_page_and_a_reclaim() {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    let runs = explore(3, || {
+        let world = World::new(state);
+        let certain = world.clone();
+        let certain: Actor = Box::new(move || {
+            if let Some(block) = certain.guest.get_page(77) {
+                certain.guest.free(block);
+            }
+        });
+        let actors = vec![world.soft(world.zone().0), certain, world.use_block(0, Type::Movable)];
+        Scenario { actors, heir: None, check: world.all_free() }
+    });
+    println!("{runs} orders");
+    assert!(runs > 100, "{runs}");
 }
