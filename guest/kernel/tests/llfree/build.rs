@@ -6,11 +6,8 @@ fn main() {
     println!("cargo::rerun-if-changed=src/guest.c");
     println!("cargo::rerun-if-changed=src/platform.h");
     cc::Build::new()
-        .files([
-            "src/guest.c".to_owned(),
-            format!("{kernel}/llfree.c"),
-            format!("{kernel}/state.c"),
-        ])
+        .file("src/guest.c")
+        .files(["llfree", "put", "area", "state"].map(|name| format!("{kernel}/{name}.c")))
         // Its platform.h comes before the kernel's.
         .include("src")
         .include(kernel)

@@ -258,5 +258,6 @@ bool llfree_host_interfered(const struct zone *zone, unsigned int epoch)
 {
 	const struct llfree_zone *view = zone->llfree;
 
+	/* As above. */
 	return virt_load_acquire(&view->live->epoch) != epoch;
 }

@@ -75,7 +75,7 @@ bool __squeezy_veto_reporting(void)
 }
 
 static int squeezy_init_partition(struct squeezy_partition *p,
-				   unsigned int number)
+				  unsigned int number)
 {
 	p->number = number;
 	p->start_pfn = squeezy_layout.first_pfn +

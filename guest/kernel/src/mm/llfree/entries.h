@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is done to entries and bits in one step, or in one area. The order of
+ * such steps is that of L1 in state.h.
+ */
+#ifndef _MM_LLFREE_ENTRIES_H
+#define _MM_LLFREE_ENTRIES_H
+
+#include "llfree.h"
+
+long llfree_area_take(struct llfree_zone *zone, u32 area, u32 first,
+		      unsigned int order, bool evicted_too, bool *evicted);
+int llfree_words_give(u64 *words, unsigned int bit, unsigned int order);
+
+static inline bool tree_take(u32 *tree, u32 pages)
+{
+	u32 old = llfree_load(tree), seen;
+
+	while ((old & LLFREE_TREE_FREE) >= pages) {
+		seen = llfree_cmpxchg(tree, old, old - pages);
+		if (seen == old)
+			return true;
+		old = seen;
+	}
+	return false;
+}
+
+static inline void tree_give(u32 *tree, u32 pages)
+{
+	u32 old = llfree_load(tree), seen;
+
+	for (;;) {
+		/* What is free now may be the run that it had not. */
+		seen = llfree_cmpxchg(tree, old,
+				      (old + pages) & ~LLFREE_TREE_LACKS);
+		if (seen == old)
+			return;
+		old = seen;
+	}
+}
+
+static inline void area_give(u16 *area, u32 pages)
+{
+	u16 old = llfree_load(area), seen;
+
+	for (;;) {
+		seen = llfree_cmpxchg(area, old, (u16)(old + pages));
+		if (seen == old)
+			return;
+		old = seen;
+	}
+}
+
+static inline bool is_whole(u16 entry)
+{
+	return (entry & ~LLFREE_EVICTED) == LLFREE_AREA_PAGES;
+}
+
+/* Whether @pages may be taken from an area with this entry. */
+static inline bool offers(u16 entry, u32 pages, bool evicted_too)
+{
+	return (entry & LLFREE_AREA_FREE) >= pages &&
+	       (evicted_too || !(entry & LLFREE_EVICTED));
+}
+
+/* The bits of one's own area, which nobody else changes (L2). */
+static inline void words_fill(u64 *words, u64 value)
+{
+	unsigned int i;
+
+	for (i = 0; i < LLFREE_AREA_WORDS; i++)
+		llfree_store(&words[i], value);
+}
+
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Freeing pages, and taking a certain one. */
+#include "entries.h"
+
+/**
+ * llfree_get_page() - allocate a certain page
+ * @zone: where it is
+ * @page: counted from the zone's start
+ *
+ * Return: false if it was not free, or the host held it.
+ */
+bool llfree_get_page(struct llfree_zone *zone, u64 page)
+{
+	u16 *area = &zone->area[page / LLFREE_AREA_PAGES], entry, seen;
+	u32 *tree = &zone->tree[page / LLFREE_TREE_PAGES];
+	u64 *word = &zone->words[page / 64], old, was;
+	const u64 bit = 1ULL << page % 64;
+
+	if (!tree_take(tree, 1))
+		return false;
+	entry = llfree_load(area);
+	for (;;) {
+		if (!offers(entry, 1, true))
+			goto out_tree;
+		seen = llfree_cmpxchg(area, entry,
+				      (u16)((entry - 1) & ~LLFREE_EVICTED));
+		if (seen == entry)
+			break;
+		entry = seen;
+	}
+	old = llfree_load(word);
+	while (!(old & bit)) {
+		was = llfree_cmpxchg(word, old, old | bit);
+		if (was == old)
+			return true;
+		old = was;
+	}
+	area_give(area, 1);
+out_tree:
+	tree_give(tree, 1);
+	return false;
+}
+
+/**
+ * llfree_put() - free 1 << @order pages
+ * @zone: where they are
+ * @page: the first, counted from the zone's start
+ * @order: at most LLFREE_MAX_ORDER
+ *
+ * Pages may be freed in other blocks than they were allocated in.
+ *
+ * Return: 0, or -EINVAL if they are not allocated, or the host's. Of a block
+ * larger than 64 pages, the ones before may have been freed then.
+ */
+int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
+{
+	const u32 pages = 1U << order, area = page / LLFREE_AREA_PAGES;
+	u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
+	u16 entry, seen;
+	int rc;
+
+	if (order > LLFREE_MAX_ORDER || page & (pages - 1) ||
+	    page + pages > (u64)zone->areas * LLFREE_AREA_PAGES)
+		return -EINVAL;
+	if (order > LLFREE_AREA_ORDER) {
+		rc = llfree_put(zone, page, order - 1);
+		return rc ? rc : llfree_put(zone, page + pages / 2, order - 1);
+	}
+
+	entry = llfree_load(&zone->area[area]);
+	if (entry == LLFREE_ALLOCATED && order == LLFREE_AREA_ORDER) {
+		words_fill(words, 0);
+		seen = llfree_cmpxchg(&zone->area[area], entry,
+				      (u16)LLFREE_AREA_PAGES);
+		if (seen != entry)
+			return -EINVAL;
+		tree_give(&zone->tree[area / LLFREE_TREE_AREAS], pages);
+		return 0;
+	}
+	/* The first part of a whole area: from here on it is any pages. */
+	while (entry & LLFREE_ALLOCATED) {
+		if (entry & LLFREE_EVICTED)
+			return -EINVAL;
+		seen = llfree_cmpxchg(&zone->area[area], entry, (u16)0);
+		if (seen == entry)
+			break;
+		entry = seen;
+	}
+	rc = llfree_words_give(words, page % LLFREE_AREA_PAGES, order);
+	if (rc)
+		return rc;
+	area_give(&zone->area[area], pages);
+	tree_give(&zone->tree[area / LLFREE_TREE_AREAS], pages);
+	return 0;
+}
