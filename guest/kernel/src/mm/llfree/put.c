@@ -89,7 +89,7 @@ int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
 	rc = llfree_words_give(words, page % LLFREE_AREA_PAGES, order);
 	if (rc)
 		return rc;
-	tree_give(&zone->tree[area / LLFREE_TREE_AREAS], pages);
 	area_give(&zone->area[area], pages);
+	tree_give(&zone->tree[area / LLFREE_TREE_AREAS], pages);
 	return 0;
 }

@@ -141,6 +141,22 @@ fn types_are_kept_apart() {
     assert!(take_all(&guest, 9, Type::Huge).len() >= 64 - 8);
 }
 
+/// What is left of one type in a tree does not attract another type while there are empty trees.
+#[test]
+fn a_tree_in_use_is_left_to_its_type() {
+    let state = State::new(32);
+    let guest = Guest::boot(&state);
+    // Three trees, one after the other, of which half is free again.
+    let movable: Vec<_> =
+        (0..2 * 4096 + 100).map(|_| guest.get(0, Type::Movable).unwrap()).collect();
+    let trees: Vec<_> = movable.iter().map(|block| block.page / 4096).collect();
+    for block in movable.iter().filter(|block| block.page % 2 == 0) {
+        guest.free(*block);
+    }
+    let unmovable = guest.get(0, Type::Unmovable).unwrap();
+    assert!(!trees.contains(&(unmovable.page / 4096)), "{unmovable:?}");
+}
+
 /// Small allocations fill areas that are in use before they break whole ones.
 #[test]
 fn areas_in_use_are_filled_first() {

@@ -167,3 +167,56 @@ fn a_certain_page_and_a_reclaim() {
     println!("{runs} orders");
     assert!(runs > 100, "{runs}");
 }
+
+/// L1: whoever has seen that there are pages, and is alone in taking some, gets one.
+#[test]
+fn what_is_counted_can_be_had() {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    for order in [0, 3, 7, 9] {
+        let runs = explore(u32::MAX, || {
+            let world = World::new(state);
+            // All but what is freed is in use.
+            let used: Vec<_> =
+                (0..512 >> order).map(|_| world.guest.get(order, Type::Huge).unwrap()).collect();
+            let frees = world.clone();
+            let block = used[0];
+            let frees: Actor = Box::new(move || frees.guest.free(block));
+            let takes = world.clone();
+            let takes: Actor = Box::new(move || {
+                if takes.guest.free_pages() > 0 {
+                    let block = takes.guest.get(0, Type::Movable).expect("it was counted");
+                    takes.guest.free(block);
+                }
+            });
+            let all = world.all_free();
+            let guest = world.clone();
+            let check = Box::new(move || {
+                used[1..].iter().for_each(|&block| guest.guest.free(block));
+                all();
+            });
+            Scenario { actors: vec![frees, takes], heir: None, check }
+        });
+        println!("order {order}: {runs} orders");
+        assert!(runs > 5, "{runs}");
+    }
+}
+
+/// Two processors free the two halves of one block.
+#[test]
+fn a_block_is_freed_in_parts_at_once() {
+    let state: &'static State = Box::leak(Box::new(State::new(2)));
+    for order in [1, 8, 9, 10] {
+        let runs = explore(4, || {
+            let world = World::new(state);
+            let block = world.guest.get(order, Type::Huge).unwrap();
+            let half = |number: u64| -> Actor {
+                let world = world.clone();
+                let page = block.page + (number << (order - 1));
+                Box::new(move || world.guest.free_part(page, order - 1))
+            };
+            Scenario { actors: vec![half(0), half(1)], heir: None, check: world.all_free() }
+        });
+        println!("order {order}: {runs} orders");
+        assert!(runs > 10, "{runs}");
+    }
+}
