@@ -99,8 +99,31 @@ impl Drop for Decisions {
 }
 
 struct Running {
-    coroutine: Coroutine<(), (), (), DefaultStack>,
+    /// There until the end.
+    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
     yielder: *const Yielder<(), ()>,
+}
+
+impl Running {
+    /// Ends it where it is, and returns its stack.
+    fn end(mut self) -> Option<DefaultStack> {
+        let mut coroutine = self.coroutine.take()?;
+        if !coroutine.done() {
+            // SAFETY: what is on its stack is only forgotten.
+            unsafe { coroutine.force_reset() };
+        }
+        Some(coroutine.into_stack())
+    }
+}
+
+impl Drop for Running {
+    /// After a failure, what is left in the middle is not unwound: it may be in C.
+    fn drop(&mut self) {
+        if let Some(coroutine) = self.coroutine.as_mut().filter(|coroutine| !coroutine.done()) {
+            // SAFETY: as above.
+            unsafe { coroutine.force_reset() };
+        }
+    }
 }
 
 /// Lets an actor come to its first access; nothing if it has none.
@@ -110,16 +133,16 @@ fn begin(actor: Actor, stacks: &mut Vec<DefaultStack>) -> Option<Running> {
         CURRENT.set(yielder);
         actor();
     });
-    let mut running = Running { coroutine, yielder: ptr::null() };
+    let mut running = Running { coroutine: Some(coroutine), yielder: ptr::null() };
     go_on(&mut running).then_some(running)
 }
 
 /// One access; whether there is another one to come.
 fn go_on(running: &mut Running) -> bool {
     CURRENT.set(running.yielder);
-    let result = running.coroutine.resume(());
+    let result = running.coroutine.as_mut().map(|coroutine| coroutine.resume(()));
     running.yielder = CURRENT.replace(ptr::null());
-    matches!(result, CoroutineResult::Yield(()))
+    matches!(result, Some(CoroutineResult::Yield(())))
 }
 
 fn run(
@@ -148,10 +171,7 @@ fn run(
         let mortal = running.iter().position(|(mortal, _)| *mortal).filter(|_| heir.is_some());
         let chosen = decisions.decide(next.len() + usize::from(mortal.is_some()));
         if chosen == next.len() {
-            let (_, mut dead) = running.remove(mortal.unwrap_or_default());
-            // SAFETY: what is on its stack is only forgotten.
-            unsafe { dead.coroutine.force_reset() };
-            stacks.push(dead.coroutine.into_stack());
+            stacks.extend(running.remove(mortal.unwrap_or_default()).1.end());
             current = None;
             let heir = heir.take().and_then(|heir| begin(heir, stacks));
             running.extend(heir.map(|heir| (false, heir)));
@@ -164,7 +184,7 @@ fn run(
         if go_on(&mut running[chosen].1) {
             current = Some(chosen);
         } else {
-            stacks.push(running.remove(chosen).1.coroutine.into_stack());
+            stacks.extend(running.remove(chosen).1.end());
             current = None;
         }
     }
