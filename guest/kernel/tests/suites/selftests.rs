@@ -64,7 +64,7 @@ const LLFREE: [&str; 1] = ["llfree=partitions"];
 
 #[test]
 fn rules_with_llfree() {
-    let programs: Vec<_> = ["resize"].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)
@@ -103,24 +103,45 @@ fn rules_on_the_debug_kernel() {
 }
 
 #[test]
+#[ignore = "takes five minutes: run by `make stress`"]
+fn rules_with_llfree_on_the_debug_kernel() {
+    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
+    Suite::new("rules-llfree-debug", Kernel::Debug, usual(), &programs)
+        .parameters(&LLFREE)
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+/// As many as it can be waited for.
+const FULL_DEBUG: [&str; 13] = [
+    PLUGS,
+    "shared",
+    "files",
+    "files_full",
+    "files_held",
+    "limit",
+    "charged",
+    "shortage",
+    "oom:kills_inside_only",
+    "oom:partly_mapped_huge_pages_are_split_before_a_kill",
+    "oom:a_storm_of_copies_is_killed_inside",
+    "race:all_together",
+    "poison",
+];
+
+#[test]
 #[ignore = "takes ten minutes: run by `make stress`"]
 fn full_partitions_on_the_debug_kernel() {
-    let programs = [
-        PLUGS,
-        "shared",
-        "files",
-        "files_full",
-        "files_held",
-        "limit",
-        "charged",
-        "shortage",
-        "oom:kills_inside_only",
-        "oom:partly_mapped_huge_pages_are_split_before_a_kill",
-        "oom:a_storm_of_copies_is_killed_inside",
-        "race:all_together",
-        "poison",
-    ];
-    Suite::new("full-debug", Kernel::Debug, usual(), &programs).data().check();
+    Suite::new("full-debug", Kernel::Debug, usual(), &FULL_DEBUG).data().check();
+}
+
+#[test]
+#[ignore = "takes ten minutes: run by `make stress`"]
+fn full_partitions_with_llfree_on_the_debug_kernel() {
+    Suite::new("full-llfree-debug", Kernel::Debug, usual(), &FULL_DEBUG)
+        .parameters(&LLFREE)
+        .data()
+        .check();
 }
 
 /// The allocator zeroes what it hands out; a resize must not.
