@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* With llfree=partitions: where the host finds the state, and that the partitions' pages are in it. */
+/* With llfree=partitions: where the host finds the state, and that reports have nothing to do. */
 #include "harness.h"
 #include "memory.h"
 #include "reporting.h"
