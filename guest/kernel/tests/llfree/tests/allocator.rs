@@ -4,7 +4,7 @@ use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore, SeedableRng},
 };
-use squeezy_llfree::{AreaSet, TreeIndex, Zone};
+use squeezy_llfree::{AreaSet, Memory, TreeIndex, Zone};
 use squeezy_llfree_tests::{Block, Guest, State, Type};
 
 /// Takes all there is, in blocks of an order.
@@ -239,4 +239,21 @@ fn a_certain_page_is_had_if_it_is_free() {
         guest.free(block);
     }
     assert_eq!(state.problem(), None);
+}
+
+/// Whoever finds no page knows by the epoch whether the host may have had it.
+#[test]
+fn the_epoch_is_odd_while_the_host_has_anything_in_hand() {
+    let state = State::new(8);
+    let _guest = Guest::boot(&state);
+    let epoch = || state.host().epoch();
+    let (mut zone, _) = Zone::adopt(state.host());
+    assert_eq!(epoch() % 2, 1, "until it has looked at everything");
+    zone.settle(0);
+    let before = epoch();
+    assert_eq!(before % 2, 0);
+    let hand = zone.hand();
+    assert_eq!(epoch(), before + 1);
+    drop(hand);
+    assert_eq!(epoch(), before + 2);
 }
