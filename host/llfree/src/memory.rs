@@ -1,9 +1,6 @@
 //! The state as atomic numbers.
 
-use crate::{
-    area_set::TreeIndex,
-    layout::{TREE_AREAS, ZoneLayout},
-};
+use crate::{area_set::TreeIndex, layout::ZoneLayout};
 use std::{
     ptr::NonNull,
     sync::atomic::{
@@ -74,7 +71,7 @@ impl SharedMemory {
     }
 
     fn tree_atomic(&self, TreeIndex(tree): TreeIndex) -> &AtomicU32 {
-        assert!(tree < self.layout.areas.div_ceil(TREE_AREAS), "there is no tree {tree}");
+        assert!(tree < self.layout.trees(), "there is no tree {tree}");
         self.atomic(self.layout.tree + u64::from(tree) * 4)
     }
 

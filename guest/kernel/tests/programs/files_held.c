@@ -82,15 +82,23 @@ static void assert_held(struct actor *actor, void (*release)(void *holder), void
 	       partition_state(partition));
 }
 
+/* An actor that has passed a file of its partition on. */
+static struct actor start_and_receive(int *fd)
+{
+	struct actor actor = actor_start(ANY, "passes_a_file_on", NULL);
+
+	*fd = actor_receive_fd(&actor);
+	actor_hear(&actor);
+	return actor;
+}
+
 TEST(a_file_that_somebody_has_open)
 {
 	struct actor actor;
 	int fd;
 
 	require_partitions();
-	actor = actor_start(ANY, "passes_a_file_on", NULL);
-	fd = actor_receive_fd(&actor);
-	actor_hear(&actor);
+	actor = start_and_receive(&fd);
 	assert_held(&actor, close_fd, &fd);
 }
 
@@ -114,9 +122,7 @@ TEST(a_file_that_somebody_has_mapped)
 	int fd;
 
 	require_partitions();
-	actor = actor_start(ANY, "passes_a_file_on", NULL);
-	fd = actor_receive_fd(&actor);
-	actor_hear(&actor);
+	actor = start_and_receive(&fd);
 	mapping.memory = mmap(NULL, mapping.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	ASSERT(mapping.memory != MAP_FAILED, "mmap: %m");
 	close(fd);

@@ -92,21 +92,12 @@ static long area_take_small(struct llfree_zone *zone, u32 area, u32 first,
 			    unsigned int order, bool evicted_too, bool *evicted)
 {
 	u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
-	u16 old = llfree_load(&zone->area[area]), seen;
 	const u32 pages = 1U << order;
 	int bit = -1;
 	u32 i, word;
 
-	for (;;) {
-		if (!offers(old, pages, evicted_too))
-			return -1;
-		seen = llfree_cmpxchg(&zone->area[area], old,
-				      (u16)((old - pages) & ~LLFREE_EVICTED));
-		if (seen == old)
-			break;
-		old = seen;
-	}
-	*evicted = old & LLFREE_EVICTED;
+	if (!area_take(&zone->area[area], pages, evicted_too, evicted))
+		return -1;
 	if (order > 6) {
 		bit = words_take(words, order);
 		if (bit >= 0)

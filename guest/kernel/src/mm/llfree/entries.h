@@ -12,6 +12,12 @@ long llfree_area_take(struct llfree_zone *zone, u32 area, u32 first,
 		      unsigned int order, bool evicted_too, bool *evicted);
 int llfree_words_give(u64 *words, unsigned int bit, unsigned int order);
 
+/* The smallest order that a tree has no run for, as far as is known, or 0. */
+static inline u32 lacks(u32 tree)
+{
+	return (tree & LLFREE_TREE_LACKS) >> LLFREE_TREE_LACKS_SHIFT;
+}
+
 static inline bool tree_take(u32 *tree, u32 pages)
 {
 	u32 old = llfree_load(tree), seen;
@@ -61,6 +67,24 @@ static inline bool offers(u16 entry, u32 pages, bool evicted_too)
 {
 	return (entry & LLFREE_AREA_FREE) >= pages &&
 	       (evicted_too || !(entry & LLFREE_EVICTED));
+}
+
+/* Takes the count of @pages; @evicted says what was behind them. */
+static inline bool area_take(u16 *area, u32 pages, bool evicted_too,
+			     bool *evicted)
+{
+	u16 old = llfree_load(area), seen;
+
+	while (offers(old, pages, evicted_too)) {
+		seen = llfree_cmpxchg(area, old,
+				      (u16)((old - pages) & ~LLFREE_EVICTED));
+		if (seen == old) {
+			*evicted = old & LLFREE_EVICTED;
+			return true;
+		}
+		old = seen;
+	}
+	return false;
 }
 
 /* The bits of one's own area, which nobody else changes (L2). */

@@ -21,11 +21,6 @@ static u32 areas_of(const struct llfree_zone *zone, u32 tree)
 	return min(LLFREE_TREE_AREAS, zone->areas - tree * LLFREE_TREE_AREAS);
 }
 
-static u32 lacks(u32 tree)
-{
-	return (tree & LLFREE_TREE_LACKS) >> LLFREE_TREE_LACKS_SHIFT;
-}
-
 /* Gives back what was of no use; remembers that there is no run of @order. */
 static void tree_give_unused(u32 *tree, unsigned int order)
 {

@@ -11,23 +11,16 @@
  */
 bool llfree_get_page(struct llfree_zone *zone, u64 page)
 {
-	u16 *area = &zone->area[page / LLFREE_AREA_PAGES], entry, seen;
+	u16 *area = &zone->area[page / LLFREE_AREA_PAGES];
 	u32 *tree = &zone->tree[page / LLFREE_TREE_PAGES];
 	u64 *word = &zone->words[page / 64], old, was;
 	const u64 bit = 1ULL << page % 64;
+	bool evicted;
 
 	if (!tree_take(tree, 1))
 		return false;
-	entry = llfree_load(area);
-	for (;;) {
-		if (!offers(entry, 1, true))
-			goto out_tree;
-		seen = llfree_cmpxchg(area, entry,
-				      (u16)((entry - 1) & ~LLFREE_EVICTED));
-		if (seen == entry)
-			break;
-		entry = seen;
-	}
+	if (!area_take(area, 1, true, &evicted))
+		goto out_tree;
 	old = llfree_load(word);
 	while (!(old & bit)) {
 		was = llfree_cmpxchg(word, old, old | bit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Where the state of a zone is, and what can be read off it. */
-#include "llfree.h"
+#include "entries.h"
 
 /**
  * llfree_state_bytes() - how large the state of a zone is
@@ -54,13 +54,12 @@ void llfree_init(struct llfree_zone *zone)
 static bool tree_has(const struct llfree_zone *zone, u32 tree, unsigned int order)
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
-	const u32 lacks = (entry & LLFREE_TREE_LACKS) >> LLFREE_TREE_LACKS_SHIFT;
 	u32 area = tree * LLFREE_TREE_AREAS;
 	u16 free, before = 0;
 
 	if ((entry & LLFREE_TREE_FREE) < 1U << order)
 		return false;
-	if (order < LLFREE_AREA_ORDER && (!lacks || order < lacks))
+	if (order < LLFREE_AREA_ORDER && (!lacks(entry) || order < lacks(entry)))
 		return true;
 	for (; area < zone->areas && area / LLFREE_TREE_AREAS == tree; area++) {
 		free = llfree_load(&zone->area[area]) & LLFREE_AREA_FREE;
