@@ -8,17 +8,29 @@ use crate::{
 const ALLOCATED: u16 = 0x0400;
 const EVICTED: u16 = 0x0800;
 
+/// Nobody takes pages of such an area.
+pub(crate) const ISOLATED: u16 = 0x1000;
 /// Of an area that is the host's.
 pub(crate) const HOST: u16 = ALLOCATED | EVICTED;
+/// Of an area that is free, with the host's memory behind it.
+pub(crate) const FREE: u16 = AREA_PAGES as u16;
 /// Of an area that is free, with nothing of the host behind it.
 pub(crate) const FREE_EVICTED: u16 = AREA_PAGES as u16 | EVICTED;
 
 const FREE_PAGES: u32 = 0xffff;
 const HELD_SHIFT: u32 = 19;
+/// The smallest order that a tree lacks, as far as the guest knows.
+pub(crate) const LACKS: u32 = 0x7800_0000;
 
 /// Whether all pages of an area with this entry are free; if so, whether it is evicted.
 pub(crate) fn whole(area: u16) -> Option<bool> {
     (u32::from(area & !EVICTED) == AREA_PAGES).then_some(area & EVICTED != 0)
+}
+
+/// How many pages of an area are free, if it is one that nobody has as a whole and that has the host's memory
+/// behind it.
+pub(crate) fn some_free(area: u16) -> Option<u32> {
+    (1..=AREA_PAGES as u16).contains(&area).then_some(area.into())
 }
 
 /// A tree's free pages: as many as there are at most, whatever the guest has written.
@@ -72,6 +84,11 @@ mod tests {
         assert_eq!(whole(FREE_EVICTED), Some(true));
         for entry in [0, 511, ALLOCATED, HOST, 511 | EVICTED, 512 | ALLOCATED, 512 | 1 << 12] {
             assert_eq!(whole(entry), None, "{entry:#x}");
+        }
+        assert_eq!(whole(512 | ISOLATED), None);
+        assert_eq!((some_free(1), some_free(512)), (Some(1), Some(512)));
+        for entry in [0, 513, ALLOCATED, HOST, FREE_EVICTED, 7 | ISOLATED] {
+            assert_eq!(some_free(entry), None, "{entry:#x}");
         }
     }
 }

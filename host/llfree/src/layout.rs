@@ -2,6 +2,8 @@
 
 /// Pages of an area: 2 MiB.
 pub const AREA_PAGES: u32 = 512;
+/// Words of an area's bits.
+pub(crate) const AREA_WORDS: u32 = AREA_PAGES / 64;
 /// Areas of a tree.
 pub const TREE_AREAS: u32 = 8;
 

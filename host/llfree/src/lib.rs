@@ -3,11 +3,11 @@
 //! The guest's allocator is LLFree: without locks, with its whole state in flat arrays that the host
 //! maps. So the host takes free memory out of a running guest and gives it back with a few atomic
 //! operations of its own, and no code of the guest takes part (HyperAlloc, EuroSys'25). The guest's half is
-//! `guest/kernel/src/mm/llfree/`; `state.h` there has the entries and their invariants L1 to L4, which this
+//! `guest/kernel/src/mm/llfree/`; `state.h` there has the entries and their invariants L1 to L5, which this
 //! crate keeps whatever the guest does, and whenever it is killed itself.
 //!
 //! - [`header`] reads where the state is, and believes nothing.
-//! - [`Zone`] takes areas and gives them back.
+//! - [`Zone`] takes areas and gives them back, and isolates those whose single pages are to be discarded.
 //! - [`Memory`] is the state as atomic numbers; [`SharedMemory`] is the true one, and the one place with
 //!   `unsafe` code.
 //!
@@ -17,11 +17,14 @@
 mod area_set;
 mod entry;
 pub mod header;
+mod isolate;
 mod layout;
 mod memory;
+mod page_set;
 mod zone;
 
 pub use area_set::{AreaSet, TreeIndex};
 pub use layout::{AREA_PAGES, TREE_AREAS, ZoneLayout};
 pub use memory::{Memory, SharedMemory};
+pub use page_set::PageSet;
 pub use zone::{InHand, Taken, Zone};

@@ -1,10 +1,13 @@
 //! The state as atomic numbers.
 
-use crate::{area_set::TreeIndex, layout::ZoneLayout};
+use crate::{
+    area_set::TreeIndex,
+    layout::{AREA_WORDS, ZoneLayout},
+};
 use std::{
     ptr::NonNull,
     sync::atomic::{
-        AtomicU16, AtomicU32,
+        AtomicU16, AtomicU32, AtomicU64,
         Ordering::{Acquire, Release, SeqCst},
     },
 };
@@ -20,12 +23,18 @@ pub trait Memory {
     fn area(&self, area: u32) -> u16;
     /// Replaces an area's entry if it is `old`; whether it was.
     fn replace_area(&self, area: u32, old: u16, new: u16) -> bool;
+    /// Clears bits of an area's entry.
+    fn clear_area(&self, area: u32, bits: u16);
+    /// A word of an area's bits, of which there are eight.
+    fn word(&self, area: u32, number: u32) -> u64;
     /// A tree's entry.
     fn tree(&self, tree: TreeIndex) -> u32;
     /// Replaces a tree's entry if it is `old`; what it was, if it was not.
     fn replace_tree(&self, tree: TreeIndex, old: u32, new: u32) -> Result<(), u32>;
     /// Adds to a tree's entry, modulo 2^32.
     fn add_to_tree(&self, tree: TreeIndex, difference: u32);
+    /// Clears bits of a tree's entry.
+    fn clear_tree(&self, tree: TreeIndex, bits: u32);
     /// The epoch, which this side alone writes.
     fn epoch(&self) -> u32;
     /// Sets the epoch.
@@ -95,6 +104,17 @@ impl Memory for SharedMemory {
         self.area_atomic(area).compare_exchange(old, new, SeqCst, Acquire).is_ok()
     }
 
+    fn clear_area(&self, area: u32, bits: u16) {
+        self.area_atomic(area).fetch_and(!bits, SeqCst);
+    }
+
+    fn word(&self, area: u32, number: u32) -> u64 {
+        assert!(area < self.layout.areas && number < AREA_WORDS, "there is no word {number}");
+        let offset = self.layout.bits + u64::from(area * AREA_WORDS + number) * 8;
+        // SAFETY: as for areas.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }.load(Acquire)
+    }
+
     fn tree(&self, tree: TreeIndex) -> u32 {
         self.tree_atomic(tree).load(Acquire)
     }
@@ -105,6 +125,10 @@ impl Memory for SharedMemory {
 
     fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
         self.tree_atomic(tree).fetch_add(difference, SeqCst);
+    }
+
+    fn clear_tree(&self, tree: TreeIndex, bits: u32) {
+        self.tree_atomic(tree).fetch_and(!bits, SeqCst);
     }
 
     fn epoch(&self) -> u32 {

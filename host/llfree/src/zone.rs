@@ -2,7 +2,7 @@
 
 use crate::{
     area_set::{AreaSet, TreeIndex},
-    entry::{self, FREE_EVICTED, HOST},
+    entry::{self, FREE, FREE_EVICTED, HOST, ISOLATED, LACKS},
     layout::{AREA_PAGES, TREE_AREAS},
     memory::Memory,
 };
@@ -13,7 +13,7 @@ const TRIES: u32 = 64;
 /// A zone of a guest, as the host that works on it sees it. There is one such host at a time.
 #[derive(Debug)]
 pub struct Zone<M> {
-    memory: M,
+    pub(crate) memory: M,
     /// What the guest was last told; the shared one is never read again.
     epoch: u32,
 }
@@ -44,7 +44,7 @@ impl<M: Memory> Zone<M> {
         (zone, held)
     }
 
-    /// What was taken and not given back stays the host's; what was left in the middle is finished (L4).
+    /// What was taken and not given back stays the host's; what was left in the middle is finished (L4, L5).
     fn adopt_tree(&self, tree: TreeIndex) -> AreaSet {
         let marked = entry::held(self.memory.tree(tree)).intersection(self.areas_of(tree));
         let is_ours = |&area: &u32| self.memory.area(area_of(tree, area)) == HOST;
@@ -52,6 +52,15 @@ impl<M: Memory> Zone<M> {
         let left = marked.without(ours);
         if !left.is_empty() {
             self.memory.add_to_tree(tree, entry::giving(left));
+        }
+        let isolated = |&area: &u32| self.memory.area(area_of(tree, area)) & ISOLATED != 0;
+        let mut was_isolated = false;
+        for area in self.areas_of(tree).numbers().filter(isolated) {
+            self.memory.clear_area(area_of(tree, area), ISOLATED);
+            was_isolated = true;
+        }
+        if was_isolated {
+            self.memory.clear_tree(tree, LACKS);
         }
         ours
     }
@@ -109,6 +118,10 @@ pub struct InHand<'a, M: Memory> {
 }
 
 impl<M: Memory> InHand<'_, M> {
+    pub(crate) fn zone(&self) -> &Zone<M> {
+        self.zone
+    }
+
     /// Takes those of `wanted` that are entirely free. What the guest wants at the same moment is left to it.
     pub fn take(&self, tree: TreeIndex, wanted: AreaSet) -> Taken {
         let free = self.zone.free_areas(tree);
@@ -118,7 +131,7 @@ impl<M: Memory> InHand<'_, M> {
         };
         let mut areas = AreaSet::EMPTY;
         for area in counted.numbers() {
-            let old = if free.evicted.contains(area) { FREE_EVICTED } else { AREA_PAGES as u16 };
+            let old = if free.evicted.contains(area) { FREE_EVICTED } else { FREE };
             if memory.replace_area(area_of(tree, area), old, HOST) {
                 areas = areas.with(area);
             }
@@ -151,8 +164,17 @@ impl<M: Memory> InHand<'_, M> {
     /// Gives areas back that were taken, with nothing of the host behind them. Those that the guest has made
     /// something else of are returned: it has broken the rules, and they are lost to it.
     pub fn give(&self, tree: TreeIndex, areas: AreaSet) -> AreaSet {
+        self.give_as(tree, areas, FREE_EVICTED)
+    }
+
+    /// The same for areas that the host could not discard.
+    pub fn give_unchanged(&self, tree: TreeIndex, areas: AreaSet) -> AreaSet {
+        self.give_as(tree, areas, FREE)
+    }
+
+    fn give_as(&self, tree: TreeIndex, areas: AreaSet, entry: u16) -> AreaSet {
         let memory = &self.zone.memory;
-        let given = |&area: &u32| memory.replace_area(area_of(tree, area), HOST, FREE_EVICTED);
+        let given = |&area: &u32| memory.replace_area(area_of(tree, area), HOST, entry);
         let given = areas.numbers().filter(given).fold(AreaSet::EMPTY, AreaSet::with);
         let broken = areas.without(given);
         let difference = entry::giving(given).wrapping_add(entry::forgetting(broken));
@@ -173,6 +195,6 @@ impl<M: Memory> Drop for InHand<'_, M> {
     }
 }
 
-fn area_of(TreeIndex(tree): TreeIndex, area: u32) -> u32 {
+pub(crate) fn area_of(TreeIndex(tree): TreeIndex, area: u32) -> u32 {
     tree * TREE_AREAS + area
 }

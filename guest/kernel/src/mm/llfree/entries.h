@@ -66,6 +66,7 @@ static inline bool is_whole(u16 entry)
 static inline bool offers(u16 entry, u32 pages, bool evicted_too)
 {
 	return (entry & LLFREE_AREA_FREE) >= pages &&
+	       !(entry & LLFREE_ISOLATED) &&
 	       (evicted_too || !(entry & LLFREE_EVICTED));
 }
 

@@ -55,20 +55,18 @@ static bool tree_has(const struct llfree_zone *zone, u32 tree, unsigned int orde
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
 	u32 area = tree * LLFREE_TREE_AREAS;
-	u16 free, before = 0;
+	bool whole, before = false;
 
 	if ((entry & LLFREE_TREE_FREE) < 1U << order)
 		return false;
 	if (order < LLFREE_AREA_ORDER && (!lacks(entry) || order < lacks(entry)))
 		return true;
 	for (; area < zone->areas && area / LLFREE_TREE_AREAS == tree; area++) {
-		free = llfree_load(&zone->area[area]) & LLFREE_AREA_FREE;
+		whole = is_whole(llfree_load(&zone->area[area]));
 		/* A pair begins with an even one. */
-		if (free == LLFREE_AREA_PAGES &&
-		    (order <= LLFREE_AREA_ORDER ||
-		     (area % 2 && before == LLFREE_AREA_PAGES)))
+		if (whole && (order <= LLFREE_AREA_ORDER || (area % 2 && before)))
 			return true;
-		before = free;
+		before = whole;
 	}
 	return false;
 }

@@ -29,6 +29,13 @@
  *      set and the area's entry not ALLOCATED | EVICTED, knows that another one
  *      was killed before it took the area or after it gave it back, and puts
  *      the 512 pages back.
+ *  L5  ISOLATED means that nobody takes the count of any page of the area. Who
+ *      had taken it before may still be about to set its bits. The host sets
+ *      it, and looks at the bits: as long as more of them are 0 than are
+ *      counted, somebody is. When there are as many, those pages are nobody's,
+ *      and stay so until it is cleared; the host discards them meanwhile.
+ *      Nothing else changes, so a host that finds ISOLATED set by one that was
+ *      killed clears it.
  *
  * The guest changes entries and bits with compare-and-exchange only. The host
  * does so to take; to put back it adds and subtracts, which cannot fail however
@@ -61,6 +68,7 @@
 #define LLFREE_AREA_FREE	0x03ffU
 #define LLFREE_ALLOCATED	0x0400U
 #define LLFREE_EVICTED		0x0800U
+#define LLFREE_ISOLATED		0x1000U
 #define LLFREE_HOST		(LLFREE_ALLOCATED | LLFREE_EVICTED)
 
 /* A tree's entry. */

@@ -6,6 +6,7 @@ use rustix::{
 };
 use squeezy_llfree::{SharedMemory, ZoneLayout, header::HEADER_BYTES};
 use std::{
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
@@ -164,9 +165,15 @@ impl Owner<'_> {
 
     /// Panics if the guest has any page of an area that the host has.
     pub fn assert_host_may_discard(&self, area: u32) {
+        self.assert_host_may_discard_pages(area, 0..PAGES as u32);
+    }
+
+    /// The same for pages of an area, by their numbers in it.
+    pub fn assert_host_may_discard_pages(&self, area: u32, pages: Range<u32>) {
         let first = area as usize * PAGES as usize;
-        for (page, mark) in self.marks[first..first + PAGES as usize].iter().enumerate() {
-            assert_eq!(mark.load(SeqCst), 0, "page {page} of area {area} would be discarded");
+        for page in pages {
+            let mark = self.marks[first + page as usize].load(SeqCst);
+            assert_eq!(mark, 0, "page {page} of area {area} would be discarded");
         }
     }
 }

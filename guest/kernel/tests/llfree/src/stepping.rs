@@ -22,6 +22,16 @@ impl<M: Memory> Memory for Stepping<M> {
         self.0.replace_area(area, old, new)
     }
 
+    fn clear_area(&self, area: u32, bits: u16) {
+        step();
+        self.0.clear_area(area, bits);
+    }
+
+    fn word(&self, area: u32, number: u32) -> u64 {
+        step();
+        self.0.word(area, number)
+    }
+
     fn tree(&self, tree: TreeIndex) -> u32 {
         step();
         self.0.tree(tree)
@@ -35,6 +45,11 @@ impl<M: Memory> Memory for Stepping<M> {
     fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
         step();
         self.0.add_to_tree(tree, difference);
+    }
+
+    fn clear_tree(&self, tree: TreeIndex, bits: u32) {
+        step();
+        self.0.clear_tree(tree, bits);
     }
 
     fn epoch(&self) -> u32 {

@@ -46,6 +46,23 @@ impl World {
         }
     }
 
+    /// The host discards single pages of an area.
+    fn fine(self: &Rc<Self>, mut zone: Zone<Stepping<SharedMemory>>) -> Actor {
+        let world = self.clone();
+        Box::new(move || {
+            let hand = zone.hand();
+            if let Some(pages) = hand.isolate(TREE, 0) {
+                for _ in 0..2 {
+                    for run in pages.runs() {
+                        world.state.owners().assert_host_may_discard_pages(0, run);
+                    }
+                    step();
+                }
+            }
+            hand.release(TREE, AreaSet::first(1));
+        })
+    }
+
     /// Whoever works on after a host that was killed, and gives everything back.
     fn heir(self: &Rc<Self>) -> Actor {
         let world = self.clone();
@@ -128,6 +145,46 @@ fn four_mebibytes_and_a_reclaim() {
 #[test]
 fn two_processors_and_a_reclaim() {
     both("two processors", 2, 1, &[0, 7]);
+}
+
+/// Single pages are discarded of an area in which these pages are in use and blocks of these orders come and go.
+fn single_pages(name: &str, preemptions: u32, used: &'static [u64], orders: &'static [u32]) {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    // A death adds so many orders that fewer preemptions have to do.
+    for (is_killed, preemptions) in [(false, preemptions), (true, (preemptions - 1).min(2))] {
+        let runs = explore(preemptions, || {
+            let world = World::new(state);
+            let used: Vec<_> =
+                used.iter().map(|&page| world.guest.get_page(page).unwrap()).collect();
+            let mut actors = vec![world.fine(world.zone().0)];
+            actors.extend(orders.iter().map(|&order| world.use_block(order, Type::Movable)));
+            let all = world.all_free();
+            let guest = world.clone();
+            let check = Box::new(move || {
+                used.into_iter().for_each(|block| guest.guest.free(block));
+                all();
+            });
+            Scenario { actors, heir: is_killed.then(|| world.heir()), check }
+        });
+        println!("{name}, host killed: {is_killed}: {runs} orders");
+        assert!(runs > 100, "{runs}");
+    }
+}
+
+#[test]
+fn single_pages_beside_a_page() {
+    single_pages("single pages, a page", 3, &[7], &[0]);
+}
+
+#[test]
+fn single_pages_beside_two_processors() {
+    single_pages("single pages, two processors", 2, &[7], &[0, 3]);
+}
+
+/// Half of the area has to be found, and its first half is not free as a whole.
+#[test]
+fn single_pages_beside_what_is_tried_and_given_back() {
+    single_pages("single pages, what is tried", 4, &[3 * 64], &[8]);
 }
 
 /// Whether a partition is empty is asked while the host works on it, or has been killed in the middle.
