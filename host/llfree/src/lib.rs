@@ -8,8 +8,8 @@
 //!
 //! - [`header`] reads where the state is, and believes nothing.
 //! - [`Zone`] takes areas and gives them back, and isolates those whose single pages are to be discarded.
-//! - [`Memory`] is the state as atomic numbers; [`SharedMemory`] is the true one, and the one place with
-//!   `unsafe` code.
+//! - [`Memory`] is the state as atomic numbers; [`SharedMemory`] is the true one, in a [`Mapping`] of the guest's
+//!   memory. These two are the only places with `unsafe` code.
 //!
 //! A guest that breaks the rules loses its own memory, or keeps it. It cannot make anything here wait, fail or
 //! touch what is not the state: no loop depends on what the guest does, and no index comes from it.
@@ -19,12 +19,14 @@ mod entry;
 pub mod header;
 mod isolate;
 mod layout;
+mod mapping;
 mod memory;
 mod page_set;
 mod zone;
 
 pub use area_set::{AreaSet, TreeIndex};
 pub use layout::{AREA_PAGES, TREE_AREAS, ZoneLayout};
+pub use mapping::Mapping;
 pub use memory::{Memory, SharedMemory};
 pub use page_set::PageSet;
 pub use zone::{InHand, Taken, Zone};

@@ -3,10 +3,11 @@
 use crate::{
     area_set::TreeIndex,
     layout::{AREA_WORDS, ZoneLayout},
+    mapping::Mapping,
 };
-use std::{
-    ptr::NonNull,
-    sync::atomic::{
+use std::sync::{
+    Arc,
+    atomic::{
         AtomicU16, AtomicU32, AtomicU64,
         Ordering::{Acquire, Release, SeqCst},
     },
@@ -43,29 +44,22 @@ pub trait Memory {
     fn set_held(&self, areas: u32);
 }
 
-/// The state of a zone in memory that is shared with the guest.
+/// The state of a zone in memory that is shared with the guest. Whoever else accesses it may do whatever they like.
 #[derive(Debug)]
 pub struct SharedMemory {
-    base: NonNull<u8>,
+    mapping: Arc<Mapping>,
     layout: ZoneLayout,
 }
 
-// SAFETY: the memory is only accessed with atomic operations, and stays mapped as `new` demands.
-unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
-
 impl SharedMemory {
-    /// The zone of that layout in the state at `base`.
-    ///
-    /// # Safety
-    ///
-    /// `base` is aligned to 64 bytes, and `layout.end` bytes from there are mapped, readable and writable for as
-    /// long as this value is used. Whoever else accesses them may do whatever they like, as long as the pages
-    /// themselves stay: the file is sealed against shrinking, for instance.
-    pub unsafe fn new(base: NonNull<u8>, layout: ZoneLayout) -> Self {
-        assert_eq!(base.as_ptr() as usize % 64, 0, "the state is not aligned");
-        Self { base, layout }
+    /// The zone of that layout in the state that the mapping is of. Panics if it is not mapped as a whole.
+    pub fn new(mapping: Arc<Mapping>, layout: ZoneLayout) -> Self {
+        assert!(layout.end <= mapping.bytes(), "the zone's state is not mapped");
+        Self { mapping, layout }
+    }
+
+    fn base(&self) -> *mut u8 {
+        self.mapping.base().as_ptr()
     }
 
     fn area_atomic(&self, area: u32) -> &AtomicU16 {
@@ -74,7 +68,7 @@ impl SharedMemory {
         // to an atomic.
         unsafe {
             AtomicU16::from_ptr(
-                self.base.as_ptr().add(self.layout.area as usize + area as usize * 2).cast(),
+                self.base().add(self.layout.area as usize + area as usize * 2).cast(),
             )
         }
     }
@@ -87,7 +81,7 @@ impl SharedMemory {
     /// The number at an offset within the layout that is a multiple of 4.
     fn atomic(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: as for areas; all callers pass offsets of the layout.
-        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
+        unsafe { AtomicU32::from_ptr(self.base().add(offset as usize).cast()) }
     }
 }
 
@@ -112,7 +106,7 @@ impl Memory for SharedMemory {
         assert!(area < self.layout.areas && number < AREA_WORDS, "there is no word {number}");
         let offset = self.layout.bits + u64::from(area * AREA_WORDS + number) * 8;
         // SAFETY: as for areas.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }.load(Acquire)
+        unsafe { AtomicU64::from_ptr(self.base().add(offset as usize).cast()) }.load(Acquire)
     }
 
     fn tree(&self, tree: TreeIndex) -> u32 {

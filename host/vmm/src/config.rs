@@ -124,7 +124,8 @@ pub enum MemoryBackend {
     /// Private anonymous memory with `MADV_HUGEPAGE`: the fastest to give back.
     #[default]
     Ram,
-    /// A memfd, which other processes can map. Giving it back takes the host many times longer.
+    /// A sealed memfd of this process, which can work on it as well. Without huge pages for shared
+    /// memory, giving it back takes the host many times longer.
     Memfd,
 }
 

@@ -37,6 +37,7 @@ mod config;
 mod console;
 mod error;
 mod fate;
+mod host_memory;
 mod measure;
 pub mod mechanism;
 pub mod memory;

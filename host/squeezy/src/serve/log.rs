@@ -111,7 +111,10 @@ fn write() {
 
 fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Option<String> {
     Some(match event {
-        NodeEvent::Booting { vm, step: step @ BootStep::Accelerator(_) } => {
+        NodeEvent::Booting {
+            vm,
+            step: step @ (BootStep::Accelerator(_) | BootStep::Memory { .. }),
+        } => {
             format!("vm {vm}: {step}")
         }
         NodeEvent::Booting { .. } => return None,

@@ -4,9 +4,11 @@
 pub(crate) mod qemu;
 pub(crate) mod start;
 
-use crate::{Result, console::Console, measure::ThreadRole, process::Process};
+use crate::{
+    Result, console::Console, host_memory::HostMemory, measure::ThreadRole, process::Process,
+};
 use serde::{Deserialize, Serialize};
-use std::{ops::Range, pin::Pin, process::ExitStatus, sync::Arc, time::Duration};
+use std::{pin::Pin, process::ExitStatus, sync::Arc, time::Duration};
 use tokio::{
     net::UnixStream,
     sync::{broadcast, mpsc},
@@ -107,15 +109,6 @@ pub(crate) enum Event {
 pub(crate) enum GuestEnd {
     PowerOff,
     Restart,
-}
-
-/// Where the guest's memory is on the host, in the VMM's address space.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HostMemory {
-    /// Memory that the guest boots with, possibly in several pieces.
-    pub(crate) base: Vec<Range<u64>>,
-    /// The virtio-mem devices' regions by device number, each contiguous.
-    pub(crate) regions: Vec<Range<u64>>,
 }
 
 /// Requests of the guest to virtio-mem devices.

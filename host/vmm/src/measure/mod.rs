@@ -89,30 +89,29 @@ fn cgroup_room_bytes() -> Option<u64> {
     Some(number("memory.max")?.saturating_sub(number("memory.current")?))
 }
 
-/// Resident memory in each of `ranges` of a process. The ranges must not overlap.
+/// Resident private memory in each of `ranges` of a process. The ranges must not overlap.
 ///
-/// Private memory is counted with `PAGEMAP_SCAN` if the kernel has it (since 6.7): under 2 ms per
-/// GiB of 4 KiB pages, and almost nothing with huge pages. Memory that others may map, and older
-/// kernels, need a pass over smaps, which takes about eight times as long.
-pub(crate) fn resident(
-    process: u32,
-    ranges: &[Range<u64>],
-    private: bool,
-) -> Result<Vec<Resident>> {
-    if private && let Ok(sums) = pagemap::resident(process, ranges) {
+/// It is counted with `PAGEMAP_SCAN` if the kernel has it (since 6.7): under 2 ms per GiB of 4 KiB
+/// pages, and almost nothing with huge pages. Older kernels need a pass over smaps, which takes
+/// about eight times as long.
+pub(crate) fn resident(process: u32, ranges: &[Range<u64>]) -> Result<Vec<Resident>> {
+    if let Ok(sums) = pagemap::resident(process, ranges) {
         return Ok(sums);
     }
+    resident_by_smaps(process, ranges)
+}
+
+fn resident_by_smaps(process: u32, ranges: &[Range<u64>]) -> Result<Vec<Resident>> {
     let path = format!("/proc/{process}/smaps");
     let file = File::open(&path).map_err(|e| fail(&path, e))?;
     parse_smaps(BufReader::with_capacity(1 << 16, file), ranges).map_err(|e| fail(&path, e))
 }
 
-/// Resident bytes in a range of whole pages of a process's private memory. The range may be part of
-/// a mapping.
-pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<u64> {
-    let scanned = pagemap::resident(process, std::slice::from_ref(range));
-    scanned
-        .map(|sums| sums[0].resident_bytes)
+/// Memory of a process that is mapped in a range of whole pages, which may be part of a mapping.
+/// Kernels before 6.7 do not say what is in huge pages.
+pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<Resident> {
+    pagemap::resident(process, std::slice::from_ref(range))
+        .map(|sums| sums[0])
         .or_else(|_| pagemap::count(process, range))
         .map_err(|e| fail(format!("/proc/{process}/pagemap"), e))
 }
@@ -222,18 +221,20 @@ Rss:                  99 kB
         let start = (memory.as_ptr() as u64).next_multiple_of(4096);
         let range = start..start + memory.len() as u64 - 4096;
         let ranges = [range];
-        let look = |private| resident(std::process::id(), &ranges, private).unwrap()[0];
-        let before = [look(true), look(false)];
+        type Look = fn(u32, &[Range<u64>]) -> Result<Vec<Resident>>;
+        let look = |how: Look| how(std::process::id(), &ranges).unwrap()[0];
+        let before = [look(resident), look(resident_by_smaps)];
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-        let after = [look(true), look(false)];
+        let after = [look(resident), look(resident_by_smaps)];
         for (before, after) in before.into_iter().zip(after) {
             let grown = after.resident_bytes - before.resident_bytes;
             assert!((60 << 20..70 << 20).contains(&grown), "{grown}");
         }
         for part in [&ranges[0], &(ranges[0].start..ranges[0].start + (1 << 20))] {
             let bytes = part.end - part.start;
-            assert_eq!(resident_part(std::process::id(), part).unwrap(), bytes);
-            assert_eq!(pagemap::count(std::process::id(), part).unwrap(), bytes);
+            let process = std::process::id();
+            assert_eq!(resident_part(process, part).unwrap().resident_bytes, bytes);
+            assert_eq!(pagemap::count(process, part).unwrap().resident_bytes, bytes);
         }
         // smaps counts whole mappings, and this one starts with a page of the allocator.
         let difference = after[0].resident_bytes.abs_diff(after[1].resident_bytes);

@@ -94,8 +94,8 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
     Ok(sum)
 }
 
-/// Resident bytes in a range of whole pages, page by page: for kernels without `PAGEMAP_SCAN`.
-pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<u64> {
+/// Resident memory in a range of whole pages, page by page: for kernels without `PAGEMAP_SCAN`.
+pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<Resident> {
     let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
     let end = range.end / PAGE_BYTES * ENTRY_BYTES;
     let mut at = range.start / PAGE_BYTES * ENTRY_BYTES;
@@ -112,5 +112,6 @@ pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<u64> {
         pages += entries.filter(present).count() as u64;
         at += most as u64;
     }
-    Ok(pages * PAGE_BYTES)
+    let bytes = pages * PAGE_BYTES;
+    Ok(Resident { resident_bytes: bytes, proportional_bytes: bytes, huge_bytes: 0 })
 }

@@ -2,10 +2,11 @@
 
 use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise};
 use crate::{
-    Accelerator, AgentClient, Result, VmConfig, VmError,
+    Accelerator, AgentClient, MemoryBackend, Result, VmConfig, VmError,
     agent::RunningTime,
     backend::{Started, start::start},
     fate::Fate,
+    host_memory::shared_huge_pages,
     memory::Running,
 };
 use std::{
@@ -20,6 +21,13 @@ use tokio::sync::watch;
 pub enum BootStep {
     /// The accelerator has been chosen.
     Accelerator(Accelerator),
+    /// The guest's memory is in files, whose pages are huge or not by this setting of the host.
+    Memory {
+        /// Whether they are huge.
+        are_huge: bool,
+        /// The host's `shmem_enabled`.
+        setting: String,
+    },
     /// The VMM (its name and version) and the guest's processors are running.
     Started(String),
     /// The guest's kernel has written its first line to the console.
@@ -36,6 +44,14 @@ impl fmt::Display for BootStep {
             Self::Accelerator(Accelerator { kind, reason }) => {
                 write!(f, "accelerator {kind}: {reason}")
             }
+            Self::Memory { are_huge: true, setting } => {
+                write!(f, "memory: memfd with huge pages: shmem_enabled is {setting}")
+            }
+            Self::Memory { are_huge: false, setting } => write!(
+                f,
+                "memory: memfd with 4 KiB pages: shmem_enabled is {setting}. The host takes memory back many \
+                 times faster after `echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`"
+            ),
             Self::Started(version) => write!(f, "{version} runs"),
             Self::Kernel => f.write_str("the guest's kernel boots"),
             Self::AgentUp => f.write_str("the agent is up"),
@@ -59,6 +75,10 @@ impl Vm {
             .map_err(|e| VmError::system("the accelerator cannot be probed", e))??;
         tracing::info!(kind = %accelerator.kind, reason = accelerator.reason, "accelerator");
         report(BootStep::Accelerator(accelerator.clone()));
+        if config.memory_backend == MemoryBackend::Memfd {
+            let (are_huge, setting) = shared_huge_pages();
+            report(BootStep::Memory { are_huge, setting });
+        }
         check_host_memory(config.layout().start_bytes())?;
 
         let started = Instant::now();

@@ -2,8 +2,8 @@
 
 use super::Vm;
 use crate::{
-    MemoryBackend, Resident, Result, VmError,
-    backend::HostMemory,
+    Resident, Result, VmError,
+    host_memory::MemoryPiece,
     measure,
     memory::{Elastic, Resize, Target},
 };
@@ -114,41 +114,38 @@ impl Vm {
     }
 
     /// Resident host memory behind one partition, in bytes. The number comes from the guest, so it
-    /// may be invalid. Memory that others may map is not counted: see [`MemoryBackend`].
+    /// may be invalid.
     pub async fn partition_resident(&self, partition: PartitionNumber) -> Result<u64> {
-        let config = self.config();
-        if config.memory_backend != MemoryBackend::Ram {
-            return Err(VmError::system(
-                "counting the pages of a partition",
-                "only of backend ram",
-            ));
-        }
-        let part = config.memory.partitions().and_then(|layout| layout.range(partition));
-        let (Some(part), Some(region)) = (part, self.shared.host_memory.regions.first()) else {
-            return Err(VmError::StrangePartition(partition));
-        };
-        let range = region.start + part.start..region.start + part.end;
+        let part = self.partition_memory(partition)?;
         let process = self.process_id();
-        let look = move || measure::resident_part(process, &range);
-        let work = async {
-            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("pagemap", e))?
-        };
-        self.shared.fate.guard(work).await
+        let look = move || part.resident(process).map(|resident| resident.resident_bytes);
+        self.shared.fate.guard(blocking(look)).await
+    }
+
+    /// Where a partition is.
+    fn partition_memory(&self, partition: PartitionNumber) -> Result<MemoryPiece> {
+        let strange = || VmError::StrangePartition(partition);
+        let layout = self.config().memory.partitions().ok_or_else(strange)?;
+        let range = layout.range(partition).ok_or_else(strange)?;
+        let region = self.shared.host_memory.regions.first().ok_or_else(strange)?;
+        let start = region.guest.start;
+        region.part(&(start + range.start..start + range.end)).ok_or_else(strange)
     }
 
     /// What the host has behind the base and behind the regions.
     async fn resident(&self) -> Result<(Resident, Resident)> {
-        let process = self.process_id();
-        let HostMemory { base, regions } = &self.shared.host_memory;
-        let ranges: Vec<_> = base.iter().chain(regions).cloned().collect();
-        let pieces = base.len();
-        let private = self.config().memory_backend == MemoryBackend::Ram;
-        let look = move || measure::resident(process, &ranges, private);
-        let found =
-            tokio::task::spawn_blocking(look).await.map_err(|e| VmError::system("smaps", e))??;
-        let (base, regions) = found.split_at(pieces);
-        Ok((base.iter().copied().sum(), regions.iter().copied().sum()))
+        let (process, memory) = (self.process_id(), self.shared.host_memory.clone());
+        blocking(move || memory.resident(process)).await
     }
+}
+
+/// Does what takes too long for a thread that others need.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| VmError::system("a thread has failed", e))?
 }
 
 /// The host must have what is going to be used on top.

@@ -6,11 +6,8 @@ mod pause;
 mod supervisor;
 
 use crate::{
-    Accelerator, AgentClient, Console, CpuTimes, Result, VmConfig, VmError,
-    backend::{Backend, HostMemory},
-    fate::Fate,
-    measure,
-    memory::Elastic,
+    Accelerator, AgentClient, Console, CpuTimes, Result, VmConfig, VmError, backend::Backend,
+    fate::Fate, host_memory::HostMemory, measure, memory::Elastic,
 };
 use std::{
     sync::{

@@ -37,7 +37,10 @@ pub(super) async fn supervise(
                         ended = Some(end);
                     }
                 }
-                return shared.fate.seal(shared.reason_of(status, ended));
+                shared.fate.seal(shared.reason_of(status, ended));
+                // The VM may be kept by others for a while, but its memory must not be.
+                let _ = tokio::task::spawn_blocking(move || shared.host_memory.discard()).await;
+                return;
             }
             line = shared.console.panicked() => {
                 return shared.fate.seal(VmError::Panicked(line.to_string()));

@@ -1,15 +1,15 @@
 //! The state, and who has which page.
 
-use rustix::{
-    fs::{MemfdFlags, ftruncate, memfd_create},
-    mm::{MapFlags, ProtFlags, mmap, munmap},
-};
-use squeezy_llfree::{SharedMemory, ZoneLayout, header::HEADER_BYTES};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use squeezy_llfree::{Mapping, SharedMemory, ZoneLayout, header::HEADER_BYTES};
 use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::NonNull,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+    },
 };
 
 const PAGES: u64 = 512;
@@ -18,20 +18,14 @@ const PAGES: u64 = 512;
 #[derive(Debug)]
 pub struct State {
     file: OwnedFd,
-    base: NonNull<u8>,
-    bytes: usize,
+    mapping: Arc<Mapping>,
     layout: ZoneLayout,
 }
-
-// SAFETY: it is accessed with atomic operations only, but for `problem`, which says so.
-unsafe impl Send for State {}
-// SAFETY: as above.
-unsafe impl Sync for State {}
 
 impl State {
     /// Of a zone with so many areas, in a new file.
     pub fn new(areas: u32) -> Self {
-        let file = memfd_create("llfree", MemfdFlags::empty()).expect("memfd_create");
+        let file = memfd_create("llfree", MemfdFlags::ALLOW_SEALING).expect("memfd_create");
         Self::open(file, areas)
     }
 
@@ -39,13 +33,11 @@ impl State {
     pub fn open(file: OwnedFd, areas: u32) -> Self {
         let offset = (HEADER_BYTES as u64).next_multiple_of(64);
         let layout = ZoneLayout::new(offset, areas).expect("it is small");
-        let bytes = (layout.end + u64::from(areas) * PAGES) as usize + size_of::<AtomicU64>();
-        ftruncate(&file, bytes as u64).expect("ftruncate");
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address.
-        let base = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, &file, 0) };
-        let base = NonNull::new(base.expect("mmap").cast()).expect("not at 0");
-        Self { file, base, bytes, layout }
+        let bytes = layout.end + u64::from(areas) * PAGES + size_of::<AtomicU64>() as u64;
+        ftruncate(&file, bytes).expect("ftruncate");
+        fcntl_add_seals(&file, SealFlags::SHRINK).expect("seals");
+        let mapping = Mapping::new(&file, 0, bytes).expect("mmap");
+        Self { file, mapping: Arc::new(mapping), layout }
     }
 
     /// Its file, for other processes.
@@ -60,13 +52,19 @@ impl State {
 
     /// Where it is, and how many bytes.
     pub(crate) fn memory(&self) -> (NonNull<u8>, u64) {
-        (self.base, self.layout.end)
+        (self.mapping.base(), self.layout.end)
     }
 
-    /// As the host sees it. It must not outlive the state.
+    /// As the host sees it.
     pub fn host(&self) -> SharedMemory {
-        // SAFETY: it is mapped, and tests keep it as long as their host.
-        unsafe { SharedMemory::new(self.base, self.layout) }
+        SharedMemory::new(self.mapping.clone(), self.layout)
+    }
+
+    /// What is at an offset.
+    fn at(&self, offset: u64) -> *mut u8 {
+        assert!(offset < self.mapping.bytes());
+        // SAFETY: so much is mapped.
+        unsafe { self.mapping.base().as_ptr().add(offset as usize) }
     }
 
     /// Who has which page.
@@ -74,26 +72,23 @@ impl State {
         let pages = self.layout.areas as usize * PAGES as usize;
         // SAFETY: the marks follow the state, one byte a page, and are only ever accessed as atomics.
         let marks = unsafe {
-            let first = self.base.as_ptr().add(self.layout.end as usize);
-            std::slice::from_raw_parts(first.cast::<AtomicU8>(), pages)
+            std::slice::from_raw_parts(self.at(self.layout.end).cast::<AtomicU8>(), pages)
         };
         Owner { marks }
     }
 
     /// A number for the tests, that all processes share.
     pub fn counter(&self) -> &AtomicU64 {
-        let offset = self.bytes - size_of::<AtomicU64>();
+        let offset = self.mapping.bytes() - size_of::<AtomicU64>() as u64;
         // SAFETY: it follows the marks, of which there are a multiple of 512, and is only accessed as an atomic.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+        unsafe { AtomicU64::from_ptr(self.at(offset).cast()) }
     }
 
     /// What of the invariants does not hold, while nobody is in the middle of anything.
     pub fn problem(&self) -> Option<String> {
-        // SAFETY: nobody else accesses it meanwhile; the numbers are aligned.
-        let number = |offset: u64| unsafe { self.base.as_ptr().add(offset as usize) };
         let area_entry = |area: u32| {
-            // SAFETY: as above.
-            unsafe { number(self.layout.area + u64::from(area) * 2).cast::<u16>().read() }
+            // SAFETY: nobody else accesses it meanwhile; the numbers are aligned.
+            unsafe { self.at(self.layout.area + u64::from(area) * 2).cast::<u16>().read() }
         };
         for tree in 0..self.layout.trees() {
             let mut free = 0;
@@ -104,7 +99,7 @@ impl State {
                     .map(|word| {
                         let offset = self.layout.bits + u64::from(area) * 64 + word * 8;
                         // SAFETY: as above.
-                        unsafe { number(offset).cast::<u64>().read() }.count_zeros()
+                        unsafe { self.at(offset).cast::<u64>().read() }.count_zeros()
                     })
                     .sum();
                 let (counted, is_right) = match entry & 0xc00 {
@@ -121,7 +116,7 @@ impl State {
             }
             let offset = self.layout.tree + u64::from(tree) * 4;
             // SAFETY: as above.
-            let entry = unsafe { number(offset).cast::<u32>().read() };
+            let entry = unsafe { self.at(offset).cast::<u32>().read() };
             if entry & 0xffff != free || entry >> 19 & 0xff != host {
                 return Some(format!(
                     "tree {tree}: entry {entry:#x}, {free} pages are free, the host has {host:#b}"
@@ -129,13 +124,6 @@ impl State {
             }
         }
         None
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and nobody uses it any more.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 

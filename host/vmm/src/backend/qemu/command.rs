@@ -3,7 +3,7 @@
 use super::options::QemuOptions;
 use crate::{
     accelerator::AcceleratorKind,
-    config::{GuestClock, MemoryBackend, VmConfig},
+    config::{GuestClock, VmConfig},
     memory::Layout,
 };
 use squeezy_protocol::ImageNumber;
@@ -27,14 +27,25 @@ pub(super) fn device_number(id: &str) -> Option<u16> {
     id.strip_prefix("vmem")?.parse().ok()
 }
 
-/// The command that starts QEMU. It inherits `monitor` and `channel`, which are connected sockets.
+/// Files that QEMU inherits, by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inherited {
+    /// A connected socket for the monitor.
+    pub(super) monitor: RawFd,
+    /// A connected socket for the agent's channel.
+    pub(super) channel: RawFd,
+    /// The base memory, and the region of each virtio-mem device; none if memory is private.
+    pub(super) memory: Vec<RawFd>,
+}
+
+/// The command that starts QEMU.
 pub(super) fn command(
     options: &QemuOptions,
     config: &VmConfig,
     accelerator: AcceleratorKind,
-    monitor: RawFd,
-    channel: RawFd,
+    inherited: &Inherited,
 ) -> Command {
+    let Inherited { monitor, channel, memory: files } = inherited;
     let mut command = Command::new(&options.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
@@ -69,14 +80,12 @@ pub(super) fn command(
     } else {
         add("-m", format!("size={boot_bytes}B,maxmem={max_bytes}B,slots=0"));
     }
-    add("-object", backend(config.memory_backend, BASE_ID, boot_bytes));
-    processors(config.vcpus, &layout, &mut add);
+    add("-object", backend(files.first(), BASE_ID, boot_bytes));
+    processors(config.vcpus, &layout, accelerator, &mut add);
     for (number, region) in (0u16..).zip(&layout.regions) {
         let id = device_id(number);
-        add(
-            "-object",
-            backend(config.memory_backend, &format!("{id}-backend"), region.region_bytes),
-        );
+        let file = files.get(1 + usize::from(number));
+        add("-object", backend(file, &format!("{id}-backend"), region.region_bytes));
         let node = if layout.nodes { format!(",node={}", number + 1) } else { String::new() };
         // Hundreds of devices would not fit in the slots of the root bus, so each slot holds eight
         // functions.
@@ -139,9 +148,17 @@ pub(super) fn command(
     command
 }
 
-fn processors(vcpus: u32, layout: &Layout, add: &mut impl FnMut(&str, String)) {
+fn processors(
+    vcpus: u32,
+    layout: &Layout,
+    accelerator: AcceleratorKind,
+    add: &mut impl FnMut(&str, String),
+) {
     if !layout.nodes {
-        return add("-smp", format!("cpus={vcpus},sockets=1"));
+        // Where there can only be one processor, TCG executes the guest's atomic instructions in
+        // several steps, between which the host may change what they work on.
+        let most = if accelerator == AcceleratorKind::Tcg { vcpus.max(2) } else { vcpus };
+        return add("-smp", format!("cpus={vcpus},maxcpus={most},sockets=1"));
     }
     let nodes = layout.regions.len() as u32;
     // Linux learns of a node only from the tables that list processors and memory at boot, and
@@ -158,14 +175,15 @@ fn processors(vcpus: u32, layout: &Layout, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-fn backend(kind: MemoryBackend, id: &str, bytes: u64) -> String {
-    let (kind, share) = match kind {
-        MemoryBackend::Ram => ("memory-backend-ram", "off"),
-        MemoryBackend::Memfd => ("memory-backend-memfd", "on"),
+fn backend(file: Option<&RawFd>, id: &str, bytes: u64) -> String {
+    let kind = match file {
+        None => "memory-backend-ram,share=off".to_owned(),
+        // Huge pages need addresses that are aligned to them.
+        Some(file) => {
+            format!("memory-backend-file,mem-path=/proc/self/fd/{file},share=on,align=2M")
+        }
     };
-    format!(
-        "{kind},id={id},size={bytes}B,share={share},prealloc=off,reserve=off,merge=off,dump=off"
-    )
+    format!("{kind},id={id},size={bytes}B,prealloc=off,reserve=off,merge=off,dump=off")
 }
 
 /// As JSON, because a path may contain any character.
@@ -190,7 +208,8 @@ mod tests {
     fn words(config: &VmConfig) -> String {
         let options =
             QemuOptions { program: "q".into(), arguments: vec!["-last".into(), "word".into()] };
-        let command = command(&options, config, AcceleratorKind::Tcg, 5, 6);
+        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8] };
+        let command = command(&options, config, AcceleratorKind::Tcg, &inherited);
         assert_eq!(command.get_program(), "q");
         command
             .get_args()
@@ -209,6 +228,8 @@ mod tests {
         assert!(words.contains(
             "squeezy.partition_size=786432K squeezy.partitions=2 squeezy.shared_size=65536K"
         ));
+        assert!(words.contains("file,mem-path=/proc/self/fd/7,share=on,align=2M,id=base"));
+        assert!(words.contains("file,mem-path=/proc/self/fd/8,share=on,align=2M,id=vmem0-backend"));
         assert!(!words.contains("vmem1") && !words.contains("balloon"));
         assert!(words.ends_with(" -last word"), "{words}");
     }

@@ -10,15 +10,17 @@ use crate::{
     Result, VmError,
     accelerator::Accelerator,
     backend::{
-        Backend, BoxFuture, Device, DeviceRequests, Devices, Event, GuestEnd, HostMemory, RunState,
-        SizeChange, Started,
+        Backend, BoxFuture, Device, DeviceRequests, Devices, Event, GuestEnd, RunState, SizeChange,
+        Started,
     },
-    config::VmConfig,
+    config::{MemoryBackend, VmConfig},
     console::{Console, lines},
+    host_memory::{HostMemory, MemoryFile},
     measure::ThreadRole,
     memory::Layout,
     process::Process,
 };
+use command::Inherited;
 use monitor::Monitor;
 use options::QemuOptions;
 use qapi::qmp;
@@ -67,13 +69,19 @@ pub(crate) async fn start(
 ) -> Result<Started> {
     let (monitor, monitor_end) = pair()?;
     let (channel, channel_end) = pair()?;
-    let command = command::command(
-        options,
-        config,
-        accelerator.kind,
-        monitor_end.as_raw_fd(),
-        channel_end.as_raw_fd(),
-    );
+    let layout = config.layout();
+    let files = memory_files(config, &layout)?;
+    let memory_ends: Vec<_> = files
+        .iter()
+        .map(MemoryFile::descriptor)
+        .collect::<Result<_, _>>()
+        .map_err(cannot_create_memory)?;
+    let inherited = Inherited {
+        monitor: monitor_end.as_raw_fd(),
+        channel: channel_end.as_raw_fd(),
+        memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
+    };
+    let command = command::command(options, config, accelerator.kind, &inherited);
     tracing::debug!(?command, "starting QEMU");
     let log = config
         .console_log
@@ -82,7 +90,8 @@ pub(crate) async fn start(
         .transpose()
         .map_err(|e| VmError::system("the console's log file cannot be written", e))?;
     let spawned = tokio::task::spawn_blocking(move || {
-        Process::spawn(command, vec![monitor_end, channel_end], INSTALL)
+        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).collect();
+        Process::spawn(command, fds, INSTALL)
     })
     .await
     .map_err(|e| VmError::system("the VMM cannot be started", e))??;
@@ -95,7 +104,6 @@ pub(crate) async fn start(
 
     let process = spawned.process;
     let limit = config.timeouts.start;
-    let layout = config.layout();
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, set_up(monitor, &layout)) => match opened {
             Ok(opened) => opened,
@@ -103,7 +111,7 @@ pub(crate) async fn start(
         },
         _ = process.exited() => Err(VmError::Start("it printed nothing".to_owned())),
     };
-    let Opened { monitor, events, version, memory } = match opened {
+    let Opened { monitor, events, version, mut memory } = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // What QEMU prints as it exits says more than that it has exited.
@@ -113,9 +121,27 @@ pub(crate) async fn start(
             return Err(if said.is_empty() { error } else { VmError::Start(said) });
         }
     };
+    memory.set_files(files);
     let backend =
         Qemu { process, monitor, version, stderr, counts_requests: config.count_device_requests };
     Ok(Started { backend: Arc::new(backend), events, console, memory, channel })
+}
+
+/// The files of the base memory and of each region; none if memory is private.
+fn memory_files(config: &VmConfig, layout: &Layout) -> Result<Vec<MemoryFile>> {
+    if config.memory_backend == MemoryBackend::Ram {
+        return Ok(Vec::new());
+    }
+    let regions = layout.regions.iter().map(|region| region.region_bytes);
+    let sizes = std::iter::once(layout.boot_bytes).chain(regions);
+    sizes
+        .map(|bytes| MemoryFile::new(&config.name, bytes))
+        .collect::<Result<_, _>>()
+        .map_err(cannot_create_memory)
+}
+
+fn cannot_create_memory(error: std::io::Error) -> VmError {
+    VmError::system("the guest's memory cannot be created", error)
 }
 
 /// What QEMU reports once it answers.

@@ -2,7 +2,8 @@
 
 use crate::{
     Result, VmError,
-    backend::{Device, Event, GuestEnd, HostMemory, SizeChange},
+    backend::{Device, Event, GuestEnd, SizeChange},
+    host_memory::{HostMemory, MemoryPiece},
     memory::Layout,
 };
 use futures_util::StreamExt;
@@ -12,7 +13,6 @@ use qapi::{
 };
 use std::{
     collections::HashMap,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -37,6 +37,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(1050);
 
 /// Guest-physical address that is always RAM.
 const LOW_ADDRESS: u64 = 0;
+/// The first one beyond the hole below 4 GiB.
+const HIGH_ADDRESS: u64 = 1 << 32;
 
 /// Size reports that are buffered for a slow receiver.
 const SIZE_CHANGES: usize = 64;
@@ -163,41 +165,55 @@ impl Monitor {
         }
     }
 
-    /// The location of the guest's memory in QEMU's address space.
+    /// Where the guest's memory is, without its files.
     pub(super) async fn host_memory(&self, layout: &Layout) -> Result<HostMemory> {
-        let mut regions = vec![0..0; layout.regions.len()];
+        let mut regions = vec![piece(0, 0, 0); layout.regions.len()];
         if !regions.is_empty() {
             for device in self.run(qmp::query_memory_devices {}).await? {
                 let qmp::MemoryDeviceInfo::virtio_mem(data) = device else { continue };
                 let id = data.data.id.unwrap_or_default();
                 let Some(number) = device_number(&id).map(usize::from) else { continue };
-                if let (Some(range), Some(region)) =
+                if let (Some(found), Some(region)) =
                     (regions.get_mut(number), layout.regions.get(number))
                 {
-                    *range = self.host_range(data.data.memaddr, region.region_bytes).await?;
+                    let guest = data.data.memaddr;
+                    let host = self.host_address(guest).await?;
+                    *found = piece(guest, host, region.region_bytes);
                 }
             }
         }
-        // The guest sees a hole below 4 GiB in it; in QEMU it is contiguous.
-        let base = self.host_range(LOW_ADDRESS, layout.boot_bytes).await?;
-        Ok(HostMemory { base: vec![base], regions })
+        // In QEMU it is contiguous. The guest sees a hole in it, if it reaches beyond 4 GiB.
+        let low = self.host_address(LOW_ADDRESS).await?;
+        let mut base = vec![piece(LOW_ADDRESS, low, layout.boot_bytes)];
+        if let Ok(high) = self.host_address(HIGH_ADDRESS).await
+            && let Some(low_bytes) =
+                high.checked_sub(low).filter(|&bytes| bytes < layout.boot_bytes)
+        {
+            base[0] = piece(LOW_ADDRESS, low, low_bytes);
+            base.push(piece(HIGH_ADDRESS, high, layout.boot_bytes - low_bytes));
+        }
+        Ok(HostMemory { base, regions })
     }
 
-    /// The location of `bytes` of guest-physical memory from `address` on in QEMU's address space.
-    /// QMP has no command for that, but the human monitor has.
-    async fn host_range(&self, address: u64, bytes: u64) -> Result<Range<u64>> {
+    /// Where an address of the guest's memory is in QEMU's address space. QMP has no command for that,
+    /// but the human monitor has.
+    async fn host_address(&self, address: u64) -> Result<u64> {
         let command_line = format!("gpa2hva {address:#x}");
         let answer = self.run(qmp::human_monitor_command { command_line, cpu_index: None }).await?;
-        let start = answer
+        answer
             .trim()
             .rsplit_once("is 0x")
             .and_then(|(_, number)| u64::from_str_radix(number, 16).ok())
             .ok_or_else(|| VmError::Measure {
                 what: "the address of the guest's memory".to_owned(),
                 reason: answer,
-            })?;
-        Ok(start..start + bytes)
+            })
     }
+}
+
+/// A piece of the guest's memory without its file.
+fn piece(guest: u64, host_start: u64, bytes: u64) -> MemoryPiece {
+    MemoryPiece { guest: guest..guest + bytes, host_start, file: None }
 }
 
 fn lock(

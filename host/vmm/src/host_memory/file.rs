@@ -1,0 +1,177 @@
+//! A guest's memory as a file.
+
+use rustix::{
+    fs::{
+        FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, ftruncate,
+        memfd_create, seek,
+    },
+    io::Errno,
+};
+use std::{
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+};
+
+/// The number of the system call `cachestat`, on every architecture.
+const CACHESTAT: libc::c_long = 451;
+const PAGE_BYTES: u64 = 4096;
+
+/// A memfd that is a guest's memory, or a part of it. The VMM maps it; so does this process where it works on the state
+/// of the guest's allocator.
+///
+/// Its size is sealed. So whoever else has the file, a VMM that has been taken over included, cannot cut off what this
+/// process has mapped, which would kill it.
+#[derive(Debug)]
+pub(crate) struct MemoryFile {
+    file: OwnedFd,
+}
+
+/// `struct cachestat_range` of `linux/mman.h`.
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    bytes: u64,
+}
+
+/// `struct cachestat` of `linux/mman.h`, in pages.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cache: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+impl MemoryFile {
+    /// A new file. It is empty: pages appear when they are touched.
+    pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Self> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, bytes)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(Self { file })
+    }
+
+    /// Another descriptor of it, for a program to inherit.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
+
+    /// Gives the memory behind a range of whole pages back to the host. Whoever touches it next finds zeros.
+    pub(crate) fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match fallocate(&self.file, flags, range.start, range.end - range.start) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    /// Bytes of host memory behind a range.
+    pub(crate) fn resident(&self, range: Range<u64>) -> io::Result<u64> {
+        match self.cachestat(&range) {
+            // Linux 6.5 has it; before, what was swapped out counts as well.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                self.data(range).map(|part| Ok(part.map(|part| part.end - part.start)?)).sum()
+            }
+            other => other,
+        }
+    }
+
+    fn cachestat(&self, range: &Range<u64>) -> io::Result<u64> {
+        if range.is_empty() {
+            // The system call would take it for the rest of the file.
+            return Ok(0);
+        }
+        let asked = CachestatRange { offset: range.start, bytes: range.end - range.start };
+        let mut counts = Cachestat::default();
+        // SAFETY: both structures are as the kernel has them and outlive the call.
+        let result = unsafe {
+            libc::syscall(CACHESTAT, self.file.as_raw_fd(), &raw const asked, &raw mut counts, 0)
+        };
+        if result == 0 { Ok(counts.cache * PAGE_BYTES) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The parts of a range that have memory behind them, from the start on.
+    pub(crate) fn data(
+        &self,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Result<Range<u64>, Errno>> {
+        let mut next = range.start;
+        std::iter::from_fn(move || {
+            let found = self.next_data(next..range.end).transpose()?;
+            next = found.as_ref().map_or(range.end, |part| part.end);
+            Some(found)
+        })
+    }
+
+    fn next_data(&self, range: Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let start = match seek(&self.file, SeekFrom::Data(range.start)) {
+            Ok(start) if start < range.end => start,
+            // There is nothing up to the end of the file.
+            Ok(_) | Err(Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let end = seek(&self.file, SeekFrom::Hole(start))?;
+        Ok(Some(start..end.min(range.end)))
+    }
+}
+
+impl AsFd for MemoryFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    const MIB: u64 = 1 << 20;
+
+    fn written(pages: &[u64]) -> MemoryFile {
+        let memory = MemoryFile::new("test", 4 * MIB).unwrap();
+        let file = std::fs::File::from(memory.descriptor().unwrap());
+        pages.iter().for_each(|page| file.write_all_at(&[1; 4096], page * PAGE_BYTES).unwrap());
+        memory
+    }
+
+    #[test]
+    fn what_is_written_is_resident_until_it_is_discarded() {
+        let memory = written(&[0, 1, 5, 700]);
+        assert_eq!(memory.resident(0..4 * MIB).unwrap(), 4 * PAGE_BYTES);
+        assert_eq!(memory.resident(PAGE_BYTES..MIB).unwrap(), 2 * PAGE_BYTES);
+        assert_eq!(memory.resident(MIB..MIB).unwrap(), 0);
+        memory.discard(PAGE_BYTES..2 * PAGE_BYTES).unwrap();
+        assert_eq!(memory.resident(0..4 * MIB).unwrap(), 3 * PAGE_BYTES);
+        memory.discard(0..4 * MIB).unwrap();
+        assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
+    }
+
+    #[test]
+    fn data_is_found_where_it_is() {
+        let memory = written(&[0, 1, 5, 1023]);
+        let parts = |range| -> Vec<_> {
+            let pages = |part: Range<u64>| part.start / PAGE_BYTES..part.end / PAGE_BYTES;
+            memory.data(range).map(|part| pages(part.unwrap())).collect()
+        };
+        assert_eq!(parts(0..4 * MIB), [0..2, 5..6, 1023..1024]);
+        assert_eq!(parts(PAGE_BYTES..6 * PAGE_BYTES), [1..2, 5..6]);
+        assert_eq!(parts(6 * PAGE_BYTES..MIB), []);
+    }
+
+    #[test]
+    fn nobody_can_change_its_size() {
+        let memory = MemoryFile::new("sealed", MIB).unwrap();
+        for bytes in [0, 2 * MIB] {
+            assert_eq!(ftruncate(&memory, bytes), Err(Errno::PERM));
+        }
+    }
+}
