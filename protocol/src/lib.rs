@@ -74,6 +74,18 @@ pub struct Info {
     pub vcpus: u32,
     /// Resident memory of the agent itself, in bytes.
     pub agent_resident_bytes: u64,
+    /// Where the state of the page allocator is, if it is one that the host can work on.
+    #[serde(default)]
+    pub llfree: Option<LlfreeState>,
+}
+
+/// Where the state of the guest's page allocator is (`docs/abi.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LlfreeState {
+    /// The physical address of its header.
+    pub address: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
 }
 
 /// The host's time, for a guest that was stopped.

@@ -34,6 +34,8 @@ pub fn info() -> Result<Info, ApiError> {
         vcpus: online_processors(),
         agent_resident_bytes: resident()
             .map_err(|e| ApiError::internal("reading the agent's own size", e))?,
+        llfree: sysfs::llfree_state()
+            .map_err(|e| ApiError::internal("reading where the allocator's state is", e))?,
     })
 }
 

@@ -1,6 +1,6 @@
-//! Reads `/sys/kernel/mm/squeezy` (`docs/abi.md`).
+//! Reads `/sys/kernel/mm/squeezy` and `/sys/kernel/mm/llfree` (`docs/abi.md`).
 
-use squeezy_protocol::{Partition, PartitionNumber, PartitionState, Squeezy};
+use squeezy_protocol::{LlfreeState, Partition, PartitionNumber, PartitionState, Squeezy};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -10,6 +10,9 @@ use std::{
 
 /// The kernel's sysfs directory for partitions.
 pub const DIRECTORY: &str = "/sys/kernel/mm/squeezy";
+
+/// Where the state of the page allocator LLFree is.
+const LLFREE_STATE: &str = "/sys/kernel/mm/llfree/state";
 
 /// The largest number of partitions the interface allows.
 const MAX_PARTITIONS: u16 = 255;
@@ -45,6 +48,24 @@ pub fn report(number: PartitionNumber, order: u8) -> io::Result<u64> {
     fs::write(&path, format!("{order}\n"))
         .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
     Ok(count()?.saturating_sub(before))
+}
+
+/// Where the state of the page allocator is, if there is one that the host can work on.
+pub fn llfree_state() -> io::Result<Option<LlfreeState>> {
+    let path = Path::new(LLFREE_STATE);
+    match text(path) {
+        Ok(text) => parse_llfree_state(&text)
+            .map(Some)
+            .ok_or_else(|| malformed(path, &format!("'{text}' is not where a state is"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse_llfree_state(text: &str) -> Option<LlfreeState> {
+    let (address, bytes) = text.split_once(' ')?;
+    let address = u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?;
+    Some(LlfreeState { address, bytes: bytes.parse().ok()? })
 }
 
 fn partition_directory(directory: &Path, number: PartitionNumber) -> PathBuf {
@@ -175,6 +196,15 @@ mod tests {
         assert_eq!(squeezy.partitions[1].users, 0);
         let states = [PartitionState::Assigned, PartitionState::Unplugged];
         assert_eq!(states_in(directory.path()).unwrap(), states);
+    }
+
+    #[test]
+    fn the_state_of_the_allocator_is_found() {
+        let found = LlfreeState { address: 0x1_2340_0000, bytes: 40960 };
+        assert_eq!(parse_llfree_state("0x123400000 40960"), Some(found));
+        for text in ["", "0x1000", "1000 4096", "0x1000 -1"] {
+            assert_eq!(parse_llfree_state(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum Pages {
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// Which pages are used: every so many.
+    step: usize,
     /// What was mapped, which for huge pages is more than is used, for the sake of alignment.
     mapped: (NonNull<u8>, usize),
 }
@@ -50,7 +52,7 @@ impl Mapping {
         // SAFETY: offset is below align, and the mapping has align - PAGE_BYTES spare bytes at
         // least as large, since it starts at a page.
         let start = unsafe { mapped.add(offset) };
-        let mapping = Self { start, bytes, mapped: (mapped, mapped_bytes) };
+        let mapping = Self { start, bytes, step: 1, mapped: (mapped, mapped_bytes) };
         mapping.advise(match pages {
             Pages::Small => libc::MADV_NOHUGEPAGE,
             Pages::Huge => libc::MADV_HUGEPAGE,
@@ -65,30 +67,52 @@ impl Mapping {
 
     /// madvise(2) over all of it.
     pub fn advise(&self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is ours, and no reference into it is ever handed out.
-        let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) };
+        self.advise_part(0, self.bytes, advice)
+    }
+
+    fn advise_part(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the callers' range is ours, and no reference into it is ever handed out.
+        let result =
+            unsafe { libc::madvise(self.start.as_ptr().add(offset).cast(), bytes, advice) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Writes one word of every page: the page's number and `round`, never zero.
+    /// Gives back all pages but the first of every `step`, which are all that is used from now on.
+    pub fn thin(&mut self, step: usize) -> io::Result<()> {
+        self.step = step.max(1);
+        for page in self.used_pages() {
+            let first = (page + 1) * PAGE_BYTES;
+            let end = self.bytes.min((page + self.step) * PAGE_BYTES);
+            if first < end {
+                self.advise_part(first, end - first, libc::MADV_DONTNEED)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn used_pages(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.bytes / PAGE_BYTES).step_by(self.step)
+    }
+
+    /// Writes one word of every page that is used: the page's number and `round`, never zero.
     pub fn touch(&self, round: u32) {
-        for page in 0..self.bytes / PAGE_BYTES {
+        for page in self.used_pages() {
             // SAFETY: the word lies in the mapping and is aligned; volatile, since nobody reads it.
             unsafe { self.word(page).write_volatile(Self::content(page, round)) };
         }
     }
 
-    /// Reads one word of every page.
+    /// Reads one word of every page that is used.
     pub fn read(&self) {
-        for page in 0..self.bytes / PAGE_BYTES {
+        for page in self.used_pages() {
             // SAFETY: as in touch; anonymous pages that nobody wrote to hold zeroes.
             unsafe { self.word(page).read_volatile() };
         }
     }
 
-    /// The first page that does not hold what `touch(round)` wrote.
+    /// The first page that is used and does not hold what `touch(round)` wrote.
     pub fn first_wrong_page(&self, round: u32) -> Option<usize> {
-        (0..self.bytes / PAGE_BYTES).find(|&page| {
+        self.used_pages().find(|&page| {
             // SAFETY: as in touch; the memory is initialized, anonymous pages start as zeroes.
             unsafe { self.word(page).read_volatile() != Self::content(page, round) }
         })

@@ -33,15 +33,21 @@ impl<M: Memory> Zone<M> {
     ///
     /// Until [`Zone::settle`] is called, the guest takes everything for being in hand.
     pub fn adopt(memory: M) -> (Self, Vec<(TreeIndex, AreaSet)>) {
-        let epoch = memory.epoch() | 1;
-        let zone = Self { memory, epoch };
-        zone.memory.set_epoch(epoch);
-        let held = zone.trees().filter_map(|tree| {
-            let areas = zone.adopt_tree(tree);
+        let epoch = memory.epoch();
+        let mut zone = Self { memory, epoch };
+        let held = zone.recover();
+        (zone, held)
+    }
+
+    /// The same for who worked on it before and has failed in the middle of something.
+    pub fn recover(&mut self) -> Vec<(TreeIndex, AreaSet)> {
+        self.epoch |= 1;
+        self.memory.set_epoch(self.epoch);
+        let held = self.trees().filter_map(|tree| {
+            let areas = self.adopt_tree(tree);
             (!areas.is_empty()).then_some((tree, areas))
         });
-        let held = held.collect();
-        (zone, held)
+        held.collect()
     }
 
     /// What was taken and not given back stays the host's; what was left in the middle is finished (L4, L5).
@@ -94,6 +100,14 @@ impl<M: Memory> Zone<M> {
     /// The areas that a tree has.
     fn areas_of(&self, TreeIndex(tree): TreeIndex) -> AreaSet {
         AreaSet::first(self.memory.areas().saturating_sub(tree * TREE_AREAS))
+    }
+
+    /// The areas of a tree in which some pages are free at the moment, or all of them, with the host's memory behind
+    /// them.
+    pub fn partly_free_areas(&self, tree: TreeIndex) -> AreaSet {
+        let is_partly_free =
+            |&area: &u32| entry::some_free(self.memory.area(area_of(tree, area))).is_some();
+        self.areas_of(tree).numbers().filter(is_partly_free).fold(AreaSet::EMPTY, AreaSet::with)
     }
 
     /// The areas of a tree that are entirely free at the moment.

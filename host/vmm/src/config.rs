@@ -10,6 +10,7 @@ use crate::{
 use bytesize::ByteSize;
 use squeezy_protocol::ImageNumber;
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -44,6 +45,9 @@ pub struct VmConfig {
     pub accelerator: AcceleratorChoice,
     /// What backs the guest's memory on the host.
     pub memory_backend: MemoryBackend,
+    /// Which of the guest's pages LLFree keeps, so that the host can take free ones out by itself
+    /// ([`Vm::reclaim_free`](crate::Vm::reclaim_free)).
+    pub llfree: Llfree,
     /// Whether the guest has a device to report free pages with, which the host then discards. A
     /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by
     /// default, because it would distort what a resize gives back.
@@ -129,6 +133,18 @@ pub enum MemoryBackend {
     Memfd,
 }
 
+/// Which of the guest's pages the allocator LLFree keeps, whose state the host can work on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Llfree {
+    /// None.
+    #[default]
+    Off,
+    /// Those of the partitions.
+    Partitions,
+}
+
+names!(Llfree { Llfree::Off = "off", Llfree::Partitions = "partitions" });
+
 names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd" });
 
 impl VmConfig {
@@ -150,6 +166,7 @@ impl VmConfig {
             memory: Arc::new(Fixed::default()),
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackend::default(),
+            llfree: Llfree::default(),
             free_page_reporting: false,
             count_device_requests: false,
             clock: GuestClock::default(),
@@ -173,8 +190,48 @@ impl VmConfig {
             "console=ttyS0 panic=-1 no_timer_check memhp_default_state=online_movable".to_owned(),
         ];
         words.extend(self.memory.kernel_parameters());
+        if self.llfree != Llfree::Off {
+            words.push(format!("llfree={}", self.llfree));
+        }
         words.extend(self.command_line.iter().cloned());
         words.join(" ")
+    }
+
+    /// What the host's work on the guest's page allocator cannot be combined with.
+    fn llfree_problem(&self) -> Option<String> {
+        let Self { llfree, .. } = self;
+        if *llfree == Llfree::Off {
+            return None;
+        }
+        if self.memory_backend != MemoryBackend::Memfd {
+            return Some(format!(
+                "llfree={llfree} needs the memory backend `{}`: the host cannot give back parts of another \
+                 program's private memory",
+                MemoryBackend::Memfd
+            ));
+        }
+        if self.clock == GuestClock::Instructions {
+            return Some(format!(
+                "llfree={llfree} does not work with a clock that counts instructions: QEMU then executes the \
+                 guest's atomic instructions in several steps"
+            ));
+        }
+        if self.memory.partitions().is_none() {
+            return Some(format!("llfree={llfree}, but this kind of memory has no partitions"));
+        }
+        let Vmm::Qemu(options) = &self.vmm;
+        // Who has pages pinned goes on with what the guest no longer sees.
+        let pins = |argument: &&OsString| {
+            let text = argument.to_string_lossy();
+            ["vfio", "vhost", "iommufd"].iter().any(|name| text.contains(name))
+        };
+        options.arguments.iter().find(pins).map(|argument| {
+            format!(
+                "llfree={llfree} does not work with `{}`: a device that accesses the guest's memory by itself \
+                 would keep pages that the host has given back",
+                argument.to_string_lossy()
+            )
+        })
     }
 
     /// Checks what can be checked before anything starts.
@@ -216,6 +273,9 @@ impl VmConfig {
                 "{} bytes of base memory are not a multiple of 2 MiB",
                 layout.boot_bytes
             ));
+        }
+        if let Some(problem) = self.llfree_problem() {
+            return fail(problem);
         }
         if self.kernel_command_line().len() > 2047 {
             return fail("the kernel's command line is longer than 2047 characters".to_owned());
@@ -284,6 +344,32 @@ mod tests {
             let message = config.check().unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
             assert_eq!(message.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_the_host_cannot_take_memory_out_of_is_refused_by_name() {
+        let mut good = VmConfig::new("a", "/dev/null", "/dev/null");
+        good.memory = Arc::new(PartitionLayout::new(256 << 20, 2, 0));
+        good.memory_backend = MemoryBackend::Memfd;
+        good.llfree = Llfree::Partitions;
+        assert_eq!(good.llfree_problem(), None);
+        assert!(good.kernel_command_line().ends_with(" llfree=partitions"));
+        type Change = fn(&mut VmConfig);
+        let cases: [(&str, Change); 4] = [
+            ("private memory", |c| c.memory_backend = MemoryBackend::Ram),
+            ("counts instructions", |c| c.clock = GuestClock::Instructions),
+            ("no partitions", |c| c.memory = Arc::new(Fixed::default())),
+            ("`vfio-pci,host=1:0`", |c| {
+                let arguments = vec!["-device".into(), "vfio-pci,host=1:0".into()];
+                c.vmm = Vmm::Qemu(QemuOptions { arguments, ..QemuOptions::default() });
+            }),
+        ];
+        for (expected, change) in cases {
+            let mut config = good.clone();
+            change(&mut config);
+            let problem = config.llfree_problem().unwrap();
+            assert!(problem.contains(expected), "{problem}");
         }
     }
 

@@ -141,6 +141,10 @@ pub enum VmError {
     #[error("the guest's kernel does not have the requested partitions: {0}")]
     NoPartitions(String),
 
+    /// The host cannot take free memory out of the guest by itself.
+    #[error("the state of the guest's page allocator cannot be used: {0}")]
+    AllocatorState(String),
+
     /// The guest reported a partition that its VM does not have.
     #[error("the guest reports a partition {0} that does not exist")]
     StrangePartition(squeezy_protocol::PartitionNumber),

@@ -38,6 +38,7 @@ mod console;
 mod error;
 mod fate;
 mod host_memory;
+mod hyperalloc;
 mod measure;
 pub mod mechanism;
 pub mod memory;
@@ -49,9 +50,10 @@ pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm
 pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
 pub use backend::{BoxFuture, DeviceRequests, qemu::options::QemuOptions};
-pub use config::{GuestClock, MemoryBackend, Timeouts, VmConfig, Vmm};
+pub use config::{GuestClock, Llfree, MemoryBackend, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};
+pub use hyperalloc::{Grain, Reclaimed};
 pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
 pub use memory::{
     GRANULE_BYTES, MAX_INSTANCES, MEMORY_BLOCK_BYTES, PartitionLayout, Resize, round_up,

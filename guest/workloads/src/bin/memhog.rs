@@ -20,6 +20,9 @@ struct Arguments {
     /// Which pages to ask the kernel for.
     #[arg(long, value_enum, default_value = "small")]
     pages: Pages,
+    /// When ready, give back all pages but the first of every so many, and go on with those.
+    #[arg(long, value_name = "COUNT")]
+    keep_every: Option<usize>,
     /// Write to every page again, again and again with pauses of so many milliseconds.
     #[arg(long, value_name = "MS")]
     retouch: Option<u64>,
@@ -47,13 +50,16 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     let begin = Instant::now();
-    let mapping = Mapping::new(arguments.size, arguments.pages)?;
+    let mut mapping = Mapping::new(arguments.size, arguments.pages)?;
     if arguments.check
         && let Some(page) = mapping.first_page_not_zero()
     {
         return Ok(wrong(page, "is not zero at first"));
     }
     mapping.touch(1);
+    if let Some(step) = arguments.keep_every {
+        mapping.thin(step)?;
+    }
     let line = serde_json::json!({
         "ready": true,
         "bytes": mapping.bytes(),

@@ -2,16 +2,17 @@
 
 use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise};
 use crate::{
-    Accelerator, AgentClient, MemoryBackend, Result, VmConfig, VmError,
+    Accelerator, AgentClient, Llfree, MemoryBackend, Result, VmConfig, VmError,
     agent::RunningTime,
     backend::{Started, start::start},
     fate::Fate,
     host_memory::shared_huge_pages,
+    hyperalloc::Reclaimer,
     memory::Running,
 };
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -91,6 +92,7 @@ impl Vm {
             accelerator,
             backend,
             host_memory: memory,
+            reclaimer: OnceLock::new(),
             elastic,
             console,
             fate: Fate::new(),
@@ -132,11 +134,12 @@ impl Vm {
             let timer = RunningTime(shared.paused.subscribe());
             let limit = shared.config.timeouts.call;
             let agent = AgentClient::connect(channel, shared.fate.clone(), timer, limit).await?;
-            check_version(&agent.info().await?.agent_version)?;
-            Ok(agent)
+            let info = agent.info().await?;
+            check_version(&info.agent_version)?;
+            Ok((agent, info))
         };
         let late = || VmError::AgentLate { within: limit, console: shared.console.last_line() };
-        let agent = shared
+        let (agent, info) = shared
             .fate
             .guard(async {
                 let remaining = limit.saturating_sub(shared.started.elapsed());
@@ -144,6 +147,15 @@ impl Vm {
             })
             .await?;
         self.agent = Some(agent);
+        if self.config().llfree != Llfree::Off {
+            let missing = || {
+                VmError::AllocatorState(
+                    "the guest's kernel has none: build it with `make kernel`".to_owned(),
+                )
+            };
+            let reclaimer = Reclaimer::open(info.llfree.ok_or_else(missing)?, &shared.host_memory)?;
+            let _ = shared.reclaimer.set(Arc::new(reclaimer));
+        }
         Ok(())
     }
 

@@ -2,13 +2,14 @@
 
 use super::Vm;
 use crate::{
-    Resident, Result, VmError,
+    Grain, Reclaimed, Resident, Result, VmError,
     host_memory::MemoryPiece,
     measure,
     memory::{Elastic, Resize, Target},
 };
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{Partition, PartitionNumber};
+use std::ops::Range;
 
 /// A VM's memory at one moment, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +121,24 @@ impl Vm {
         let process = self.process_id();
         let look = move || part.resident(process).map(|resident| resident.resident_bytes);
         self.shared.fate.guard(blocking(look)).await
+    }
+
+    /// Gives the free memory of a partition back to the host, which the guest has no part in. Its number comes
+    /// from the guest. The VM must have been started with [`Llfree`](crate::Llfree).
+    pub async fn reclaim_free(
+        &self,
+        partition: PartitionNumber,
+        grain: Grain,
+    ) -> Result<Reclaimed> {
+        let guest = self.partition_memory(partition)?.guest;
+        self.reclaim_range(guest, grain).await
+    }
+
+    async fn reclaim_range(&self, guest: Range<u64>, grain: Grain) -> Result<Reclaimed> {
+        let reclaimer = self.shared.reclaimer.get().cloned().ok_or_else(|| {
+            VmError::AllocatorState("the VM was started without `llfree`".to_owned())
+        })?;
+        self.shared.fate.guard(blocking(move || reclaimer.reclaim(&guest, grain))).await
     }
 
     /// Where a partition is.

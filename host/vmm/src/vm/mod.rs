@@ -7,11 +7,11 @@ mod supervisor;
 
 use crate::{
     Accelerator, AgentClient, Console, CpuTimes, Result, VmConfig, VmError, backend::Backend,
-    fate::Fate, host_memory::HostMemory, measure, memory::Elastic,
+    fate::Fate, host_memory::HostMemory, hyperalloc::Reclaimer, measure, memory::Elastic,
 };
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -34,6 +34,8 @@ struct Shared {
     backend: Arc<dyn Backend>,
     /// Where its memory is.
     host_memory: HostMemory,
+    /// Takes free memory out of the guest, if its page allocator lets the host.
+    reclaimer: OnceLock<Arc<Reclaimer>>,
     /// The resizable parts of its memory, by number. Dropped with this struct, after the VMM's
     /// process has exited.
     elastic: Vec<Box<dyn Elastic>>,

@@ -1,0 +1,143 @@
+//! Takes free memory out of a running guest, without any code of the guest taking part (HyperAlloc, EuroSys'25).
+//!
+//! A guest whose kernel runs with `llfree=` has its page allocator's state where the host maps it
+//! (`squeezy-llfree`). [`Reclaimer`] finds what is free there and gives the memory behind it back to the host. The
+//! guest keeps its size: pages that it uses again are faulted in by the host, as in a VM that has just started.
+//!
+//! It works the same whether an instance runs, is frozen or has ended, and whether the VM runs, is paused or hangs. A
+//! VM's reclaimer has nothing in common with another VM's, so a guest that gets in the way gets in its own only.
+
+mod zone;
+
+use crate::{
+    Result, VmError,
+    host_memory::{FilePart, HostMemory},
+};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use serde::{Deserialize, Serialize};
+use squeezy_llfree::{
+    Mapping, SharedMemory,
+    header::{self, ZoneDescription},
+};
+use squeezy_protocol::LlfreeState;
+use std::{
+    fmt,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+use zone::ReclaimZone;
+
+/// The most that the state of an allocator may take: that of 64 TiB.
+const MAX_STATE_BYTES: u64 = 4 << 30;
+
+/// Down to which size free memory is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Grain {
+    /// Areas of 2 MiB that are entirely free. Takes microseconds for each.
+    Area,
+    /// Single pages, too. Takes milliseconds for each area that is in use in part, and breaks up the host's huge page
+    /// behind it, so it is for memory that is not used for some time.
+    Page,
+}
+
+/// What was given back to the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaimed {
+    /// Memory that the host had behind free pages, in bytes.
+    pub bytes: u64,
+    /// The part of it in areas that were entirely free.
+    pub area_bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl fmt::Display for Reclaimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB in {:.1} ms", self.bytes >> 20, self.took.as_secs_f64() * 1e3)
+    }
+}
+
+/// Gives free memory of one VM back to the host.
+#[derive(Debug)]
+pub(crate) struct Reclaimer {
+    /// Each for itself, so that two partitions can be reclaimed at once.
+    zones: Vec<Mutex<ReclaimZone>>,
+    /// Keeps others from working on the same state.
+    _lock: OwnedFd,
+}
+
+impl Reclaimer {
+    /// For the zones of the guest that are in the regions, whose state is where its agent says.
+    pub(crate) fn open(state: LlfreeState, memory: &HostMemory) -> Result<Self> {
+        let refuse = |reason: String| VmError::AllocatorState(reason);
+        let range = (state.bytes <= MAX_STATE_BYTES)
+            .then(|| Some(state.address..state.address.checked_add(state.bytes)?))
+            .flatten()
+            .ok_or_else(|| refuse("its size makes no sense".to_owned()))?;
+        let part = memory.at(&range).and_then(|piece| piece.file);
+        let Some(FilePart { file, start }) = part else {
+            return Err(refuse("it is not in the guest's memory".to_owned()));
+        };
+        let lock = lock(&file).map_err(refuse)?;
+        let mapping = Mapping::new(&*file, start, state.bytes);
+        let mapping = Arc::new(mapping.map_err(|error| refuse(error.to_string()))?);
+        let pieces: Vec<_> = memory.pieces().map(|piece| piece.guest.clone()).collect();
+        let zones = header::read(&mapping.header(), &range, &pieces);
+        let zones = zones.map_err(|error| refuse(error.to_string()))?;
+        let in_regions = |zone: &ZoneDescription| {
+            memory.regions.iter().find_map(|region| region.part(&zone.memory)?.file)
+        };
+        let zones = zones.into_iter().filter_map(|zone| {
+            let part = in_regions(&zone)?;
+            let memory = SharedMemory::new(mapping.clone(), zone.layout);
+            Some(Mutex::new(ReclaimZone::adopt(zone, memory, part)))
+        });
+        Ok(Self { zones: zones.collect(), _lock: lock })
+    }
+
+    /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take
+    /// milliseconds for each GiB.
+    pub(crate) fn reclaim(&self, guest: &Range<u64>, grain: Grain) -> Result<Reclaimed> {
+        let begin = Instant::now();
+        let mut sum = Reclaimed::default();
+        for zone in &self.zones {
+            let mut zone = work_on(zone);
+            if !zone.is_within(guest) {
+                continue;
+            }
+            let fail =
+                |error| VmError::system("free memory cannot be given back to the host", error);
+            sum.area_bytes += zone.reclaim_areas().map_err(fail)?;
+            if grain == Grain::Page {
+                sum.bytes += zone.reclaim_pages().map_err(fail)?;
+            }
+        }
+        sum.bytes += sum.area_bytes;
+        sum.took = begin.elapsed();
+        Ok(sum)
+    }
+}
+
+/// A zone to work on. If whoever had it before has failed in the middle, what it left is put in order.
+fn work_on(zone: &Mutex<ReclaimZone>) -> MutexGuard<'_, ReclaimZone> {
+    zone.lock().unwrap_or_else(|poisoned| {
+        let mut left = poisoned.into_inner();
+        left.recover();
+        zone.clear_poison();
+        left
+    })
+}
+
+/// Locks a file against other processes. The VMM has the same open file, so the lock is on one of our own, which goes
+/// with this process.
+fn lock(file: &impl AsFd) -> Result<OwnedFd, String> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let own = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| error.to_string())?;
+    match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(own),
+        Err(_) => Err("somebody else works on it".to_owned()),
+    }
+}

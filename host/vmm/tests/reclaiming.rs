@@ -1,0 +1,154 @@
+//! The host takes free memory out of a guest by itself. These tests need `make kernel image`.
+
+mod common;
+
+use common::{config, instance};
+use squeezy_protocol::{ExitReason, Instance, InstanceSpec, InstanceState, PartitionNumber};
+use squeezy_vmm::{
+    Grain, Llfree, MemoryBackend, Vm,
+    mechanism::{Mechanism, MechanismName, Sizing, Slot},
+};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const SIZING: Sizing = Sizing { instance_bytes: 256 * MIB, instances: 2, shared_bytes: 64 * MIB };
+
+/// A VM whose partitions LLFree keeps.
+struct World {
+    vm: Vm,
+    mechanism: Box<dyn Mechanism>,
+}
+
+impl World {
+    async fn start(vcpus: u32) -> Self {
+        let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
+        let mut config = mechanism.configure(config("reclaiming"));
+        config.memory_backend = MemoryBackend::Memfd;
+        config.llfree = Llfree::Partitions;
+        config.vcpus = vcpus;
+        Self { vm: Vm::start(config).await.unwrap(), mechanism }
+    }
+
+    /// Starts an instance in a partition, and waits until it says that it is ready.
+    async fn run(&self, mut spec: InstanceSpec) -> (Slot, PartitionNumber) {
+        let slot = self.mechanism.slots().take().unwrap();
+        self.mechanism.plug(&self.vm, slot).await.unwrap();
+        spec.wait_ms = 5000;
+        self.mechanism.place(slot, &mut spec);
+        let agent = self.vm.agent().unwrap();
+        let started = agent.start(&spec).await.unwrap();
+        for _ in 0..600 {
+            if agent.log(&spec.id).await.unwrap().contains("ready") {
+                return (slot, started.partition.unwrap());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{} is not ready", spec.id);
+    }
+
+    async fn ended(&self, spec: &InstanceSpec) -> Instance {
+        let agent = self.vm.agent().unwrap();
+        let wait = agent.wait(&spec.id);
+        tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap()
+    }
+
+    async fn resident(&self, partition: PartitionNumber) -> u64 {
+        self.vm.partition_resident(partition).await.unwrap()
+    }
+}
+
+/// What a runtime's garbage collector frees is scattered over areas that are in use.
+#[tokio::test]
+async fn single_pages_of_a_frozen_instance_go_back_and_its_data_stays() {
+    let world = World::start(2).await;
+    let agent = world.vm.agent().unwrap();
+    let mut hog = instance(
+        "hog",
+        &["/bin/memhog", "200M", "--keep-every=2", "--check", "--retouch=100", "--port=8080"],
+    );
+    hog.port = Some(8080);
+    let (_, partition) = world.run(hog.clone()).await;
+    agent.freeze(&hog.id).await.unwrap();
+    let before = world.resident(partition).await;
+    assert!(before > 200 * MIB, "{before}");
+
+    let areas = world.vm.reclaim_free(partition, Grain::Area).await.unwrap();
+    assert!(areas.bytes < 10 * MIB, "there are hardly any: {areas:?}");
+    let pages = world.vm.reclaim_free(partition, Grain::Page).await.unwrap();
+    let after = world.resident(partition).await;
+    assert!(pages.bytes > 95 * MIB, "{pages:?}");
+    assert_eq!(before - after, areas.bytes + pages.bytes);
+    let again = world.vm.reclaim_free(partition, Grain::Page).await.unwrap();
+    assert_eq!(again.bytes, 0, "there is nothing left");
+
+    // It goes on with what it has.
+    let request = http::Request::get("/").body(bytes::Bytes::new()).unwrap();
+    agent.http(&hog.id, request, Duration::from_secs(10)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(agent.instance(&hog.id).await.unwrap().state, InstanceState::Running);
+    let log = agent.log(&hog.id).await.unwrap();
+    assert!(!log.contains("lost"), "{log}");
+    // Others are not concerned.
+    let more = ["/bin/memhog", "10M", "--check", "--exit-after", "500"];
+    let more = instance("more", &more);
+    let (_, other) = world.run(more.clone()).await;
+    assert_ne!(other, partition);
+    assert_eq!(world.ended(&more).await.state, InstanceState::Ended(ExitReason::Exited(0)));
+    world.vm.stop().await.unwrap();
+}
+
+/// The instance checks its data all the time while the host works on the memory around it.
+#[tokio::test]
+async fn a_running_instance_loses_nothing() {
+    let world = World::start(2).await;
+    let agent = world.vm.agent().unwrap();
+    let hog =
+        instance("hog", &["/bin/memhog", "150M", "--keep-every", "3", "--check", "--retouch", "5"]);
+    let (_, partition) = world.run(hog.clone()).await;
+    let mut sum = 0;
+    for round in 0..20 {
+        // Its memory comes and goes.
+        let id = format!("visitor{round}");
+        let visitor = instance(&id, &["/bin/memhog", "40M", "--check", "--exit-after", "200"]);
+        agent.start(&visitor).await.unwrap();
+        for grain in [Grain::Area, Grain::Page, Grain::Page] {
+            sum += world.vm.reclaim_free(partition, grain).await.unwrap().bytes;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(world.ended(&visitor).await.state, InstanceState::Ended(ExitReason::Exited(0)));
+        agent.stop(&visitor.id, Duration::ZERO).await.unwrap();
+    }
+    assert!(sum > 90 * MIB, "{sum}");
+    assert_eq!(agent.instance(&hog.id).await.unwrap().state, InstanceState::Running);
+    world.vm.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_instance_that_has_ended_is_on_the_host_before_its_partition_is_unplugged() {
+    // With one processor, too.
+    let world = World::start(1).await;
+    let agent = world.vm.agent().unwrap();
+    let hog = instance("hog", &["/bin/memhog", "200M", "--exit-after", "10"]);
+    let (slot, partition) = world.run(hog.clone()).await;
+    world.ended(&hog).await;
+    agent.stop(&hog.id, Duration::ZERO).await.unwrap();
+    // Even if the guest cannot do anything.
+    world.vm.pause().await.unwrap();
+    let before = world.resident(partition).await;
+    assert!(before > 190 * MIB, "{before}");
+    let areas = world.vm.reclaim_free(partition, Grain::Area).await.unwrap();
+    assert!(areas.bytes > 190 * MIB, "{areas:?}");
+    assert_eq!(world.resident(partition).await, before - areas.bytes);
+    world.vm.resume().await.unwrap();
+
+    world.mechanism.slots().free(slot).unwrap();
+    let reclaimed = world.mechanism.reclaim(&world.vm, slot).await.unwrap().unwrap();
+    assert_eq!(reclaimed.before_bytes - reclaimed.plugged_bytes, SIZING.instance_bytes);
+    assert_eq!(world.resident(partition).await, 0);
+
+    // And the partition serves the next one.
+    let next = instance("next", &["/bin/memhog", "200M", "--check", "--exit-after", "10"]);
+    world.run(next.clone()).await;
+    assert_eq!(world.ended(&next).await.state, InstanceState::Ended(ExitReason::Exited(0)));
+    world.vm.stop().await.unwrap();
+}
