@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{Instance, InstanceId, InstanceSpec, Squeezed};
-use squeezy_vmm::{BoxFuture, Result, Vm, VmError};
+use squeezy_vmm::{BoxFuture, Grain, Result, Taken, Vm, VmError};
 use std::{sync::Arc, time::Duration};
 
 /// Operations on instances in a guest. Outside tests the only one is `VmGuest`; [`squeezy_vmm::AgentClient`]
@@ -32,6 +32,12 @@ pub trait Guest: Send + Sync {
     fn freeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>>;
     /// Makes a frozen instance give back memory that it does not use.
     fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>>;
+    /// Has the host take the free memory of an instance's partition by itself; `None` if it cannot.
+    fn take_free<'a>(
+        &'a self,
+        instance: &'a Instance,
+        grain: Grain,
+    ) -> BoxFuture<'a, Option<Result<Taken>>>;
     /// Stops an instance; it has `grace` to end by itself.
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>>;
     /// Bytes resident on the host for this instance alone, as the guest last described it; `None` if unknown.
@@ -92,6 +98,17 @@ impl Guest for VmGuest {
 
     fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>> {
         Box::pin(async { self.vm.agent()?.squeeze(id).await })
+    }
+
+    fn take_free<'a>(
+        &'a self,
+        instance: &'a Instance,
+        grain: Grain,
+    ) -> BoxFuture<'a, Option<Result<Taken>>> {
+        Box::pin(async move {
+            let partition = instance.partition.filter(|_| self.vm.can_take_free())?;
+            Some(self.vm.take_free(partition, grain).await)
+        })
     }
 
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {

@@ -6,7 +6,7 @@ use crate::{
 };
 use squeezy_protocol::ExitReason;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
-use squeezy_vmm::BootStep;
+use squeezy_vmm::{BootStep, Taken};
 use std::time::Duration;
 
 /// Something that happened in the node.
@@ -77,6 +77,10 @@ pub enum NodeEvent<'a> {
     Frozen {
         /// Which instance.
         instance: InstanceNumber,
+        /// Its function.
+        function: FunctionIndex,
+        /// Free memory of it that the host has taken by itself, if it can.
+        taken: Option<Taken>,
     },
     /// A squeeze of a frozen instance has succeeded or failed.
     Squeezed {

@@ -3,8 +3,8 @@
 use crate::{FunctionImage, PolicyName};
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, MEMORY_BLOCK_BYTES, MemoryBackend, Vm,
-    VmConfig, VmError, Vmm,
+    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MEMORY_BLOCK_BYTES,
+    MemoryBackend, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     round_up,
 };
@@ -158,10 +158,16 @@ impl VmPlan {
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend;
         config.timeouts.resize = RESIZE_LIMIT;
-        // So that frozen instances can give memory back.
-        config.free_page_reporting = self.policy == PolicyName::Overcommit;
         // The mechanism may need more.
-        mechanism.configure(config)
+        let mut config = mechanism.configure(config);
+        let has_partitions = config.memory.partitions().is_some();
+        if has_partitions && self.memory_backend == MemoryBackend::Memfd {
+            config.llfree = Llfree::Partitions;
+        }
+        // So that frozen instances can give memory back where the host cannot take it by itself.
+        config.free_page_reporting =
+            self.policy == PolicyName::Overcommit && config.llfree == Llfree::Off;
+        config
     }
 }
 
@@ -189,6 +195,21 @@ pub(crate) mod tests {
             std::fs::write(file, "").unwrap();
         }
         (input, plan)
+    }
+
+    #[test]
+    fn the_host_takes_free_memory_by_itself_where_it_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plan = plan(&directory, "free").1;
+        plan.policy = PolicyName::Overcommit;
+        let config = |plan: &VmPlan| plan.config(&*plan.new_mechanism().unwrap());
+        let private = config(&plan);
+        assert_eq!((private.llfree, private.free_page_reporting), (Llfree::Off, true));
+        plan.memory_backend = MemoryBackend::Memfd;
+        let shared = config(&plan);
+        assert_eq!((shared.llfree, shared.free_page_reporting), (Llfree::Partitions, false));
+        plan.policy = PolicyName::Mechanism(MechanismName::VirtioMem);
+        assert_eq!(config(&plan).llfree, Llfree::Off, "it has no partitions");
     }
 
     #[test]

@@ -121,6 +121,41 @@ fn frozen_instances_give_back_what_they_do_not_use() {
     names.into_iter().for_each(call);
 }
 
+#[test]
+fn free_memory_of_frozen_instances_is_taken_without_asking_them() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let names = ["one", "other"];
+    let mut configuration =
+        "memory = \"1800M\"\npolicy = \"overcommit\"\nmemory_backend = \"memfd\"\n\
+                             freeze_after_seconds = 0.2\n"
+            .to_owned();
+    for name in names {
+        configuration += &copy_of_html(&build, images.path(), name, Some(&server(WASTEFUL)));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let call = |name: &str| {
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) = daemon.ask("POST", &path, Some(json!({})));
+        assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
+    };
+    let of = |metric: &str, name: &str| {
+        value(&daemon.metrics(), &format!("squeezy_{metric}{{function=\"{name}\"}}")).unwrap_or(0.0)
+    };
+    for round in 1..=2 {
+        names.into_iter().for_each(call);
+        for name in names {
+            until("what it has freed to be taken", || {
+                let taken = of("taken_bytes_total", name);
+                (taken > f64::from(round) * 550.0 * 1048576.0).then_some(())
+            });
+        }
+    }
+    let squeezed: f64 = names.into_iter().map(|name| of("squeezed_bytes_total", name)).sum();
+    assert_eq!(squeezed, 0.0, "no instance had to do anything for it");
+}
+
 /// Longer than a guest may be unresponsive.
 const PAUSE: Duration = Duration::from_secs(25);
 

@@ -46,7 +46,7 @@ pub struct VmConfig {
     /// What backs the guest's memory on the host.
     pub memory_backend: MemoryBackend,
     /// Which of the guest's pages LLFree keeps, so that the host can take free ones out by itself
-    /// ([`Vm::reclaim_free`](crate::Vm::reclaim_free)).
+    /// ([`Vm::reclaim_free`](crate::Vm::take_free)).
     pub llfree: Llfree,
     /// Whether the guest has a device to report free pages with, which the host then discards. A
     /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by

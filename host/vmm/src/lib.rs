@@ -53,7 +53,7 @@ pub use backend::{BoxFuture, DeviceRequests, qemu::options::QemuOptions};
 pub use config::{GuestClock, Llfree, MemoryBackend, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};
-pub use hyperalloc::{Grain, Reclaimed};
+pub use hyperalloc::{Grain, Taken};
 pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
 pub use memory::{
     GRANULE_BYTES, MAX_INSTANCES, MEMORY_BLOCK_BYTES, PartitionLayout, Resize, round_up,

@@ -72,13 +72,13 @@ async fn single_pages_of_a_frozen_instance_go_back_and_its_data_stays() {
     let before = world.resident(partition).await;
     assert!(before > 200 * MIB, "{before}");
 
-    let areas = world.vm.reclaim_free(partition, Grain::Area).await.unwrap();
+    let areas = world.vm.take_free(partition, Grain::Area).await.unwrap();
     assert!(areas.bytes < 10 * MIB, "there are hardly any: {areas:?}");
-    let pages = world.vm.reclaim_free(partition, Grain::Page).await.unwrap();
+    let pages = world.vm.take_free(partition, Grain::Page).await.unwrap();
     let after = world.resident(partition).await;
     assert!(pages.bytes > 95 * MIB, "{pages:?}");
     assert_eq!(before - after, areas.bytes + pages.bytes);
-    let again = world.vm.reclaim_free(partition, Grain::Page).await.unwrap();
+    let again = world.vm.take_free(partition, Grain::Page).await.unwrap();
     assert_eq!(again.bytes, 0, "there is nothing left");
 
     // It goes on with what it has.
@@ -112,7 +112,7 @@ async fn a_running_instance_loses_nothing() {
         let visitor = instance(&id, &["/bin/memhog", "40M", "--check", "--exit-after", "200"]);
         agent.start(&visitor).await.unwrap();
         for grain in [Grain::Area, Grain::Page, Grain::Page] {
-            sum += world.vm.reclaim_free(partition, grain).await.unwrap().bytes;
+            sum += world.vm.take_free(partition, grain).await.unwrap().bytes;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(world.ended(&visitor).await.state, InstanceState::Ended(ExitReason::Exited(0)));
@@ -136,7 +136,7 @@ async fn an_instance_that_has_ended_is_on_the_host_before_its_partition_is_unplu
     world.vm.pause().await.unwrap();
     let before = world.resident(partition).await;
     assert!(before > 190 * MIB, "{before}");
-    let areas = world.vm.reclaim_free(partition, Grain::Area).await.unwrap();
+    let areas = world.vm.take_free(partition, Grain::Area).await.unwrap();
     assert!(areas.bytes > 190 * MIB, "{areas:?}");
     assert_eq!(world.resident(partition).await, before - areas.bytes);
     world.vm.resume().await.unwrap();

@@ -219,7 +219,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, calls: u32, eage
 
     let problem = |reason: &String| problem(&image, reason.clone());
     let heap = report.heap.as_ref().map_err(problem)?;
-    report.reported.as_ref().map_err(problem)?;
+    report.given_back.as_ref().map_err(problem)?;
     let timed = |times: &[Duration]| {
         let of = median(times.iter().rev().take(TIMED).map(Duration::as_secs_f64));
         nanoseconds(Duration::from_secs_f64(of.unwrap_or(0.0)))

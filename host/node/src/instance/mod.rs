@@ -14,7 +14,7 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
     PartitionChoice, Squeezed, SqueezedHeap,
 };
-use squeezy_vmm::{VmError, mechanism::Slot};
+use squeezy_vmm::{Grain, VmError, mechanism::Slot};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -63,8 +63,8 @@ pub struct StartTimes {
 pub struct SqueezeReport {
     /// What its runtime did, or why it did nothing.
     pub heap: Result<SqueezedHeap, String>,
-    /// Bytes that its partition gave back, or why it gave none.
-    pub reported: Result<u64, String>,
+    /// Bytes of its partition that were given back, or why none were.
+    pub given_back: Result<u64, String>,
     /// Its resident memory on the host before, in bytes.
     pub before_bytes: u64,
     /// Its resident memory on the host after, in bytes.
@@ -252,11 +252,16 @@ impl Instance {
         let before_bytes = self.guest.resident(&before).await.ok_or(InstanceError::NotMeasured)?;
         let Squeezed { instance, heap, heap_problem, reported_bytes, report_problem } =
             self.guest.squeeze(&self.id).await?;
+        let given_back = match self.guest.take_free(&instance, Grain::Page).await {
+            Some(taken) => taken.map(|taken| taken.bytes).map_err(|error| error.to_string()),
+            // Then the guest has reported what is free.
+            None => report_problem.map_or(Ok(reported_bytes), Err),
+        };
         let resident_bytes = self.guest.resident(&instance).await;
         Ok(SqueezeReport {
             cpu: heap.as_ref().map_or(Duration::ZERO, |heap| Duration::from_nanos(heap.cpu_ns)),
             heap: heap.ok_or_else(|| heap_problem.unwrap_or_default()),
-            reported: report_problem.map_or(Ok(reported_bytes), Err),
+            given_back,
             before_bytes,
             resident_bytes: resident_bytes.ok_or(InstanceError::NotMeasured)?,
             took: begin.elapsed(),

@@ -59,7 +59,7 @@ impl MicroVms {
 
 /// The result of a boot or shutdown, as a resize.
 fn outcome(result: Result<(), VmError>, took: Duration, resident_drop_bytes: u64) -> ResizeOutcome {
-    ResizeOutcome { latency: Some(took), resident_drop_bytes, error: result.err() }
+    ResizeOutcome { latency: Some(took), resident_drop_bytes, taken: None, error: result.err() }
 }
 
 impl Machine for MicroVms {

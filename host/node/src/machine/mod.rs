@@ -8,7 +8,7 @@ mod shared;
 use crate::Guest;
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
-    AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Vm, VmError,
+    AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Taken, Vm, VmError,
     mechanism::{Slot, Slots},
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -99,6 +99,8 @@ pub struct ResizeOutcome {
     pub latency: Option<Duration>,
     /// By how much resident memory on the host dropped, in bytes.
     pub resident_drop_bytes: u64,
+    /// Free memory that the host had taken by itself before it asked, if it can.
+    pub taken: Option<Taken>,
     /// Why it failed, if it did.
     pub error: Option<VmError>,
 }
@@ -112,6 +114,6 @@ impl ResizeOutcome {
             }
             Err(error) => (None, Some(error)),
         };
-        Self { latency, resident_drop_bytes: 0, error }
+        Self { latency, resident_drop_bytes: 0, taken: None, error }
     }
 }

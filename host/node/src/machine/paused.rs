@@ -21,17 +21,18 @@ impl Paused {
         self.wanted.store(paused, Ordering::SeqCst);
     }
 
-    /// Pauses or resumes it as wanted; `look` reads its partitions before a pause.
+    /// Pauses or resumes it as wanted; `look` reads its partitions before a pause. Returns whether it has paused it.
     pub(super) async fn settle(
         &self,
         vm: &Vm,
         look: impl Future<Output = Result<Vec<Partition>, VmError>>,
-    ) -> Result<(), VmError> {
+    ) -> Result<bool, VmError> {
         if !self.wanted.load(Ordering::SeqCst) && !self.may_stand.load(Ordering::SeqCst) {
-            return Ok(());
+            return Ok(false);
         }
         let mut partitions = self.partitions.write().await;
-        match (self.wanted.load(Ordering::SeqCst), partitions.is_some()) {
+        let was_paused = partitions.is_some();
+        match (self.wanted.load(Ordering::SeqCst), was_paused) {
             (true, false) => {
                 self.may_stand.store(true, Ordering::SeqCst);
                 let seen = look.await?;
@@ -45,7 +46,7 @@ impl Paused {
             _ => {}
         }
         self.may_stand.store(partitions.is_some(), Ordering::SeqCst);
-        Ok(())
+        Ok(partitions.is_some() && !was_paused)
     }
 
     /// The partitions it had when it was paused; `None` while it runs, and it keeps running as long as the

@@ -4,7 +4,7 @@ use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
-    BoxFuture, MemoryUse, Vm, VmError,
+    BoxFuture, Grain, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
 };
 use std::sync::Arc;
@@ -20,6 +20,12 @@ impl SharedVm {
     /// Wraps a running VM.
     pub(crate) fn new(vm: Vm, mechanism: Box<dyn Mechanism>, details: MachineDetails) -> Self {
         Self { vm: Arc::new(vm), mechanism, details, paused: Paused::default() }
+    }
+
+    /// Takes what is free in any partition, if the host can.
+    async fn take_free(&self, grain: Grain) -> Option<Taken> {
+        // A failure has been logged, and costs nothing but memory.
+        if self.vm.can_take_free() { self.vm.take_all_free(grain).await.ok() } else { None }
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -43,7 +49,10 @@ impl Machine for SharedVm {
     fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
         Box::pin(async move {
             let before = self.resident_bytes().await;
+            // What an instance has left is the host's before the guest is even asked for it.
+            let taken = self.take_free(Grain::Area).await;
             let mut outcome = ResizeOutcome::new(self.mechanism.reclaim(&self.vm, slot).await);
+            outcome.taken = taken;
             outcome.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);
             outcome
         })
@@ -87,7 +96,13 @@ impl Machine for SharedVm {
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
-        Box::pin(self.paused.settle(&self.vm, self.vm.partitions()))
+        Box::pin(async {
+            if self.paused.settle(&self.vm, self.vm.partitions()).await? {
+                // Nothing runs that could miss it.
+                self.take_free(Grain::Page).await;
+            }
+            Ok(())
+        })
     }
 
     fn ended(&self) -> Option<VmError> {

@@ -1,6 +1,6 @@
 //! What the actor receives: messages from handles, and the results of its own tasks.
 
-use super::{FunctionLimits, NodeError, NodeStatus};
+use super::{FunctionLimits, NodeError, NodeStatus, rest::AtRest};
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, FunctionImage, InstanceError, Machine, Reply,
     ResizeOutcome, SqueezeReport, StartTimes, instance::LogPosition,
@@ -89,7 +89,7 @@ pub(super) enum Completion {
     Frozen {
         instance: InstanceNumber,
         generation: u64,
-        result: Result<u64, InstanceError>,
+        result: Result<AtRest, InstanceError>,
     },
     Squeezed {
         instance: InstanceNumber,

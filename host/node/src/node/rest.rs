@@ -1,18 +1,37 @@
 //! Freezing and squeezing idle instances.
 
 use super::{actor::Actor, message::Completion};
-use crate::{InstanceError, NodeEvent, SqueezeReport, instance::Instance};
+use crate::{Guest, InstanceError, NodeEvent, SqueezeReport, instance::Instance};
 use squeezy_scaler::{Event, InstanceNumber};
+use squeezy_vmm::{Grain, Taken};
+
+/// What is known of an instance that has just been frozen.
+#[derive(Default)]
+pub(super) struct AtRest {
+    /// Free memory of it that the host has taken, if it could.
+    taken: Option<Taken>,
+    /// Its resident memory on the host in bytes, if it was measured.
+    resident_bytes: Option<u64>,
+}
+
+async fn at_rest(
+    guest: &dyn Guest,
+    instance: &squeezy_protocol::Instance,
+    measures: bool,
+) -> AtRest {
+    // That it could not be taken has been logged, and costs nothing but memory.
+    let taken = guest.take_free(instance, Grain::Area).await.and_then(Result::ok);
+    let resident_bytes = if measures { guest.resident(instance).await } else { None };
+    AtRest { taken, resident_bytes }
+}
 
 impl Actor {
     pub(super) fn freeze(&mut self, instance: InstanceNumber) {
         let measures = self.measures_frozen;
         self.begin_at_rest(instance, async move |frozen, generation| {
             let result = match frozen.freeze().await {
-                Ok(Some(seen)) if measures => {
-                    Ok(frozen.guest.resident(&seen).await.unwrap_or(u64::MAX))
-                }
-                other => other.map(|_| u64::MAX),
+                Ok(Some(seen)) => Ok(at_rest(&*frozen.guest, &seen, measures).await),
+                other => other.map(|_| AtRest::default()),
             };
             Completion::Frozen { instance, generation, result }
         });
@@ -48,14 +67,20 @@ impl Actor {
         &mut self,
         instance: InstanceNumber,
         generation: u64,
-        result: Result<u64, InstanceError>,
+        result: Result<AtRest, InstanceError>,
     ) {
+        let Some(function) = self.instances.get(&instance).map(|entry| entry.function) else {
+            return;
+        };
         match &result {
-            Ok(_) => self.tell(NodeEvent::Frozen { instance }),
+            Ok(AtRest { taken, .. }) => {
+                self.tell(NodeEvent::Frozen { instance, function, taken: *taken });
+            }
             Err(error) => self.note(&format!("instance {instance} could not be frozen: {error}")),
         }
         if self.is_of(instance, generation) {
-            let resident_bytes = result.unwrap_or(u64::MAX);
+            let resident_bytes =
+                result.ok().and_then(|rest| rest.resident_bytes).unwrap_or(u64::MAX);
             self.event(Event::Frozen { instance, resident_bytes });
         }
     }

@@ -160,7 +160,7 @@ impl Recorder {
         at: Moment,
         outcome: &ResizeOutcome,
     ) {
-        let ResizeOutcome { latency, resident_drop_bytes, error } = outcome;
+        let ResizeOutcome { latency, resident_drop_bytes, error, .. } = outcome;
         if latency.is_none() && error.is_none() {
             return;
         }

@@ -184,7 +184,7 @@ mod tests {
 
         let (instance, function) = (InstanceNumber(1), F);
         let error = Some(VmError::Stopped);
-        let outcome = &ResizeOutcome { latency: None, resident_drop_bytes: 0, error };
+        let outcome = &ResizeOutcome { latency: None, resident_drop_bytes: 0, taken: None, error };
         failure_reasons.see(&NodeEvent::Plugged {
             instance,
             function,

@@ -154,7 +154,10 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
         NodeEvent::Died { instance, reason: None, .. } => {
             format!("instance {instance}: its VM has ended")
         }
-        NodeEvent::Frozen { instance } => format!("instance {instance}: frozen"),
+        NodeEvent::Frozen { instance, taken: Some(taken), .. } if taken.bytes > 0 => {
+            format!("instance {instance}: frozen; free memory taken: {taken}")
+        }
+        NodeEvent::Frozen { instance, .. } => format!("instance {instance}: frozen"),
         NodeEvent::Squeezed {
             instance,
             result: Ok(SqueezeReport { before_bytes, resident_bytes, took, .. }),
@@ -174,7 +177,7 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
             format!("instance {instance}: stopping: {}", why(*reason))
         }
         NodeEvent::Reclaimed { instance, outcome, .. } => {
-            let ResizeOutcome { latency, resident_drop_bytes, error } = outcome;
+            let ResizeOutcome { latency, resident_drop_bytes, error, .. } = outcome;
             let latency = latency.map_or("-".to_owned(), ms);
             match error {
                 None => format!(

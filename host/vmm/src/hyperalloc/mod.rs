@@ -42,9 +42,9 @@ pub enum Grain {
     Page,
 }
 
-/// What was given back to the host.
+/// Free memory that the host has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reclaimed {
+pub struct Taken {
     /// Memory that the host had behind free pages, in bytes.
     pub bytes: u64,
     /// The part of it in areas that were entirely free.
@@ -53,7 +53,7 @@ pub struct Reclaimed {
     pub took: Duration,
 }
 
-impl fmt::Display for Reclaimed {
+impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} MiB in {:.1} ms", self.bytes >> 20, self.took.as_secs_f64() * 1e3)
     }
@@ -99,9 +99,9 @@ impl Reclaimer {
 
     /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take
     /// milliseconds for each GiB.
-    pub(crate) fn reclaim(&self, guest: &Range<u64>, grain: Grain) -> Result<Reclaimed> {
+    pub(crate) fn take(&self, guest: &Range<u64>, grain: Grain) -> Result<Taken> {
         let begin = Instant::now();
-        let mut sum = Reclaimed::default();
+        let mut sum = Taken::default();
         for zone in &self.zones {
             let mut zone = work_on(zone);
             if !zone.is_within(guest) {

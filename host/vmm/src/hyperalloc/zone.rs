@@ -126,11 +126,11 @@ impl ReclaimZone {
         let hand = self.zone.hand();
         let discarded = match hand.isolate(tree, area) {
             Some(pages) => {
-                let runs = pages.runs().map(|run| {
+                let mut runs = pages.runs().map(|run| {
                     let start = range.start + u64::from(run.start) * PAGE_BYTES;
                     start..range.start + u64::from(run.end) * PAGE_BYTES
                 });
-                runs.map(|run| discard_data(&self.part, run)).collect()
+                runs.try_for_each(|run| discard_data(&self.part, run))
             }
             // The guest is about to use it.
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use super::Vm;
 use crate::{
-    Grain, Reclaimed, Resident, Result, VmError,
+    Grain, Resident, Result, Taken, VmError,
     host_memory::MemoryPiece,
     measure,
     memory::{Elastic, Resize, Target},
@@ -123,22 +123,34 @@ impl Vm {
         self.shared.fate.guard(blocking(look)).await
     }
 
-    /// Gives the free memory of a partition back to the host, which the guest has no part in. Its number comes
-    /// from the guest. The VM must have been started with [`Llfree`](crate::Llfree).
-    pub async fn reclaim_free(
-        &self,
-        partition: PartitionNumber,
-        grain: Grain,
-    ) -> Result<Reclaimed> {
-        let guest = self.partition_memory(partition)?.guest;
-        self.reclaim_range(guest, grain).await
+    /// Whether the host can take free memory out of the guest by itself: the VM was started with
+    /// [`Llfree`](crate::Llfree).
+    pub fn can_take_free(&self) -> bool {
+        self.shared.reclaimer.get().is_some()
     }
 
-    async fn reclaim_range(&self, guest: Range<u64>, grain: Grain) -> Result<Reclaimed> {
+    /// Gives the free memory of a partition back to the host, without the guest. The partition's number comes from
+    /// the guest, so it may be invalid.
+    pub async fn take_free(&self, partition: PartitionNumber, grain: Grain) -> Result<Taken> {
+        self.take_free_at(self.partition_memory(partition)?.guest, grain).await
+    }
+
+    /// The same for all memory that the guest's kernel lets the host take.
+    pub async fn take_all_free(&self, grain: Grain) -> Result<Taken> {
+        self.take_free_at(0..u64::MAX, grain).await
+    }
+
+    async fn take_free_at(&self, guest: Range<u64>, grain: Grain) -> Result<Taken> {
         let reclaimer = self.shared.reclaimer.get().cloned().ok_or_else(|| {
             VmError::AllocatorState("the VM was started without `llfree`".to_owned())
         })?;
-        self.shared.fate.guard(blocking(move || reclaimer.reclaim(&guest, grain))).await
+        let work = blocking(move || reclaimer.take(&guest, grain));
+        let result = self.shared.fate.guard(work).await;
+        match &result {
+            Ok(taken) => tracing::debug!(vm = self.config().name, %taken, "free memory"),
+            Err(error) => tracing::warn!(vm = self.config().name, %error, "free memory"),
+        }
+        result
     }
 
     /// Where a partition is.

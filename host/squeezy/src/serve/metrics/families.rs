@@ -85,6 +85,10 @@ metrics! {
     reclaimed: Counters<Of>, Bytes;
     /// Memory that living, frozen instances have given back, as the host measured it before and after.
     squeezed: Counters<Of>, Bytes;
+    /// Free memory that the host has taken by itself, without the guest, when instances were frozen or had ended.
+    taken: Counters<Of>, Bytes;
+    /// How long it took the host each time.
+    take: Times<Of>, Seconds;
     /// Frozen instances that could not be made to give memory back.
     squeezes_failed: Counters<Of>;
     /// Time from asking a frozen instance to give memory back until it has.

@@ -11,7 +11,7 @@ use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
 use squeezy_scaler::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
 };
-use squeezy_vmm::{MemoryUse, VmError};
+use squeezy_vmm::{MemoryUse, Taken, VmError};
 use std::{collections::BTreeMap, time::Duration};
 
 const F: FunctionIndex = FunctionIndex(7);
@@ -40,7 +40,12 @@ impl Scripted {
     fn start(&self, at: u64, instance: u64) {
         let (instance, function) = (InstanceNumber(instance), F);
         self.tell(at, NodeEvent::Starting { instance, function });
-        let outcome = ResizeOutcome { latency: Some(ms(4)), resident_drop_bytes: 0, error: None };
+        let outcome = ResizeOutcome {
+            latency: Some(ms(4)),
+            resident_drop_bytes: 0,
+            taken: None,
+            error: None,
+        };
         let plugged = NodeEvent::Plugged { instance, function, took: ms(5), outcome: &outcome };
         self.tell(at + 5, plugged);
         let times = StartTimes { spawn: ms(10), init: ms(300) };
@@ -64,7 +69,9 @@ impl Scripted {
         let (instance, function) = (InstanceNumber(instance), F);
         let reason = StopReason::KeepAliveOver;
         self.tell(at, NodeEvent::Stopping { instance, function, reason });
-        let outcome = ResizeOutcome { latency: Some(ms(2)), resident_drop_bytes: 100 << 20, error };
+        let taken = Some(Taken { bytes: 90 << 20, area_bytes: 90 << 20, took: ms(1) });
+        let resident_drop_bytes = 100 << 20;
+        let outcome = ResizeOutcome { latency: Some(ms(2)), resident_drop_bytes, taken, error };
         let (asked, stop) = (Moment(ms(at + 50)), Some(ms(50)));
         let outcome = &outcome;
         self.tell(at + 53, NodeEvent::Reclaimed { instance, function, asked, stop, outcome });

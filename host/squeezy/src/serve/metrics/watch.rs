@@ -11,6 +11,7 @@ use crate::serve::failure_reasons::FailureReasons;
 use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment};
+use squeezy_vmm::Taken;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -127,6 +128,14 @@ impl Watch {
         }
     }
 
+    /// The host has taken free memory of a function's instance by itself, if it can.
+    fn taken(&self, function: &Name, taken: Option<Taken>) {
+        let Some(taken) = taken else { return };
+        let of = Of { function: function.clone() };
+        self.metrics.taken.get_or_create(&of).inc_by(taken.bytes);
+        observe(&self.metrics.take, of.function, taken.took);
+    }
+
     fn reclaimed(
         &self,
         at: Moment,
@@ -137,6 +146,7 @@ impl Watch {
         let Some(record) = self.gone(instance) else { return };
         let function = record.of.name.clone();
         self.not_resized(function.clone(), Direction::Unplug, outcome);
+        self.taken(&function, outcome.taken);
         if outcome.latency.is_none() && outcome.error.is_none() {
             // It had no memory of its own, or its policy gives none back.
             return;
@@ -284,6 +294,11 @@ impl Watch {
                 self.reclaimed(at, instance, stop, outcome);
             }
             NodeEvent::Settled { instance } => self.settled(instance),
+            NodeEvent::Frozen { instance, taken, .. } => {
+                if let Some(function) = self.function_of(instance) {
+                    self.taken(&function, taken);
+                }
+            }
             NodeEvent::Squeezed { instance, result, .. } => {
                 let Some(function) = self.function_of(instance) else { return };
                 let of = Of { function };
@@ -303,7 +318,6 @@ impl Watch {
             }
             NodeEvent::Booting { .. }
             | NodeEvent::Ended { .. }
-            | NodeEvent::Frozen { .. }
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
             | NodeEvent::Note(_) => {}

@@ -12,7 +12,7 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, INSTANCE_HEADER, Instance, InstanceId, InstanceSpec,
     InstanceState, Squeezed,
 };
-use squeezy_vmm::{BoxFuture, Result, VmError, mechanism::Slot};
+use squeezy_vmm::{BoxFuture, Grain, Result, Taken, VmError, mechanism::Slot};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
@@ -203,6 +203,10 @@ impl Guest for FakeGuest {
                 _ => Err(refused(Operation::Squeeze)),
             }
         })
+    }
+
+    fn take_free<'a>(&'a self, _: &'a Instance, _: Grain) -> BoxFuture<'a, Option<Result<Taken>>> {
+        Box::pin(async { None })
     }
 
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {

@@ -154,7 +154,7 @@ impl FakeMachine {
             Ok(_) | Err(VmError::AgentLost(_)) => Some(late(limit)),
             Err(error) => Some(error),
         };
-        ResizeOutcome { latency: Some(Duration::ZERO), resident_drop_bytes: 0, error }
+        ResizeOutcome { latency: Some(Duration::ZERO), resident_drop_bytes: 0, taken: None, error }
     }
 }
 
