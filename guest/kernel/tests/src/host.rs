@@ -3,15 +3,28 @@
 
 use crate::Monitor;
 use serde_json::json;
-use squeezy_vmm::Vm;
-use std::{io, path::Path, sync::Arc};
+use squeezy_protocol::LlfreeState;
+use squeezy_vmm::{Grain, Vm};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
+    task::JoinHandle,
 };
 
 /// The device that selftests resize.
 const DEVICE: &str = "/machine/peripheral/vmem0";
+
+/// How often free memory is taken out of a guest.
+const TAKE_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Host {
     pub(crate) vm: Arc<Vm>,
@@ -21,6 +34,36 @@ pub(crate) struct Host {
     pub(crate) sink_path: std::path::PathBuf,
     /// How often the guest has said that it starts.
     pub(crate) boots: u64,
+    /// What takes free memory out of the guest.
+    pub(crate) taking: Option<Taking>,
+}
+
+/// Takes free memory all the time, until it is dropped.
+pub(crate) struct Taking {
+    bytes: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Taking {
+    fn start(vm: Arc<Vm>) -> Self {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let sum = bytes.clone();
+        let task = tokio::spawn(async move {
+            // Whole areas most of the time, and single pages now and then.
+            for grain in [Grain::Area, Grain::Area, Grain::Page].into_iter().cycle() {
+                let Ok(taken) = vm.take_all_free(grain).await else { return };
+                sum.fetch_add(taken.bytes, Relaxed);
+                tokio::time::sleep(TAKE_INTERVAL).await;
+            }
+        });
+        Self { bytes, task }
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Host {
@@ -69,6 +112,20 @@ impl Host {
             }
             ["busy", "1"] => self.start_migration().await,
             ["busy", "0"] => self.monitor.run("migrate_cancel", json!({})).await.map(|_| 0),
+            ["take", address, bytes] => {
+                let address = address.parse().map_err(io::Error::other)?;
+                let bytes = bytes.parse().map_err(io::Error::other)?;
+                let state = LlfreeState { address, bytes };
+                self.vm.let_take_free(state).map_err(io::Error::other)?;
+                self.taking = Some(Taking::start(self.vm.clone()));
+                Ok(0)
+            }
+            ["taken"] => {
+                let taking = self.taking.as_ref();
+                taking
+                    .map(|taking| taking.bytes.load(Relaxed))
+                    .ok_or(io::ErrorKind::NotFound.into())
+            }
             ["boot"] => {
                 self.boots += 1;
                 Ok(self.boots)
@@ -84,7 +141,7 @@ impl Host {
         // Nobody reads: once the socket is full it stays where it is.
         let (stream, _) = self.sink.accept().await?;
         tokio::spawn(async move {
-            tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+            tokio::time::sleep(Duration::from_secs(600)).await;
             drop(stream);
         });
         Ok(0)

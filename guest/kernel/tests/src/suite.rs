@@ -2,8 +2,8 @@
 
 use crate::{MIB, Monitor, Outcome, Verdict, complaints, host::Host, tap::Tap};
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, Kernel, PartitionLayout, QemuOptions, Vm, VmConfig, Vmm,
-    memory::GuestMemory,
+    AcceleratorChoice, Artifacts, Kernel, Llfree, MemoryBackend, PartitionLayout, QemuOptions, Vm,
+    VmConfig, Vmm, memory::GuestMemory,
 };
 use std::{
     fs, io,
@@ -43,6 +43,7 @@ pub struct Suite {
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
     reporting: bool,
+    host_takes: bool,
     programs: Vec<String>,
 }
 
@@ -86,6 +87,7 @@ impl Suite {
             arguments: Vec::new(),
             tolerated: None,
             reporting: false,
+            host_takes: false,
             programs: match std::env::var("SELFTESTS") {
                 Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
                 Err(_) => programs.iter().map(ToString::to_string).collect(),
@@ -114,6 +116,16 @@ impl Suite {
     /// Gives the guest a balloon with free page reporting.
     pub fn reporting(mut self) -> Self {
         self.reporting = true;
+        self
+    }
+
+    /// Has LLFree keep the pages of partitions in memory that the host can work on, and the host take what is
+    /// free every 20 ms while the programs run.
+    pub fn host_takes(mut self) -> Self {
+        self.host_takes = true;
+        self.programs.insert(0, "host_takes:begins".to_owned());
+        // The last program may leave something behind.
+        self.programs.insert(self.programs.len() - 1, "host_takes:has_taken".to_owned());
         self
     }
 
@@ -179,6 +191,10 @@ impl Suite {
         config.vcpus = self.processors;
         config.agent = false;
         config.free_page_reporting = self.reporting;
+        if self.host_takes {
+            config.memory_backend = MemoryBackend::Memfd;
+            config.llfree = Llfree::Partitions;
+        }
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));
         if !self.files.is_empty() {
@@ -252,6 +268,7 @@ impl Suite {
             sink,
             sink_path: directory.path().join("sink"),
             boots: 0,
+            taking: None,
         };
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();

@@ -63,6 +63,7 @@ fn full_partitions_on_the_release_kernel() {
 const LLFREE: [&str; 1] = ["llfree=partitions"];
 
 #[test]
+#[ignore = "the same while the host takes is run always: run by `make stress`"]
 fn rules_with_llfree() {
     let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
@@ -72,8 +73,24 @@ fn rules_with_llfree() {
 }
 
 #[test]
+#[ignore = "the same while the host takes is run always: run by `make stress`"]
 fn full_partitions_with_llfree() {
     Suite::new("full-llfree", Kernel::Release, usual(), &FULL).parameters(&LLFREE).data().check();
+}
+
+/// Nor must it matter that the host takes what is free.
+#[test]
+fn rules_while_the_host_takes() {
+    let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
+    Suite::new("rules-taken", Kernel::Release, usual(), &programs)
+        .host_takes()
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+#[test]
+fn full_partitions_while_the_host_takes() {
+    Suite::new("full-taken", Kernel::Release, usual(), &FULL).host_takes().data().check();
 }
 
 /// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.
@@ -112,6 +129,16 @@ fn rules_with_llfree_on_the_debug_kernel() {
         .check();
 }
 
+#[test]
+#[ignore = "takes five minutes: run by `make stress`"]
+fn rules_while_the_host_takes_on_the_debug_kernel() {
+    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
+    Suite::new("rules-taken-debug", Kernel::Debug, usual(), &programs)
+        .host_takes()
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
 /// As many as it can be waited for.
 const FULL_DEBUG: [&str; 13] = [
     PLUGS,
@@ -142,6 +169,12 @@ fn full_partitions_with_llfree_on_the_debug_kernel() {
         .parameters(&LLFREE)
         .data()
         .check();
+}
+
+#[test]
+#[ignore = "takes ten minutes: run by `make stress`"]
+fn full_partitions_while_the_host_takes_on_the_debug_kernel() {
+    Suite::new("full-taken-debug", Kernel::Debug, usual(), &FULL_DEBUG).host_takes().data().check();
 }
 
 /// The allocator zeroes what it hands out; a resize must not.

@@ -7,7 +7,6 @@ use crate::{
     backend::{Started, start::start},
     fate::Fate,
     host_memory::shared_huge_pages,
-    hyperalloc::Reclaimer,
     memory::Running,
 };
 use std::{
@@ -153,8 +152,7 @@ impl Vm {
                     "the guest's kernel has none: build it with `make kernel`".to_owned(),
                 )
             };
-            let reclaimer = Reclaimer::open(info.llfree.ok_or_else(missing)?, &shared.host_memory)?;
-            let _ = shared.reclaimer.set(Arc::new(reclaimer));
+            self.let_take_free(info.llfree.ok_or_else(missing)?)?;
         }
         Ok(())
     }

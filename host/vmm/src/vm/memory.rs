@@ -4,12 +4,13 @@ use super::Vm;
 use crate::{
     Grain, Resident, Result, Taken, VmError,
     host_memory::MemoryPiece,
+    hyperalloc::Reclaimer,
     measure,
     memory::{Elastic, Resize, Target},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_protocol::{Partition, PartitionNumber};
-use std::ops::Range;
+use squeezy_protocol::{LlfreeState, Partition, PartitionNumber};
+use std::{ops::Range, sync::Arc};
 
 /// A VM's memory at one moment, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +122,14 @@ impl Vm {
         let process = self.process_id();
         let look = move || part.resident(process).map(|resident| resident.resident_bytes);
         self.shared.fate.guard(blocking(look)).await
+    }
+
+    /// Lets the host take free memory out of the guest by itself, whose allocator's state is there. The agent
+    /// says where; for a VM without one, the caller has to know.
+    pub fn let_take_free(&self, state: LlfreeState) -> Result<()> {
+        let reclaimer = Reclaimer::open(state, &self.shared.host_memory)?;
+        let _ = self.shared.reclaimer.set(Arc::new(reclaimer));
+        Ok(())
     }
 
     /// Whether the host can take free memory out of the guest by itself: the VM was started with

@@ -138,6 +138,16 @@ void host_device_busy(bool busy)
 	ask("busy %d\n", busy);
 }
 
+void host_take(u64 address, u64 bytes)
+{
+	ask("take %llu %llu\n", address, bytes);
+}
+
+u64 host_taken(void)
+{
+	return ask("taken\n");
+}
+
 u64 host_boot(void)
 {
 	return ask("boot\n");
