@@ -141,3 +141,6 @@ fn lock(file: &impl AsFd) -> Result<OwnedFd, String> {
         Err(_) => Err("somebody else works on it".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;
