@@ -40,6 +40,12 @@ impl AreaSet {
         Self(self.0 | 1 << number)
     }
 
+    /// With those of `others`.
+    #[must_use]
+    pub fn with_all(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// Those that are not in `others`.
     #[must_use]
     pub fn without(self, others: Self) -> Self {

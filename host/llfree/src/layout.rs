@@ -11,6 +11,8 @@ pub const TREE_AREAS: u32 = 8;
 pub(crate) const ALIGNMENT: u64 = 64;
 /// Bytes of the numbers of a zone that change: a line that the host writes, and one that the guest does.
 const LIVE_BYTES: u64 = 128;
+/// Where the guest's line of them begins.
+pub(crate) const GUEST_LINE: u64 = 64;
 /// Bytes of an area's bits.
 const AREA_BITS_BYTES: u64 = AREA_PAGES as u64 / 8;
 

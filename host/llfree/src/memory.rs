@@ -2,7 +2,7 @@
 
 use crate::{
     area_set::TreeIndex,
-    layout::{AREA_WORDS, ZoneLayout},
+    layout::{AREA_WORDS, GUEST_LINE, ZoneLayout},
     mapping::Mapping,
 };
 use std::sync::{
@@ -42,6 +42,8 @@ pub trait Memory {
     fn set_epoch(&self, epoch: u32);
     /// Says how many areas the host keeps.
     fn set_held(&self, areas: u32);
+    /// How many pages the guest needs free, as far as it says.
+    fn reserve(&self) -> u32;
 }
 
 /// The state of a zone in memory that is shared with the guest. Whoever else accesses it may do whatever they like.
@@ -136,5 +138,9 @@ impl Memory for SharedMemory {
 
     fn set_held(&self, areas: u32) {
         self.atomic(self.layout.live).store(areas, Release);
+    }
+
+    fn reserve(&self) -> u32 {
+        self.atomic(self.layout.live + GUEST_LINE + 4).load(Acquire)
     }
 }

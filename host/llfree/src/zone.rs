@@ -77,6 +77,15 @@ impl<M: Memory> Zone<M> {
         self.advance_to(0);
     }
 
+    /// How many free areas the guest can spare: what is free beyond what it needs to work. Both are the guest's word,
+    /// so more than there are areas is possible only if it lies.
+    pub fn spare_areas(&self) -> u32 {
+        let free: u64 =
+            self.trees().map(|tree| u64::from(entry::free_pages(self.memory.tree(tree)))).sum();
+        let spare = free.saturating_sub(self.memory.reserve().into());
+        u32::try_from(spare / u64::from(AREA_PAGES)).unwrap_or(u32::MAX)
+    }
+
     /// Begins to take areas that go back at once. Meanwhile an allocation of the guest that finds nothing knows
     /// that it may only have to wait.
     pub fn hand(&mut self) -> InHand<'_, M> {

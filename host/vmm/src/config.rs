@@ -141,9 +141,15 @@ pub enum Llfree {
     Off,
     /// Those of the partitions.
     Partitions,
+    /// Those, and the memory that the guest boots with.
+    All,
 }
 
-names!(Llfree { Llfree::Off = "off", Llfree::Partitions = "partitions" });
+names!(Llfree {
+    Llfree::Off = "off",
+    Llfree::Partitions = "partitions",
+    Llfree::All = "all",
+});
 
 names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd" });
 
@@ -216,7 +222,7 @@ impl VmConfig {
                  guest's atomic instructions in several steps"
             ));
         }
-        if self.memory.partitions().is_none() {
+        if *llfree == Llfree::Partitions && self.memory.partitions().is_none() {
             return Some(format!("llfree={llfree}, but this kind of memory has no partitions"));
         }
         let Vmm::Qemu(options) = &self.vmm;

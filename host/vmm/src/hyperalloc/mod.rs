@@ -7,6 +7,7 @@
 //! It works the same whether an instance runs, is frozen or has ended, and whether the VM runs, is paused or hangs. A
 //! VM's reclaimer has nothing in common with another VM's, so a guest that gets in the way gets in its own only.
 
+mod limit;
 mod zone;
 
 use crate::{
@@ -15,19 +16,16 @@ use crate::{
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
-use squeezy_llfree::{
-    Mapping, SharedMemory,
-    header::{self, ZoneDescription},
-};
+use squeezy_llfree::{Mapping, SharedMemory, header};
 use squeezy_protocol::LlfreeState;
 use std::{
-    fmt,
+    fmt, io,
     ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
-use zone::ReclaimZone;
+use zone::{AREA_BYTES, ReclaimZone};
 
 /// The most that the state of an allocator may take: that of 64 TiB.
 const MAX_STATE_BYTES: u64 = 4 << 30;
@@ -69,7 +67,7 @@ pub(crate) struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// For the zones of the guest that are in the regions, whose state is where its agent says.
+    /// For a guest whose state is where its agent says.
     pub(crate) fn open(state: LlfreeState, memory: &HostMemory) -> Result<Self> {
         let refuse = |reason: String| VmError::AllocatorState(reason);
         let range = (state.bytes <= MAX_STATE_BYTES)
@@ -86,13 +84,11 @@ impl Reclaimer {
         let pieces: Vec<_> = memory.pieces().map(|piece| piece.guest.clone()).collect();
         let zones = header::read(&mapping.header(), &range, &pieces);
         let zones = zones.map_err(|error| refuse(error.to_string()))?;
-        let in_regions = |zone: &ZoneDescription| {
-            memory.regions.iter().find_map(|region| region.part(&zone.memory)?.file)
-        };
         let zones = zones.into_iter().filter_map(|zone| {
-            let part = in_regions(&zone)?;
-            let memory = SharedMemory::new(mapping.clone(), zone.layout);
-            Some(Mutex::new(ReclaimZone::adopt(zone, memory, part)))
+            let part = memory.at(&zone.memory)?.file?;
+            let is_partition = memory.regions.iter().any(|r| r.part(&zone.memory).is_some());
+            let state = SharedMemory::new(mapping.clone(), zone.layout);
+            Some(Mutex::new(ReclaimZone::adopt(zone, state, part, is_partition)))
         });
         Ok(Self { zones: zones.collect(), _lock: lock })
     }
@@ -107,17 +103,57 @@ impl Reclaimer {
             if !zone.is_within(guest) {
                 continue;
             }
-            let fail =
-                |error| VmError::system("free memory cannot be given back to the host", error);
-            sum.area_bytes += zone.reclaim_areas().map_err(fail)?;
+            sum.area_bytes += zone.reclaim_areas().map_err(cannot_give_back)?;
             if grain == Grain::Page {
-                sum.bytes += zone.reclaim_pages().map_err(fail)?;
+                sum.bytes += zone.reclaim_pages().map_err(cannot_give_back)?;
             }
         }
         sum.bytes += sum.area_bytes;
         sum.took = begin.elapsed();
         Ok(sum)
     }
+}
+
+/// What the host keeps of the memory that the guest has booted with, until it gives it back.
+impl Reclaimer {
+    /// How much that is, in bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.boot_zones().map(|zone| u64::from(zone.kept.count()) * AREA_BYTES).sum()
+    }
+
+    /// Makes it so many bytes, a multiple of 2 MiB, or as near to that as the guest can spare. May take milliseconds
+    /// for each GiB.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<()> {
+        let target = bytes / AREA_BYTES;
+        // Memory above 4 GiB first: some devices need the rest.
+        for number in (0..self.zones.len()).rev() {
+            let held = self.held_bytes() / AREA_BYTES;
+            let mut zone = work_on(&self.zones[number]);
+            if zone.is_partition() {
+                continue;
+            }
+            let count = |areas: u64| u32::try_from(areas).unwrap_or(u32::MAX);
+            if held < target {
+                zone.keep_more(count(target - held)).map_err(cannot_give_back)?;
+            } else if held > target {
+                zone.keep_less(count(held - target));
+            }
+        }
+        Ok(())
+    }
+
+    /// Discards what a guest that breaks the rules has touched of it; returns how many bytes that was.
+    pub(crate) fn enforce(&self) -> Result<u64> {
+        self.boot_zones().map(|zone| zone.enforce().map_err(cannot_give_back)).sum()
+    }
+
+    fn boot_zones(&self) -> impl Iterator<Item = MutexGuard<'_, ReclaimZone>> {
+        self.zones.iter().map(work_on).filter(|zone| !zone.is_partition())
+    }
+}
+
+fn cannot_give_back(error: io::Error) -> VmError {
+    VmError::system("free memory cannot be given back to the host", error)
 }
 
 /// A zone to work on. If whoever had it before has failed in the middle, what it left is put in order.

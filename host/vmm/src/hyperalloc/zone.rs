@@ -1,5 +1,6 @@
 //! One zone of a guest's allocator, and the file that its memory is in.
 
+use super::limit::Kept;
 use crate::host_memory::FilePart;
 use squeezy_llfree::{
     AREA_PAGES, AreaSet, InHand, SharedMemory, TREE_AREAS, TreeIndex, Zone, header::ZoneDescription,
@@ -7,23 +8,26 @@ use squeezy_llfree::{
 use std::{io, ops::Range};
 
 const PAGE_BYTES: u64 = 4096;
-const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
+pub(super) const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
 
-/// Areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if the host
+/// The most areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if the host
 /// has huge pages, else 6 ms.
-const BATCH_AREAS: u32 = 32;
+pub(super) const BATCH_AREAS: u32 = 32;
 
 /// A zone that free memory is taken out of.
 #[derive(Debug)]
 pub(super) struct ReclaimZone {
-    zone: Zone<SharedMemory>,
+    pub(super) zone: Zone<SharedMemory>,
     description: ZoneDescription,
     /// Its memory.
-    part: FilePart,
+    pub(super) part: FilePart,
+    /// What the guest does not have for now. Nothing of a partition, whose size is virtio-mem's.
+    pub(super) kept: Kept,
+    is_partition: bool,
 }
 
 /// Areas of a tree.
-type TreeAreas = (TreeIndex, AreaSet);
+pub(super) type TreeAreas = (TreeIndex, AreaSet);
 
 impl ReclaimZone {
     /// Takes the zone over from whoever had it before, and gives back what they held.
@@ -31,29 +35,45 @@ impl ReclaimZone {
         description: ZoneDescription,
         memory: SharedMemory,
         part: FilePart,
+        is_partition: bool,
     ) -> Self {
         let (zone, held) = Zone::adopt(memory);
-        let mut adopted = Self { zone, description, part };
-        adopted.give_back(held);
+        let mut adopted = Self { zone, description, part, kept: Kept::default(), is_partition };
+        adopted.take_over(&held);
         adopted
     }
 
     /// Puts in order what this process left in the middle.
     pub(super) fn recover(&mut self) {
         let held = self.zone.recover();
-        self.give_back(held);
+        self.take_over(&held);
     }
 
-    /// There may be anything in areas that somebody else has left.
-    fn give_back(&mut self, held: Vec<TreeAreas>) {
+    /// Goes on with areas that somebody else held. There may be anything in them.
+    fn take_over(&mut self, held: &[TreeAreas]) {
+        let mut kept = if self.is_partition { &[] } else { held };
         let hand = self.zone.hand();
-        for (tree, areas) in held {
-            if let Err(error) = discard(&self.part, &hand, &[(tree, areas)]) {
-                tracing::warn!(%error, "memory that an earlier process held stays with the guest");
+        let result = match self.is_partition {
+            true => discard(&self.part, &hand, held),
+            false => discard_areas(&self.part, held),
+        };
+        if let Err(error) = result {
+            tracing::warn!(%error, "memory that an earlier process held stays with the guest");
+            if !self.is_partition {
+                kept = &[];
+                for &(tree, areas) in held {
+                    hand.give_unchanged(tree, areas);
+                }
             }
         }
         drop(hand);
-        self.zone.settle(0);
+        self.kept = Kept::of(self.zone.trees().count(), kept);
+        self.zone.settle(self.kept.count());
+    }
+
+    /// Whether it is a partition's.
+    pub(super) fn is_partition(&self) -> bool {
+        self.is_partition
     }
 
     /// Whether all of it is at these of the guest's physical addresses.
@@ -67,13 +87,19 @@ impl ReclaimZone {
         let trees: Vec<_> = self.zone.trees().map(|tree| (tree, self.worthwhile(tree))).collect();
         let mut batch = Vec::new();
         let mut bytes = 0;
+        let mut batched = 0;
         for (tree, areas) in trees {
-            if !areas.is_empty() {
-                batch.push((tree, areas));
-            }
-            if batch.iter().map(|(_, areas)| areas.len()).sum::<u32>() + TREE_AREAS > BATCH_AREAS {
+            // Nobody who needs memory must find too little of it meanwhile.
+            let most = BATCH_AREAS.min(self.zone.spare_areas());
+            if batched + areas.len() > most {
                 bytes += self.reclaim_batch(&batch)?;
                 batch.clear();
+                batched = 0;
+            }
+            let areas = areas.lowest(most);
+            if !areas.is_empty() {
+                batched += areas.len();
+                batch.push((tree, areas));
             }
         }
         Ok(bytes + self.reclaim_batch(&batch)?)
@@ -86,7 +112,7 @@ impl ReclaimZone {
     }
 
     /// The areas of a tree that the allocator's state is in. They are never free, whatever the guest says.
-    fn state_areas(&self, tree: TreeIndex) -> AreaSet {
+    pub(super) fn state_areas(&self, tree: TreeIndex) -> AreaSet {
         let of_state =
             |area: &u32| self.description.state_areas.contains(&(tree.0 * TREE_AREAS + area));
         AreaSet::first(TREE_AREAS).numbers().filter(of_state).fold(AreaSet::EMPTY, AreaSet::with)
@@ -149,16 +175,10 @@ fn discard(
     hand: &InHand<'_, SharedMemory>,
     taken: &[TreeAreas],
 ) -> io::Result<u64> {
-    let mut bytes = 0;
-    let mut result = Ok(());
-    for run in runs(part, taken) {
-        if result.is_ok() {
-            result = discard_run(part, run).map(|discarded| bytes += discarded);
-        }
-    }
+    let result = discard_areas(part, taken);
     for &(tree, areas) in taken {
         let broken = match result {
-            Ok(()) => hand.give(tree, areas),
+            Ok(_) => hand.give(tree, areas),
             // Something of the host's may still be behind them.
             Err(_) => hand.give_unchanged(tree, areas),
         };
@@ -169,15 +189,20 @@ fn discard(
             );
         }
     }
-    result.map(|()| bytes)
+    result
 }
 
-fn discard_run(part: &FilePart, run: Range<u64>) -> io::Result<u64> {
-    let resident = part.file.resident(run.clone())?;
-    if resident > 0 {
-        part.file.discard(run)?;
+/// Discards areas that the guest does not have; returns how many bytes of the host's memory were behind them.
+pub(super) fn discard_areas(part: &FilePart, areas: &[TreeAreas]) -> io::Result<u64> {
+    let mut bytes = 0;
+    for run in runs(part, areas) {
+        let resident = part.file.resident(run.clone())?;
+        if resident > 0 {
+            part.file.discard(run)?;
+        }
+        bytes += resident;
     }
-    Ok(resident)
+    Ok(bytes)
 }
 
 /// Discards what there is in a run of single pages.

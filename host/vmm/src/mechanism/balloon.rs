@@ -2,7 +2,10 @@
 //! use.
 
 use super::{Mechanism, MechanismName, Sizing, Slots, by_count::ByCount};
-use crate::memory::{Balloon, GRANULE_BYTES, round_up};
+use crate::{
+    Llfree,
+    memory::{Balloon, GRANULE_BYTES, round_up},
+};
 use std::sync::Arc;
 
 /// All of this VM's memory is ordinary memory, and Linux keeps 11 huge pages of it free in each of
@@ -15,6 +18,7 @@ pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
         name: MechanismName::Balloon,
         slots: Slots::new(sizing.instances),
         memory: Arc::new(Balloon { extra_bytes: u64::from(sizing.instances) * instance_bytes }),
+        llfree: Llfree::Off,
         base_bytes: round_up(sizing.shared_bytes, GRANULE_BYTES) + RESERVE_BYTES,
         shared_bytes: 0,
         instance_bytes,

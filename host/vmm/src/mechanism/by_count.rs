@@ -2,7 +2,7 @@
 
 use super::{Mechanism, MechanismName, Slot, Slots};
 use crate::{
-    BoxFuture, Result, Vm, VmConfig,
+    BoxFuture, Llfree, MemoryBackend, Result, Vm, VmConfig,
     memory::{GuestMemory, Resize},
 };
 use std::sync::Arc;
@@ -11,6 +11,8 @@ pub(super) struct ByCount {
     pub(super) name: MechanismName,
     pub(super) slots: Slots,
     pub(super) memory: Arc<dyn GuestMemory>,
+    /// Which of the guest's pages the host can take by itself.
+    pub(super) llfree: Llfree,
     /// Base memory that the VM needs in addition, in bytes.
     pub(super) base_bytes: u64,
     /// Size of the part without any instance, in bytes.
@@ -33,6 +35,10 @@ impl Mechanism for ByCount {
     fn configure(&self, mut config: VmConfig) -> VmConfig {
         config.base_bytes += self.base_bytes;
         config.memory = self.memory.clone();
+        if self.llfree != Llfree::Off {
+            config.llfree = self.llfree;
+            config.memory_backend = MemoryBackend::Memfd;
+        }
         config
     }
 

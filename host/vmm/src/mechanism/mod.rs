@@ -6,6 +6,7 @@ mod balloon;
 mod by_count;
 mod fixed;
 mod floor;
+mod hyperalloc;
 mod numa;
 mod partitions;
 mod slots;
@@ -53,6 +54,8 @@ mechanisms! {
     VirtioMem = "virtio-mem": Some(virtio_mem::new),
     /// Stock virtio-balloon.
     Balloon = "balloon": Some(balloon::new),
+    /// The host takes and gives back memory by itself.
+    HyperAlloc = "hyperalloc": Some(hyperalloc::new),
     /// Never gives memory back.
     Static = "static": Some(fixed::new),
     /// A stock kernel with a virtio-mem device and a NUMA node for each instance.

@@ -1,7 +1,10 @@
 //! Stock virtio-mem: the same device and sizes, but the guest places pages wherever it likes.
 
 use super::{Mechanism, MechanismName, Sizing, Slots, by_count::ByCount};
-use crate::memory::{PartitionLayout, VirtioMem};
+use crate::{
+    Llfree,
+    memory::{PartitionLayout, VirtioMem},
+};
 use std::sync::Arc;
 
 pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
@@ -14,6 +17,7 @@ pub(super) fn new(sizing: Sizing) -> Box<dyn Mechanism> {
             region_bytes: layout.requested_bytes(layout.partitions),
             initial_bytes: layout.shared_bytes,
         }),
+        llfree: Llfree::Off,
         base_bytes: 0,
         shared_bytes: layout.shared_bytes,
         instance_bytes: layout.partition_bytes,

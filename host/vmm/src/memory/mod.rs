@@ -12,19 +12,26 @@ mod balloon;
 mod elastic;
 mod fixed;
 mod guest_driven;
+mod hyperalloc;
 mod numa;
 mod partitions;
 mod short_timer;
 mod virtio_mem;
 
-use crate::{AgentClient, BoxFuture, Console, Result, VmError, backend::Devices};
+use crate::{
+    AgentClient, BoxFuture, Console, Result, VmError, backend::Devices, hyperalloc::Reclaimer,
+};
 use bytesize::ByteSize;
 use guest_driven::GuestDriven;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 pub use balloon::Balloon;
 pub use elastic::{Elastic, Resize, Target};
 pub use fixed::Fixed;
+pub use hyperalloc::HyperAlloc;
 pub use numa::Nodes;
 pub use partitions::PartitionLayout;
 pub use virtio_mem::VirtioMem;
@@ -84,6 +91,8 @@ pub trait GuestMemory: fmt::Debug + Send + Sync {
 pub struct Running {
     /// Its devices.
     pub(crate) devices: Arc<dyn Devices>,
+    /// Takes free memory out of its guest, once the guest has said how.
+    pub(crate) reclaimer: Arc<OnceLock<Arc<Reclaimer>>>,
 }
 
 /// What a VMM has to provide for a VM's memory.

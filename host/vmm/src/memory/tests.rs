@@ -53,7 +53,7 @@ proptest! {
         shared_granules in 0_u64..1 << 10,
     ) {
         let base = base_granules * GRANULE_BYTES;
-        let vm = Running { devices: Arc::new(Unused) };
+        let vm = Running { devices: Arc::new(Unused), reclaimer: Arc::default() };
         for memory in
             kinds(instance_granules * GRANULE_BYTES, count, shared_granules * GRANULE_BYTES)
         {

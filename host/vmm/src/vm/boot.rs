@@ -85,13 +85,15 @@ impl Vm {
         let Started { backend, events, console, memory, channel } =
             start(&config, &accelerator).await?;
         report(BootStep::Started(backend.version().to_owned()));
-        let elastic = config.memory.start(&Running { devices: backend.clone() });
+        let reclaimer = Arc::new(OnceLock::new());
+        let running = Running { devices: backend.clone(), reclaimer: reclaimer.clone() };
+        let elastic = config.memory.start(&running);
         let shared = Arc::new(Shared {
             config,
             accelerator,
             backend,
             host_memory: memory,
-            reclaimer: OnceLock::new(),
+            reclaimer,
             elastic,
             console,
             fate: Fate::new(),

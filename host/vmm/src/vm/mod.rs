@@ -35,7 +35,7 @@ struct Shared {
     /// Where its memory is.
     host_memory: HostMemory,
     /// Takes free memory out of the guest, if its page allocator lets the host.
-    reclaimer: OnceLock<Arc<Reclaimer>>,
+    reclaimer: Arc<OnceLock<Arc<Reclaimer>>>,
     /// The resizable parts of its memory, by number. Dropped with this struct, after the VMM's
     /// process has exited.
     elastic: Vec<Box<dyn Elastic>>,

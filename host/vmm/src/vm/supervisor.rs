@@ -57,7 +57,10 @@ pub(super) async fn supervise(
                 Event::Ended(end) => ended = Some(end),
                 Event::Paused => shared.look(ended).await,
             },
-            _ = tick.tick(), if shared.fate.known().is_none() => shared.look(ended).await,
+            _ = tick.tick(), if shared.fate.known().is_none() => {
+                shared.look(ended).await;
+                shared.enforce().await;
+            }
         }
     }
 }
@@ -77,6 +80,23 @@ impl Shared {
             Err(error @ VmError::Hung(_)) => self.fate.seal(error),
             // When the monitor is gone, the process will be in a moment.
             Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Takes back what a guest that breaks the rules has used of the memory that the host keeps.
+    async fn enforce(&self) {
+        let Some(reclaimer) = self.reclaimer.get().cloned() else { return };
+        let enforced = tokio::task::spawn_blocking(move || reclaimer.enforce()).await;
+        match enforced {
+            Ok(Ok(0)) | Err(_) => {}
+            Ok(Ok(bytes)) => tracing::warn!(
+                vm = self.config.name,
+                bytes,
+                "the guest has used memory that the host had taken; it is taken again"
+            ),
+            Ok(Err(error)) => {
+                tracing::warn!(vm = self.config.name, %error, "memory that the host had taken");
+            }
         }
     }
 

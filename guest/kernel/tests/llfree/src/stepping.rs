@@ -66,4 +66,9 @@ impl<M: Memory> Memory for Stepping<M> {
         step();
         self.0.set_held(areas);
     }
+
+    fn reserve(&self) -> u32 {
+        step();
+        self.0.reserve()
+    }
 }

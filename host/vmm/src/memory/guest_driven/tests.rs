@@ -78,7 +78,7 @@ impl Devices for FakeDevice {
 }
 
 fn elastic(device: &Arc<FakeDevice>) -> GuestDriven {
-    let vm = Running { devices: device.clone() };
+    let vm = Running { devices: device.clone(), reclaimer: Arc::default() };
     GuestDriven::new(&vm, DEVICE, MAX_BYTES, 0, 0)
 }
 
