@@ -64,7 +64,7 @@ const LLFREE: [&str; 1] = ["llfree=partitions"];
 
 #[test]
 fn rules_with_llfree() {
-    let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)
@@ -82,7 +82,14 @@ fn full_partitions_with_llfree() {
 fn unit_tests_in_the_debug_kernel() {
     let report = Suite::new("kunit", Kernel::Debug, usual(), &[PLUGS]).run();
     report.assert_passed();
-    for suite in ["squeezy_layout", "squeezy_core", "squeezy_batch", "squeezy_oom"] {
+    for suite in [
+        "squeezy_layout",
+        "squeezy_core",
+        "squeezy_batch",
+        "squeezy_oom",
+        "llfree_state",
+        "llfree_allocator",
+    ] {
         let ended = report
             .console
             .iter()
@@ -91,7 +98,7 @@ fn unit_tests_in_the_debug_kernel() {
         assert!(!ended.contains("not ok"), "{ended}");
     }
     let cases = report.console.iter().filter(|line| line.contains("     ok ")).count();
-    assert!(cases >= 15, "{cases} cases have passed");
+    assert!(cases >= 28, "{cases} cases have passed");
 }
 
 /// The debug kernel is several times slower.
@@ -105,7 +112,7 @@ fn rules_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes five minutes: run by `make stress`"]
 fn rules_with_llfree_on_the_debug_kernel() {
-    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = [PLUGS, "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree-debug", Kernel::Debug, usual(), &programs)
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)

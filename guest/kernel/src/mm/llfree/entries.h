@@ -62,6 +62,23 @@ static inline bool is_whole(u16 entry)
 	return (entry & ~LLFREE_EVICTED) == LLFREE_AREA_PAGES;
 }
 
+/* What is known of @count areas from @first on. */
+static inline struct llfree_areas areas_in(const struct llfree_zone *zone,
+					   u32 first, u32 count)
+{
+	struct llfree_areas areas = { };
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		const u16 entry = llfree_load(&zone->area[first + i]);
+
+		areas.whole += entry == LLFREE_AREA_PAGES;
+		areas.evicted += entry == (LLFREE_AREA_PAGES | LLFREE_EVICTED);
+		areas.held += entry == LLFREE_HOST;
+	}
+	return areas;
+}
+
 /* Whether @pages may be taken from an area with this entry. */
 static inline bool offers(u16 entry, u32 pages, bool evicted_too)
 {

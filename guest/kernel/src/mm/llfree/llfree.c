@@ -66,27 +66,9 @@ static void tree_release(u32 *tree)
 
 /* ---- a tree ---- */
 
-/* What is known of a tree's areas. */
-struct look {
-	u32 whole;	/* entirely free, with the host's memory behind them */
-	u32 evicted;
-	u32 held;	/* the host's */
-};
-
-static struct look look_at(const struct llfree_zone *zone, u32 tree)
+static struct llfree_areas look_at(const struct llfree_zone *zone, u32 tree)
 {
-	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
-	struct look look = { };
-	u32 i;
-
-	for (i = 0; i < count; i++) {
-		const u16 entry = llfree_load(&zone->area[first + i]);
-
-		look.whole += entry == LLFREE_AREA_PAGES;
-		look.evicted += entry == (LLFREE_AREA_PAGES | LLFREE_EVICTED);
-		look.held += entry == LLFREE_HOST;
-	}
-	return look;
+	return areas_in(zone, tree * LLFREE_TREE_AREAS, areas_of(zone, tree));
 }
 
 /*
@@ -164,7 +146,7 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
 	const u32 free = entry & LLFREE_TREE_FREE;
-	struct look look;
+	struct llfree_areas look;
 	int badness = 0;
 	u32 pages;
 
@@ -229,7 +211,7 @@ static long get_anywhere(struct llfree_zone *zone, u32 start,
 		 * single pages from others meanwhile, who would fail.
 		 */
 		if (order >= LLFREE_AREA_ORDER) {
-			const struct look look = look_at(zone, tree);
+			const struct llfree_areas look = look_at(zone, tree);
 
 			if (!look.whole && !look.evicted)
 				continue;
