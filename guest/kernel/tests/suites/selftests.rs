@@ -1,8 +1,8 @@
 //! The kernel's selftests, in groups of one boot each. The debug kernel has PROVE_LOCKING, DEBUG_VM
 //! and KASAN; both have panic_on_warn.
 
-use squeezy_kernel_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::{Kernel, PartitionLayout};
+use squeezy_kernel_tests::{MIB, PLUGS, Suite, partitions};
+use squeezy_vmm::{Kernel, PartitionLayout, memory::VirtioMem};
 
 /// What most groups run on.
 fn usual() -> PartitionLayout {
@@ -76,6 +76,56 @@ fn full_partitions_with_llfree() {
     Suite::new("full-llfree", Kernel::Release, usual(), &FULL).parameters(&LLFREE).data().check();
 }
 
+/// LLFree has the memory that the kernel boots with, too.
+const LLFREE_ALL: [&str; 1] = ["llfree=all"];
+
+#[test]
+fn rules_with_boot_memory_of_llfree() {
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
+    Suite::new("rules-llfree-all", Kernel::Release, usual(), &programs)
+        .parameters(&LLFREE_ALL)
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+#[test]
+fn full_partitions_with_boot_memory_of_llfree() {
+    Suite::new("full-llfree-all", Kernel::Release, usual(), &FULL)
+        .parameters(&LLFREE_ALL)
+        .data()
+        .check();
+}
+
+/// A VM without partitions, with so much memory.
+fn boot_memory(name: &str, kernel: Kernel, bytes: u64) -> Suite {
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    Suite::new(name, kernel, memory, &["boot_memory"]).base(bytes).data()
+}
+
+#[test]
+fn boot_memory_of_llfree() {
+    boot_memory("boot-llfree", Kernel::Release, 512 * MIB).parameters(&LLFREE_ALL).check();
+}
+
+/// With a hole below 4 GiB, and a zone above it.
+#[test]
+fn boot_memory_of_llfree_in_two_zones() {
+    boot_memory("boot-llfree-zones", Kernel::Release, 3584 * MIB).parameters(&LLFREE_ALL).check();
+}
+
+/// That the tests expect of LLFree what Linux does without it.
+#[test]
+#[ignore = "tests the tests: run by `make stress`"]
+fn boot_memory_of_the_free_lists() {
+    boot_memory("boot-lists", Kernel::Release, 512 * MIB).check();
+}
+
+#[test]
+#[ignore = "takes five minutes: run by `make stress`"]
+fn boot_memory_of_llfree_on_the_debug_kernel() {
+    boot_memory("boot-llfree-debug", Kernel::Debug, 768 * MIB).parameters(&LLFREE_ALL).check();
+}
+
 /// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.
 #[test]
 #[ignore = "the debug kernel: run by `make stress`"]
@@ -89,6 +139,7 @@ fn unit_tests_in_the_debug_kernel() {
         "squeezy_oom",
         "llfree_state",
         "llfree_allocator",
+        "llfree_compact",
     ] {
         let ended = report
             .console
@@ -98,7 +149,7 @@ fn unit_tests_in_the_debug_kernel() {
         assert!(!ended.contains("not ok"), "{ended}");
     }
     let cases = report.console.iter().filter(|line| line.contains("     ok ")).count();
-    assert!(cases >= 28, "{cases} cases have passed");
+    assert!(cases >= 34, "{cases} cases have passed");
 }
 
 /// The debug kernel is several times slower.

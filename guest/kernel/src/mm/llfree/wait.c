@@ -21,18 +21,23 @@
 /* How long for it to give back what it keeps; it need not. */
 #define HELD_JIFFIES	(HZ / 4)
 
+/* Odd while the host has anything in hand. */
+static u32 epoch_of(const struct llfree_zone *view)
+{
+	/* Pairs with the host's exchange before it takes anything. */
+	return virt_load_acquire(&view->live->epoch);
+}
+
 /* Until the host has nothing in hand; its epoch then. */
 static u32 wait_for_hand(struct llfree_kernel_zone *kernel_zone)
 {
-	const struct llfree_live *live = kernel_zone->view.live;
 	const unsigned long end = jiffies + HAND_JIFFIES;
 	const char *how = "given_back";
 	const ktime_t start = ktime_get();
 	u32 epoch;
 
 	llfree_count_event(LLFREE_WAITS);
-	/* Pairs with the host's exchange before it takes anything. */
-	while ((epoch = virt_load_acquire(&live->epoch)) & 1) {
+	while ((epoch = epoch_of(&kernel_zone->view)) & 1) {
 		if (fatal_signal_pending(current)) {
 			how = "killed";
 			llfree_count_event(LLFREE_WAIT_KILLS);
@@ -63,19 +68,13 @@ static u32 wait_for_hand(struct llfree_kernel_zone *kernel_zone)
 unsigned int llfree_wait_for_host(const struct zone *zone)
 {
 	struct llfree_kernel_zone *kernel_zone = llfree_kernel_zone(zone);
-	const u32 epoch = virt_load_acquire(&kernel_zone->view.live->epoch);
+	const u32 epoch = epoch_of(&kernel_zone->view);
 
 	might_sleep();
 	/* What was given up is odd, but for the 0 of the beginning. */
 	if (!(epoch & 1) || epoch == READ_ONCE(kernel_zone->given_up))
 		return epoch;
 	return wait_for_hand(kernel_zone);
-}
-
-static u32 epoch_of(const struct zone *zone)
-{
-	/* As above. */
-	return virt_load_acquire(&zone->llfree->live->epoch);
 }
 
 static void note_interference(const struct zone *zone, u32 before, u32 after)
@@ -93,7 +92,7 @@ static void note_interference(const struct zone *zone, u32 before, u32 after)
  */
 bool llfree_host_interfered(const struct zone *zone, unsigned int epoch)
 {
-	const u32 now = epoch_of(zone);
+	const u32 now = epoch_of(zone->llfree);
 
 	if (now == epoch)
 		return false;
@@ -160,7 +159,7 @@ bool llfree_hosts_interfered(struct zonelist *zonelist,
 	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx) {
 		if (!zone_is_llfree(zone))
 			continue;
-		now += epoch_of(zone);
+		now += epoch_of(zone->llfree);
 		last = zone;
 	}
 	if (!last || now == epochs)

@@ -131,7 +131,7 @@ bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable
 	const u32 area = area_of(zone, pfn);
 
 	/* It is asked for each block, and looks at all of them. */
-	if (READ_ONCE(kernel_zone->emptiable_at) != jiffies) {
+	if (time_after(jiffies, READ_ONCE(kernel_zone->emptiable_at))) {
 		WRITE_ONCE(kernel_zone->emptiable, llfree_emptiable(zone->llfree));
 		WRITE_ONCE(kernel_zone->emptiable_at, jiffies);
 	}

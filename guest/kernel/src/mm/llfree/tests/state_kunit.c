@@ -45,7 +45,8 @@ static void the_parts_of_a_zone_follow_each_other(struct kunit *test)
 	u32 areas;
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		areas = description.areas = sizes[i];
+		areas = sizes[i];
+		description.areas = areas;
 		llfree_attach(&zone, STATE, &description);
 		end = start + llfree_state_bytes(areas);
 
