@@ -47,13 +47,15 @@ out_tree:
  */
 int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
 {
+	const u64 all = (u64)zone->areas * LLFREE_AREA_PAGES;
 	const u32 pages = 1U << order, area = page / LLFREE_AREA_PAGES;
 	u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
 	u16 entry, seen;
 	int rc;
 
-	if (order > LLFREE_MAX_ORDER || page & (pages - 1) ||
-	    page + pages > (u64)zone->areas * LLFREE_AREA_PAGES)
+	/* A page below the zone's first is a very large number. */
+	if (order > LLFREE_MAX_ORDER || page & (pages - 1) || page >= all ||
+	    pages > all - page)
 		return -EINVAL;
 	if (order > LLFREE_AREA_ORDER) {
 		rc = llfree_put(zone, page, order - 1);

@@ -98,12 +98,22 @@ static ssize_t held_bytes_show(struct kobject *kobj,
 
 static struct kobj_attribute held_bytes_attribute = __ATTR_RO(held_bytes);
 
+static ssize_t reserve_bytes_show(struct kobject *kobj,
+				  struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n",
+			  (u64)to_view(kobj)->live->reserve << PAGE_SHIFT);
+}
+
+static struct kobj_attribute reserve_bytes_attribute = __ATTR_RO(reserve_bytes);
+
 static struct attribute *zone_attrs[] = {
 	&start_address_attribute.attr,
 	&free_bytes_attribute.attr,
 	&whole_bytes_attribute.attr,
 	&evicted_bytes_attribute.attr,
 	&held_bytes_attribute.attr,
+	&reserve_bytes_attribute.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(zone);
