@@ -12,8 +12,8 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/llfree.h>
 
-static void trace_failure(const struct zone *zone, unsigned int order,
-			  enum llfree_type type)
+static noinline void trace_failure(const struct zone *zone, unsigned int order,
+				   enum llfree_type type)
 {
 	trace_llfree_alloc_failed(llfree_kernel_zone(zone)->name, order, type,
 				  llfree_free_pages(zone->llfree));
