@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* With llfree=partitions: where the host finds the state, and that reports have nothing to do. */
+/*
+ * With llfree=partitions or llfree=all: where the host finds the state, what sysfs says of it, and that reports
+ * have nothing to do.
+ */
 #include "harness.h"
+#include "instance.h"
 #include "memory.h"
 #include "reporting.h"
 #include "squeezy.h"
@@ -8,8 +12,26 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
-#define STATE "/sys/kernel/mm/llfree/state"
+#define FILES "/sys/kernel/mm/llfree/"
+#define STATE FILES "state"
+
+static u64 zone_number(int partition, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), FILES "zones/partition%d/%s", partition, name);
+	return read_number(path);
+}
+
+static u64 event_count(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), FILES "counters/%s", name);
+	return read_number(path);
+}
 
 TEST(the_state_is_announced)
 {
@@ -19,9 +41,50 @@ TEST(the_state_is_announced)
 	ASSERT(read_text(STATE, text, sizeof(text)), "%s: %m", STATE);
 	ASSERT(sscanf(text, "%llx %llu", &address, &bytes) == 2, "%s", text);
 	ASSERT(address && !(address % PAGE) && !(bytes % PAGE), "%s", text);
+	most = partitions() * partition_bytes();
+	/* With llfree=all, that of boot memory, too, and of whole slots. */
+	if (!access(FILES "zones/DMA32", F_OK))
+		most += partitions() * memory_block_bytes() + 4096 * MIB;
 	/* And a header of 11 KiB. */
-	most = partitions() * partition_bytes() / (1024 * MIB / (36 * 1024)) + 4 * PAGE;
+	most = most / (1024 * MIB / (36 * 1024)) + 4 * PAGE;
 	ASSERT(bytes <= most, "%llu bytes, at most %llu are right", bytes, most);
+}
+
+TEST(every_partition_is_a_zone)
+{
+	int i;
+
+	for (i = 0; i < partitions(); i++) {
+		ASSERT_EQ(zone_number(i, "start_address"), partition_start(i));
+		ASSERT_EQ(zone_number(i, "free_bytes"), partition_free(i));
+		ASSERT_EQ(zone_number(i, "free_bytes"), partition_managed(i));
+		ASSERT_EQ(zone_number(i, "whole_bytes") + zone_number(i, "evicted_bytes"),
+			  partition_managed(i));
+		ASSERT_EQ(zone_number(i, "held_bytes"), 0);
+	}
+}
+
+TEST(what_an_instance_has_is_not_free)
+{
+	struct actor instance = start_instance(1, 16 * MIB);
+	const u64 used = partition_managed(1) - zone_number(1, "free_bytes");
+
+	ASSERT_GE(used, 16 * MIB);
+	ASSERT_LE(used, 32 * MIB);
+	ASSERT_GE(zone_number(1, "whole_bytes"), partition_managed(1) - 48 * MIB);
+	actor_kill(&instance);
+	ASSERT(settle(), "a partition is not empty");
+	ASSERT_EQ(zone_number(1, "whole_bytes") + zone_number(1, "evicted_bytes"),
+		  partition_managed(1));
+}
+
+TEST(without_a_host_nobody_waits_for_it)
+{
+	ASSERT_EQ(event_count("waits"), 0);
+	ASSERT_EQ(event_count("wait_timeouts"), 0);
+	ASSERT_EQ(event_count("wait_kills"), 0);
+	ASSERT_EQ(event_count("interferences"), 0);
+	ASSERT_EQ(event_count("evicted_allocations"), 0);
 }
 
 TEST(partitions_do_not_have_to_be_reported)

@@ -43,7 +43,7 @@ pub struct Suite {
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
     reporting: bool,
-    host_takes: bool,
+    llfree: Llfree,
     programs: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Suite {
             arguments: Vec::new(),
             tolerated: None,
             reporting: false,
-            host_takes: false,
+            llfree: Llfree::Off,
             programs: match std::env::var("SELFTESTS") {
                 Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
                 Err(_) => programs.iter().map(ToString::to_string).collect(),
@@ -119,10 +119,9 @@ impl Suite {
         self
     }
 
-    /// Has LLFree keep the pages of partitions in memory that the host can work on, and the host take what is
-    /// free every 20 ms while the programs run.
-    pub fn host_takes(mut self) -> Self {
-        self.host_takes = true;
+    /// Has LLFree keep these pages, and the host take what is free of them every 20 ms while the programs run.
+    pub fn host_takes(mut self, llfree: Llfree) -> Self {
+        self.llfree = llfree;
         self.programs.insert(0, "host_takes:begins".to_owned());
         // The last program may leave something behind.
         self.programs.insert(self.programs.len() - 1, "host_takes:has_taken".to_owned());
@@ -191,9 +190,9 @@ impl Suite {
         config.vcpus = self.processors;
         config.agent = false;
         config.free_page_reporting = self.reporting;
-        if self.host_takes {
+        if self.llfree != Llfree::Off {
             config.memory_backend = MemoryBackend::Memfd;
-            config.llfree = Llfree::Partitions;
+            config.llfree = self.llfree;
         }
         config.accelerator = AcceleratorChoice::Auto;
         config.console_log = Some(directory.join("console"));

@@ -1,8 +1,8 @@
 //! The kernel's selftests, in groups of one boot each. The debug kernel has PROVE_LOCKING, DEBUG_VM
 //! and KASAN; both have panic_on_warn.
 
-use squeezy_kernel_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::{Kernel, PartitionLayout};
+use squeezy_kernel_tests::{MIB, PLUGS, Suite, partitions};
+use squeezy_vmm::{Kernel, Llfree, PartitionLayout, memory::VirtioMem};
 
 /// What most groups run on.
 fn usual() -> PartitionLayout {
@@ -65,7 +65,7 @@ const LLFREE: [&str; 1] = ["llfree=partitions"];
 #[test]
 #[ignore = "the same while the host takes is run always: run by `make stress`"]
 fn rules_with_llfree() {
-    let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)
@@ -78,19 +78,74 @@ fn full_partitions_with_llfree() {
     Suite::new("full-llfree", Kernel::Release, usual(), &FULL).parameters(&LLFREE).data().check();
 }
 
-/// Nor must it matter that the host takes what is free.
+/// LLFree has the memory that the kernel boots with, too.
+const LLFREE_ALL: [&str; 1] = ["llfree=all"];
+
 #[test]
-fn rules_while_the_host_takes() {
-    let programs: Vec<_> = ["llfree", "resize"].into_iter().chain(RULES).collect();
-    Suite::new("rules-taken", Kernel::Release, usual(), &programs)
-        .host_takes()
+#[ignore = "other suites have most of it: run by `make stress`"]
+fn rules_with_boot_memory_of_llfree() {
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
+    Suite::new("rules-llfree-all", Kernel::Release, usual(), &programs)
+        .parameters(&LLFREE_ALL)
         .arguments(&INACCESSIBLE)
         .check();
 }
 
 #[test]
-fn full_partitions_while_the_host_takes() {
-    Suite::new("full-taken", Kernel::Release, usual(), &FULL).host_takes().data().check();
+#[ignore = "other suites have most of it: run by `make stress`"]
+fn full_partitions_with_boot_memory_of_llfree() {
+    Suite::new("full-llfree-all", Kernel::Release, usual(), &FULL)
+        .parameters(&LLFREE_ALL)
+        .data()
+        .check();
+}
+
+/// Nor must it matter that the host takes what is free.
+#[test]
+fn rules_while_the_host_takes() {
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
+    Suite::new("rules-taken", Kernel::Release, usual(), &programs)
+        .host_takes(Llfree::Partitions)
+        .arguments(&INACCESSIBLE)
+        .check();
+}
+
+#[test]
+fn full_partitions_while_the_host_takes_all() {
+    Suite::new("full-taken", Kernel::Release, usual(), &FULL)
+        .host_takes(Llfree::All)
+        .data()
+        .check();
+}
+
+/// A VM without partitions, with so much memory.
+fn boot_memory(name: &str, kernel: Kernel, bytes: u64) -> Suite {
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    Suite::new(name, kernel, memory, &["boot_memory"]).base(bytes).data()
+}
+
+#[test]
+fn boot_memory_of_llfree() {
+    boot_memory("boot-llfree", Kernel::Release, 512 * MIB).parameters(&LLFREE_ALL).check();
+}
+
+/// With a hole below 4 GiB, and a zone above it.
+#[test]
+fn boot_memory_of_llfree_in_two_zones_while_the_host_takes() {
+    boot_memory("boot-taken-zones", Kernel::Release, 3584 * MIB).host_takes(Llfree::All).check();
+}
+
+/// That the tests expect of LLFree what Linux does without it.
+#[test]
+#[ignore = "tests the tests: run by `make stress`"]
+fn boot_memory_of_the_free_lists() {
+    boot_memory("boot-lists", Kernel::Release, 512 * MIB).check();
+}
+
+#[test]
+#[ignore = "takes five minutes: run by `make stress`"]
+fn boot_memory_of_llfree_on_the_debug_kernel() {
+    boot_memory("boot-llfree-debug", Kernel::Debug, 768 * MIB).parameters(&LLFREE_ALL).check();
 }
 
 /// The suites of KUnit run while the debug kernel boots, and say on its console how they ended.
@@ -99,7 +154,16 @@ fn full_partitions_while_the_host_takes() {
 fn unit_tests_in_the_debug_kernel() {
     let report = Suite::new("kunit", Kernel::Debug, usual(), &[PLUGS]).run();
     report.assert_passed();
-    for suite in ["squeezy_layout", "squeezy_core", "squeezy_batch", "squeezy_oom"] {
+    for suite in [
+        "squeezy_layout",
+        "squeezy_core",
+        "squeezy_batch",
+        "squeezy_oom",
+        "llfree_state",
+        "llfree_allocator",
+        "llfree_compact",
+        "llfree_host",
+    ] {
         let ended = report
             .console
             .iter()
@@ -108,7 +172,7 @@ fn unit_tests_in_the_debug_kernel() {
         assert!(!ended.contains("not ok"), "{ended}");
     }
     let cases = report.console.iter().filter(|line| line.contains("     ok ")).count();
-    assert!(cases >= 15, "{cases} cases have passed");
+    assert!(cases >= 38, "{cases} cases have passed");
 }
 
 /// The debug kernel is several times slower.
@@ -122,7 +186,7 @@ fn rules_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes five minutes: run by `make stress`"]
 fn rules_with_llfree_on_the_debug_kernel() {
-    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = [PLUGS, "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree-debug", Kernel::Debug, usual(), &programs)
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)
@@ -134,7 +198,7 @@ fn rules_with_llfree_on_the_debug_kernel() {
 fn rules_while_the_host_takes_on_the_debug_kernel() {
     let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
     Suite::new("rules-taken-debug", Kernel::Debug, usual(), &programs)
-        .host_takes()
+        .host_takes(Llfree::Partitions)
         .arguments(&INACCESSIBLE)
         .check();
 }
@@ -174,7 +238,10 @@ fn full_partitions_with_llfree_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes ten minutes: run by `make stress`"]
 fn full_partitions_while_the_host_takes_on_the_debug_kernel() {
-    Suite::new("full-taken-debug", Kernel::Debug, usual(), &FULL_DEBUG).host_takes().data().check();
+    Suite::new("full-taken-debug", Kernel::Debug, usual(), &FULL_DEBUG)
+        .host_takes(Llfree::All)
+        .data()
+        .check();
 }
 
 /// The allocator zeroes what it hands out; a resize must not.

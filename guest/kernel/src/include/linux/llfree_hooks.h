@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * LLFree: what the page allocator calls for zones whose pages are not on free
+ * LLFree: what the memory management calls for zones whose pages are not on free
  * lists. mm/llfree/state.h has the design.
  */
 #ifndef _LINUX_LLFREE_HOOKS_H
@@ -15,11 +15,19 @@ struct page;
 
 DECLARE_STATIC_KEY_FALSE(llfree_key);
 
+/* Has LLFree the pages of any zone? */
+static inline bool llfree_enabled(void)
+{
+	return static_branch_unlikely(&llfree_key);
+}
+
 /* Has LLFree the pages of this zone? */
 static inline bool zone_is_llfree(const struct zone *zone)
 {
-	return static_branch_unlikely(&llfree_key) && zone->llfree;
+	return llfree_enabled() && zone->llfree;
 }
+
+void llfree_early_init(void);
 
 struct page *llfree_alloc(struct zone *zone, unsigned int order,
 			  int migratetype);
@@ -27,11 +35,36 @@ void llfree_free(struct zone *zone, unsigned long pfn, unsigned int order);
 bool llfree_alloc_page(struct zone *zone, unsigned long pfn);
 bool llfree_has_page(const struct zone *zone, unsigned long pfn);
 
+bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
+struct page *llfree_alloc_target(struct zone *zone, unsigned long pfn,
+				 unsigned int order);
+
+unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
+				   enum zone_type highest_zoneidx);
+bool llfree_hosts_interfered(struct zonelist *zonelist,
+			     enum zone_type highest_zoneidx, unsigned int epochs);
+
+bool __llfree_has_boot_memory(void);
+bool __llfree_veto_isolation(const struct zone *zone, bool report);
+unsigned long __llfree_in_hand(struct zone *zone);
+bool __llfree_has_order(const struct zone *zone, unsigned int order);
+void __llfree_set_reserve(struct zone *zone, unsigned long pages);
+void __llfree_free_blocks(const struct zone *zone, unsigned long *blocks);
+
 #else /* !CONFIG_LLFREE */
+
+static inline bool llfree_enabled(void)
+{
+	return false;
+}
 
 static inline bool zone_is_llfree(const struct zone *zone)
 {
 	return false;
+}
+
+static inline void llfree_early_init(void)
+{
 }
 
 static inline struct page *llfree_alloc(struct zone *zone, unsigned int order,
@@ -55,6 +88,100 @@ static inline bool llfree_has_page(const struct zone *zone, unsigned long pfn)
 	return false;
 }
 
+static inline bool llfree_may_compact(const struct zone *zone,
+				      unsigned long pfn, bool movable)
+{
+	return false;
+}
+
+static inline struct page *llfree_alloc_target(struct zone *zone,
+					       unsigned long pfn,
+					       unsigned int order)
+{
+	return NULL;
+}
+
+static inline unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
+						 enum zone_type highest_zoneidx)
+{
+	return 0;
+}
+
+static inline bool llfree_hosts_interfered(struct zonelist *zonelist,
+					   enum zone_type highest_zoneidx,
+					   unsigned int epochs)
+{
+	return false;
+}
+
+static inline bool __llfree_has_boot_memory(void)
+{
+	return false;
+}
+
+static inline bool __llfree_veto_isolation(const struct zone *zone, bool report)
+{
+	return false;
+}
+
+static inline unsigned long __llfree_in_hand(struct zone *zone)
+{
+	return 0;
+}
+
+static inline bool __llfree_has_order(const struct zone *zone,
+				      unsigned int order)
+{
+	return false;
+}
+
+static inline void __llfree_set_reserve(struct zone *zone, unsigned long pages)
+{
+}
+
+static inline void __llfree_free_blocks(const struct zone *zone,
+					unsigned long *blocks)
+{
+}
+
 #endif /* CONFIG_LLFREE */
+
+/* Has LLFree the memory that the kernel has booted with? */
+static inline bool llfree_has_boot_memory(void)
+{
+	return llfree_enabled() && __llfree_has_boot_memory();
+}
+
+/* Must pages of this zone not be isolated? Says why, if it is to be reported. */
+static inline bool llfree_veto_isolation(const struct zone *zone, bool report)
+{
+	return zone_is_llfree(zone) && __llfree_veto_isolation(zone, report);
+}
+
+/*
+ * Pages that NR_FREE_PAGES counts, but that the host has in hand. To be called
+ * before NR_FREE_PAGES is read: it brings that up to date.
+ */
+static inline unsigned long llfree_in_hand(struct zone *zone)
+{
+	return zone_is_llfree(zone) ? __llfree_in_hand(zone) : 0;
+}
+
+/* Tells the host how many pages of a zone have to stay free. */
+static inline void llfree_set_reserve(struct zone *zone, unsigned long pages)
+{
+	if (zone_is_llfree(zone))
+		__llfree_set_reserve(zone, pages);
+}
+
+/* Counts free blocks of each order in @blocks; false if the free lists have them. */
+static inline bool llfree_free_blocks(const struct zone *zone,
+				      unsigned long *blocks)
+{
+	if (!zone_is_llfree(zone))
+		return false;
+	__llfree_free_blocks(zone, blocks);
+	return true;
+}
 
 #endif /* _LINUX_LLFREE_HOOKS_H */

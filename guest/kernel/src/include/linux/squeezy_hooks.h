@@ -214,6 +214,7 @@ static inline bool squeezy_oom_log(struct mm_struct *mm)
 }
 
 /* The memory device */
+void squeezy_early_init(void);
 u64 squeezy_register_device(const struct squeezy_device_ops *ops, void *owner,
 			    u64 addr, u64 size, u64 block_size, int mgid);
 void squeezy_unregister_device(void *owner);
@@ -368,6 +369,10 @@ static inline bool squeezy_oom_confined(struct task_struct *task)
 static inline bool squeezy_oom_log(struct mm_struct *mm)
 {
 	return true;
+}
+
+static inline void squeezy_early_init(void)
+{
 }
 
 static inline void squeezy_unregister_device(void *owner)

@@ -2,29 +2,6 @@
 /* Pages of one area: its entry, and then its bits. */
 #include "entries.h"
 
-/* The lowest aligned run of 1 << @order zeros in @word, @order <= 6, or -1. */
-static int find_run(u64 word, unsigned int order)
-{
-	/* Where a run of each order may start. */
-	static const u64 starts[] = {
-		0xffffffffffffffffULL, 0x5555555555555555ULL,
-		0x1111111111111111ULL, 0x0101010101010101ULL,
-		0x0001000100010001ULL, 0x0000000100000001ULL, 1ULL,
-	};
-	u64 free = ~word;
-	unsigned int i;
-
-	for (i = 0; i < order; i++)
-		free &= free >> (1U << i);
-	free &= starts[order];
-	return free ? (int)llfree_first(free) : -1;
-}
-
-static u64 run(unsigned int order)
-{
-	return order >= 6 ? ~0ULL : (1ULL << (1U << order)) - 1;
-}
-
 static int word_take(u64 *word, unsigned int order)
 {
 	u64 old = llfree_load(word), seen;

@@ -62,6 +62,46 @@ static inline bool is_whole(u16 entry)
 	return (entry & ~LLFREE_EVICTED) == LLFREE_AREA_PAGES;
 }
 
+/* The lowest aligned run of 1 << @order zeros in @word, @order <= 6, or -1. */
+static inline int find_run(u64 word, unsigned int order)
+{
+	/* Where a run of each order may start. */
+	static const u64 starts[] = {
+		0xffffffffffffffffULL, 0x5555555555555555ULL,
+		0x1111111111111111ULL, 0x0101010101010101ULL,
+		0x0001000100010001ULL, 0x0000000100000001ULL, 1ULL,
+	};
+	u64 free = ~word;
+	unsigned int i;
+
+	for (i = 0; i < order; i++)
+		free &= free >> (1U << i);
+	free &= starts[order];
+	return free ? (int)llfree_first(free) : -1;
+}
+
+static inline u64 run(unsigned int order)
+{
+	return order >= 6 ? ~0ULL : (1ULL << (1U << order)) - 1;
+}
+
+/* What is known of @count areas from @first on. */
+static inline struct llfree_areas areas_in(const struct llfree_zone *zone,
+					   u32 first, u32 count)
+{
+	struct llfree_areas areas = { };
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		const u16 entry = llfree_load(&zone->area[first + i]);
+
+		areas.whole += entry == LLFREE_AREA_PAGES;
+		areas.evicted += entry == (LLFREE_AREA_PAGES | LLFREE_EVICTED);
+		areas.held += entry == LLFREE_HOST;
+	}
+	return areas;
+}
+
 /* Whether @pages may be taken from an area with this entry. */
 static inline bool offers(u16 entry, u32 pages, bool evicted_too)
 {

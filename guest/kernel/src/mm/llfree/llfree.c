@@ -66,27 +66,9 @@ static void tree_release(u32 *tree)
 
 /* ---- a tree ---- */
 
-/* What is known of a tree's areas. */
-struct look {
-	u32 whole;	/* entirely free, with the host's memory behind them */
-	u32 evicted;
-	u32 held;	/* the host's */
-};
-
-static struct look look_at(const struct llfree_zone *zone, u32 tree)
+static struct llfree_areas look_at(const struct llfree_zone *zone, u32 tree)
 {
-	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
-	struct look look = { };
-	u32 i;
-
-	for (i = 0; i < count; i++) {
-		const u16 entry = llfree_load(&zone->area[first + i]);
-
-		look.whole += entry == LLFREE_AREA_PAGES;
-		look.evicted += entry == (LLFREE_AREA_PAGES | LLFREE_EVICTED);
-		look.held += entry == LLFREE_HOST;
-	}
-	return look;
+	return areas_in(zone, tree * LLFREE_TREE_AREAS, areas_of(zone, tree));
 }
 
 /*
@@ -164,7 +146,7 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
 	const u32 free = entry & LLFREE_TREE_FREE;
-	struct look look;
+	struct llfree_areas look;
 	int badness = 0;
 	u32 pages;
 
@@ -229,7 +211,7 @@ static long get_anywhere(struct llfree_zone *zone, u32 start,
 		 * single pages from others meanwhile, who would fail.
 		 */
 		if (order >= LLFREE_AREA_ORDER) {
-			const struct look look = look_at(zone, tree);
+			const struct llfree_areas look = look_at(zone, tree);
 
 			if (!look.whole && !look.evicted)
 				continue;
@@ -241,18 +223,44 @@ static long get_anywhere(struct llfree_zone *zone, u32 start,
 	return -ENOMEM;
 }
 
-/**
- * llfree_get() - allocate 1 << @order pages
- * @zone: where
- * @order: at most LLFREE_MAX_ORDER
- * @type: what for
- * @evicted: set to whether the host has nothing behind some of them; those
- *	read as zeros
- *
- * Return: the first page, counted from the zone's start, or -ENOMEM.
+/*
+ * The usual case, which is to be fast: from the word that the last pages came
+ * from. -1 if that is used up, or somebody else is at it.
  */
-long llfree_get(struct llfree_zone *zone, unsigned int order,
-		enum llfree_type type, bool *evicted)
+static __always_inline long get_here(struct llfree_zone *zone, u32 word,
+				     unsigned int order)
+{
+	u32 *tree = &zone->tree[word / (LLFREE_AREA_WORDS * LLFREE_TREE_AREAS)];
+	u16 *area = &zone->area[word / LLFREE_AREA_WORDS], entry;
+	u64 bits = llfree_load(&zone->words[word]), was;
+	const u32 count = llfree_load(tree), pages = 1U << order;
+	int bit = find_run(bits, order);
+
+	if (bit < 0 || (count & LLFREE_TREE_FREE) < pages ||
+	    llfree_cmpxchg(tree, count, count - pages) != count)
+		return -1;
+	entry = llfree_load(area);
+	/* An area that has become whole stays so if another one will do. */
+	if (entry < pages || entry >= LLFREE_AREA_PAGES ||
+	    llfree_cmpxchg(area, entry, (u16)(entry - pages)) != entry)
+		goto out_tree;
+	do {
+		was = bits;
+		bits = llfree_cmpxchg(&zone->words[word], was,
+				      was | run(order) << bit);
+		if (bits == was)
+			return (long)word * 64 + bit;
+		bit = find_run(bits, order);
+	} while (bit >= 0);
+	area_give(area, pages);
+out_tree:
+	tree_give(tree, pages);
+	return -1;
+}
+
+/* Anything else. */
+static noinline long get(struct llfree_zone *zone, unsigned int order,
+			 enum llfree_type type, bool *evicted)
 {
 	const u32 hint = llfree_load(&zone->hint[type]);
 	const u32 reserved = hint ? (hint - 1) / LLFREE_AREA_WORDS /
@@ -289,4 +297,31 @@ out:
 	if (now != hint)
 		llfree_store(&zone->hint[type], now);
 	return page;
+}
+
+/**
+ * llfree_get() - allocate 1 << @order pages
+ * @zone: where
+ * @order: at most LLFREE_MAX_ORDER
+ * @type: what for
+ * @evicted: set to whether the host has nothing behind some of them; those
+ *	read as zeros
+ *
+ * Return: the first page, counted from the zone's start, or -ENOMEM.
+ */
+long llfree_get(struct llfree_zone *zone, unsigned int order,
+		enum llfree_type type, bool *evicted)
+{
+	const u32 hint = llfree_load(&zone->hint[type]);
+	long page = -1;
+
+	if (hint && !order)
+		page = get_here(zone, hint - 1, 0);
+	else if (hint && order <= 6)
+		page = get_here(zone, hint - 1, order);
+	if (page >= 0) {
+		*evicted = false;
+		return page;
+	}
+	return get(zone, order, type, evicted);
 }

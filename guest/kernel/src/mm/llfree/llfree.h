@@ -31,6 +31,7 @@ enum llfree_type {
  * @area: in the shared state, an entry for each area
  * @tree: in the shared state, an entry for each tree
  * @hint: for each type the word that the last allocation came from, plus 1
+ * @target: the area that compaction fills
  */
 struct llfree_zone {
 	u64 start_page;
@@ -41,6 +42,19 @@ struct llfree_zone {
 	u16 *area;
 	u32 *tree;
 	u32 hint[LLFREE_TYPES];
+	u32 target;
+};
+
+/**
+ * struct llfree_areas - how many areas are as a whole somebody's
+ * @whole: entirely free, with the host's memory behind them
+ * @evicted: entirely free, with nothing behind them
+ * @held: the host's
+ */
+struct llfree_areas {
+	u32 whole;
+	u32 evicted;
+	u32 held;
 };
 
 u64 llfree_state_bytes(u32 areas);
@@ -53,8 +67,17 @@ long llfree_get(struct llfree_zone *zone, unsigned int order,
 bool llfree_get_page(struct llfree_zone *zone, u64 page);
 int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order);
 
+u32 llfree_emptiable(const struct llfree_zone *zone);
+bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least);
+bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
+		       enum llfree_type type);
+long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order);
+
 bool llfree_has(const struct llfree_zone *zone, unsigned int order);
 u64 llfree_free_pages(const struct llfree_zone *zone);
+struct llfree_areas llfree_count_areas(const struct llfree_zone *zone);
+u32 llfree_held_areas(const struct llfree_zone *zone);
+void llfree_count_blocks(const struct llfree_zone *zone, u64 *blocks);
 u64 llfree_unused_pages(const struct llfree_zone *zone);
 bool llfree_is_free(const struct llfree_zone *zone, u64 page);
 

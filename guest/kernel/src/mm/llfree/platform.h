@@ -13,6 +13,7 @@
 
 #include <linux/align.h>
 #include <linux/bitops.h>
+#include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/limits.h>
 #include <linux/math.h>

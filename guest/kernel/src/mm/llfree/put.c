@@ -34,30 +34,16 @@ out_tree:
 	return false;
 }
 
-/**
- * llfree_put() - free 1 << @order pages
- * @zone: where they are
- * @page: the first, counted from the zone's start
- * @order: at most LLFREE_MAX_ORDER
- *
- * Pages may be freed in other blocks than they were allocated in.
- *
- * Return: 0, or -EINVAL if they are not allocated, or the host's. Of a block
- * larger than 64 pages, the ones before may have been freed then.
- */
-int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
+static noinline int put(struct llfree_zone *zone, u64 page, unsigned int order)
 {
 	const u32 pages = 1U << order, area = page / LLFREE_AREA_PAGES;
 	u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
 	u16 entry, seen;
 	int rc;
 
-	if (order > LLFREE_MAX_ORDER || page & (pages - 1) ||
-	    page + pages > (u64)zone->areas * LLFREE_AREA_PAGES)
-		return -EINVAL;
 	if (order > LLFREE_AREA_ORDER) {
-		rc = llfree_put(zone, page, order - 1);
-		return rc ? rc : llfree_put(zone, page + pages / 2, order - 1);
+		rc = put(zone, page, order - 1);
+		return rc ? rc : put(zone, page + pages / 2, order - 1);
 	}
 
 	entry = llfree_load(&zone->area[area]);
@@ -85,4 +71,48 @@ int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
 	area_give(&zone->area[area], pages);
 	tree_give(&zone->tree[area / LLFREE_TREE_AREAS], pages);
 	return 0;
+}
+
+/* A single page of an area that is not as a whole somebody's: to be fast. */
+static inline int put_one(struct llfree_zone *zone, u64 page)
+{
+	u64 *word = &zone->words[page / 64], old = llfree_load(word), was;
+	const u64 bit = 1ULL << page % 64;
+
+	do {
+		if (!(old & bit))
+			return -EINVAL;
+		was = old;
+		old = llfree_cmpxchg(word, was, was & ~bit);
+	} while (old != was);
+	area_give(&zone->area[page / LLFREE_AREA_PAGES], 1);
+	tree_give(&zone->tree[page / LLFREE_TREE_PAGES], 1);
+	return 0;
+}
+
+/**
+ * llfree_put() - free 1 << @order pages
+ * @zone: where they are
+ * @page: the first, counted from the zone's start
+ * @order: at most LLFREE_MAX_ORDER
+ *
+ * Pages may be freed in other blocks than they were allocated in.
+ *
+ * Return: 0, or -EINVAL if they are not allocated, or the host's. Of a block
+ * larger than 64 pages, the ones before may have been freed then.
+ */
+int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
+{
+	const u64 all = (u64)zone->areas * LLFREE_AREA_PAGES;
+	const u32 pages = 1U << order;
+
+	/* A page below the zone's first is a very large number. */
+	if (page >= all)
+		return -EINVAL;
+	if (!order && !(llfree_load(&zone->area[page / LLFREE_AREA_PAGES]) &
+			LLFREE_ALLOCATED))
+		return put_one(zone, page);
+	if (order > LLFREE_MAX_ORDER || page & (pages - 1) || pages > all - page)
+		return -EINVAL;
+	return put(zone, page, order);
 }

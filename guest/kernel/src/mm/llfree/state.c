@@ -107,6 +107,31 @@ u64 llfree_free_pages(const struct llfree_zone *zone)
 }
 
 /**
+ * llfree_count_areas() - how many areas are as a whole the guest's or the host's
+ * @zone: where
+ */
+struct llfree_areas llfree_count_areas(const struct llfree_zone *zone)
+{
+	return areas_in(zone, 0, zone->areas);
+}
+
+/**
+ * llfree_held_areas() - how many areas the host has counted out
+ * @zone: where
+ *
+ * Return: those that it keeps, and those that it gives back at once.
+ */
+u32 llfree_held_areas(const struct llfree_zone *zone)
+{
+	u32 tree, areas = 0;
+
+	for (tree = 0; tree < zone->trees; tree++)
+		areas += llfree_count(llfree_load(&zone->tree[tree]) &
+				      LLFREE_TREE_HELD);
+	return areas;
+}
+
+/**
  * llfree_unused_pages() - how many pages are nobody's in the guest
  * @zone: where
  *

@@ -88,8 +88,11 @@
  *	written by the host, before it discards what is in them
  * @epoch: odd while the host has anything in hand that it gives back at once;
  *	written by the host
- * @starved: allocations that failed while @held was not 0; written by the guest
+ * @starved: allocations for which the guest was about to kill while @held was not
+ *	0; written by the guest
  * @reserve: pages that the guest needs free to work; written by the guest
+ * @want: areas that it would like to have back, when @starved changes; written by
+ *	the guest
  */
 struct llfree_live {
 	u32 held;
@@ -97,7 +100,8 @@ struct llfree_live {
 	u32 unused_host[14];
 	u32 starved;
 	u32 reserve;
-	u32 unused_guest[14];
+	u32 want;
+	u32 unused_guest[13];
 };
 
 /**

@@ -1,15 +1,52 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Zones whose pages LLFree has: what makes them, and what waits for the host. */
+/*
+ * Zones of the kernel whose pages LLFree has.
+ *
+ * LAYERS, top to bottom: a file uses those below it
+ *
+ *  setup			llfree= on the command line, the state that the host maps
+ *  sysfs			/sys/kernel/mm/llfree
+ *  wait			for what the host has
+ *  zone  watermark		pages of a zone; how many are free
+ *  counters
+ *  llfree  put  compact	the allocator, which knows no zones of the kernel
+ *  area
+ *  state  blocks
+ */
 #ifndef _MM_LLFREE_ZONE_H
 #define _MM_LLFREE_ZONE_H
 
-#include <linux/mmzone.h>
+#include <linux/kobject.h>
 #include <linux/llfree_hooks.h>
+#include <linux/mmzone.h>
 
-bool llfree_wants_partitions(void);
-int llfree_prepare(unsigned int zones, unsigned long pages);
-int llfree_add_zone(struct zone *zone, unsigned long start_pfn,
-		    unsigned long pages, const char *name);
+#include "llfree.h"
+
+/**
+ * struct llfree_kernel_zone - a zone of the kernel whose pages LLFree has
+ * @view: what struct zone points to
+ * @accounted: of the areas that the host says it keeps, those that
+ *	NR_FREE_PAGES does without
+ * @given_up: the host's epoch when it was waited for in vain
+ * @emptiable: what llfree_emptiable() said
+ * @emptiable_at: when, in jiffies
+ * @name: in the state, in sysfs and in tracepoints
+ * @kobj: its directory in sysfs
+ */
+struct llfree_kernel_zone {
+	struct llfree_zone view;
+	u32 accounted;
+	u32 given_up;
+	u32 emptiable;
+	unsigned long emptiable_at;
+	char name[16];
+	struct kobject kobj;
+};
+
+static inline struct llfree_kernel_zone *llfree_kernel_zone(const struct zone *zone)
+{
+	return container_of(zone->llfree, struct llfree_kernel_zone, view);
+}
 
 unsigned long llfree_zone_unused_pages(const struct zone *zone);
 unsigned int llfree_wait_for_host(const struct zone *zone);

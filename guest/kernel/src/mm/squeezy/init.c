@@ -74,6 +74,23 @@ bool __squeezy_veto_reporting(void)
 	return !squeezy_parameters.background_reporting;
 }
 
+/**
+ * squeezy_early_init - keep memory for partitions, before there is an allocator
+ *
+ * The device, which is not known yet, has a say in their size: as much as
+ * squeezy_make_layout() can make of it, but for a device with larger blocks than
+ * those of the memory's own.
+ */
+void __init squeezy_early_init(void)
+{
+	const u64 size = squeezy_parameters.partition_size;
+
+	if (squeezy_parameters.nr > SQUEEZY_MAX_PARTITIONS || size > BIT_ULL(MAX_PHYSMEM_BITS))
+		return;
+	squeezy_keep_room_for_zones(squeezy_parameters.nr,
+				    PHYS_PFN(round_up(size, memory_block_size_bytes())));
+}
+
 static int squeezy_init_partition(struct squeezy_partition *p,
 				  unsigned int number)
 {

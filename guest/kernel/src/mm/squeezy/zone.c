@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The pages of a partition, which are kept as those of a zone are: on its free
- * lists, and on the per-CPU lists before these. Or LLFree keeps them, if
- * llfree=partitions is on the command line: then the host may take what is free
+ * lists, and on the per-CPU lists before these. Or LLFree keeps them, if llfree=
+ * is on the command line: then the host may take what is free
  * in any state and gives it back, and I2 in core.h says that nobody in the
  * guest has a page.
  *
@@ -16,11 +16,25 @@
 #include <linux/vmstat.h>
 
 #include "../internal.h"
+#include "../llfree/setup.h"
 #include "../llfree/zone.h"
 #include "core.h"
 #include "failed.h"
 #include "page.h"
 #include "zone.h"
+
+/**
+ * squeezy_keep_room_for_zones - keep room for what LLFree knows of partitions
+ * @partitions: how many may be set up
+ * @pages: that each of them may have
+ *
+ * Memory is still memblock's.
+ */
+void __init squeezy_keep_room_for_zones(unsigned int partitions,
+					unsigned long pages)
+{
+	llfree_keep_room(partitions, pages);
+}
 
 /**
  * squeezy_prepare_zones - have room for the zones of all partitions

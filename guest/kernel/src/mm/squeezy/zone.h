@@ -4,6 +4,7 @@
 
 #include "core.h"
 
+void squeezy_keep_room_for_zones(unsigned int partitions, unsigned long pages);
 int squeezy_prepare_zones(void);
 int squeezy_init_zone(struct squeezy_partition *p);
 struct folio *squeezy_alloc_folio(struct squeezy_partition *p, gfp_t gfp,

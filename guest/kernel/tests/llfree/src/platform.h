@@ -15,6 +15,8 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 
+/* <sys/cdefs.h> has __always_inline. */
+#define noinline	__attribute__((noinline))
 #define BIT(number)	(1UL << (number))
 #define ALIGN(value, to) (((value) + (to) - 1) / (to) * (to))
 #define DIV_ROUND_UP(value, by) (((value) + (by) - 1) / (by))

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where compaction empties areas, and what it fills with their pages. Pages only
+ * go to areas that are as full as the one they come from, or fuller: what has
+ * been emptied is not filled again.
+ */
+#include "entries.h"
+
+/* Areas that are tried although they may have no run of the order. */
+#define TRIES	8
+
+/* So many numbers of free pages are taken for the same. */
+#define STEP	8
+
+/**
+ * llfree_emptiable() - which areas can be emptied
+ * @zone: where
+ *
+ * The used pages of an area fit into fuller ones if these have as many free, that
+ * is if they and the area have 512 free together.
+ *
+ * Return: the least number of free pages of an area that can be emptied; more than
+ * an area has if none can.
+ */
+u32 llfree_emptiable(const struct llfree_zone *zone)
+{
+	u32 free[LLFREE_AREA_PAGES / STEP] = { }, area, i, sum = 0;
+	u16 entry;
+
+	for (area = 0; area < zone->areas; area++) {
+		entry = llfree_load(&zone->area[area]);
+		if (entry < LLFREE_AREA_PAGES)
+			free[entry / STEP] += entry;
+	}
+	for (i = 0; i < LLFREE_AREA_PAGES / STEP; i++) {
+		sum += free[i];
+		if (sum >= LLFREE_AREA_PAGES)
+			return i ? i * STEP : 1;
+	}
+	return LLFREE_AREA_PAGES + 1;
+}
+
+/**
+ * llfree_is_emptiable() - whether an area is one that can be emptied
+ * @zone: where it is
+ * @area: which
+ * @least: what llfree_emptiable() has said
+ */
+bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least)
+{
+	const u16 entry = llfree_load(&zone->area[area]);
+
+	return entry >= least && entry < LLFREE_AREA_PAGES;
+}
+
+/**
+ * llfree_is_of_type() - what the tree of an area is used for
+ * @zone: where it is
+ * @area: which
+ * @type: perhaps this
+ */
+bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
+		       enum llfree_type type)
+{
+	const u32 tree = llfree_load(&zone->tree[area / LLFREE_TREE_AREAS]);
+
+	return (tree & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT == type;
+}
+
+static long get_from(struct llfree_zone *zone, u32 area, unsigned int order)
+{
+	u32 *tree = &zone->tree[area / LLFREE_TREE_AREAS];
+	bool evicted;
+	long page;
+
+	if (!tree_take(tree, 1U << order))
+		return -1;
+	page = llfree_area_take(zone, area, 0, order, false, &evicted);
+	if (page < 0)
+		tree_give(tree, 1U << order);
+	return page;
+}
+
+/* The fullest area with @least to @most free pages, those of movable trees first. */
+static bool find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
+			 u32 most, u32 *found)
+{
+	u32 area, free[2] = { most + 1, most + 1 };
+	bool other;
+	u16 entry;
+
+	for (area = 0; area < zone->areas; area++) {
+		entry = llfree_load(&zone->area[area]);
+		if (entry < least || area == source)
+			continue;
+		other = !llfree_is_of_type(zone, area, LLFREE_MOVABLE);
+		if (entry < free[other] && (!other || free[0] > most)) {
+			free[other] = entry;
+			*found = area;
+		}
+	}
+	return free[0] <= most || free[1] <= most;
+}
+
+/**
+ * llfree_get_beside() - allocate pages to empty an area into
+ * @zone: where
+ * @source: the area to be emptied
+ * @order: at most LLFREE_AREA_ORDER - 1
+ *
+ * Return: the first page, counted from the zone's start, or -ENOMEM if no other
+ * area is fuller and has pages free.
+ */
+long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order)
+{
+	const u32 last = llfree_load(&zone->target), pages = 1U << order;
+	const u16 most = llfree_load(&zone->area[source]);
+	u32 area, least = pages;
+	unsigned int tries;
+	long page;
+	u16 entry;
+
+	if (most >= LLFREE_AREA_PAGES)
+		return -ENOMEM;
+	/* Goes on with the same area, of which fewer and fewer are free. */
+	entry = llfree_load(&zone->area[last]);
+	if (last != source && entry >= pages && entry <= most) {
+		page = get_from(zone, last, order);
+		if (page >= 0)
+			return page;
+	}
+	for (tries = 0; tries < TRIES; tries++) {
+		if (!find_fullest(zone, source, least, most, &area))
+			break;
+		least = llfree_load(&zone->area[area]) + 1;
+		page = get_from(zone, area, order);
+		if (page >= 0) {
+			llfree_store(&zone->target, area);
+			return page;
+		}
+	}
+	return -ENOMEM;
+}

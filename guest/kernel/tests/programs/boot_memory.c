@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The memory that the kernel has booted with: all of it can be had and comes back, also when it is
+ * short or in pieces. With llfree=all this is LLFree's; it must not matter who has it.
+ */
+#define _GNU_SOURCE
+#include "actor.h"
+#include "harness.h"
+#include "instance.h"
+#include "memory.h"
+#include "system.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What nobody gets, and what programs and page tables take beside what they ask for. */
+#define MARGIN		(48 * MIB)
+
+static u64 meminfo(const char *field)
+{
+	return read_field("/proc/meminfo", field) * KIB;
+}
+
+static u64 vmstat(const char *field)
+{
+	return read_field("/proc/vmstat", field);
+}
+
+static u64 kills(void)
+{
+	return vmstat("oom_kill");
+}
+
+/* As much as there is without killing anybody. */
+static u64 nearly_all(void)
+{
+	const u64 available = meminfo("MemAvailable");
+
+	ASSERT_GE(available, 2 * MARGIN);
+	return (available - MARGIN) / HUGE_PAGE * HUGE_PAGE;
+}
+
+static void set_oom_score_adj(const char *adj)
+{
+	ASSERT(write_text("/proc/self/oom_score_adj", adj), "%m");
+}
+
+static void fills_nearly_all(void *data __attribute__((unused)))
+{
+	const u64 bytes = nearly_all();
+	char *memory = map_anon(bytes);
+
+	fill(memory, bytes, 7);
+	ASSERT(filled(memory, bytes, 7), "memory has changed");
+}
+
+TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
+{
+	const u64 before = meminfo("MemFree"), killed = kills();
+	int i;
+
+	for (i = 0; i < 3; i++)
+		in_child_ok(fills_nearly_all, NULL);
+	/* Page tables and the like are freed by others, and lists of processors keep some. */
+	ASSERT(WAIT_FOR(meminfo("MemFree") + 24 * MIB >= before, PROMPT_MS),
+	       "%llu bytes are free, %llu were", meminfo("MemFree"), before);
+	ASSERT_EQ(kills(), killed);
+}
+
+/* Pages in free blocks of all zones, by /proc/buddyinfo. */
+static u64 free_blocks_bytes(void)
+{
+	FILE *file = fopen("/proc/buddyinfo", "re");
+	u64 pages = 0, blocks;
+	char line[256], *at;
+	int order, length;
+
+	ASSERT(file, "/proc/buddyinfo: %m");
+	while (fgets(line, sizeof(line), file)) {
+		at = line;
+		ASSERT(!sscanf(at, "Node %*d, zone %*s%n", &length), "%s", line);
+		at += length;
+		for (order = 0; sscanf(at, "%llu%n", &blocks, &length) == 1; order++) {
+			pages += blocks << order;
+			at += length;
+		}
+	}
+	fclose(file);
+	return pages * PAGE;
+}
+
+TEST(free_blocks_add_up_to_what_is_free)
+{
+	u64 blocks, free;
+
+	/* Pages on lists of processors are free and in no block, and others come and go. */
+	ASSERT(WAIT_FOR((blocks = free_blocks_bytes(), free = meminfo("MemFree"),
+			 blocks <= free + MIB && free <= blocks + 8 * MIB), PROMPT_MS),
+	       "%llu bytes in blocks, %llu free", blocks, free);
+}
+
+TEST(llfree_counts_as_the_rest_of_the_kernel_does)
+{
+	const char *files = "/sys/kernel/mm/llfree/zones/DMA32/free_bytes";
+	const char *more = "/sys/kernel/mm/llfree/zones/Normal/free_bytes";
+	u64 bytes, free;
+
+	if (access(files, F_OK))
+		skip("the free lists have the memory");
+	/* ZONE_DMA is not LLFree's. */
+	ASSERT(WAIT_FOR((bytes = read_number(files) + (access(more, F_OK) ? 0 : read_number(more)),
+			 free = meminfo("MemFree"),
+			 bytes <= free + 2 * MIB && free <= bytes + 18 * MIB), PROMPT_MS),
+	       "%llu bytes, %llu free", bytes, free);
+}
+
+TEST(llfree_tells_the_host_what_has_to_stay_free)
+{
+	const char *reserve = "/sys/kernel/mm/llfree/zones/DMA32/reserve_bytes";
+
+	if (access(reserve, F_OK))
+		skip("the free lists have the memory");
+	/* At least what kswapd keeps free. */
+	ASSERT_GE(read_number(reserve), MIB);
+	ASSERT_LE(read_number(reserve), meminfo("MemTotal") / 4);
+}
+
+static void fills_huge_pages(void *data __attribute__((unused)))
+{
+	const u64 bytes = nearly_all() / 2 / HUGE_PAGE * HUGE_PAGE;
+	const u64 before = meminfo("AnonHugePages");
+	char *memory = map_huge(bytes);
+
+	fill(memory, bytes, 3);
+	ASSERT_GE(meminfo("AnonHugePages"), before + bytes / 10 * 9);
+	ASSERT(filled(memory, bytes, 3), "memory has changed");
+}
+
+TEST(half_of_it_is_to_be_had_in_huge_pages, .seconds = 120)
+{
+	in_child_ok(fills_huge_pages, NULL);
+}
+
+ACTOR(takes_all)
+{
+	set_oom_score_adj("0");
+	tell("ready");
+	hear();
+	for (;;)
+		fill(map_anon(MIB), MIB, 1);
+}
+
+TEST(who_takes_too_much_is_killed_and_nobody_else, .seconds = 300)
+{
+	struct actor bystander = start_instance(NOBODY, 16 * MIB);
+	struct actor hog = actor_start(NOBODY, "takes_all", NULL);
+	const u64 before = kills();
+
+	actor_hear(&hog);
+	actor_tell(&hog, "go");
+	actor_join_killed(&hog);
+	sleep_ms(500);
+	ASSERT_EQ(kills(), before + 1);
+	assert_intact(&bystander);
+	actor_kill(&bystander);
+}
+
+/* The drive with a file to read, which Suite::data() gives the guest. */
+static bool mount_data(void)
+{
+	mkdir("/mnt", 0755);
+	return !mount("/dev/vda", "/mnt", "erofs", MS_RDONLY, NULL) || !access("/mnt/data", R_OK);
+}
+
+static u64 read_file(const char *path)
+{
+	static char block[MIB];
+	int fd = OK(open(path, O_RDONLY | O_CLOEXEC));
+	u64 sum = 0;
+	ssize_t got, i;
+
+	while ((got = OK(read(fd, block, sizeof(block)))))
+		for (i = 0; i < got; i += 64)
+			sum = sum * 31 + (unsigned char)block[i];
+	close(fd);
+	return sum;
+}
+
+ACTOR(keeps_reading)
+{
+	const u64 sum = read_file("/mnt/data");
+
+	tell("ready");
+	for (;;)
+		ASSERT_EQ(read_file("/mnt/data"), sum);
+}
+
+TEST(page_cache_makes_room_for_memory, .seconds = 300)
+{
+	const u64 before = kills();
+	struct actor reader;
+
+	if (!mount_data())
+		skip("there is no file to read: %m");
+	reader = actor_start(NOBODY, "keeps_reading", NULL);
+	actor_hear(&reader);
+	in_child_ok(fills_nearly_all, NULL);
+	ASSERT(actor_alive(&reader), "who reads a file was killed");
+	actor_kill(&reader);
+	ASSERT_EQ(kills(), before);
+}
+
+/* What is not in pieces afterwards; and page tables. */
+#define REST		(8 * MIB)
+
+/* Leaves nearly half of the memory free, in single pages. */
+static void break_into_pieces(void)
+{
+	const u64 available = meminfo("MemAvailable");
+	const u64 bytes = (available - available / 256 - REST) / HUGE_PAGE * HUGE_PAGE;
+	char *memory = map_anon(bytes);
+	u64 at;
+
+	OK(madvise(memory, bytes, MADV_NOHUGEPAGE));
+	fill(memory, bytes, 5);
+	for (at = 0; at < bytes; at += 2 * PAGE)
+		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
+}
+
+ACTOR(leaves_pieces)
+{
+	break_into_pieces();
+	tell("ready");
+	hear();
+}
+
+static struct actor in_pieces(void)
+{
+	struct actor actor = actor_start(NOBODY, "leaves_pieces", NULL);
+
+	actor_hear(&actor);
+	return actor;
+}
+
+/* Pages that compaction has moved. */
+static u64 moved(void)
+{
+	return vmstat("compact_isolated");
+}
+
+#define FORKS	500
+
+TEST(memory_in_pieces_is_enough_for_a_storm_of_forks, .seconds = 300)
+{
+	struct actor pieces = in_pieces();
+	const u64 before = kills(), isolated = moved();
+	pid_t children[FORKS];
+	int i;
+
+	for (i = 0; i < FORKS; i++) {
+		children[i] = fork_child();
+		if (!children[i]) {
+			pause();
+			_exit(0);
+		}
+	}
+	for (i = 0; i < FORKS; i++) {
+		OK(kill(children[i], SIGKILL));
+		OK(waitpid(children[i], NULL, 0));
+	}
+	ASSERT_EQ(kills(), before);
+	note("%llu pages moved", moved() - isolated);
+	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
+	actor_kill(&pieces);
+}
+
+/* Pipes with so many slots that their arrays are blocks of this order, and take @bytes. */
+static void make_pipes(unsigned int order, u64 bytes)
+{
+	/* A slot is 40 bytes; there is a power of two of them. */
+	const int size = PAGE * 64 << order;
+	u64 i;
+	int ends[2];
+
+	for (i = 0; i < bytes / (PAGE << order); i++) {
+		OK(pipe2(ends, O_CLOEXEC));
+		ASSERT(fcntl(ends[1], F_SETPIPE_SZ, size) >= size, "order %u, pipe %llu: %m",
+		       order, i);
+	}
+}
+
+TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
+{
+	struct rlimit files = { 20000, 20000 };
+	struct actor pieces = in_pieces();
+	const u64 before = kills(), isolated = moved();
+	unsigned int order;
+
+	OK(setrlimit(RLIMIT_NOFILE, &files));
+	for (order = 1; order <= 3; order++)
+		make_pipes(order, 2 * REST);
+	ASSERT_EQ(kills(), before);
+	note("%llu pages moved", moved() - isolated);
+	ASSERT_GE(moved(), isolated + 1);
+	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
+	actor_kill(&pieces);
+}
+
+TEST(memory_in_pieces_is_joined_on_request, .seconds = 300)
+{
+	const u64 moved = vmstat("compact_migrate_scanned");
+	struct actor pieces = in_pieces();
+	u64 before, huge = 16 * HUGE_PAGE;
+	char *memory;
+
+	ASSERT(write_text("/proc/sys/vm/compact_memory", "1"), "%m");
+	ASSERT_GE(vmstat("compact_migrate_scanned"), moved + 1);
+	before = meminfo("AnonHugePages");
+	memory = map_huge(huge);
+	fill(memory, huge, 9);
+	ASSERT_EQ(meminfo("AnonHugePages"), before + huge);
+	actor_kill(&pieces);
+}
+
+/* Sends to itself as fast as it can, and so allocates where nobody can wait. */
+ACTOR(floods)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	socklen_t length = sizeof(address);
+	static char block[64 * KIB];
+	int listener, sender, receiver;
+	u64 sum = 0;
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	listener = OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	OK(bind(listener, (struct sockaddr *)&address, length));
+	OK(listen(listener, 1));
+	OK(getsockname(listener, (struct sockaddr *)&address, &length));
+	sender = OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	OK(connect(sender, (struct sockaddr *)&address, length));
+	receiver = OK(accept(listener, NULL, NULL));
+	OK(fcntl(sender, F_SETFL, O_NONBLOCK));
+	OK(fcntl(receiver, F_SETFL, O_NONBLOCK));
+	tell("ready");
+	for (;;) {
+		ssize_t sent = send(sender, block, sizeof(block), 0);
+		ssize_t got = recv(receiver, block, sizeof(block), 0);
+
+		sum += sent > 0 ? sent : 0;
+		sum -= got > 0 ? got : 0;
+		ASSERT_LE(sum, 64 * MIB);
+	}
+}
+
+TEST(a_flood_of_packets_while_memory_is_short, .seconds = 300)
+{
+	const u64 before = kills();
+	struct actor flood;
+
+	bring_loopback_up();
+	flood = actor_start(NOBODY, "floods", NULL);
+	actor_hear(&flood);
+	in_child_ok(fills_nearly_all, NULL);
+	in_child_ok(fills_nearly_all, NULL);
+	ASSERT(actor_alive(&flood), "who sends packets was killed");
+	actor_kill(&flood);
+	ASSERT_EQ(kills(), before);
+}
