@@ -1,6 +1,9 @@
 //! Areas that the host keeps: the guest has less memory until they are given back (HyperAlloc's hard limit).
 
-use super::zone::{BATCH_AREAS, ReclaimZone, TreeAreas, discard_areas};
+use super::{
+    zone::{BATCH_AREAS, ReclaimZone},
+    zone_memory::TreeAreas,
+};
 use squeezy_llfree::{AreaSet, TREE_AREAS, TreeIndex};
 use std::io;
 
@@ -58,7 +61,7 @@ impl ReclaimZone {
                 let free = self.zone.free_areas(tree);
                 let areas =
                     if only_evicted { free.evicted } else { free.areas.without(free.evicted) };
-                let areas = areas.without(self.state_areas(tree)).lowest(left);
+                let areas = areas.intersection(self.memory.usable(tree)).lowest(left);
                 left -= areas.len();
                 batched += areas.len();
                 if !areas.is_empty() {
@@ -88,7 +91,7 @@ impl ReclaimZone {
         }
         // The guest must not count on them while the discard is under way.
         hand.keep(self.kept.count());
-        let discarded = discard_areas(&self.part, &touched);
+        let discarded = self.memory.discard(&touched);
         if discarded.is_err() {
             for &(tree, areas) in &touched {
                 hand.give_unchanged(tree, areas);
@@ -119,6 +122,6 @@ impl ReclaimZone {
     /// Discards what a guest that breaks the rules has touched of the areas that it does not have; returns how many
     /// bytes that was.
     pub(super) fn enforce(&self) -> io::Result<u64> {
-        discard_areas(&self.part, &self.kept.areas())
+        self.memory.discard(&self.kept.areas())
     }
 }

@@ -9,6 +9,7 @@
 
 mod limit;
 mod zone;
+mod zone_memory;
 
 use crate::{
     Result, VmError,
@@ -25,7 +26,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
-use zone::{AREA_BYTES, ReclaimZone};
+use zone::ReclaimZone;
+use zone_memory::{AREA_BYTES, ZoneMemory};
 
 /// The most that the state of an allocator may take: that of 64 TiB.
 const MAX_STATE_BYTES: u64 = 4 << 30;
@@ -84,11 +86,11 @@ impl Reclaimer {
         let pieces: Vec<_> = memory.pieces().map(|piece| piece.guest.clone()).collect();
         let zones = header::read(&mapping.header(), &range, &pieces);
         let zones = zones.map_err(|error| refuse(error.to_string()))?;
-        let zones = zones.into_iter().filter_map(|zone| {
-            let part = memory.at(&zone.memory)?.file?;
+        let zones = zones.into_iter().map(|zone| {
             let is_partition = memory.regions.iter().any(|r| r.part(&zone.memory).is_some());
             let state = SharedMemory::new(mapping.clone(), zone.layout);
-            Some(Mutex::new(ReclaimZone::adopt(zone, state, part, is_partition)))
+            let own = ZoneMemory::new(&zone, memory);
+            Mutex::new(ReclaimZone::adopt(state, own, zone.memory, is_partition))
         });
         Ok(Self { zones: zones.collect(), _lock: lock })
     }

@@ -1,0 +1,120 @@
+//! Where the memory of a zone is.
+
+use crate::host_memory::{FilePart, HostMemory};
+use squeezy_llfree::{AREA_PAGES, AreaSet, TREE_AREAS, TreeIndex, header::ZoneDescription};
+use std::{io, ops::Range};
+
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// Bytes of an area.
+pub(super) const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
+
+/// Areas of a tree.
+pub(super) type TreeAreas = (TreeIndex, AreaSet);
+
+/// The memory of a zone. A zone may span holes, and what the allocator's state is in: no area there is ever free,
+/// whatever the guest says.
+#[derive(Debug)]
+pub(super) struct ZoneMemory {
+    parts: Vec<Part>,
+    /// The areas of each tree that can be discarded.
+    usable: Vec<AreaSet>,
+}
+
+/// Areas in a row.
+#[derive(Debug)]
+struct Part {
+    areas: Range<u32>,
+    /// Where the first one begins.
+    file: FilePart,
+}
+
+impl ZoneMemory {
+    /// Of a zone of a guest with this memory.
+    pub(super) fn new(zone: &ZoneDescription, memory: &HostMemory) -> Self {
+        let trees = zone.layout.trees() as usize;
+        let mut new = Self { parts: Vec::new(), usable: vec![AreaSet::EMPTY; trees] };
+        for piece in memory.pieces() {
+            let start = piece.guest.start.max(zone.memory.start) - zone.memory.start;
+            let end = piece.guest.end.min(zone.memory.end).saturating_sub(zone.memory.start);
+            let areas = start.div_ceil(AREA_BYTES)..end / AREA_BYTES;
+            if areas.is_empty() {
+                continue;
+            }
+            let address = |area: u64| zone.memory.start + area * AREA_BYTES;
+            let part = piece.part(&(address(areas.start)..address(areas.end)));
+            let Some(file) = part.and_then(|part| part.file) else { continue };
+            // A zone has fewer than 2^32 areas.
+            let areas = areas.start as u32..areas.end as u32;
+            for area in areas.clone().filter(|area| !zone.state_areas.contains(area)) {
+                let tree = &mut new.usable[(area / TREE_AREAS) as usize];
+                *tree = tree.with(area % TREE_AREAS);
+            }
+            new.parts.push(Part { areas, file });
+        }
+        new
+    }
+
+    /// The areas of a tree that can be discarded.
+    pub(super) fn usable(&self, TreeIndex(tree): TreeIndex) -> AreaSet {
+        self.usable[tree as usize]
+    }
+
+    /// Bytes of the host's memory behind an area.
+    pub(super) fn resident(&self, tree: TreeIndex, area: u32) -> io::Result<u64> {
+        self.range(tree, area).map_or(Ok(0), |(part, range)| part.file.resident(range))
+    }
+
+    /// Discards areas that the guest does not have; returns how many bytes of the host's memory were behind them.
+    pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<u64> {
+        let mut bytes = 0;
+        for (part, run) in self.runs(areas) {
+            let resident = part.file.resident(run.clone())?;
+            if resident > 0 {
+                part.file.discard(run)?;
+            }
+            bytes += resident;
+        }
+        Ok(bytes)
+    }
+
+    /// Discards what there is in a run of single pages of an area, by their numbers in it.
+    pub(super) fn discard_pages(
+        &self,
+        tree: TreeIndex,
+        area: u32,
+        pages: Range<u32>,
+    ) -> io::Result<()> {
+        let Some((part, range)) = self.range(tree, area) else { return Ok(()) };
+        let at = |page: u32| range.start + u64::from(page) * PAGE_BYTES;
+        let run = at(pages.start)..at(pages.end);
+        part.file.data(run).try_for_each(|found| part.file.discard(found?))
+    }
+
+    /// Where areas are, neighbours as one range.
+    fn runs(&self, areas: &[TreeAreas]) -> Vec<(&FilePart, Range<u64>)> {
+        let mut runs: Vec<(&FilePart, Range<u64>)> = Vec::new();
+        for &(tree, areas) in areas {
+            for (part, range) in areas.numbers().filter_map(|area| self.range(tree, area)) {
+                match runs.last_mut() {
+                    Some((last, run)) if run.end == range.start && std::ptr::eq(*last, part) => {
+                        run.end = range.end;
+                    }
+                    _ => runs.push((part, range)),
+                }
+            }
+        }
+        runs
+    }
+
+    /// Where an area is, if it can be discarded.
+    fn range(&self, tree: TreeIndex, area: u32) -> Option<(&FilePart, Range<u64>)> {
+        if !self.usable(tree).contains(area) {
+            return None;
+        }
+        let area = tree.0 * TREE_AREAS + area;
+        let part = self.parts.iter().find(|part| part.areas.contains(&area))?;
+        let start = part.file.start + u64::from(area - part.areas.start) * AREA_BYTES;
+        Some((&part.file, start..start + AREA_BYTES))
+    }
+}
