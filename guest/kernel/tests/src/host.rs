@@ -36,33 +36,29 @@ pub(crate) struct Host {
     pub(crate) boots: u64,
     /// What takes free memory out of the guest.
     pub(crate) taking: Option<Taking>,
+    /// What it has taken.
+    pub(crate) taken_bytes: Arc<AtomicU64>,
 }
 
 /// Takes free memory all the time, until it is dropped.
-pub(crate) struct Taking {
-    bytes: Arc<AtomicU64>,
-    task: JoinHandle<()>,
-}
+pub(crate) struct Taking(JoinHandle<()>);
 
 impl Taking {
-    fn start(vm: Arc<Vm>) -> Self {
-        let bytes = Arc::new(AtomicU64::new(0));
-        let sum = bytes.clone();
-        let task = tokio::spawn(async move {
+    fn start(vm: Arc<Vm>, sum: Arc<AtomicU64>) -> Self {
+        Self(tokio::spawn(async move {
             // Whole areas most of the time, and single pages now and then.
             for grain in [Grain::Area, Grain::Area, Grain::Page].into_iter().cycle() {
                 let Ok(taken) = vm.take_all_free(grain).await else { return };
                 sum.fetch_add(taken.bytes, Relaxed);
                 tokio::time::sleep(TAKE_INTERVAL).await;
             }
-        });
-        Self { bytes, task }
+        }))
     }
 }
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -117,14 +113,8 @@ impl Host {
                 let bytes = bytes.parse().map_err(io::Error::other)?;
                 let state = LlfreeState { address, bytes };
                 self.vm.let_take_free(state).map_err(io::Error::other)?;
-                self.taking = Some(Taking::start(self.vm.clone()));
+                self.taking = Some(Taking::start(self.vm.clone(), self.taken_bytes.clone()));
                 Ok(0)
-            }
-            ["taken"] => {
-                let taking = self.taking.as_ref();
-                taking
-                    .map(|taking| taking.bytes.load(Relaxed))
-                    .ok_or(io::ErrorKind::NotFound.into())
             }
             ["boot"] => {
                 self.boots += 1;

@@ -149,9 +149,19 @@ fn scribble(state: &Mapping, layout: &ZoneLayout, seed: u8, stop: &AtomicBool) {
         let offset = (start + (number >> 8) % (end - start)) & !7;
         let value = match number >> 60 {
             0..4 => random.next_u64(),
-            _ => plausible[(number >> 40) as usize % plausible.len()],
+            _ => plausible[(number >> 40) as usize % plausible.len()]
+                .rotate_left((number >> 32) as u32 % 4 * 16),
         };
         word(offset).store(value, Relaxed);
+    }
+}
+
+/// Ends those who scribble, also if the test fails.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 
@@ -168,6 +178,7 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
             let (state, layout, stop) = (&state, &guest.layouts[usize::from(seed)], &stop);
             scope.spawn(move || scribble(state, layout, seed, stop));
         }
+        let _stop = StopAtEnd(&stop);
         let begin = Instant::now();
         let mut reclaimer = guest.reclaimer();
         while begin.elapsed() < time {
@@ -178,15 +189,16 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
             reclaimer.enforce().unwrap();
             longest = longest.max(taken.took);
             calls += 1;
-            if calls.is_multiple_of(1000) {
+            if calls.is_multiple_of(3) {
                 // Whoever takes over finds nonsense, too.
                 drop(reclaimer);
                 reclaimer = guest.reclaimer();
+            }
+            if calls.is_multiple_of(300) {
                 guest.assert_rest_is_whole();
                 guest.fill();
             }
         }
-        stop.store(true, Relaxed);
     });
     guest.assert_rest_is_whole();
     println!("{calls} calls took {bytes} bytes, the longest {longest:?}");

@@ -143,11 +143,6 @@ void host_take(u64 address, u64 bytes)
 	ask("take %llu %llu\n", address, bytes);
 }
 
-u64 host_taken(void)
-{
-	return ask("taken\n");
-}
-
 u64 host_boot(void)
 {
 	return ask("boot\n");

@@ -31,8 +31,6 @@ u64 host_device_cpu_ns(void);
 void host_device_busy(bool busy);
 /* Has the host take free memory every 20 ms from now on; the state of LLFree is at @address. */
 void host_take(u64 address, u64 bytes);
-/* How many bytes it has taken until now. */
-u64 host_taken(void);
 /* Tells the host that the guest has started; how often it has until now. */
 u64 host_boot(void);
 /* Asks for shared + @count partitions and waits until the guest has them. */
