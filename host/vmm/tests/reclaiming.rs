@@ -152,3 +152,47 @@ async fn an_instance_that_has_ended_is_on_the_host_before_its_partition_is_unplu
     assert_eq!(world.ended(&next).await.state, InstanceState::Ended(ExitReason::Exited(0)));
     world.vm.stop().await.unwrap();
 }
+
+/// The whole VM: the host takes what instances do not need, and gives it back.
+#[tokio::test]
+async fn a_vm_shrinks_and_grows_without_its_guest() {
+    let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
+    let mut config = mechanism.configure(config("shrinking"));
+    config.vcpus = 2;
+    let vm = Vm::start(config).await.unwrap();
+    let agent = vm.agent().unwrap();
+    let start = vm.memory().await.unwrap();
+    assert_eq!(start.asked_bytes, start.plugged_bytes);
+
+    let slot = mechanism.slots().take().unwrap();
+    let grown = mechanism.plug(&vm, slot).await.unwrap().unwrap();
+    assert_eq!(grown.plugged_bytes - grown.before_bytes, SIZING.instance_bytes);
+    let hog = instance("hog", &["/bin/memhog", "200M", "--check", "--exit-after", "500"]);
+    agent.start(&hog).await.unwrap();
+    let wait = agent.wait(&hog.id);
+    let ended = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)));
+    agent.stop(&hog.id, Duration::ZERO).await.unwrap();
+    let used = vm.memory().await.unwrap();
+    assert!(used.resident.resident_bytes > start.resident.resident_bytes + 190 * MIB, "{used:?}");
+
+    // Even if its guest cannot do anything.
+    vm.pause().await.unwrap();
+    mechanism.slots().free(slot).unwrap();
+    let shrunk = mechanism.reclaim(&vm, slot).await.unwrap().unwrap();
+    vm.resume().await.unwrap();
+    assert_eq!(shrunk.before_bytes - shrunk.plugged_bytes, SIZING.instance_bytes);
+    let end = vm.memory().await.unwrap();
+    assert_eq!(end.plugged_bytes, start.plugged_bytes);
+    let left = end.resident.resident_bytes.saturating_sub(start.resident.resident_bytes);
+    assert!(left < 100 * MIB, "{left} bytes are left");
+
+    // A size that the guest cannot work with is refused, and the VM lives on.
+    let all = vm.resize(0).await.unwrap();
+    assert_eq!(all.plugged_bytes, 0);
+    let next = instance("next", &["/bin/memhog", "20M", "--check", "--exit-after", "100"]);
+    agent.start(&next).await.unwrap();
+    let wait = agent.wait(&next.id);
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    vm.stop().await.unwrap();
+}

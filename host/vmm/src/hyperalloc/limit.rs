@@ -53,8 +53,8 @@ impl ReclaimZone {
     pub(super) fn keep_more(&mut self, count: u32) -> io::Result<u64> {
         let mut left = count.min(self.zone.spare_areas());
         let mut bytes = 0;
-        // What the guest has not touched since it was given back costs nothing.
-        for only_evicted in [true, false] {
+        // First what there may be memory of the host's behind: the rest is only a promise to the guest.
+        for only_evicted in [false, true] {
             let mut batch = Vec::new();
             let mut batched = 0;
             for tree in self.zone.trees() {
