@@ -62,4 +62,5 @@ experiments! {
     frozen_garbage: FrozenGarbage,
     after: After,
     cache: Cache,
+    inflate: Inflate,
 }

@@ -52,6 +52,7 @@ pub(crate) enum Unit {
     Times,
     Percent,
     Milliseconds,
+    Nanoseconds,
     Minutes,
 }
 
@@ -149,6 +150,7 @@ impl Unit {
             Self::Times => "x",
             Self::Percent => "%",
             Self::Milliseconds => " ms",
+            Self::Nanoseconds => " ns",
             Self::Minutes => " min",
         }
     }

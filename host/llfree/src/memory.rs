@@ -24,6 +24,9 @@ pub trait Memory {
     fn area(&self, area: u32) -> u16;
     /// Replaces an area's entry if it is `old`; whether it was.
     fn replace_area(&self, area: u32, old: u16, new: u16) -> bool;
+    /// Replaces the entries of four areas in one step, from one on whose number is a multiple of four; whether all were
+    /// as in `old`.
+    fn replace_four(&self, first: u32, old: [u16; 4], new: [u16; 4]) -> bool;
     /// Clears bits of an area's entry.
     fn clear_area(&self, area: u32, bits: u16);
     /// A word of an area's bits, of which there are eight.
@@ -98,6 +101,19 @@ impl Memory for SharedMemory {
 
     fn replace_area(&self, area: u32, old: u16, new: u16) -> bool {
         self.area_atomic(area).compare_exchange(old, new, SeqCst, Acquire).is_ok()
+    }
+
+    fn replace_four(&self, first: u32, old: [u16; 4], new: [u16; 4]) -> bool {
+        assert!(first.is_multiple_of(4) && first + 4 <= self.layout.areas, "there is no {first}");
+        // The first one has the lowest bits, as in memory.
+        let word = |entries: [u16; 4]| {
+            entries.iter().rev().fold(0, |word, &entry| word << 16 | u64::from(entry))
+        };
+        let offset = self.layout.area + u64::from(first) * 2;
+        // SAFETY: they are within the layout, and aligned to 8 as the array is to 64. The guest changes them by two
+        // and four bytes at a time, which on x86 is atomic beside this.
+        let four = unsafe { AtomicU64::from_ptr(self.base().add(offset as usize).cast()) };
+        four.compare_exchange(word(old), word(new), SeqCst, Acquire).is_ok()
     }
 
     fn clear_area(&self, area: u32, bits: u16) {

@@ -101,6 +101,30 @@ impl<M: Memory> Zone<M> {
         }
     }
 
+    /// Replaces the entries of areas, four at a time where it can; returns those whose entry was `old`.
+    fn replace(
+        &self,
+        tree: TreeIndex,
+        areas: AreaSet,
+        old: impl Fn(u32) -> u16,
+        new: u16,
+    ) -> AreaSet {
+        let mut done = AreaSet::EMPTY;
+        for first in [0, 4] {
+            let four = AreaSet(0b1111 << first);
+            let ours = areas.intersection(four);
+            let entries = || std::array::from_fn(|number| old(first + number as u32));
+            if ours == four && self.memory.replace_four(area_of(tree, first), entries(), [new; 4]) {
+                done = done.with_all(four);
+                continue;
+            }
+            let replaced =
+                |&area: &u32| self.memory.replace_area(area_of(tree, area), old(area), new);
+            done = ours.numbers().filter(replaced).fold(done, AreaSet::with);
+        }
+        done
+    }
+
     /// Every tree.
     pub fn trees(&self) -> impl Iterator<Item = TreeIndex> + use<M> {
         (0..self.memory.areas().div_ceil(TREE_AREAS)).map(TreeIndex)
@@ -152,13 +176,8 @@ impl<M: Memory> InHand<'_, M> {
         let Some(counted) = self.take_count(tree, free.areas.intersection(wanted)) else {
             return Taken::default();
         };
-        let mut areas = AreaSet::EMPTY;
-        for area in counted.numbers() {
-            let old = if free.evicted.contains(area) { FREE_EVICTED } else { FREE };
-            if memory.replace_area(area_of(tree, area), old, HOST) {
-                areas = areas.with(area);
-            }
-        }
+        let old = |area| if free.evicted.contains(area) { FREE_EVICTED } else { FREE };
+        let areas = self.zone.replace(tree, counted, old, HOST);
         let missed = counted.without(areas);
         if !missed.is_empty() {
             memory.add_to_tree(tree, entry::giving(missed));
@@ -197,8 +216,7 @@ impl<M: Memory> InHand<'_, M> {
 
     fn give_as(&self, tree: TreeIndex, areas: AreaSet, entry: u16) -> AreaSet {
         let memory = &self.zone.memory;
-        let given = |&area: &u32| memory.replace_area(area_of(tree, area), HOST, entry);
-        let given = areas.numbers().filter(given).fold(AreaSet::EMPTY, AreaSet::with);
+        let given = self.zone.replace(tree, areas, |_| HOST, entry);
         let broken = areas.without(given);
         let difference = entry::giving(given).wrapping_add(entry::forgetting(broken));
         memory.add_to_tree(tree, difference);

@@ -18,7 +18,7 @@ use crate::{
 };
 use counters::workers_ns;
 use futures_util::future::try_join_all;
-use squeezy_protocol::InstanceSpec;
+use squeezy_protocol::{Instance, InstanceSpec};
 use squeezy_vmm::{
     AgentClient, BoxFuture, Resize, Vm, VmConfig,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},
@@ -51,6 +51,17 @@ impl MemhogVm {
         sizing: Sizing,
         arguments: &[String],
     ) -> Result<Self> {
+        Self::start_with(session, name, sizing, arguments, |_| ()).await
+    }
+
+    /// The same, with a change of its configuration.
+    pub(crate) async fn start_with<F: Recorded>(
+        session: &Session<F>,
+        name: MechanismName,
+        sizing: Sizing,
+        arguments: &[String],
+        change: impl FnOnce(&mut VmConfig),
+    ) -> Result<Self> {
         let mechanism = name.mechanism(sizing).ok_or_else(|| {
             BenchError::Arguments(format!("the method `{name}` does not use a VM"))
         })?;
@@ -63,7 +74,9 @@ impl MemhogVm {
         config.base_bytes = base_bytes(sizing);
         config.command_line = arguments.to_vec();
         session.configure(&mut config);
-        let vm = Vm::start(mechanism.configure(config)).await?;
+        let mut config = mechanism.configure(config);
+        change(&mut config);
+        let vm = Vm::start(config).await?;
         let release = vm.agent()?.info().await?.kernel_release;
         let guest = Guest::new(&release, kernel, vm.vmm_version());
         Ok(Self {
@@ -78,6 +91,11 @@ impl MemhogVm {
     /// The guest, for the header of lines.
     pub(crate) fn guest(&self) -> &Guest {
         &self.guest
+    }
+
+    /// The VM.
+    pub(crate) fn vm(&self) -> &Vm {
+        &self.vm
     }
 
     fn agent(&self) -> Result<&AgentClient> {
@@ -120,6 +138,22 @@ impl MemhogVm {
         }
         self.running.extend(bytes);
         Ok(took)
+    }
+
+    /// Plugs memory for an instance and runs a command of memhog in it, until it has touched its memory.
+    pub(crate) async fn run(&mut self, index: u16, command: Vec<String>) -> Result<Instance> {
+        self.plug(index).await?;
+        let spec = InstanceSpec { command, ..self.spec(index, 0)? };
+        let instance = self.agent()?.start(&spec).await?;
+        hog::touched(self.agent()?, &spec.id).await?;
+        Ok(instance)
+    }
+
+    /// Reclaims the memory of an instance that has ended; returns the resize.
+    pub(crate) async fn take_back(&mut self, index: u16) -> Result<Option<Resize>> {
+        let Some(slot) = self.slots[usize::from(index)].take() else { return Ok(None) };
+        self.mechanism.slots().free(slot)?;
+        Ok(self.mechanism.reclaim(&self.vm, slot).await?)
     }
 
     fn spec(&self, index: u16, bytes: u64) -> Result<InstanceSpec> {

@@ -7,6 +7,9 @@ use super::{
 use squeezy_llfree::{AreaSet, TREE_AREAS, TreeIndex};
 use std::io;
 
+/// The most areas that are taken at a time that have nothing behind them.
+const EVICTED_BATCH_AREAS: u32 = 4096;
+
 /// What the host keeps of a zone.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -55,6 +58,8 @@ impl ReclaimZone {
         let mut bytes = 0;
         // First what there may be memory of the host's behind: the rest is only a promise to the guest.
         for only_evicted in [false, true] {
+            // Nothing is discarded of what is evicted, so the guest does not miss it for long.
+            let most = if only_evicted { EVICTED_BATCH_AREAS } else { BATCH_AREAS };
             let mut batch = Vec::new();
             let mut batched = 0;
             for tree in self.zone.trees() {
@@ -67,7 +72,7 @@ impl ReclaimZone {
                 if !areas.is_empty() {
                     batch.push((tree, areas));
                 }
-                if batched + TREE_AREAS > BATCH_AREAS {
+                if batched + TREE_AREAS > most {
                     bytes += self.keep(&batch)?;
                     batch.clear();
                     batched = 0;
@@ -83,11 +88,14 @@ impl ReclaimZone {
             return Ok(0);
         }
         let hand = self.zone.hand();
-        let mut touched = Vec::with_capacity(wanted.len());
+        let mut touched = Vec::new();
         for &(tree, areas) in wanted {
             let taken = hand.take(tree, areas);
             self.kept.add(tree, taken.areas);
-            touched.push((tree, taken.areas.without(taken.evicted)));
+            let not_evicted = taken.areas.without(taken.evicted);
+            if !not_evicted.is_empty() {
+                touched.push((tree, not_evicted));
+            }
         }
         // The guest must not count on them while the discard is under way.
         hand.keep(self.kept.count());

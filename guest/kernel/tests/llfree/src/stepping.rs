@@ -22,6 +22,11 @@ impl<M: Memory> Memory for Stepping<M> {
         self.0.replace_area(area, old, new)
     }
 
+    fn replace_four(&self, first: u32, old: [u16; 4], new: [u16; 4]) -> bool {
+        step();
+        self.0.replace_four(first, old, new)
+    }
+
     fn clear_area(&self, area: u32, bits: u16) {
         step();
         self.0.clear_area(area, bits);

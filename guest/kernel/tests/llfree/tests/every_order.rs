@@ -142,6 +142,14 @@ fn four_mebibytes_and_a_reclaim() {
     both("4 MiB", 3, 2, &[10]);
 }
 
+/// The host takes four areas in one step.
+#[test]
+fn four_areas_at_once() {
+    both("a huge page of four areas", 2, 4, &[9]);
+    both("a page of four areas", 2, 4, &[0]);
+    both("4 MiB of five areas", 2, 5, &[10]);
+}
+
 #[test]
 fn two_processors_and_a_reclaim() {
     both("two processors", 2, 1, &[0, 7]);
