@@ -29,4 +29,4 @@ pub use layout::{AREA_PAGES, TREE_AREAS, ZoneLayout};
 pub use mapping::Mapping;
 pub use memory::{Memory, SharedMemory};
 pub use page_set::PageSet;
-pub use zone::{InHand, Taken, Zone};
+pub use zone::{Free, InHand, Zone};

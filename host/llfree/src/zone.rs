@@ -18,13 +18,26 @@ pub struct Zone<M> {
     epoch: u32,
 }
 
-/// Areas of a tree that the host has taken.
+/// Areas of a tree that are entirely free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct Free {
     /// All of them.
     pub areas: AreaSet,
-    /// Those that the host had nothing behind, as far as the guest says.
+    /// Those that the host has nothing behind, as far as the guest says.
     pub evicted: AreaSet,
+}
+
+impl Free {
+    /// Those of them that are in `areas`.
+    #[must_use]
+    pub fn of(self, areas: AreaSet) -> Self {
+        Self { areas: self.areas.intersection(areas), evicted: self.evicted.intersection(areas) }
+    }
+
+    /// Those with memory of the host's behind them.
+    pub fn backed(self) -> AreaSet {
+        self.areas.without(self.evicted)
+    }
 }
 
 impl<M: Memory> Zone<M> {
@@ -144,8 +157,8 @@ impl<M: Memory> Zone<M> {
     }
 
     /// The areas of a tree that are entirely free at the moment.
-    pub fn free_areas(&self, tree: TreeIndex) -> Taken {
-        let mut free = Taken::default();
+    pub fn free_areas(&self, tree: TreeIndex) -> Free {
+        let mut free = Free::default();
         for area in self.areas_of(tree).numbers() {
             if let Some(evicted) = entry::whole(self.memory.area(area_of(tree, area))) {
                 free.areas = free.areas.with(area);
@@ -169,20 +182,23 @@ impl<M: Memory> InHand<'_, M> {
         self.zone
     }
 
-    /// Takes those of `wanted` that are entirely free. What the guest wants at the same moment is left to it.
-    pub fn take(&self, tree: TreeIndex, wanted: AreaSet) -> Taken {
-        let free = self.zone.free_areas(tree);
+    /// As [`Zone::free_areas`].
+    pub fn free_areas(&self, tree: TreeIndex) -> Free {
+        self.zone.free_areas(tree)
+    }
+
+    /// Takes areas that were free when they were looked at just now, by [`Zone::free_areas`]. What the guest wants at
+    /// the same moment is left to it.
+    pub fn take(&self, tree: TreeIndex, free: Free) -> AreaSet {
         let memory = &self.zone.memory;
-        let Some(counted) = self.take_count(tree, free.areas.intersection(wanted)) else {
-            return Taken::default();
-        };
+        let Some(counted) = self.take_count(tree, free.areas) else { return AreaSet::EMPTY };
         let old = |area| if free.evicted.contains(area) { FREE_EVICTED } else { FREE };
         let areas = self.zone.replace(tree, counted, old, HOST);
         let missed = counted.without(areas);
         if !missed.is_empty() {
             memory.add_to_tree(tree, entry::giving(missed));
         }
-        Taken { areas, evicted: areas.intersection(free.evicted) }
+        areas
     }
 
     /// Takes the pages of as many of the areas as there are out of the tree's count, in one step.

@@ -88,6 +88,8 @@ pub(crate) struct Figures {
     size_bytes: u64,
     /// From the request until the VM had the size.
     latency_ns: u64,
+    /// The part of that in which the host's kernel discarded memory, where it is known.
+    discard_ns: Option<u64>,
     /// By how much the VM's size changed; what was free, where the size stays the same.
     moved_bytes: u64,
     /// By how much host memory behind the guest's memory decreased.

@@ -4,7 +4,7 @@ use super::{
     zone::{BATCH_AREAS, ReclaimZone},
     zone_memory::TreeAreas,
 };
-use squeezy_llfree::{AreaSet, TREE_AREAS, TreeIndex};
+use squeezy_llfree::{AreaSet, Free, TREE_AREAS, TreeIndex};
 use std::io;
 
 /// The most areas that are taken at a time that have nothing behind them.
@@ -51,50 +51,53 @@ impl Kept {
 }
 
 impl ReclaimZone {
-    /// Keeps up to so many areas more, of those that the guest can spare. Returns how many bytes of the host's memory
-    /// were behind them.
-    pub(super) fn keep_more(&mut self, count: u32) -> io::Result<u64> {
+    /// Keeps up to so many areas more, of those that the guest can spare.
+    pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
         let mut left = count.min(self.zone.spare_areas());
-        let mut bytes = 0;
+        let free: Vec<_> = self
+            .zone
+            .trees()
+            .map(|tree| (tree, self.zone.free_areas(tree).of(self.memory.usable(tree))))
+            .filter(|(_, free)| !free.areas.is_empty())
+            .collect();
         // First what there may be memory of the host's behind: the rest is only a promise to the guest.
         for only_evicted in [false, true] {
             // Nothing is discarded of what is evicted, so the guest does not miss it for long.
             let most = if only_evicted { EVICTED_BATCH_AREAS } else { BATCH_AREAS };
-            let mut batch = Vec::new();
+            let mut batch = Vec::with_capacity(free.len());
             let mut batched = 0;
-            for tree in self.zone.trees() {
-                let free = self.zone.free_areas(tree);
-                let areas =
-                    if only_evicted { free.evicted } else { free.areas.without(free.evicted) };
-                let areas = areas.intersection(self.memory.usable(tree)).lowest(left);
+            for &(tree, free) in &free {
+                let areas = if only_evicted { free.evicted } else { free.backed() };
+                let areas = areas.lowest(left);
+                if areas.is_empty() {
+                    continue;
+                }
                 left -= areas.len();
                 batched += areas.len();
-                if !areas.is_empty() {
-                    batch.push((tree, areas));
-                }
+                batch.push((tree, free.of(areas)));
                 if batched + TREE_AREAS > most {
-                    bytes += self.keep(&batch)?;
+                    self.keep(&batch)?;
                     batch.clear();
                     batched = 0;
                 }
             }
-            bytes += self.keep(&batch)?;
+            self.keep(&batch)?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
-    fn keep(&mut self, wanted: &[TreeAreas]) -> io::Result<u64> {
+    fn keep(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<()> {
         if wanted.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let hand = self.zone.hand();
         let mut touched = Vec::new();
-        for &(tree, areas) in wanted {
-            let taken = hand.take(tree, areas);
-            self.kept.add(tree, taken.areas);
-            let not_evicted = taken.areas.without(taken.evicted);
-            if !not_evicted.is_empty() {
-                touched.push((tree, not_evicted));
+        for &(tree, free) in wanted {
+            let taken = hand.take(tree, free);
+            self.kept.add(tree, taken);
+            let backed = free.of(taken).backed();
+            if !backed.is_empty() {
+                touched.push((tree, backed));
             }
         }
         // The guest must not count on them while the discard is under way.
@@ -107,7 +110,7 @@ impl ReclaimZone {
             }
             hand.keep(self.kept.count());
         }
-        discarded
+        discarded.map(drop)
     }
 
     /// Gives so many areas back to the guest, from the last on.
@@ -130,6 +133,6 @@ impl ReclaimZone {
     /// Discards what a guest that breaks the rules has touched of the areas that it does not have; returns how many
     /// bytes that was.
     pub(super) fn enforce(&self) -> io::Result<u64> {
-        self.memory.discard(&self.kept.areas())
+        Ok(self.memory.discard(&self.kept.areas())?.bytes)
     }
 }

@@ -51,6 +51,8 @@ pub struct Taken {
     pub area_bytes: u64,
     /// How long it took.
     pub took: Duration,
+    /// The part of that in which the host's kernel gave back entirely free areas.
+    pub discarding: Duration,
 }
 
 impl fmt::Display for Taken {
@@ -105,7 +107,9 @@ impl Reclaimer {
             if !zone.is_within(guest) {
                 continue;
             }
-            sum.area_bytes += zone.reclaim_areas().map_err(cannot_give_back)?;
+            let areas = zone.reclaim_areas().map_err(cannot_give_back)?;
+            sum.area_bytes += areas.bytes;
+            sum.discarding += areas.took;
             if grain == Grain::Page {
                 sum.bytes += zone.reclaim_pages().map_err(cannot_give_back)?;
             }

@@ -2,9 +2,9 @@
 
 use super::{
     limit::Kept,
-    zone_memory::{TreeAreas, ZoneMemory},
+    zone_memory::{Discarded, TreeAreas, ZoneMemory},
 };
-use squeezy_llfree::{AreaSet, InHand, SharedMemory, TreeIndex, Zone};
+use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TreeIndex, Zone};
 use std::{io, ops::Range};
 
 /// The most areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if
@@ -75,17 +75,17 @@ impl ReclaimZone {
         guest.start <= self.guest.start && self.guest.end <= guest.end
     }
 
-    /// Gives back areas that are entirely free; returns how many bytes of the host's memory were behind them.
-    pub(super) fn reclaim_areas(&mut self) -> io::Result<u64> {
+    /// Gives back areas that are entirely free.
+    pub(super) fn reclaim_areas(&mut self) -> io::Result<Discarded> {
         let trees: Vec<_> = self.zone.trees().map(|tree| (tree, self.worthwhile(tree))).collect();
         let mut batch = Vec::new();
-        let mut bytes = 0;
+        let mut sum = Discarded::default();
         let mut batched = 0;
         // Nobody who needs memory must find too little of it meanwhile.
         let mut most = BATCH_AREAS.min(self.zone.spare_areas());
         for (tree, areas) in trees {
             if batched + areas.len() > most {
-                bytes += self.reclaim_batch(&batch)?;
+                sum += self.reclaim_batch(&batch)?;
                 batch.clear();
                 batched = 0;
                 most = BATCH_AREAS.min(self.zone.spare_areas());
@@ -96,23 +96,25 @@ impl ReclaimZone {
                 batch.push((tree, areas));
             }
         }
-        Ok(bytes + self.reclaim_batch(&batch)?)
+        sum += self.reclaim_batch(&batch)?;
+        Ok(sum)
     }
 
     /// The areas of a tree that are free and have not been given back already.
     fn worthwhile(&self, tree: TreeIndex) -> AreaSet {
         let free = self.zone.free_areas(tree);
-        free.areas.without(free.evicted).intersection(self.memory.usable(tree))
+        free.backed().intersection(self.memory.usable(tree))
     }
 
-    fn reclaim_batch(&mut self, wanted: &[TreeAreas]) -> io::Result<u64> {
+    fn reclaim_batch(&mut self, wanted: &[TreeAreas]) -> io::Result<Discarded> {
         if wanted.is_empty() {
             // The guest is not told of anything in hand.
-            return Ok(0);
+            return Ok(Discarded::default());
         }
         let hand = self.zone.hand();
+        let free = |areas| Free { areas, evicted: AreaSet::EMPTY };
         let taken: Vec<_> =
-            wanted.iter().map(|&(tree, areas)| (tree, hand.take(tree, areas).areas)).collect();
+            wanted.iter().map(|&(tree, areas)| (tree, hand.take(tree, free(areas)))).collect();
         discard(&self.memory, &hand, &taken)
     }
 
@@ -150,13 +152,12 @@ impl ReclaimZone {
     }
 }
 
-/// Discards areas that are in hand and gives them back to the guest; returns how many bytes of the host's memory were
-/// behind them.
+/// Discards areas that are in hand and gives them back to the guest.
 fn discard(
     memory: &ZoneMemory,
     hand: &InHand<'_, SharedMemory>,
     taken: &[TreeAreas],
-) -> io::Result<u64> {
+) -> io::Result<Discarded> {
     let result = memory.discard(taken);
     for &(tree, areas) in taken {
         let broken = match result {

@@ -2,7 +2,11 @@
 
 use crate::host_memory::{FilePart, HostMemory};
 use squeezy_llfree::{AREA_PAGES, AreaSet, TREE_AREAS, TreeIndex, header::ZoneDescription};
-use std::{io, ops::Range};
+use std::{
+    io,
+    ops::{AddAssign, Range},
+    time::{Duration, Instant},
+};
 
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -19,6 +23,22 @@ pub(super) struct ZoneMemory {
     parts: Vec<Part>,
     /// The areas of each tree that can be discarded.
     usable: Vec<AreaSet>,
+}
+
+/// Memory that was given back to the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Discarded {
+    /// The host's memory that was there, in bytes.
+    pub(super) bytes: u64,
+    /// How long the host's kernel took.
+    pub(super) took: Duration,
+}
+
+impl AddAssign for Discarded {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.took += other.took;
+    }
 }
 
 /// Areas in a row.
@@ -65,17 +85,18 @@ impl ZoneMemory {
         self.range(tree, area).map_or(Ok(0), |(part, range)| part.file.resident(range))
     }
 
-    /// Discards areas that the guest does not have; returns how many bytes of the host's memory were behind them.
-    pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<u64> {
-        let mut bytes = 0;
+    /// Discards areas that the guest does not have.
+    pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<Discarded> {
+        let mut sum = Discarded::default();
         for (part, run) in self.runs(areas) {
             let resident = part.file.resident(run.clone())?;
             if resident > 0 {
+                let begin = Instant::now();
                 part.file.discard(run)?;
+                sum += Discarded { bytes: resident, took: begin.elapsed() };
             }
-            bytes += resident;
         }
-        Ok(bytes)
+        Ok(sum)
     }
 
     /// Discards what there is in a run of single pages of an area, by their numbers in it.

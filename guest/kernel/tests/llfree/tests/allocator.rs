@@ -83,7 +83,10 @@ fn what_is_not_allocated_cannot_be_freed() {
     assert!(!guest.put(block.page, 3), "twice");
     let (mut zone, _) = Zone::adopt(state.host());
     let hand = zone.hand();
-    assert_eq!(hand.take(TreeIndex(0), AreaSet::EMPTY.with(2)).areas.len(), 1);
+    assert_eq!(
+        hand.take(TreeIndex(0), hand.free_areas(TreeIndex(0)).of(AreaSet::EMPTY.with(2))).len(),
+        1
+    );
     assert!(!guest.put(1024, 9) && !guest.put(1024, 0), "the host's");
     assert!(guest.is_free(1024));
     assert!(hand.give(TreeIndex(0), AreaSet::EMPTY.with(2)).is_empty());
@@ -183,9 +186,11 @@ fn evicted_areas_are_taken_last() {
         let (mut zone, _) = Zone::adopt(state.host());
         let hand = zone.hand();
         for tree in [TreeIndex(0), TreeIndex(2)] {
-            let taken = hand.take(tree, AreaSet::first(8));
-            assert_eq!((taken.areas.len(), taken.evicted), (8, AreaSet::EMPTY));
-            assert!(hand.give(tree, taken.areas).is_empty());
+            let free = hand.free_areas(tree);
+            assert_eq!(free.evicted, AreaSet::EMPTY);
+            let taken = hand.take(tree, free);
+            assert_eq!(taken.len(), 8);
+            assert!(hand.give(tree, taken).is_empty());
         }
         drop(hand);
         let blocks = take_all(&guest, order, of_order(order, 0));
@@ -229,7 +234,10 @@ fn a_certain_page_is_had_if_it_is_free() {
     assert_eq!(guest.get_page(page.page), None);
     let (mut zone, _) = Zone::adopt(state.host());
     let hand = zone.hand();
-    assert_eq!(hand.take(TreeIndex(0), AreaSet::EMPTY.with(7)).areas.len(), 1);
+    assert_eq!(
+        hand.take(TreeIndex(0), hand.free_areas(TreeIndex(0)).of(AreaSet::EMPTY.with(7))).len(),
+        1
+    );
     assert_eq!(guest.get_page(7 * 512 + 3), None, "the host's");
     assert_eq!(guest.unused_pages(), 9 * 512 - 9);
     assert!(hand.give(TreeIndex(0), AreaSet::EMPTY.with(7)).is_empty());

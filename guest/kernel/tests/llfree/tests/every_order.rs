@@ -28,10 +28,10 @@ impl World {
         let world = self.clone();
         Box::new(move || {
             let hand = zone.hand();
-            let taken = hand.take(TREE, AreaSet::first(8));
-            if !taken.areas.is_empty() {
-                world.discard(taken.areas);
-                assert!(hand.give(TREE, taken.areas).is_empty());
+            let taken = hand.take(TREE, hand.free_areas(TREE));
+            if !taken.is_empty() {
+                world.discard(taken);
+                assert!(hand.give(TREE, taken).is_empty());
             }
         })
     }

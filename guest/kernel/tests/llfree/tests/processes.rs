@@ -78,14 +78,15 @@ fn reclaim(
     for _ in 0..4 {
         let tree = TreeIndex(random.next_u32() % kept.len() as u32);
         let ours = &mut kept[tree.0 as usize];
-        let taken = hand.take(tree, AreaSet(random.next_u32() as u8).without(*ours));
-        areas_moved += u64::from(taken.areas.len());
-        discard(tree, taken.areas);
-        let keep = taken.areas.intersection(AreaSet(random.next_u32() as u8));
+        let wanted = AreaSet(random.next_u32() as u8).without(*ours);
+        let taken = hand.take(tree, hand.free_areas(tree).of(wanted));
+        areas_moved += u64::from(taken.len());
+        discard(tree, taken);
+        let keep = taken.intersection(AreaSet(random.next_u32() as u8));
         held += keep.len();
         hand.keep(held);
         *ours = AreaSet(ours.0 | keep.0);
-        let back = taken.areas.without(keep);
+        let back = taken.without(keep);
         discard(tree, back);
         assert!(hand.give(tree, back).is_empty());
         if random.next_u32().is_multiple_of(2) {

@@ -69,7 +69,8 @@ impl Scripted {
         let (instance, function) = (InstanceNumber(instance), F);
         let reason = StopReason::KeepAliveOver;
         self.tell(at, NodeEvent::Stopping { instance, function, reason });
-        let taken = Some(Taken { bytes: 90 << 20, area_bytes: 90 << 20, took: ms(1) });
+        let taken =
+            Some(Taken { bytes: 90 << 20, area_bytes: 90 << 20, took: ms(1), discarding: ms(1) });
         let resident_drop_bytes = 100 << 20;
         let outcome = ResizeOutcome { latency: Some(ms(2)), resident_drop_bytes, taken, error };
         let (asked, stop) = (Moment(ms(at + 50)), Some(ms(50)));
