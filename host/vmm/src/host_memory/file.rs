@@ -2,8 +2,8 @@
 
 use rustix::{
     fs::{
-        FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, ftruncate,
-        memfd_create, seek,
+        FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fstat,
+        ftruncate, memfd_create, seek,
     },
     io::Errno,
 };
@@ -11,6 +11,7 @@ use std::{
     io,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
 };
 
 /// The number of the system call `cachestat`, on every architecture.
@@ -68,6 +69,27 @@ impl MemoryFile {
                 done => return Ok(done?),
             }
         }
+    }
+
+    /// The same; returns how many bytes of host memory that were, and how long the discard itself took. What others use
+    /// or discard of the file at the same moment changes the number, which is at most the size of the range.
+    pub(crate) fn discard_counted(&self, range: Range<u64>) -> io::Result<(u64, Duration)> {
+        let most = range.end - range.start;
+        // Much faster than discarding nothing.
+        if self.next_data(range.clone())?.is_none() {
+            return Ok((0, Duration::ZERO));
+        }
+        let before = self.allocated()?;
+        let begin = Instant::now();
+        self.discard(range)?;
+        let took = begin.elapsed();
+        Ok((before.saturating_sub(self.allocated()?).min(most), took))
+    }
+
+    /// Bytes of host memory behind all of it, and of what is swapped out.
+    fn allocated(&self) -> io::Result<u64> {
+        // In units of 512 bytes, whatever the size of a block.
+        Ok(u64::try_from(fstat(&self.file)?.st_blocks).unwrap_or(0) * 512)
     }
 
     /// Bytes of host memory behind a range.
@@ -151,7 +173,9 @@ mod tests {
         assert_eq!(memory.resident(MIB..MIB).unwrap(), 0);
         memory.discard(PAGE_BYTES..2 * PAGE_BYTES).unwrap();
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 3 * PAGE_BYTES);
-        memory.discard(0..4 * MIB).unwrap();
+        assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, PAGE_BYTES);
+        assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, 0);
+        assert_eq!(memory.discard_counted(0..4 * MIB).unwrap().0, 2 * PAGE_BYTES);
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
     }
 

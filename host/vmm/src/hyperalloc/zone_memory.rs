@@ -5,7 +5,7 @@ use squeezy_llfree::{AREA_PAGES, AreaSet, TREE_AREAS, TreeIndex, header::ZoneDes
 use std::{
     io,
     ops::{AddAssign, Range},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Bytes of a page.
@@ -89,12 +89,8 @@ impl ZoneMemory {
     pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<Discarded> {
         let mut sum = Discarded::default();
         for (part, run) in self.runs(areas) {
-            let resident = part.file.resident(run.clone())?;
-            if resident > 0 {
-                let begin = Instant::now();
-                part.file.discard(run)?;
-                sum += Discarded { bytes: resident, took: begin.elapsed() };
-            }
+            let (bytes, took) = part.file.discard_counted(run)?;
+            sum += Discarded { bytes, took };
         }
         Ok(sum)
     }

@@ -12,8 +12,7 @@ pub type Target<'a> = &'a (dyn Fn() -> u64 + Send + Sync);
 /// bytes.
 ///
 /// How is up to the implementation: those in `guest_driven/` tell the guest its size and wait until
-/// the guest has followed. A part that the host resizes itself, such as a monitor that shares the
-/// guest's allocator, implements the same trait with its own accounting (`docs/vmm.md`).
+/// the guest has followed. In `hyperalloc.rs` the host does it by itself, with its own accounting.
 pub trait Elastic: Send + Sync {
     /// The maximum size.
     fn max_bytes(&self) -> u64;

@@ -195,6 +195,28 @@ fn single_pages_beside_what_is_tried_and_given_back() {
     single_pages("single pages, what is tried", 4, &[3 * 64], &[8]);
 }
 
+/// The usual case: pages come from the word that the last ones came from.
+#[test]
+fn two_processors_go_on_in_one_word() {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    for orders in [[0, 0], [0, 2], [6, 0]] {
+        let runs = explore(3, || {
+            let world = World::new(state);
+            let last = world.guest.get(0, Type::Movable).unwrap();
+            let mut actors = vec![world.soft(world.zone().0)];
+            actors.extend(orders.map(|order| world.use_block(order, Type::Movable)));
+            let (guest, all) = (world.clone(), world.all_free());
+            let check = Box::new(move || {
+                guest.guest.free(last);
+                all();
+            });
+            Scenario { actors, heir: None, check }
+        });
+        println!("orders {orders:?}: {runs} orders");
+        assert!(runs > 100, "{runs}");
+    }
+}
+
 /// Whether a partition is empty is asked while the host works on it, or has been killed in the middle.
 #[test]
 fn what_nobody_has_is_counted_at_any_moment() {
@@ -237,14 +259,23 @@ fn a_certain_page_and_a_reclaim() {
 #[test]
 fn what_is_counted_can_be_had() {
     let state: &'static State = Box::leak(Box::new(State::new(1)));
-    for order in [0, 3, 7, 9] {
+    for (order, of, freed) in [
+        (0, Type::Huge, 0),
+        (3, Type::Huge, 0),
+        (7, Type::Huge, 0),
+        (9, Type::Huge, 0),
+        // Where the last page came from, and elsewhere.
+        (0, Type::Movable, 500),
+        (0, Type::Movable, 0),
+        (3, Type::Movable, 60),
+    ] {
         let runs = explore(u32::MAX, || {
             let world = World::new(state);
             // All but what is freed is in use.
-            let used: Vec<_> =
-                (0..512 >> order).map(|_| world.guest.get(order, Type::Huge).unwrap()).collect();
+            let mut used: Vec<_> =
+                (0..512 >> order).map(|_| world.guest.get(order, of).unwrap()).collect();
             let frees = world.clone();
-            let block = used[0];
+            let block = used.swap_remove(freed);
             let frees: Actor = Box::new(move || frees.guest.free(block));
             let takes = world.clone();
             let takes: Actor = Box::new(move || {
@@ -256,7 +287,7 @@ fn what_is_counted_can_be_had() {
             let all = world.all_free();
             let guest = world.clone();
             let check = Box::new(move || {
-                used[1..].iter().for_each(|&block| guest.guest.free(block));
+                used.iter().for_each(|&block| guest.guest.free(block));
                 all();
             });
             Scenario { actors: vec![frees, takes], heir: None, check }
