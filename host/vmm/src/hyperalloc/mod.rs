@@ -67,7 +67,7 @@ pub(crate) struct Reclaimer {
     /// Each for itself, so that two partitions can be reclaimed at once.
     zones: Vec<Mutex<ReclaimZone>>,
     /// Keeps others from working on the same state.
-    _lock: OwnedFd,
+    _lock: StateLock,
 }
 
 impl Reclaimer {
@@ -82,7 +82,7 @@ impl Reclaimer {
         let Some(FilePart { file, start }) = part else {
             return Err(refuse("it is not in the guest's memory".to_owned()));
         };
-        let lock = lock(&file).map_err(refuse)?;
+        let lock = StateLock::new(&*file).map_err(refuse)?;
         let mapping = Mapping::new(&*file, start, state.bytes);
         let mapping = Arc::new(mapping.map_err(|error| refuse(error.to_string()))?);
         let pieces: Vec<_> = memory.pieces().map(|piece| piece.guest.clone()).collect();
@@ -172,15 +172,27 @@ fn work_on(zone: &Mutex<ReclaimZone>) -> MutexGuard<'_, ReclaimZone> {
     })
 }
 
-/// Locks a file against other processes. The VMM has the same open file, so the lock is on one of our own, which goes
-/// with this process.
-fn lock(file: &impl AsFd) -> Result<OwnedFd, String> {
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let own = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| error.to_string())?;
-    match flock(&own, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(own),
-        Err(_) => Err("somebody else works on it".to_owned()),
+/// A file is locked against others who would work on the same state. The VMM has the same open file, so the lock is
+/// on one of our own, which goes with this process.
+#[derive(Debug)]
+struct StateLock(OwnedFd);
+
+impl StateLock {
+    fn new(file: &impl AsFd) -> Result<Self, String> {
+        let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        let own = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| error.to_string())?;
+        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self(own)),
+            Err(_) => Err("somebody else works on it".to_owned()),
+        }
+    }
+}
+
+impl Drop for StateLock {
+    /// A child that has just been forked still has the open file, and the lock with it.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
