@@ -31,13 +31,13 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// A method's colour, the same in every plot.
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
-        "squeezy" | "daemon" | "reclaim+libraries" => BLUE,
+        "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" => BLUE,
         "virtio-mem" | "vanilla" => VERMILION,
         "balloon" | "eager" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
         "floor" | "ideal" | "control" => GREY,
-        "harvest" | "reclaim" => SKY,
-        "microvm" => BLACK_LINE,
+        "harvest" | "reclaim" | "hyperalloc, soft" => SKY,
+        "microvm" | "hyperalloc, stopped" => BLACK_LINE,
         _ => GREEN,
     }
 }

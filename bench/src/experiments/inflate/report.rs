@@ -117,7 +117,7 @@ impl Report for Arguments {
                 let rate = |step: &Step| {
                     Spread::of(
                         of_method(records, method)
-                            .filter(|line| line.step == *step)
+                            .filter(|line| line.step == *step && line.moved_bytes > 0)
                             .map(gib_a_second),
                     )
                 };
