@@ -3,7 +3,7 @@
 use super::options::QemuOptions;
 use crate::{
     accelerator::AcceleratorKind,
-    config::{GuestClock, VmConfig},
+    config::{GuestClock, Llfree, VmConfig},
     memory::Layout,
 };
 use squeezy_protocol::ImageNumber;
@@ -81,7 +81,8 @@ pub(super) fn command(
         add("-m", format!("size={boot_bytes}B,maxmem={max_bytes}B,slots=0"));
     }
     add("-object", backend(files.first(), BASE_ID, boot_bytes));
-    processors(config.vcpus, &layout, accelerator, &mut add);
+    let shares_state = accelerator == AcceleratorKind::Tcg && config.llfree != Llfree::Off;
+    processors(config.vcpus, &layout, shares_state, &mut add);
     for (number, region) in (0u16..).zip(&layout.regions) {
         let id = device_id(number);
         let file = files.get(1 + usize::from(number));
@@ -148,16 +149,11 @@ pub(super) fn command(
     command
 }
 
-fn processors(
-    vcpus: u32,
-    layout: &Layout,
-    accelerator: AcceleratorKind,
-    add: &mut impl FnMut(&str, String),
-) {
+fn processors(vcpus: u32, layout: &Layout, shares_state: bool, add: &mut impl FnMut(&str, String)) {
     if !layout.nodes {
         // Where there can only be one processor, TCG executes the guest's atomic instructions in
         // several steps, between which the host may change what they work on.
-        let most = if accelerator == AcceleratorKind::Tcg { vcpus.max(2) } else { vcpus };
+        let most = if shares_state { vcpus.max(2) } else { vcpus };
         return add("-smp", format!("cpus={vcpus},maxcpus={most},sockets=1"));
     }
     let nodes = layout.regions.len() as u32;
@@ -231,6 +227,9 @@ mod tests {
         assert!(words.contains("file,mem-path=/proc/self/fd/7,share=on,align=2M,id=base"));
         assert!(words.contains("file,mem-path=/proc/self/fd/8,share=on,align=2M,id=vmem0-backend"));
         assert!(!words.contains("vmem1") && !words.contains("balloon"));
+        assert!(words.contains("-smp cpus=1,maxcpus=1,"));
+        config.llfree = Llfree::Partitions;
+        assert!(self::words(&config).contains("-smp cpus=1,maxcpus=2,"));
         assert!(words.ends_with(" -last word"), "{words}");
     }
 
