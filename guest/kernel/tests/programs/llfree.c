@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * With llfree=partitions or llfree=all: where the host finds the state, what sysfs says of it, and that reports
- * have nothing to do.
+ * With llfree=partitions or llfree=all: where the host finds the state, what sysfs says of it,
+ * and that reports have nothing to do.
  */
 #include "harness.h"
 #include "instance.h"

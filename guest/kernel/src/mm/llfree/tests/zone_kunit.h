@@ -27,7 +27,7 @@ static inline struct llfree_zone *new_zone(struct kunit *test)
 }
 
 static inline void put(struct kunit *test, struct llfree_zone *zone, u64 page,
-		unsigned int order)
+		       unsigned int order)
 {
 	KUNIT_ASSERT_EQ_MSG(test, 0, llfree_put(zone, page, order),
 			    "page %llu, order %u", page, order);
