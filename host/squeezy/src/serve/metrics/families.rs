@@ -152,13 +152,15 @@ impl Families {
         }
     }
 
-    fn counted(&self) -> [&Counters<Of>; 5] {
-        let Self { reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, .. } = self;
-        [reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed]
+    fn counted(&self) -> [&Counters<Of>; 6] {
+        let Self {
+            reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, taken, ..
+        } = self;
+        [reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, taken]
     }
 
-    fn timed(&self) -> [&TimesOf; 6] {
-        [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze]
+    fn timed(&self) -> [&TimesOf; 7] {
+        [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze, &self.take]
     }
 
     /// Removes the series of a function.

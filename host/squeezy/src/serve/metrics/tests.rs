@@ -156,6 +156,8 @@ fn a_day_of_a_node_gives_the_right_numbers() {
         ("calls_failed_total{function=\"f\"}", 1.0),
         ("calls_refused_total{function=\"f\",reason=\"queue_full\"}", 1.0),
         ("reclaimed_bytes_total{function=\"f\"}", 2.0 * INSTANCE_BYTES as f64),
+        ("taken_bytes_total{function=\"f\"}", f64::from(180 << 20)),
+        ("take_seconds_count{function=\"f\"}", 2.0),
         ("init_seconds_count{function=\"f\"}", 3.0),
         ("run_seconds_count{function=\"f\"}", 3.0),
         ("queue_seconds_count{function=\"f\"}", 4.0),
