@@ -23,6 +23,9 @@ const OUTSIDE_BYTES: u64 = 8 << 20;
 /// page tables.
 const OUTSIDE_PART: u64 = 128;
 
+/// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
+const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
+
 /// How long a reclaim may take before it counts as failed. The guest continues with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -163,6 +166,7 @@ impl VmPlan {
         let has_partitions = config.memory.partitions().is_some();
         if has_partitions && self.memory_backend == MemoryBackend::Memfd {
             config.llfree = Llfree::Partitions;
+            config.take_free_every = Some(TAKE_FREE_EVERY);
         }
         // So that frozen instances can give memory back where the host cannot take it by itself.
         config.free_page_reporting =

@@ -138,7 +138,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
 #[test]
 fn every_policy_answers_and_leaves_nothing() {
     let Some(build) = build() else { return };
-    for policy in ["virtio-mem", "balloon", "static", "harvest", "microvm"] {
+    for policy in ["virtio-mem", "balloon", "static", "harvest", "hyperalloc", "microvm"] {
         let configuration = format!("memory = \"8G\"\npolicy = \"{policy}\"\n");
         let mut daemon = Daemon::start(&build, &configuration);
         let call = "/namespaces/_/actions/html?blocking=true&result=true";

@@ -48,6 +48,9 @@ pub struct VmConfig {
     /// Which of the guest's pages LLFree keeps, so that the host can take free ones out by itself
     /// ([`Vm::reclaim_free`](crate::Vm::take_free)).
     pub llfree: Llfree,
+    /// How often the host takes free memory out of the guest by itself while it runs: areas of 2 MiB that are
+    /// entirely free. Not at all by default, because it would distort what a resize gives back.
+    pub take_free_every: Option<Duration>,
     /// Whether the guest has a device to report free pages with, which the host then discards. A
     /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by
     /// default, because it would distort what a resize gives back.
@@ -173,6 +176,7 @@ impl VmConfig {
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackend::default(),
             llfree: Llfree::default(),
+            take_free_every: None,
             free_page_reporting: false,
             count_device_requests: false,
             clock: GuestClock::default(),

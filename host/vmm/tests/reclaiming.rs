@@ -21,11 +21,16 @@ struct World {
 
 impl World {
     async fn start(vcpus: u32) -> Self {
+        Self::start_with(vcpus, None).await
+    }
+
+    async fn start_with(vcpus: u32, take_free_every: Option<Duration>) -> Self {
         let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
         let mut config = mechanism.configure(config("reclaiming"));
         config.memory_backend = MemoryBackend::Memfd;
         config.llfree = Llfree::Partitions;
         config.vcpus = vcpus;
+        config.take_free_every = take_free_every;
         Self { vm: Vm::start(config).await.unwrap(), mechanism }
     }
 
@@ -150,6 +155,25 @@ async fn an_instance_that_has_ended_is_on_the_host_before_its_partition_is_unplu
     let next = instance("next", &["/bin/memhog", "200M", "--check", "--exit-after", "10"]);
     world.run(next.clone()).await;
     assert_eq!(world.ended(&next).await.state, InstanceState::Ended(ExitReason::Exited(0)));
+    world.vm.stop().await.unwrap();
+}
+
+/// What the peak of an instance leaves behind goes back while the instance runs on.
+#[tokio::test]
+async fn what_a_running_instance_has_freed_goes_back_by_itself() {
+    let world = World::start_with(2, Some(Duration::from_secs(1))).await;
+    let arguments = ["/bin/memhog", "200M", "--keep-every=16384", "--check", "--retouch=50"];
+    let hog = instance("hog", &arguments);
+    let (_, partition) = world.run(hog.clone()).await;
+    for _ in 0..100 {
+        if world.resident(partition).await < 50 * MIB {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(world.resident(partition).await < 50 * MIB);
+    let agent = world.vm.agent().unwrap();
+    assert_eq!(agent.instance(&hog.id).await.unwrap().state, InstanceState::Running);
     world.vm.stop().await.unwrap();
 }
 

@@ -2,14 +2,14 @@
 
 use super::Shared;
 use crate::{
-    VmError,
+    Grain, VmError,
     backend::{Event, GuestEnd, RunState},
 };
 use std::{
     os::unix::process::ExitStatusExt,
     process::ExitStatus,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{mpsc, watch};
 
@@ -26,6 +26,7 @@ pub(super) async fn supervise(
     let mut ended = None;
     let mut tick = tokio::time::interval(WATCH_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last_taken = Instant::now();
     loop {
         tokio::select! {
             biased;
@@ -60,6 +61,11 @@ pub(super) async fn supervise(
             _ = tick.tick(), if shared.fate.known().is_none() => {
                 shared.look(ended).await;
                 shared.enforce().await;
+                let is_due = |every: &Duration| last_taken.elapsed() >= *every;
+                if shared.config.take_free_every.as_ref().is_some_and(is_due) {
+                    shared.take_free().await;
+                    last_taken = Instant::now();
+                }
             }
         }
     }
@@ -97,6 +103,19 @@ impl Shared {
             Ok(Err(error)) => {
                 tracing::warn!(vm = self.config.name, %error, "memory that the host had taken");
             }
+        }
+    }
+
+    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it.
+    async fn take_free(&self) {
+        let Some(reclaimer) = self.reclaimer.get().cloned() else { return };
+        let work = move || reclaimer.take(&(0..u64::MAX), Grain::Area);
+        match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(taken)) if taken.bytes > 0 => {
+                tracing::debug!(vm = self.config.name, %taken, "free memory");
+            }
+            Ok(Err(error)) => tracing::warn!(vm = self.config.name, %error, "free memory"),
+            Ok(Ok(_)) | Err(_) => {}
         }
     }
 
