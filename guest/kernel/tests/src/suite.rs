@@ -115,6 +115,12 @@ impl Suite {
         self
     }
 
+    /// Runs this program after the others.
+    pub fn then(mut self, program: &str) -> Self {
+        self.programs.push(program.to_owned());
+        self
+    }
+
     /// Takes a warning of the kernel with these words in it for granted.
     pub fn tolerate(mut self, words: &'static str) -> Self {
         self.tolerated = Some(words);

@@ -67,6 +67,7 @@ const LLFREE: [&str; 1] = ["llfree=partitions"];
 fn rules_with_llfree() {
     let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree", Kernel::Release, usual(), &programs)
+        .then("nobody_takes")
         .parameters(&LLFREE)
         .arguments(&INACCESSIBLE)
         .check();
@@ -86,6 +87,7 @@ const LLFREE_ALL: [&str; 1] = ["llfree=all"];
 fn rules_with_boot_memory_of_llfree() {
     let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-llfree-all", Kernel::Release, usual(), &programs)
+        .then("nobody_takes")
         .parameters(&LLFREE_ALL)
         .arguments(&INACCESSIBLE)
         .check();
@@ -126,7 +128,10 @@ fn boot_memory(name: &str, kernel: Kernel, bytes: u64) -> Suite {
 
 #[test]
 fn boot_memory_of_llfree() {
-    boot_memory("boot-llfree", Kernel::Release, 512 * MIB).parameters(&LLFREE_ALL).check();
+    boot_memory("boot-llfree", Kernel::Release, 512 * MIB)
+        .then("nobody_takes")
+        .parameters(&LLFREE_ALL)
+        .check();
 }
 
 /// With a hole below 4 GiB, and a zone above it.
