@@ -136,13 +136,14 @@ static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 }
 
 /*
- * How bad a tree is to begin with, 0 for none better, UNFIT for not at all.
- * What the host need not bring back comes before what it has to; a tree of the
- * own type before an empty one before others'; a half full one before a nearly
- * empty or nearly full one: the one is soon free, the other soon used up.
+ * How bad a tree is to begin with, 0 for none better, UNFIT for not at all or
+ * no better than @limit. What the host need not bring back comes before what it
+ * has to; a tree of the own type before an empty one before others'; a half
+ * full one before a nearly empty or nearly full one: the one is soon free, the
+ * other soon used up.
  */
 static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
-		   enum llfree_type type)
+		   enum llfree_type type, int limit)
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
 	const u32 free = entry & LLFREE_TREE_FREE;
@@ -151,6 +152,21 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 	u32 pages;
 
 	if (free < 1U << order)
+		return UNFIT;
+	pages = areas_of(zone, tree) - llfree_count(entry & LLFREE_TREE_HELD);
+	pages *= LLFREE_AREA_PAGES;
+	if (entry & LLFREE_TREE_RESERVED)
+		badness += 32;
+	if (free >= pages)
+		badness += 8;
+	else if ((entry & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT != type)
+		badness += 16;
+	else if (free > pages - pages / 4)
+		badness += 4;
+	else if (free < pages / 8)
+		badness += 2;
+	/* Before its areas are looked at, which takes longer than all else. */
+	if (badness >= limit)
 		return UNFIT;
 	look = look_at(zone, tree);
 	if (order >= LLFREE_AREA_ORDER ||
@@ -162,17 +178,6 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 	} else if (free <= look.evicted * LLFREE_AREA_PAGES) {
 		badness += EVICTED_ONLY;
 	}
-	pages = (areas_of(zone, tree) - look.held) * LLFREE_AREA_PAGES;
-	if (entry & LLFREE_TREE_RESERVED)
-		badness += 32;
-	if (free >= pages)
-		badness += 8;
-	else if ((entry & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT != type)
-		badness += 16;
-	else if (free > pages - pages / 4)
-		badness += 4;
-	else if (free < pages / 8)
-		badness += 2;
 	return badness;
 }
 
@@ -184,7 +189,7 @@ static u32 choose(const struct llfree_zone *zone, u32 start, unsigned int order,
 
 	*worst = UNFIT;
 	for (i = 0; i < zone->trees && *worst; i++) {
-		const int bad = badness(zone, tree, order, type);
+		const int bad = badness(zone, tree, order, type, *worst);
 
 		if (bad < *worst) {
 			*worst = bad;
@@ -240,8 +245,13 @@ static __always_inline long get_here(struct llfree_zone *zone, u32 word,
 	    llfree_cmpxchg(tree, count, count - pages) != count)
 		return -1;
 	entry = llfree_load(area);
-	/* An area that has become whole stays so if another one will do. */
-	if (entry < pages || entry >= LLFREE_AREA_PAGES ||
+	/*
+	 * An area that has become whole stays so if another one will do. None
+	 * will where the tree is free.
+	 */
+	if (entry < pages || entry > LLFREE_AREA_PAGES ||
+	    (entry == LLFREE_AREA_PAGES &&
+	     (count & LLFREE_TREE_FREE) != LLFREE_TREE_PAGES) ||
 	    llfree_cmpxchg(area, entry, (u16)(entry - pages)) != entry)
 		goto out_tree;
 	do {
