@@ -13,7 +13,7 @@ EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
 # What `make test-squeezers` tests.
 SQUEEZERS := $(patsubst %/test.sh,%,$(wildcard squeezers/*/test.sh))
 SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
-# For `make kernel`: release debug off stock numa
+# For `make kernel`: release debug benchmark off stock numa
 VARIANT ?= release
 # For `make bench`: see bench/README.md
 EXPERIMENT ?= reclaim
@@ -65,10 +65,10 @@ lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint
 	@scripts/lint.sh
 
-bench: dependencies kernel-release kernel-off kernel-numa image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
+bench: dependencies kernel-release kernel-off kernel-numa kernel-benchmark image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
 	target/release/squeezy bench $(EXPERIMENT) $(ARGS)
 
-kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|debug|off|stock|numa
+kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|debug|benchmark|off|stock|numa
 
 kernel-%: dependencies
 	@guest/kernel/build.sh $*

@@ -11,6 +11,7 @@ usage: guest/kernel/build.sh VARIANT [MAKE TARGET...]
 
   release   the kernel that instances run on
   debug     release with PROVE_LOCKING, DEBUG_VM, KASAN, KUnit and fault injection
+  benchmark release with a benchmark of the page allocator, for the experiment "allocator"
   off       release without CONFIG_SQUEEZY, on the hooked tree
   stock     the configuration of "off" on the unpatched tree
   numa      the unpatched tree with NUMA, for the mechanism "numa"
@@ -34,7 +35,7 @@ hooks=$kernel/hooks/$series
 kernel_cache=$cache/kernel
 
 case ${1:-} in
-release | debug | off) patched=yes ;;
+release | debug | benchmark | off) patched=yes ;;
 stock | numa | --source) patched=no ;;
 -h | --help) usage; exit 0 ;;
 *) usage >&2; exit 2 ;;
@@ -143,6 +144,11 @@ kernel_make() {
 # configure: tinyconfig, config/guest.config and the variant's fragment, each option checked.
 configure() {
 	local merged=$objects/.config.new asked=$objects/.asked want
+	# Of which it differs in a handful of objects.
+	if [ "$variant" = benchmark ] && [ ! -d "$objects" ] && [ -f "$kernel_cache/objects/release/.config" ]; then
+		cp -a "$kernel_cache/objects/release" "$objects"
+		rm -f "$asked"
+	fi
 	mkdir -p "$objects"
 	cat "$kernel/config/guest.config" "$fragment" >"$asked.new"
 	# A new option of src/ changes the outcome too, so its Kconfig files count.

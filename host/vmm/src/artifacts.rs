@@ -17,6 +17,8 @@ pub enum Kernel {
     Release,
     /// Like `Release`, with the kernel's debug checks.
     Debug,
+    /// Like `Release`, with a benchmark of the page allocator.
+    Benchmark,
     /// Built with the option for partitions off.
     Off,
     /// Stock, with NUMA.
@@ -33,6 +35,7 @@ impl fmt::Display for Kernel {
         f.write_str(match self {
             Self::Release => "release",
             Self::Debug => "debug",
+            Self::Benchmark => "benchmark",
             Self::Off => "off",
             Self::Numa => "numa",
         })
