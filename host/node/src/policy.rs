@@ -23,7 +23,7 @@ pub enum PolicyName {
 const HARVEST_RESERVE: u64 = 8;
 
 /// All policies, with name and meaning.
-const POLICIES: [(PolicyName, &str, &str); 7] = [
+const POLICIES: [(PolicyName, &str, &str); 8] = [
     (
         PolicyName::Mechanism(MechanismName::Squeezy),
         "squeezy",
@@ -49,6 +49,11 @@ const POLICIES: [(PolicyName, &str, &str); 7] = [
         PolicyName::Overcommit,
         "overcommit",
         "squeezy, with frozen instances charged only for the memory they occupy; they give back what they can",
+    ),
+    (
+        PolicyName::Mechanism(MechanismName::HyperAlloc),
+        "hyperalloc",
+        "HyperAlloc: the host takes unused memory out of the guest, which has no part in it",
     ),
     (PolicyName::Microvm, "microvm", "One VM per instance"),
 ];
@@ -133,12 +138,12 @@ mod tests {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         let error = "floor".parse::<PolicyName>().unwrap_err().to_string();
-        assert!(error.contains("harvest, overcommit, microvm"), "{error}");
+        assert!(error.contains("harvest, overcommit, hyperalloc, microvm"), "{error}");
     }
 
     #[test]
     fn only_harvest_has_a_reserve() {
         let reserves = PolicyName::ALL.map(|policy| policy.reserve_bytes(800));
-        assert_eq!(reserves, [0, 0, 0, 0, 100, 0, 0]);
+        assert_eq!(reserves, [0, 0, 0, 0, 100, 0, 0, 0]);
     }
 }
