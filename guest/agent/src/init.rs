@@ -49,13 +49,21 @@ pub fn set_up() -> io::Result<()> {
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
     sysctl::set_all();
-    // A kernel without huge pages does not have this file.
-    if let Err(e) = fs::write(HUGE_PAGES, "madvise")
-        && e.kind() != io::ErrorKind::NotFound
-    {
+    if let Err(e) = enable_huge_pages() {
         console!("{HUGE_PAGES}: {e}");
     }
     Ok(())
+}
+
+/// Leaves what the kernel's command line asks for as it is.
+fn enable_huge_pages() -> io::Result<()> {
+    match fs::read_to_string(HUGE_PAGES) {
+        Ok(setting) if setting.contains("[never]") => fs::write(HUGE_PAGES, "madvise"),
+        Ok(_) => Ok(()),
+        // A kernel without huge pages.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 /// mount(2), with an error that says what was to be mounted where.

@@ -12,8 +12,10 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub enum Pages {
     /// 4 KiB pages only.
     Small,
-    /// 2 MiB pages wherever they fit.
+    /// 2 MiB pages wherever they fit; the kernel may move others' pages to have them.
     Huge,
+    /// As the kernel does by default.
+    Default,
 }
 
 /// A private anonymous mapping; unmapped when dropped.
@@ -23,7 +25,7 @@ pub struct Mapping {
     bytes: usize,
     /// Which pages are used: every so many.
     step: usize,
-    /// What was mapped, which for huge pages is more than is used, for the sake of alignment.
+    /// What was mapped, which unless for small pages is more than is used, for the sake of alignment.
     mapped: (NonNull<u8>, usize),
 }
 
@@ -31,7 +33,7 @@ impl Mapping {
     /// Maps `bytes`; no page is taken yet.
     pub fn new(bytes: usize, pages: Pages) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let align = if pages == Pages::Huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let align = if pages == Pages::Small { PAGE_BYTES } else { HUGE_PAGE_BYTES };
         let mapped_bytes = bytes + align - PAGE_BYTES;
         // SAFETY: a new private mapping at an address of the kernel's choice touches nothing.
         let address = unsafe {
@@ -53,10 +55,11 @@ impl Mapping {
         // least as large, since it starts at a page.
         let start = unsafe { mapped.add(offset) };
         let mapping = Self { start, bytes, step: 1, mapped: (mapped, mapped_bytes) };
-        mapping.advise(match pages {
-            Pages::Small => libc::MADV_NOHUGEPAGE,
-            Pages::Huge => libc::MADV_HUGEPAGE,
-        })?;
+        match pages {
+            Pages::Small => mapping.advise(libc::MADV_NOHUGEPAGE)?,
+            Pages::Huge => mapping.advise(libc::MADV_HUGEPAGE)?,
+            Pages::Default => {}
+        }
         Ok(mapping)
     }
 
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn holds_what_was_written() {
-        for pages in [Pages::Small, Pages::Huge] {
+        for pages in [Pages::Small, Pages::Huge, Pages::Default] {
             let mapping = Mapping::new(3 << 20, pages).unwrap();
             assert_eq!(mapping.first_page_not_zero(), None);
             mapping.touch(7);

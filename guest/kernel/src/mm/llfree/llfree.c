@@ -310,7 +310,24 @@ out:
 }
 
 /**
- * llfree_get() - allocate 1 << @order pages
+ * llfree_get_here() - allocate a page where the last one came from
+ * @zone: where
+ * @type: what for
+ *
+ * The usual case by itself, which needs few registers.
+ *
+ * Return: the page, counted from the zone's start, or -1: llfree_get_any() may
+ * have one.
+ */
+long llfree_get_here(struct llfree_zone *zone, enum llfree_type type)
+{
+	const u32 hint = llfree_load(&zone->hint[type]);
+
+	return hint ? get_here(zone, hint - 1, 0) : -1;
+}
+
+/**
+ * llfree_get_any() - allocate 1 << @order pages anywhere
  * @zone: where
  * @order: at most LLFREE_MAX_ORDER
  * @type: what for
@@ -319,19 +336,16 @@ out:
  *
  * Return: the first page, counted from the zone's start, or -ENOMEM.
  */
-long llfree_get(struct llfree_zone *zone, unsigned int order,
-		enum llfree_type type, bool *evicted)
+long llfree_get_any(struct llfree_zone *zone, unsigned int order,
+		    enum llfree_type type, bool *evicted)
 {
 	const u32 hint = llfree_load(&zone->hint[type]);
 	long page = -1;
 
-	if (hint && !order)
-		page = get_here(zone, hint - 1, 0);
-	else if (hint && order <= 6)
+	if (hint && order && order <= 6)
 		page = get_here(zone, hint - 1, order);
-	if (page >= 0) {
-		*evicted = false;
-		return page;
-	}
-	return get(zone, order, type, evicted);
+	if (page < 0)
+		return get(zone, order, type, evicted);
+	*evicted = false;
+	return page;
 }

@@ -62,8 +62,9 @@ void llfree_attach(struct llfree_zone *zone, void *header,
 		   const struct llfree_description *description);
 void llfree_init(struct llfree_zone *zone);
 
-long llfree_get(struct llfree_zone *zone, unsigned int order,
-		enum llfree_type type, bool *evicted);
+long llfree_get_here(struct llfree_zone *zone, enum llfree_type type);
+long llfree_get_any(struct llfree_zone *zone, unsigned int order,
+		    enum llfree_type type, bool *evicted);
 bool llfree_get_page(struct llfree_zone *zone, u64 page);
 int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order);
 
@@ -80,5 +81,30 @@ u32 llfree_held_areas(const struct llfree_zone *zone);
 void llfree_count_blocks(const struct llfree_zone *zone, u64 *blocks);
 u64 llfree_unused_pages(const struct llfree_zone *zone);
 bool llfree_is_free(const struct llfree_zone *zone, u64 page);
+
+/**
+ * llfree_get() - allocate 1 << @order pages
+ * @zone: where
+ * @order: at most LLFREE_MAX_ORDER
+ * @type: what for
+ * @evicted: set to whether the host has nothing behind some of them; those
+ *	read as zeros
+ *
+ * Return: the first page, counted from the zone's start, or -ENOMEM.
+ */
+static inline long llfree_get(struct llfree_zone *zone, unsigned int order,
+			      enum llfree_type type, bool *evicted)
+{
+	long page;
+
+	if (!order) {
+		page = llfree_get_here(zone, type);
+		if (page >= 0) {
+			*evicted = false;
+			return page;
+		}
+	}
+	return llfree_get_any(zone, order, type, evicted);
+}
 
 #endif

@@ -35,3 +35,10 @@ void llfree_test_forget(struct llfree_zone *zone)
 {
 	free(zone);
 }
+
+/* llfree_get(), which is inline. */
+long llfree_test_get(struct llfree_zone *zone, unsigned int order, enum llfree_type type,
+		     bool *evicted)
+{
+	return llfree_get(zone, order, type, evicted);
+}

@@ -23,7 +23,7 @@ struct Zone {
 unsafe extern "C" {
     fn llfree_test_zone(state: *mut c_void, bytes: u64, areas: u32, init: bool) -> *mut Zone;
     fn llfree_test_forget(zone: *mut Zone);
-    fn llfree_get(zone: *mut Zone, order: c_uint, of: Type, evicted: *mut bool) -> c_long;
+    fn llfree_test_get(zone: *mut Zone, order: c_uint, of: Type, evicted: *mut bool) -> c_long;
     fn llfree_put(zone: *mut Zone, page: u64, order: c_uint) -> c_int;
     fn llfree_has(zone: *const Zone, order: c_uint) -> bool;
     fn llfree_free_pages(zone: *const Zone) -> u64;
@@ -81,7 +81,7 @@ impl<'a> Guest<'a> {
     pub fn get(&self, order: u32, of: Type) -> Option<Block> {
         let mut evicted = false;
         // SAFETY: the zone is there, and the allocator believes nothing else.
-        let page = unsafe { llfree_get(self.zone, order, of, &mut evicted) };
+        let page = unsafe { llfree_test_get(self.zone, order, of, &mut evicted) };
         let page = u64::try_from(page).ok()?;
         assert_eq!(page % (1 << order), 0, "page {page} of order {order} is not aligned");
         self.state.owners().take(page, 1 << order);
