@@ -24,7 +24,7 @@ pub(crate) enum BenchError {
     #[error("in the guest, {program} failed: {reason}")]
     Workload {
         /// Its name.
-        program: &'static str,
+        program: String,
         /// Its output, or what is wrong with it.
         reason: String,
     },
@@ -57,6 +57,6 @@ impl BenchError {
 
     /// A function does not answer, or answers wrongly.
     pub(crate) fn function(reason: String) -> Self {
-        Self::Workload { program: "the function", reason }
+        Self::Workload { program: "the function".to_owned(), reason }
     }
 }

@@ -18,6 +18,7 @@
 //! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
+//! | `POST /v1/page-cache/drop` | | nothing, when the contents of files that no process has mapped are out of memory |
 //! | `PUT /v1/clock` | [`Clock`] | nothing; the guest's clock is set |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
 //! | `GET /v1/profile` | | [`Profile`], what was counted since |

@@ -63,4 +63,6 @@ experiments! {
     after: After,
     cache: Cache,
     inflate: Inflate,
+    allocator: Allocator,
+    build: Build,
 }

@@ -31,13 +31,14 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 /// A method's colour, the same in every plot.
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
-        "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" => BLUE,
-        "virtio-mem" | "vanilla" => VERMILION,
-        "balloon" | "eager" => ORANGE,
+        "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
+        | "soft, pages" => BLUE,
+        "virtio-mem" | "vanilla" | "buddy" | "reporting" => VERMILION,
+        "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" => GREY,
-        "harvest" | "reclaim" | "hyperalloc, soft" => SKY,
-        "microvm" | "hyperalloc, stopped" => BLACK_LINE,
+        "floor" | "ideal" | "control" | "nothing" => GREY,
+        "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
+        "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
         _ => GREEN,
     }
 }

@@ -1,6 +1,11 @@
-//! Rigs, which experiments measure with: VMs of `memhog`, functions on a node, plain processes.
+//! Rigs, which experiments measure with: VMs of `memhog` or of programs that end, functions on a node, plain
+//! processes.
 
+pub(crate) mod compile_vm;
+pub(crate) mod faultbench;
 pub(crate) mod fleet;
 pub(crate) mod load;
 pub(crate) mod memhog_vm;
+mod prepare;
 pub(crate) mod process;
+pub(crate) mod program_vm;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod init;
 pub mod instance;
 pub mod memory;
+pub mod page_cache;
 pub mod port;
 pub mod profile;
 pub mod proxy;

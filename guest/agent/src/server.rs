@@ -1,8 +1,8 @@
 //! The HTTP/2 server: dispatches calls. Its interface is described in `squeezy-protocol`.
 
 use crate::{
-    body::Body, clock, error::ApiError, instance::Instances, memory, profile::Profiler, proxy,
-    squeeze,
+    body::Body, clock, error::ApiError, instance::Instances, memory, page_cache, profile::Profiler,
+    proxy, squeeze,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -87,6 +87,10 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
         (&Method::GET, ["info"]) => Ok(ok(&memory::info()?)),
         (&Method::GET, ["memory"]) => Ok(ok(&memory::memory()?)),
         (&Method::GET, ["partitions"]) => Ok(ok(&memory::partitions()?)),
+        (&Method::POST, ["page-cache", "drop"]) => {
+            page_cache::drop().await?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
         (&Method::PUT, ["clock"]) => {
             clock::set(body(request).await?)?;
             Ok(empty(StatusCode::NO_CONTENT))

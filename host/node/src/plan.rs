@@ -165,7 +165,11 @@ impl VmPlan {
         let mut config = mechanism.configure(config);
         let has_partitions = config.memory.partitions().is_some();
         if has_partitions && self.memory_backend == MemoryBackend::Memfd {
-            config.llfree = Llfree::Partitions;
+            config.llfree = match self.policy {
+                // So that a paused VM costs only what is in use.
+                PolicyName::Overcommit => Llfree::All,
+                _ => Llfree::Partitions,
+            };
             config.take_free_every = Some(TAKE_FREE_EVERY);
         }
         // So that frozen instances can give memory back where the host cannot take it by itself.
@@ -211,7 +215,7 @@ pub(crate) mod tests {
         assert_eq!((private.llfree, private.free_page_reporting), (Llfree::Off, true));
         plan.memory_backend = MemoryBackend::Memfd;
         let shared = config(&plan);
-        assert_eq!((shared.llfree, shared.free_page_reporting), (Llfree::Partitions, false));
+        assert_eq!((shared.llfree, shared.free_page_reporting), (Llfree::All, false));
         plan.policy = PolicyName::Mechanism(MechanismName::VirtioMem);
         assert_eq!(config(&plan).llfree, Llfree::Off, "it has no partitions");
     }

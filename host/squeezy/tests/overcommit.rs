@@ -209,3 +209,31 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     // A paused VM ends immediately at shutdown.
     drop(daemon);
 }
+
+/// What the instance's start has left in the page cache, and what is free besides it.
+#[test]
+fn a_paused_vm_keeps_no_page_cache_where_the_host_can_take_it() {
+    let Some(build) = build() else { return };
+    let occupied = |backend: &str| {
+        let configuration = format!(
+            "memory = \"2G\"\npolicy = \"overcommit\"\nmemory_backend = \"{backend}\"\n\
+             freeze_after_seconds = 0.2\n"
+        );
+        let daemon = Daemon::start(&build, &configuration);
+        let call = "/namespaces/_/actions/html?blocking=true&result=true";
+        let ask = || {
+            let (status, result) = daemon.ask("POST", call, Some(json!({"items": 1})));
+            assert_eq!(status, 200, "{result}");
+            until("the VM to be paused", || {
+                let paused = value(&daemon.metrics(), "squeezy_vms{state=\"paused\"}");
+                (paused == Some(1.0)).then_some(())
+            });
+            value(&daemon.metrics(), "squeezy_memory_committed_bytes").unwrap()
+        };
+        // The second time, what has gone has to be read again.
+        (ask(), ask())
+    };
+    let (kept, dropped) = (occupied("ram"), occupied("memfd"));
+    println!("kept {kept:?}, dropped {dropped:?}");
+    assert!(dropped.0 < kept.0 * 0.9 && dropped.1 < kept.1 * 0.9, "{dropped:?}, {kept:?}");
+}

@@ -6,20 +6,18 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session},
-    record::Guest,
-    rigs::memhog_vm::instance,
+    rigs::{
+        faultbench::faultbench,
+        program_vm::{Place, ProgramVm},
+    },
 };
 use serde::{Deserialize, Serialize};
-use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
 use squeezy_vmm::{
-    GuestClock, Kernel, PartitionLayout, Vm, VmConfig,
+    GuestClock, Kernel, PartitionLayout,
     memory::{Fixed, GuestMemory},
 };
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// Memory that the process faults in repeatedly; it must fit in the partition along with the
-/// process.
-const FAULT_BYTES: u64 = 64 << 20;
 /// Size of the partition, and of the shared memory, so that both processes have the same room.
 const PARTITION_BYTES: u64 = 256 << 20;
 /// Base memory of each VM: Linux disables transparent huge pages in a VM that boots with less than
@@ -44,6 +42,10 @@ impl Case {
 
     fn kernel(self) -> Kernel {
         if self == Self::Off { Kernel::Off } else { Kernel::Release }
+    }
+
+    fn place(self) -> Place {
+        if self == Self::Assigned { Place::Partition } else { Place::BootMemory }
     }
 }
 
@@ -99,14 +101,6 @@ pub(crate) struct Figures {
     operation_ns: f64,
 }
 
-/// The output of `faultbench`.
-#[derive(Deserialize)]
-struct Printed {
-    test: String,
-    operations: u64,
-    elapsed_ns: u64,
-}
-
 impl Experiment for Arguments {
     const NAME: &'static str = "faults";
 
@@ -139,10 +133,10 @@ impl Experiment for Arguments {
             }
             for case in order {
                 let bed = beds.of(case)?;
-                for printed in bed.run(case, duration).await? {
+                for printed in faultbench(bed, 0, case.place(), &[], duration).await? {
                     if let Some(trial) = round.checked_sub(1) {
                         session.keep(
-                            session.header(&case.to_string(), trial, Some(&bed.guest)),
+                            session.header(&case.to_string(), trial, Some(bed.guest())),
                             Figures {
                                 clock: if counting { "instructions" } else { "time" }.to_owned(),
                                 test: printed.test,
@@ -165,21 +159,13 @@ impl Experiment for Arguments {
 }
 
 /// A VM for some of the cases.
-struct Bed {
-    vm: Vm,
-    guest: Guest,
-}
-
-impl Bed {
-    async fn start(
-        session: &Session<Figures>,
-        kernel: Kernel,
-        memory: impl GuestMemory + 'static,
-        counting: bool,
-    ) -> Result<Self> {
-        let mut config =
-            VmConfig::new("bench-faults", session.files.kernel(kernel), session.files.initramfs());
-        session.configure(&mut config);
+async fn boot(
+    session: &Session<Figures>,
+    kernel: Kernel,
+    memory: impl GuestMemory + 'static,
+    counting: bool,
+) -> Result<ProgramVm> {
+    ProgramVm::start(session, kernel, |config| {
         config.base_bytes = BASE_BYTES;
         config.memory = Arc::new(memory);
         if counting {
@@ -187,49 +173,15 @@ impl Bed {
             // Instructions of other processors would count too.
             config.vcpus = 1;
         }
-        let vm = Vm::start(config).await?;
-        let release = vm.agent()?.info().await?.kernel_release;
-        let guest = Guest::new(&release, kernel, vm.vmm_version());
-        Ok(Self { vm, guest })
-    }
-
-    /// Runs every test once in one process; returns its output.
-    async fn run(&self, case: Case, duration_ms: u32) -> Result<Vec<Printed>> {
-        let agent = self.vm.agent()?;
-        let command = ["/bin/faultbench", "--trials", "1", "--size", &FAULT_BYTES.to_string()];
-        let mut command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
-        command.extend(["--duration".to_owned(), duration_ms.to_string()]);
-        let mut spec = instance(0, command)?;
-        if case == Case::Assigned {
-            spec.partition = PartitionChoice::Any;
-            spec.wait_ms = 20_000;
-        }
-        agent.start(&spec).await?;
-        let limit = Duration::from_secs(120) + Duration::from_millis(u64::from(duration_ms) * 60);
-        let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
-        let fail = |reason: String| BenchError::Workload { program: "faultbench", reason };
-        let ended = ended
-            .map_err(|_| fail(format!("it has not exited within {} s", limit.as_secs())))??;
-        let log = agent.log(&spec.id).await?;
-        agent.stop(&spec.id, Duration::ZERO).await?;
-        if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
-            return Err(fail(format!("{:?}: {}", ended.state, log.trim().replace('\n', "; "))));
-        }
-        let printed: Vec<Printed> =
-            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if printed.is_empty() {
-            Err(fail("it did not print a result".to_owned()))
-        } else {
-            Ok(printed)
-        }
-    }
+    })
+    .await
 }
 
 /// The VMs, all running at the same time, so that the cases can take turns.
 struct Beds {
-    partitions: Option<Bed>,
-    unused: Option<Bed>,
-    off: Option<Bed>,
+    partitions: Option<ProgramVm>,
+    unused: Option<ProgramVm>,
+    off: Option<ProgramVm>,
 }
 
 impl Beds {
@@ -242,23 +194,21 @@ impl Beds {
             match case {
                 Case::Assigned | Case::Unassigned if beds.partitions.is_none() => {
                     let layout = PartitionLayout::new(PARTITION_BYTES, 1, PARTITION_BYTES);
-                    let bed = Bed::start(session, case.kernel(), layout, counting).await?;
-                    bed.vm.resize(layout.requested_bytes(1)).await?;
+                    let bed = boot(session, case.kernel(), layout, counting).await?;
+                    bed.vm().resize(layout.requested_bytes(1)).await?;
                     beds.partitions = Some(bed);
                 }
                 Case::Assigned | Case::Unassigned => {}
                 Case::Unused => {
-                    beds.unused = Some(Bed::start(session, case.kernel(), fixed, counting).await?)
+                    beds.unused = Some(boot(session, case.kernel(), fixed, counting).await?)
                 }
-                Case::Off => {
-                    beds.off = Some(Bed::start(session, case.kernel(), fixed, counting).await?)
-                }
+                Case::Off => beds.off = Some(boot(session, case.kernel(), fixed, counting).await?),
             }
         }
         Ok(beds)
     }
 
-    fn of(&self, case: Case) -> Result<&Bed> {
+    fn of(&self, case: Case) -> Result<&ProgramVm> {
         let bed = match case {
             Case::Assigned | Case::Unassigned => &self.partitions,
             Case::Unused => &self.unused,
@@ -270,7 +220,7 @@ impl Beds {
 
     async fn stop(self) -> Result {
         for bed in [self.partitions, self.unused, self.off].into_iter().flatten() {
-            bed.vm.stop().await?;
+            bed.stop().await?;
         }
         Ok(())
     }

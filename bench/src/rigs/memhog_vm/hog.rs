@@ -48,7 +48,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
 /// Waits until memhog has printed its line; returns the time it took to touch its memory.
 pub(super) async fn touched(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
     let start = Instant::now();
-    let fail = |reason: String| BenchError::Workload { program: "memhog", reason };
+    let fail = |reason: String| BenchError::Workload { program: "memhog".to_owned(), reason };
     loop {
         let log = agent.log(id).await?;
         for line in log.lines() {

@@ -4,13 +4,13 @@ use super::{
     function::{Language, NativeFunction, find},
     group::missing,
     instance::{Instance, Setup},
-    prepare::prepare,
     trial::{Trial, trials},
 };
 use crate::{
     error::{BenchError, Result},
     harness::Session,
     record::Recorded,
+    rigs::prepare::prepare,
     size::parse_instance,
 };
 use squeezy_node::function::check_name;
@@ -19,6 +19,9 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+/// Builds what they need, in a checkout.
+const BUILD_SCRIPT: &str = "bench/src/rigs/process/build.sh";
 
 /// How long an instance is called under `--quick`.
 const QUICK_WARM_UP: Duration = Duration::from_secs(4);
@@ -168,7 +171,8 @@ impl FunctionChoice {
         if chosen.is_empty() {
             return Err(BenchError::file(directory, "no function in it: --functions-directory"));
         }
-        prepare(build, chosen.iter().map(|&(language, _)| language), &session.progress).await?;
+        let files = chosen.iter().flat_map(|(language, _)| language.built());
+        prepare(build, files.map(|file| build.join(file)), BUILD_SCRIPT, &session.progress).await?;
         let found = chosen.iter().map(|&(language, name)| find(&directory, build, language, name));
         let found = found.collect::<Result<_>>()?;
         if let Some(missing) = missing() {

@@ -8,7 +8,6 @@ mod functions;
 mod group;
 mod instance;
 mod port;
-mod prepare;
 mod subject;
 mod trial;
 

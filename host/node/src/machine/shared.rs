@@ -4,7 +4,7 @@ use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
-    BoxFuture, Grain, MemoryUse, Taken, Vm, VmError,
+    BoxFuture, Grain, Llfree, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
 };
 use std::sync::Arc;
@@ -26,6 +26,15 @@ impl SharedVm {
     async fn take_free(&self, grain: Grain) -> Option<Taken> {
         // A failure has been logged, and costs nothing but memory.
         if self.vm.can_take_free() { self.vm.take_all_free(grain).await.ok() } else { None }
+    }
+
+    /// What a pause should not keep on the host goes first. Returns the partitions.
+    async fn make_ready_for_pause(&self) -> Result<Vec<Partition>, VmError> {
+        if self.vm.config().llfree == Llfree::All {
+            // A failure costs nothing but memory, and the next call will say what is wrong.
+            let _ = self.vm.agent()?.drop_page_cache().await;
+        }
+        self.vm.partitions().await
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -97,7 +106,7 @@ impl Machine for SharedVm {
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
         Box::pin(async {
-            if self.paused.settle(&self.vm, self.vm.partitions()).await? {
+            if self.paused.settle(&self.vm, self.make_ready_for_pause()).await? {
                 // Nothing runs that could miss it.
                 self.take_free(Grain::Page).await;
             }

@@ -163,6 +163,12 @@ impl AgentClient {
         self.exchange(request, Some(limit), MAX_PAYLOAD_BYTES).await
     }
 
+    /// Frees the guest's memory that only holds files' contents which no process has mapped.
+    pub async fn drop_page_cache(&self) -> Result<()> {
+        let path = "/v1/page-cache/drop";
+        self.send(Method::POST, path, Bytes::new(), Some(self.limit)).await.map(drop)
+    }
+
     /// Sets the guest's clock, which stops while its VM is paused.
     pub async fn set_clock(&self, time: SystemTime) -> Result<()> {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,37 +1,33 @@
-//! Builds what plain processes need, if it is missing.
+//! Builds what a rig needs, if it is missing.
 
-use super::function::Language;
 use crate::{
     error::{BenchError, Result},
     harness::Progress,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// The script that builds it, in the checkout that contains the build directory.
-const SCRIPT: &str = "bench/src/rigs/process/build.sh";
-
-/// Builds everything in `build` that instances in these languages need.
+/// Has `script`, a path in the checkout that contains the build directory, make what of `files` is missing.
 pub(super) async fn prepare(
     build: &Path,
-    languages: impl Iterator<Item = Language>,
+    files: impl IntoIterator<Item = PathBuf>,
+    script: &'static str,
     progress: &Progress,
 ) -> Result {
-    let files = languages.flat_map(|language| language.built().iter().map(|file| build.join(file)));
     let Some(missing) = files.into_iter().find(|file| !file.exists()) else { return Ok(()) };
-    let script = build.with_file_name(SCRIPT);
-    if !script.exists() {
-        let remedy = format!("it is missing: build it with {SCRIPT} in a checkout");
+    let path = build.with_file_name(script);
+    if !path.exists() {
+        let remedy = format!("it is missing: build it with {script} in a checkout");
         return Err(BenchError::file(missing, remedy));
     }
-    progress.note(&format!("{} is missing: {SCRIPT} builds it", missing.display()));
+    progress.note(&format!("{} is missing: {script} builds it", missing.display()));
     // Its output is progress, not a result.
-    let mut command = Command::new(&script);
+    let mut command = Command::new(&path);
     command.stdin(std::process::Stdio::null()).stdout(std::io::stderr()).kill_on_drop(true);
-    let status = command.status().await.map_err(|e| BenchError::file(&script, e))?;
+    let status = command.status().await.map_err(|e| BenchError::file(&path, e))?;
     match status.success() {
         true => Ok(()),
-        false => Err(BenchError::file(&script, format!("it failed ({status}), see above"))),
+        false => Err(BenchError::file(&path, format!("it failed ({status}), see above"))),
     }
 }
 
@@ -39,6 +35,8 @@ pub(super) async fn prepare(
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::PermissionsExt};
+
+    const SCRIPT: &str = "bench/build.sh";
 
     /// A checkout with this build script.
     fn checkout(script: &str) -> tempfile::TempDir {
@@ -52,16 +50,14 @@ mod tests {
     }
 
     async fn prepare_in(root: &Path) -> Result<(), String> {
-        let languages = [Language::JavaScript].into_iter();
-        let done = prepare(&root.join("build"), languages, &Progress::new()).await;
+        let build = root.join("build");
+        let done = prepare(&build, [build.join("made")], SCRIPT, &Progress::new()).await;
         done.map_err(|error| error.to_string())
     }
 
     #[tokio::test]
     async fn what_is_missing_is_built_once() {
-        let root = checkout(
-            "cd \"${0%/bench/*}\" && echo >>ran && mkdir -p build/squeezers/v8 && : >build/squeezers/v8/preload.js",
-        );
+        let root = checkout("cd \"${0%/bench/*}\" && echo >>ran && : >build/made");
         prepare_in(root.path()).await.unwrap();
         prepare_in(root.path()).await.unwrap();
         assert_eq!(fs::read_to_string(root.path().join("ran")).unwrap(), "\n");
@@ -73,6 +69,6 @@ mod tests {
         assert!(failed.contains("exit status: 3") && !failed.contains('\n'), "{failed}");
         let root = tempfile::tempdir().unwrap();
         let missing = prepare_in(root.path()).await.unwrap_err();
-        assert!(missing.contains("preload.js") && missing.contains(SCRIPT), "{missing}");
+        assert!(missing.contains("made") && missing.contains(SCRIPT), "{missing}");
     }
 }
