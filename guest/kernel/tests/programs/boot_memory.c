@@ -330,6 +330,21 @@ TEST(memory_in_pieces_is_joined_on_request, .seconds = 300)
 	actor_kill(&pieces);
 }
 
+TEST(memory_in_pieces_is_joined_for_huge_pages, .seconds = 300)
+{
+	struct actor pieces = in_pieces();
+	u64 before, huge = 16 * HUGE_PAGE;
+	char *memory;
+
+	/* As many as there are from the start, and those that a fault may take the time for. */
+	before = meminfo("AnonHugePages") + REST;
+	memory = map_huge(huge);
+	fill(memory, huge, 9);
+	note("%llu bytes in huge pages", meminfo("AnonHugePages") - before + REST);
+	ASSERT_GE(meminfo("AnonHugePages"), before + 2 * HUGE_PAGE);
+	actor_kill(&pieces);
+}
+
 /* Sends to itself as fast as it can, and so allocates where nobody can wait. */
 ACTOR(floods)
 {

@@ -21,6 +21,14 @@ static u32 areas_of(const struct llfree_zone *zone, u32 tree)
 	return min(LLFREE_TREE_AREAS, zone->areas - tree * LLFREE_TREE_AREAS);
 }
 
+/* Pages of a tree that the host does not hold. */
+static u32 pages_of(const struct llfree_zone *zone, u32 tree)
+{
+	const u32 held = llfree_load(&zone->tree[tree]) & LLFREE_TREE_HELD;
+
+	return (areas_of(zone, tree) - llfree_count(held)) * LLFREE_AREA_PAGES;
+}
+
 /* Gives back what was of no use; remembers that there is no run of @order. */
 static void tree_give_unused(u32 *tree, unsigned int order)
 {
@@ -38,13 +46,21 @@ static void tree_give_unused(u32 *tree, unsigned int order)
 	}
 }
 
-static void tree_reserve(u32 *tree, enum llfree_type type)
+/*
+ * Has @type go on in a tree that it has just taken @pages from. What is not
+ * movable stays behind when the rest has gone, so a tree is only called movable
+ * if it has never had anything else since it was free.
+ */
+static void tree_reserve(u32 *tree, enum llfree_type type, u32 pages, u32 all)
 {
-	u32 old = llfree_load(tree), new, seen;
+	u32 old = llfree_load(tree), new, seen, now;
 
 	for (;;) {
+		now = (old & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT;
+		if ((old & LLFREE_TREE_FREE) + pages >= all || now > type)
+			now = type;
 		new = (old & ~LLFREE_TREE_TYPE) | LLFREE_TREE_RESERVED |
-		      (u32)type << LLFREE_TREE_TYPE_SHIFT;
+		      now << LLFREE_TREE_TYPE_SHIFT;
 		seen = llfree_cmpxchg(tree, old, new);
 		if (seen == old)
 			return;
@@ -153,8 +169,7 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 
 	if (free < 1U << order)
 		return UNFIT;
-	pages = areas_of(zone, tree) - llfree_count(entry & LLFREE_TREE_HELD);
-	pages *= LLFREE_AREA_PAGES;
+	pages = pages_of(zone, tree);
 	if (entry & LLFREE_TREE_RESERVED)
 		badness += 32;
 	if (free >= pages)
@@ -294,7 +309,8 @@ static noinline long get(struct llfree_zone *zone, unsigned int order,
 			/* What has no run of this order may serve other types. */
 			if (hint)
 				tree_release(&zone->tree[reserved]);
-			tree_reserve(&zone->tree[tree], type);
+			tree_reserve(&zone->tree[tree], type, 1U << order,
+				     pages_of(zone, tree));
 			goto out;
 		}
 		start = tree + 1 < zone->trees ? tree + 1 : 0;

@@ -12,7 +12,9 @@
  * @LLFREE_HUGE: whole areas
  *
  * A tree has pages of one type as long as there is room elsewhere for others,
- * so that whole areas are free again once short-lived pages are gone.
+ * so that whole areas are free again once short-lived pages are gone. If it has
+ * pages of several, its type is the first of them in this order, until all of it
+ * has been free.
  */
 enum llfree_type {
 	LLFREE_UNMOVABLE,
