@@ -65,4 +65,6 @@ experiments! {
     inflate: Inflate,
     allocator: Allocator,
     build: Build,
+    batch: Batch,
+    several: Several,
 }

@@ -9,6 +9,7 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method,
     },
+    rigs::compile_vm::over_time,
 };
 
 /// A record.
@@ -108,36 +109,15 @@ impl Report for Arguments {
             panels: vec![
                 by_phase("Over time", "GiB-minutes", |line| line.footprint.gib_minutes),
                 by_phase("At the end", "MiB", |line| mib(line.footprint.end_bytes)),
-                over_time(records, &methods),
+                over_time(&methods, |method| {
+                    let first = of_method(records, method).filter(|line| line.header.trial == 0);
+                    first.flat_map(|line| line.footprint.samples_bytes.clone()).collect()
+                }),
             ],
             foot: "nothing: never given back. reporting: Linux' free page reporting, of blocks of 2 MiB or, with order \
                    0, of pages. soft: the host takes free blocks of 2 MiB, or pages, every 5 s."
                 .to_owned(),
         }
-    }
-}
-
-/// The first trial, in steps of so many seconds.
-fn over_time(records: &[Line], methods: &[String]) -> Panel {
-    const STEP: usize = 5;
-    let samples = |method: &str| -> Vec<f64> {
-        let first = of_method(records, method).filter(|line| line.header.trial == 0);
-        first
-            .flat_map(|line| line.footprint.samples_bytes.iter().map(|&bytes| mib(bytes)))
-            .collect()
-    };
-    let longest = methods.iter().map(|method| samples(method).len()).max().unwrap_or(0);
-    Panel {
-        title: "The first trial".to_owned(),
-        x: "seconds".to_owned(),
-        y: "MiB".to_owned(),
-        categories: (0..longest).step_by(STEP).map(|second| second.to_string()).collect(),
-        series: Series::of_methods(methods, |method| {
-            let samples = samples(method);
-            (0..longest).step_by(STEP).map(|at| Spread::of(samples.get(at).copied())).collect()
-        }),
-        joined: true,
-        logarithmic: false,
     }
 }
 

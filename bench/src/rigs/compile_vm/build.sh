@@ -29,7 +29,7 @@ run_timeout_seconds = 60
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 [image]
-packages = ["gcc", "make", "libc6-dev", "libelf-dev", "zlib1g-dev"]
+packages = ["gcc", "make", "python3", "libc6-dev", "libelf-dev", "zlib1g-dev"]
 app = ["source"]
 
 [request]

@@ -1,18 +1,23 @@
 //! A VM in which a C project is compiled, and how much host memory it has over time.
 
+mod over_time;
 mod reclaim;
 mod watch;
 
+pub(crate) use over_time::over_time;
 pub(crate) use reclaim::Reclaim;
 pub(crate) use watch::{Footprint, watch};
 
-use super::{memhog_vm::instance, prepare::prepare};
+use super::{
+    memhog_vm::{id, instance},
+    prepare::prepare,
+};
 use crate::{
     error::{BenchError, Result},
     harness::Session,
     record::{Guest, Recorded},
 };
-use squeezy_protocol::{ImageNumber, InstanceId, InstanceState};
+use squeezy_protocol::{ImageNumber, InstanceState};
 use squeezy_vmm::{Kernel, Vm, VmConfig};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,8 +25,12 @@ use std::{collections::BTreeMap, time::Duration};
 const IMAGE: &str = "compile";
 /// Builds the image, in a checkout.
 const BUILD_SCRIPT: &str = "bench/src/rigs/compile_vm/build.sh";
+/// The job's number among the VM's instances.
+const JOB: u16 = 0;
 /// Memory of the VM.
 const VM_BYTES: u64 = 1 << 30;
+/// How long compiling may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 /// Interval of looks at what the job has said.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,11 +40,10 @@ pub(crate) const COMPILE: &str = "mkdir -p /tmp/out && make -s -j2 -C /function/
 /// Removes what it has made.
 pub(crate) const CLEAN: &str = "rm -rf /tmp/out /tmp/messages";
 
-/// A VM, and the job in it.
+/// A VM with one job in it.
 pub(crate) struct CompileVm {
     vm: Vm,
     guest: Guest,
-    job: Option<InstanceId>,
 }
 
 impl CompileVm {
@@ -52,7 +60,7 @@ impl CompileVm {
         let vm = Vm::start(config).await?;
         let release = vm.agent()?.info().await?.kernel_release;
         let guest = Guest::new(&release, Kernel::Release, vm.vmm_version());
-        Ok(Self { vm, guest, job: None })
+        Ok(Self { vm, guest })
     }
 
     pub(crate) fn vm(&self) -> &Vm {
@@ -64,14 +72,13 @@ impl CompileVm {
     }
 
     /// Starts a shell with this script.
-    pub(crate) async fn begin(&mut self, script: &str) -> Result {
+    pub(crate) async fn begin(&self, script: &str) -> Result {
         let command = ["/bin/sh", "-c", script].map(str::to_owned);
-        let mut spec = instance(0, command.to_vec())?;
+        let mut spec = instance(JOB, command.to_vec())?;
         spec.image = Some(ImageNumber(0));
         spec.working_directory = "/tmp".to_owned();
         spec.environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
         self.vm.agent()?.start(&spec).await?;
-        self.job = Some(spec.id);
         Ok(())
     }
 
@@ -79,7 +86,7 @@ impl CompileVm {
     pub(crate) async fn said(&self, word: &str, limit: Duration) -> Result {
         let fail =
             |reason: String| BenchError::Workload { program: "compiling".to_owned(), reason };
-        let Some(job) = &self.job else { return Err(fail("it was not started".to_owned())) };
+        let job = &id(JOB)?;
         let agent = self.vm.agent()?;
         let wait = async {
             loop {
