@@ -65,6 +65,4 @@ experiments! {
     inflate: Inflate,
     allocator: Allocator,
     build: Build,
-    batch: Batch,
-    several: Several,
 }

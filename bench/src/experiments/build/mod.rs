@@ -26,8 +26,8 @@ const METHODS: [Reclaim; 6] = [
 const JUDGED: [Reclaim; 3] =
     [Reclaim::Reporting(9), Reclaim::Soft(Grain::Area), Reclaim::Soft(Grain::Page)];
 
-/// How long the VM is watched after each of the others: more than two periods.
-const SETTLING: Duration = Duration::from_secs(12);
+/// How long the VM is watched after each of the others: more than a period.
+const SETTLING: Duration = Duration::from_secs(8);
 
 /// The host memory of a VM while a C project is compiled in it, and afterwards.
 #[derive(Debug, clap::Args)]
