@@ -47,6 +47,10 @@ pub trait Memory {
     fn set_held(&self, areas: u32);
     /// How many pages the guest needs free, as far as it says.
     fn reserve(&self) -> u32;
+    /// Odd if the guest lets the host discard all memory of the zone.
+    fn doom(&self) -> u32;
+    /// Says at which [`Memory::doom`] the host has discarded it.
+    fn set_condemned(&self, doom: u32);
 }
 
 /// The state of a zone in memory that is shared with the guest. Whoever else accesses it may do whatever they like.
@@ -158,5 +162,13 @@ impl Memory for SharedMemory {
 
     fn reserve(&self) -> u32 {
         self.atomic(self.layout.live + GUEST_LINE + 4).load(Acquire)
+    }
+
+    fn doom(&self) -> u32 {
+        self.atomic(self.layout.live + GUEST_LINE + 12).load(Acquire)
+    }
+
+    fn set_condemned(&self, doom: u32) {
+        self.atomic(self.layout.live + 8).store(doom, Release);
     }
 }

@@ -99,6 +99,17 @@ impl<M: Memory> Zone<M> {
         u32::try_from(spare / u64::from(AREA_PAGES)).unwrap_or(u32::MAX)
     }
 
+    /// Asks whether all memory of the zone may be discarded, what the guest uses, too, and if so, tells the guest that
+    /// it has been. Only for a guest that stands still from before this call until after the discard.
+    pub fn condemn(&mut self) -> bool {
+        let doom = self.memory.doom();
+        let may = !doom.is_multiple_of(2);
+        if may {
+            self.memory.set_condemned(doom);
+        }
+        may
+    }
+
     /// Begins to take areas that go back at once. Meanwhile an allocation of the guest that finds nothing knows
     /// that it may only have to wait.
     pub fn hand(&mut self) -> InHand<'_, M> {

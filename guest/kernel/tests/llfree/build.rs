@@ -7,7 +7,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/platform.h");
     cc::Build::new()
         .file("src/guest.c")
-        .files(["llfree", "put", "area", "state"].map(|name| format!("{kernel}/{name}.c")))
+        .files(["llfree", "put", "area", "state", "doom"].map(|name| format!("{kernel}/{name}.c")))
         // Its platform.h comes before the kernel's.
         .include("src")
         .include(kernel)

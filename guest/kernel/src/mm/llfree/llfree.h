@@ -76,6 +76,10 @@ bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
 		       enum llfree_type type);
 long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order);
 
+void llfree_doom(struct llfree_zone *zone);
+bool llfree_undoom(struct llfree_zone *zone);
+void llfree_forget_doom(struct llfree_zone *zone);
+
 bool llfree_has(const struct llfree_zone *zone, unsigned int order);
 u64 llfree_free_pages(const struct llfree_zone *zone);
 struct llfree_areas llfree_count_areas(const struct llfree_zone *zone);

@@ -88,20 +88,26 @@
  *	written by the host, before it discards what is in them
  * @epoch: odd while the host has anything in hand that it gives back at once;
  *	written by the host
+ * @condemned: the @doom at which the host has discarded all memory of the zone;
+ *	written by the host, before it does
  * @starved: allocations for which the guest was about to kill while @held was not
  *	0; written by the guest
  * @reserve: pages that the guest needs free to work; written by the guest
  * @want: areas that it would like to have back, when @starved changes; written by
  *	the guest
+ * @doom: odd while the host may discard all memory of the zone, what is allocated,
+ *	too, and another number after each time; written by the guest
  */
 struct llfree_live {
 	u32 held;
 	u32 epoch;
-	u32 unused_host[14];
+	u32 condemned;
+	u32 unused_host[13];
 	u32 starved;
 	u32 reserve;
 	u32 want;
-	u32 unused_guest[13];
+	u32 doom;
+	u32 unused_guest[12];
 };
 
 /**

@@ -11,7 +11,7 @@
  *  counters
  *  llfree  put  compact	the allocator, which knows no zones of the kernel
  *  area
- *  state  blocks
+ *  state  blocks  doom
  */
 #ifndef _MM_LLFREE_ZONE_H
 #define _MM_LLFREE_ZONE_H

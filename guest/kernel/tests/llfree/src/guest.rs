@@ -30,6 +30,9 @@ unsafe extern "C" {
     fn llfree_unused_pages(zone: *const Zone) -> u64;
     fn llfree_get_page(zone: *mut Zone, page: u64) -> bool;
     fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
+    fn llfree_doom(zone: *mut Zone);
+    fn llfree_undoom(zone: *mut Zone) -> bool;
+    fn llfree_forget_doom(zone: *mut Zone);
 }
 
 /// The guest's side of a [`State`]; its processors may all use it at once.
@@ -136,6 +139,24 @@ impl<'a> Guest<'a> {
     pub fn is_free(&self, page: u64) -> bool {
         // SAFETY: as for `get`; the page is in the zone.
         unsafe { llfree_is_free(self.zone, page) }
+    }
+
+    /// Lets the host discard everything.
+    pub fn doom(&self) {
+        // SAFETY: the zone is there.
+        unsafe { llfree_doom(self.zone) }
+    }
+
+    /// Lets it no more; false if it has done so already.
+    pub fn undoom(&self) -> bool {
+        // SAFETY: as for `doom`.
+        unsafe { llfree_undoom(self.zone) }
+    }
+
+    /// Lets it no more, whether it has done so or not.
+    pub fn forget_doom(&self) {
+        // SAFETY: as for `doom`.
+        unsafe { llfree_forget_doom(self.zone) }
     }
 }
 

@@ -76,4 +76,14 @@ impl<M: Memory> Memory for Stepping<M> {
         step();
         self.0.reserve()
     }
+
+    fn doom(&self) -> u32 {
+        step();
+        self.0.doom()
+    }
+
+    fn set_condemned(&self, doom: u32) {
+        step();
+        self.0.set_condemned(doom);
+    }
 }

@@ -3,7 +3,7 @@
 
 use squeezy_llfree::{AreaSet, SharedMemory, TreeIndex, Zone};
 use squeezy_llfree_tests::{Actor, Guest, Scenario, State, Stepping, Type, explore, step};
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 const TREE: TreeIndex = TreeIndex(0);
 
@@ -315,4 +315,36 @@ fn a_block_is_freed_in_parts_at_once() {
         println!("order {order}: {runs} orders");
         assert!(runs > 10, "{runs}");
     }
+}
+
+/// The guest takes its permission to discard everything back. The host looks while the guest stands still.
+#[test]
+fn either_the_host_discards_everything_or_the_guest_goes_on() {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    let runs = explore(u32::MAX, || {
+        let world = World::new(state);
+        // The host has discarded it in some of the runs before.
+        world.guest.forget_doom();
+        world.guest.doom();
+        let (mut host, _) = Zone::adopt(state.host());
+        let (condemned, spared) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let outcome = condemned.clone();
+        let condemns: Actor = Box::new(move || {
+            step();
+            outcome.set(host.condemn());
+        });
+        let (outcome, guest) = (spared.clone(), world.clone());
+        let spares: Actor = Box::new(move || outcome.set(guest.guest.undoom()));
+        let check = Box::new(move || {
+            assert_ne!(condemned.get(), spared.get());
+            assert_eq!(world.guest.undoom(), spared.get(), "it stays so");
+            world.guest.forget_doom();
+            let (mut host, _) = Zone::adopt(state.host());
+            assert!(!host.condemn(), "nobody has allowed it");
+            assert!(world.guest.undoom());
+        });
+        Scenario { actors: vec![condemns, spares], heir: None, check }
+    });
+    println!("{runs} orders");
+    assert!(runs > 3, "{runs}");
 }

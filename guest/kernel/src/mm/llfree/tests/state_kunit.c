@@ -27,9 +27,11 @@ static void each_side_writes_numbers_in_a_line_of_its_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 128U, sizeof(struct llfree_live));
 	KUNIT_EXPECT_EQ(test, 0U, offsetof(struct llfree_live, held));
 	KUNIT_EXPECT_EQ(test, 4U, offsetof(struct llfree_live, epoch));
+	KUNIT_EXPECT_EQ(test, 8U, offsetof(struct llfree_live, condemned));
 	KUNIT_EXPECT_EQ(test, 64U, offsetof(struct llfree_live, starved));
 	KUNIT_EXPECT_EQ(test, 68U, offsetof(struct llfree_live, reserve));
 	KUNIT_EXPECT_EQ(test, 72U, offsetof(struct llfree_live, want));
+	KUNIT_EXPECT_EQ(test, 76U, offsetof(struct llfree_live, doom));
 }
 
 /* An address of which only differences are looked at. */
