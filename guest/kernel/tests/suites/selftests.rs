@@ -13,7 +13,7 @@ fn usual() -> PartitionLayout {
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
 /// The rules of partitions that have room to spare.
-const RULES: [&str; 11] = [
+const RULES: [&str; 15] = [
     "partition",
     "assign",
     "wait",
@@ -23,6 +23,10 @@ const RULES: [&str; 11] = [
     "remote",
     "straggler",
     "percpu",
+    "doom",
+    "doom_refused",
+    "doom_held",
+    "doom_readers",
     "robust",
     "unbind",
 ];

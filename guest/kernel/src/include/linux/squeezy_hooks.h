@@ -11,6 +11,7 @@
 #ifndef _LINUX_SQUEEZY_HOOKS_H
 #define _LINUX_SQUEEZY_HOOKS_H
 
+#include <linux/mm.h>
 #include <linux/squeezy.h>
 #include <linux/types.h>
 
@@ -160,6 +161,30 @@ static inline void squeezy_drop_pending(struct task_struct *task)
 {
 	if (squeezy_enabled())
 		__squeezy_drop_pending(task);
+}
+
+/* Doomed instances, whose memory the host may have discarded */
+void __squeezy_thawed(void);
+bool __squeezy_mm_doomed(const struct mm_struct *mm);
+bool __squeezy_folio_doomed(struct folio *folio);
+
+/* The current task has left the freezer, or has to stay in it. */
+static inline void squeezy_thawed(void)
+{
+	if (squeezy_enabled())
+		__squeezy_thawed();
+}
+
+/* True if nobody may look into an address space from outside. */
+static inline bool squeezy_mm_doomed(const struct mm_struct *mm)
+{
+	return squeezy_enabled() && __squeezy_mm_doomed(mm);
+}
+
+/* True if nobody may look at what a file has there. The caller holds @folio. */
+static inline bool squeezy_folio_doomed(struct folio *folio)
+{
+	return squeezy_page(&folio->page) && __squeezy_folio_doomed(folio);
 }
 
 /* Out of memory */
@@ -338,6 +363,20 @@ static inline void squeezy_mm_exit(struct mm_struct *mm)
 
 static inline void squeezy_drop_pending(struct task_struct *task)
 {
+}
+
+static inline void squeezy_thawed(void)
+{
+}
+
+static inline bool squeezy_mm_doomed(const struct mm_struct *mm)
+{
+	return false;
+}
+
+static inline bool squeezy_folio_doomed(struct folio *folio)
+{
+	return false;
 }
 
 static inline bool squeezy_oom_begin(struct oom_control *oc)

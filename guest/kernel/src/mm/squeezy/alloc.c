@@ -122,7 +122,7 @@ struct folio *squeezy_shmem_alloc(gfp_t gfp, unsigned int order)
  * @gfp: GFP flags
  *
  * khugepaged only holds mm_count here; see I1 in core.h for why that is
- * not enough.
+ * not enough. What is doomed stays as it is.
  */
 struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
 {
@@ -130,7 +130,8 @@ struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
 
 	if (!mmget_not_zero(mm))
 		return NULL;
-	folio = squeezy_alloc_folio(mm->squeezy, gfp, HPAGE_PMD_ORDER);
+	folio = READ_ONCE(mm->squeezy->doomed) ? NULL :
+		squeezy_alloc_folio(mm->squeezy, gfp, HPAGE_PMD_ORDER);
 	mmput_async(mm);
 	return folio;
 }
@@ -142,7 +143,7 @@ struct folio *squeezy_collapse_alloc(struct mm_struct *mm, gfp_t gfp)
  * @order: its order
  *
  * Memory of an assigned partition stays inside; what an unused one still holds
- * moves out.
+ * moves out. What is doomed stays where it is: it may be gone.
  */
 struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 				       unsigned int order)
@@ -150,6 +151,8 @@ struct folio *squeezy_migration_target(struct folio *src, gfp_t gfp,
 	struct squeezy_partition *p = squeezy_folio_partition(src);
 	struct folio *folio;
 
+	if (READ_ONCE(p->doomed))
+		return NULL;
 	if (!squeezy_get(p))
 		return __folio_alloc(gfp, order, folio_nid(src), NULL);
 	folio = squeezy_alloc_folio(p, gfp, order);

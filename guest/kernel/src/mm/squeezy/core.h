@@ -21,11 +21,13 @@
  *  sysfs		/sys/kernel/mm/squeezy
  *  resize		plug and unplug, as the driver asks for it
  *  report		free blocks of an assigned partition to the host
+ *  doom		letting the host discard a partition with its instance
  *  alloc  attach	page faults; prctl, fork, execve and exit
  *  populate		the first plug, which adds memory
  *  run  drain		partitions that share a request; one without users
  *  retry		when to try again what has failed
  *  device		what the driver can do, and what it has read
+ *  frozen		who is in an instance that is to be doomed
  *  oom  reclaim	a full partition
  *  zone  batch		a partition's pages; free ones on their way to the host
  *  page  failed	whose a page is; pages that failed while they were free
@@ -150,6 +152,8 @@ enum squeezy_state {
  * @batches: odd while blocks of it are off the free lists for a report, and
  *	another number after each time; written under zone->lock
  * @reported_bytes: what was reported to the host since boot
+ * @doomed: the host may have discarded its memory, see doom.c; set while it is
+ *	ASSIGNED, by cgroup_mutex, until it is FREE
  * @files: while it drains, pages of files that were left at the last look; by
  *	squeezy_mutex, as is @next_look
  * @next_look: in jiffies, when these are counted again
@@ -177,6 +181,8 @@ struct squeezy_partition {
 	unsigned long flags;
 	unsigned int batches;
 	atomic64_t reported_bytes;
+
+	bool doomed;
 
 	unsigned long files;
 	unsigned long next_look;

@@ -233,6 +233,7 @@ bool squeezy_drain(struct squeezy_partition *p)
 
 out_free:
 	p->files = 0;
+	squeezy_forget_doom(p);
 	squeezy_unwatch(p);
 	squeezy_enter_free(p);
 	return true;

@@ -10,6 +10,7 @@
 #include "core.h"
 #include "counters.h"
 #include "device.h"
+#include "doom.h"
 #include "report.h"
 #include "sysfs.h"
 #include "zone.h"
@@ -200,6 +201,29 @@ static ssize_t report_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute report_attribute = __ATTR_WO(report);
 
+static ssize_t doom_show(struct kobject *kobj, struct kobj_attribute *attr,
+			 char *buf)
+{
+	return sysfs_emit(buf, "%d\n", READ_ONCE(to_partition(kobj)->doomed));
+}
+
+static ssize_t doom_store(struct kobject *kobj, struct kobj_attribute *attr,
+			  const char *buf, size_t count)
+{
+	struct squeezy_partition *p = to_partition(kobj);
+	bool doom;
+	int rc;
+
+	if (!capable(CAP_SYS_RESOURCE))
+		return -EPERM;
+	rc = kstrtobool(buf, &doom);
+	if (!rc)
+		rc = doom ? squeezy_doom(p) : squeezy_undoom(p);
+	return rc ?: count;
+}
+
+static struct kobj_attribute doom_attribute = __ATTR_RW(doom);
+
 static struct attribute *partition_attrs[] = {
 	&state_attribute.attr,
 	&users_attribute.attr,
@@ -209,6 +233,7 @@ static struct attribute *partition_attrs[] = {
 	&partition_oom_kills_attribute.attr,
 	&partition_reported_bytes_attribute.attr,
 	&report_attribute.attr,
+	&doom_attribute.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(partition);

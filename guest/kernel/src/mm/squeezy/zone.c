@@ -243,6 +243,40 @@ void squeezy_unwatch(struct squeezy_partition *p)
 }
 
 /**
+ * squeezy_let_host_discard - tell the host that it may discard a partition
+ * @p: the partition, doomed; by cgroup_mutex
+ *
+ * Without LLFree it cannot be told, and does not.
+ */
+void squeezy_let_host_discard(struct squeezy_partition *p)
+{
+	if (zone_is_llfree(&p->zone))
+		llfree_doom(p->zone.llfree);
+}
+
+/**
+ * squeezy_keep_host_from_discarding - undo squeezy_let_host_discard()
+ * @p: the partition; by cgroup_mutex
+ *
+ * Return: false if the host has discarded it already.
+ */
+bool squeezy_keep_host_from_discarding(struct squeezy_partition *p)
+{
+	return !zone_is_llfree(&p->zone) || llfree_undoom(p->zone.llfree);
+}
+
+/**
+ * squeezy_forget_doom - nothing is left of what was doomed
+ * @p: the partition, draining, all of it free
+ */
+void squeezy_forget_doom(struct squeezy_partition *p)
+{
+	if (zone_is_llfree(&p->zone))
+		llfree_forget_doom(p->zone.llfree);
+	WRITE_ONCE(p->doomed, false);
+}
+
+/**
  * squeezy_show - make the memory of a partition visible, as far as it is online
  * @p: the partition, hidden, all of it free
  *

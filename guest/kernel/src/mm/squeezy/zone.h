@@ -20,6 +20,11 @@ bool squeezy_is_empty(struct squeezy_partition *p);
 void squeezy_watch(struct squeezy_partition *p);
 void squeezy_unwatch(struct squeezy_partition *p);
 
+/* While a frozen instance is in it */
+void squeezy_let_host_discard(struct squeezy_partition *p);
+bool squeezy_keep_host_from_discarding(struct squeezy_partition *p);
+void squeezy_forget_doom(struct squeezy_partition *p);
+
 /* While it is plugged and unplugged */
 void squeezy_show(struct squeezy_partition *p);
 void squeezy_hide(struct squeezy_partition *p);

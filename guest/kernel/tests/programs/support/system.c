@@ -141,17 +141,27 @@ int kmsg_mark(void)
 	return fd;
 }
 
-bool kmsg_has(int mark, const char *a, const char *b)
+const char *kmsg_find(int mark, const char *words)
 {
-	char record[1024];
+	static char record[1024];
 	ssize_t got;
 
 	while ((got = read(mark, record, sizeof(record) - 1)) > 0 || errno == EPIPE) {
 		if (got <= 0)
 			continue;
 		record[got] = 0;
-		if (strstr(record, a) && strstr(record, b))
-			return true;
+		if (strstr(record, words))
+			return record;
 	}
+	return NULL;
+}
+
+bool kmsg_has(int mark, const char *a, const char *b)
+{
+	const char *record;
+
+	while ((record = kmsg_find(mark, a)))
+		if (strstr(record, b))
+			return true;
 	return false;
 }

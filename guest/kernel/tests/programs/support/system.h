@@ -28,8 +28,10 @@ void remove_cgroup(void);
 /* The network namespace of a test VM, and a new one, has an interface that is down. */
 void bring_loopback_up(void);
 
-/* The kernel log from now on: kmsg_mark() returns a descriptor for kmsg_has(). */
+/* The kernel log from now on: kmsg_mark() returns a descriptor for kmsg_has() and kmsg_find(). */
 int kmsg_mark(void);
 bool kmsg_has(int mark, const char *a, const char *b);
+/* The first record with these words, or NULL. */
+const char *kmsg_find(int mark, const char *words);
 
 #endif
