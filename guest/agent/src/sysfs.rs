@@ -50,6 +50,13 @@ pub fn report(number: PartitionNumber, order: u8) -> io::Result<u64> {
     Ok(count()?.saturating_sub(before))
 }
 
+/// Dooms the frozen instance in a partition, or undoes that. Blocks the thread.
+pub fn set_doomed(number: PartitionNumber, doomed: bool) -> io::Result<()> {
+    let path = partition_directory(Path::new(DIRECTORY), number).join("doom");
+    fs::write(&path, if doomed { "1" } else { "0" })
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
 /// Where the state of the page allocator is, if there is one that the host can work on.
 pub fn llfree_state() -> io::Result<Option<LlfreeState>> {
     let path = Path::new(LLFREE_STATE);

@@ -1,5 +1,6 @@
 //! Instances: start, status and end.
 
+mod doom;
 mod end;
 mod launch;
 mod log;
@@ -58,6 +59,8 @@ pub struct Entry {
     stopping: Cell<bool>,
     /// Whether it is frozen, or being frozen.
     frozen: Cell<bool>,
+    /// Whether it can only be killed, or is about to be such that it can.
+    doomed: Cell<bool>,
     /// Number of requests under way; 0 while it is frozen.
     requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
@@ -164,9 +167,12 @@ impl Instances {
         let entry = self.get(id)?;
         if entry.is_alive() {
             entry.stopping.set(true);
-            entry.thaw()?;
-            if !grace.is_zero() && entry.ask_to_end() {
-                let _ = tokio::time::timeout(grace, entry.ended()).await;
+            // What is doomed must not run again: its memory may be gone.
+            if !entry.doomed.get() {
+                entry.thaw()?;
+                if !grace.is_zero() && entry.ask_to_end() {
+                    let _ = tokio::time::timeout(grace, entry.ended()).await;
+                }
             }
             if entry.is_alive() {
                 entry.kill()?;
@@ -196,6 +202,7 @@ impl Entry {
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
+            doomed: Cell::new(false),
             requests: Cell::new(0),
             cgroup: OnceCell::new(),
             log: OnceCell::new(),
@@ -270,8 +277,12 @@ impl Entry {
         Ok(self.description())
     }
 
-    /// Thaws it for a request. It cannot be frozen again until the guard is dropped.
+    /// Thaws it for a request. It cannot be frozen again until the guard is dropped. Refused if it is doomed.
     pub fn request(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
+        if self.doomed.get() {
+            let why = format!("{}: it is doomed", self.id);
+            return Err(ApiError::new(ErrorCode::Unavailable, why));
+        }
         self.requests.set(self.requests.get() + 1);
         let under_way = UnderWay(Rc::clone(self));
         self.thaw()?;
