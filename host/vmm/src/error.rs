@@ -145,6 +145,15 @@ pub enum VmError {
     #[error("the state of the guest's page allocator cannot be used: {0}")]
     AllocatorState(String),
 
+    /// The memory of an instance cannot be discarded while it is in use.
+    #[error("the instance in partition {partition} cannot be condemned: {why}")]
+    NotCondemned {
+        /// Its partition.
+        partition: squeezy_protocol::PartitionNumber,
+        /// Why, and what to do about it.
+        why: &'static str,
+    },
+
     /// The guest reported a partition that its VM does not have.
     #[error("the guest reports a partition {0} that does not exist")]
     StrangePartition(squeezy_protocol::PartitionNumber),

@@ -122,7 +122,8 @@ impl AgentClient {
     }
 
     /// Makes a frozen instance one that can only be killed, so that the host may discard its memory while the VM is
-    /// paused ([`Vm::condemn`](crate::Vm::condemn)). Refused if others have to do with its memory.
+    /// paused ([`Vm::condemn`](crate::Vm::condemn)). Refused if others have to do with its memory, which may be over the
+    /// next moment.
     pub async fn doom(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/doom");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await

@@ -13,7 +13,7 @@ mod zone_memory;
 
 use crate::{
     Result, VmError,
-    host_memory::{FilePart, HostMemory},
+    host_memory::{FilePart, HostMemory, MemoryPiece},
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,22 @@ impl Reclaimer {
             Mutex::new(ReclaimZone::adopt(state, own, zone.memory, is_partition))
         });
         Ok(Self { zones: zones.collect(), _lock: lock })
+    }
+
+    /// Discards all memory of a partition whose instance can only be killed, if the guest's kernel says that this is so;
+    /// returns how many bytes of host memory that were. The guest has to stand still meanwhile.
+    pub(crate) fn condemn(&self, partition: &MemoryPiece) -> Result<Option<u64>> {
+        let zone = self.zones.iter().map(work_on).find(|zone| zone.is_within(&partition.guest));
+        let (Some(mut zone), Some(FilePart { file, start })) = (zone, &partition.file) else {
+            return Ok(None);
+        };
+        if !zone.zone.condemn() {
+            return Ok(None);
+        }
+        let (bytes, _) = file
+            .discard_counted(*start..*start + partition.bytes())
+            .map_err(|error| VmError::system("a partition cannot be discarded", error))?;
+        Ok(Some(bytes))
     }
 
     /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take

@@ -10,7 +10,7 @@ use squeezy_protocol::LlfreeState;
 use std::{
     fs::File,
     os::unix::fs::FileExt,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -203,6 +203,34 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
     guest.assert_rest_is_whole();
     println!("{calls} calls took {bytes} bytes, the longest {longest:?}");
     assert!(calls > 100 && bytes > 0, "{calls} calls, {bytes} bytes");
+}
+
+#[test]
+fn a_partition_is_discarded_as_a_whole_if_its_guest_says_that_it_is_doomed() {
+    const ZONE_BYTES: u64 = ZONE_AREAS as u64 * 2 * MIB;
+    let guest = Guest::new();
+    let (reclaimer, state) = (guest.reclaimer(), guest.state());
+    let number = |offset: u64| {
+        // SAFETY: the offset is within the mapping and a multiple of 4.
+        unsafe { AtomicU32::from_ptr(state.base().as_ptr().add(offset as usize).cast()) }
+    };
+    let live = guest.layouts[1].live;
+    let (condemned, doom) = (number(live + 8), number(live + 64 + 12));
+    let partition = |start| guest.memory.regions[0].part(&(start..start + ZONE_BYTES)).unwrap();
+    let first = partition(GIB);
+    for even in [0, 6] {
+        doom.store(even, Relaxed);
+        assert_eq!(reclaimer.condemn(&first).unwrap(), None);
+    }
+    assert_eq!(condemned.load(Relaxed), 0);
+
+    doom.store(7, Relaxed);
+    assert_eq!(reclaimer.condemn(&partition(GIB + ZONE_BYTES)).unwrap(), None, "another one");
+    assert_eq!(reclaimer.condemn(&first).unwrap(), Some(ZONE_BYTES));
+    assert_eq!(condemned.load(Relaxed), 7);
+    assert_eq!(first.resident(std::process::id()).unwrap().resident_bytes, 0);
+    guest.assert_rest_is_whole();
+    assert_eq!(reclaimer.condemn(&first).unwrap(), Some(0), "it is gone");
 }
 
 #[test]

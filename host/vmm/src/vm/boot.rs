@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 /// How far a VM has got in starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,7 @@ impl Vm {
             fate: Fate::new(),
             stopping: AtomicBool::new(false),
             paused: watch::Sender::new(false),
+            condemned: Mutex::default(),
             started,
         });
         let (channel_open, open) = watch::channel(false);

@@ -163,7 +163,7 @@ impl Vm {
     }
 
     /// Where a partition is.
-    fn partition_memory(&self, partition: PartitionNumber) -> Result<MemoryPiece> {
+    pub(super) fn partition_memory(&self, partition: PartitionNumber) -> Result<MemoryPiece> {
         let strange = || VmError::StrangePartition(partition);
         let layout = self.config().memory.partitions().ok_or_else(strange)?;
         let range = layout.range(partition).ok_or_else(strange)?;
@@ -180,7 +180,7 @@ impl Vm {
 }
 
 /// Does what takes too long for a thread that others need.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)

@@ -1,6 +1,7 @@
 //! One VM, from its start to its end.
 
 mod boot;
+mod condemn;
 mod memory;
 mod pause;
 mod supervisor;
@@ -9,14 +10,16 @@ use crate::{
     Accelerator, AgentClient, Console, CpuTimes, Result, VmConfig, VmError, backend::Backend,
     fate::Fate, host_memory::HostMemory, hyperalloc::Reclaimer, measure, memory::Elastic,
 };
+use squeezy_protocol::PartitionNumber;
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 pub use boot::BootStep;
 pub use memory::MemoryUse;
@@ -45,6 +48,8 @@ struct Shared {
     stopping: AtomicBool,
     /// Whether its processors were stopped on request.
     paused: watch::Sender<bool>,
+    /// Partitions whose instances have to be killed when it runs again. Locked while it is being paused or resumed.
+    condemned: Mutex<BTreeSet<PartitionNumber>>,
     started: Instant,
 }
 

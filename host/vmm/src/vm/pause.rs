@@ -1,6 +1,6 @@
 //! Stops a VM's processors and lets them run again.
 
-use super::Vm;
+use super::{Vm, condemn::end_condemned};
 use crate::Result;
 use std::time::SystemTime;
 
@@ -10,6 +10,7 @@ impl Vm {
     /// available.
     pub async fn pause(&self) -> Result<()> {
         let shared = &*self.shared;
+        let _condemned = shared.condemned.lock().await;
         shared
             .fate
             .guard(async {
@@ -24,13 +25,18 @@ impl Vm {
             .await
     }
 
-    /// Lets the VM's processors run again, and sets the guest's clock.
+    /// Lets the VM's processors run again, ends the instances that were condemned ([`Vm::condemn`]), and sets the
+    /// guest's clock. If it fails, instances may still have to be ended: another call does that.
     pub async fn resume(&self) -> Result<()> {
         let shared = &*self.shared;
+        let mut condemned = shared.condemned.lock().await;
         shared.fate.guard(shared.backend.resume()).await?;
         shared.paused.send_replace(false);
         match &self.agent {
-            Some(agent) => agent.set_clock(SystemTime::now()).await,
+            Some(agent) => {
+                end_condemned(agent, &mut condemned).await?;
+                agent.set_clock(SystemTime::now()).await
+            }
             None => Ok(()),
         }
     }

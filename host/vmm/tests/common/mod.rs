@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod world;
+
 use squeezy_protocol::{InstanceSpec, PartitionChoice};
 use squeezy_vmm::{AcceleratorChoice, Artifacts, Kernel, VmConfig};
 use std::{

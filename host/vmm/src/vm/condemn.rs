@@ -1,0 +1,70 @@
+//! Discards the memory of instances that are not to live on, while the VM is paused.
+
+use super::{Vm, memory::blocking};
+use crate::{AgentClient, Result, VmError};
+use squeezy_protocol::{ErrorCode, InstanceState, PartitionNumber};
+use std::{collections::BTreeSet, time::Duration};
+
+impl Vm {
+    /// Gives all memory of a partition back to the host, with the instance that lives in it: the first thing that
+    /// [`Vm::resume`] does is to have it killed. Returns how many bytes of host memory that were.
+    ///
+    /// Only while the VM is paused, and only if the instance was doomed before ([`AgentClient::doom`]): the guest's
+    /// kernel then sees to it that nobody reads the memory that is gone. Needs
+    /// [`Llfree`](crate::Llfree), because that is how the kernel tells. The partition's number comes from the guest, so
+    /// it may be invalid.
+    pub async fn condemn(&self, partition: PartitionNumber) -> Result<u64> {
+        let refuse = |why| VmError::NotCondemned { partition, why };
+        // Who resumes it has to be somebody who can end instances.
+        self.agent()?;
+        let memory = self.partition_memory(partition)?;
+        // The VM is neither paused nor resumed meanwhile.
+        let mut condemned = self.shared.condemned.lock().await;
+        if !self.is_paused() {
+            return Err(refuse("its VM is not paused"));
+        }
+        let Some(reclaimer) = self.shared.reclaimer.get().cloned() else {
+            return Err(refuse(
+                "the VM was started without `llfree`, which needs the memory backend `memfd`",
+            ));
+        };
+        let work = blocking(move || reclaimer.condemn(&memory));
+        let discarded = self.shared.fate.guard(async {
+            // What fails may have discarded a part.
+            condemned.insert(partition);
+            work.await
+        });
+        match discarded.await? {
+            Some(bytes) => {
+                tracing::debug!(vm = self.config().name, %partition, bytes, "condemned");
+                Ok(bytes)
+            }
+            None => {
+                condemned.remove(&partition);
+                Err(refuse("it is not doomed"))
+            }
+        }
+    }
+}
+
+/// Ends the instances of a VM that runs again in partitions whose memory has gone.
+pub(super) async fn end_condemned(
+    agent: &AgentClient,
+    condemned: &mut BTreeSet<PartitionNumber>,
+) -> Result<()> {
+    if condemned.is_empty() {
+        return Ok(());
+    }
+    for instance in agent.instances().await? {
+        let ended = matches!(instance.state, InstanceState::Ended(_));
+        if !ended && instance.partition.is_some_and(|partition| condemned.contains(&partition)) {
+            match agent.stop(&instance.id, Duration::ZERO).await {
+                // Somebody else has ended it.
+                Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    condemned.clear();
+    Ok(())
+}
