@@ -24,9 +24,9 @@ static unsigned int rounds __initdata;
 
 static int __init rounds_setup(char *value)
 {
-	return !kstrtouint(value, 0, &rounds);
+	return value ? kstrtouint(value, 0, &rounds) : -EINVAL;
 }
-__setup("llfree_benchmark=", rounds_setup);
+early_param("llfree_benchmark", rounds_setup);
 
 /* Allocates up to @count blocks of @order; how many there were. */
 static unsigned int __init get(unsigned int order, unsigned int count,
@@ -80,7 +80,7 @@ static void __init measure(unsigned int order, struct page **page)
 		time[3] - time[2]);
 }
 
-static int __init benchmark(void)
+static int __init measure_all(void)
 {
 	unsigned int round, order;
 	struct page **page;
@@ -97,4 +97,4 @@ static int __init benchmark(void)
 	pr_info("llfree benchmark: done\n");
 	return 0;
 }
-late_initcall(benchmark);
+late_initcall(measure_all);
