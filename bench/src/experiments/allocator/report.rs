@@ -108,26 +108,27 @@ impl Report for Arguments {
 
     fn plot(records: &[Line]) -> Chart {
         let kinds = kinds(records);
-        let panel = |title: &str, y: &str, is_of: &dyn Fn(&Test, &str) -> bool, joined: bool| {
-            let kinds: Vec<_> =
-                kinds.iter().filter(|(test, clock)| is_of(test, clock)).cloned().collect();
-            Panel {
-                title: title.to_owned(),
-                x: String::new(),
-                y: y.to_owned(),
-                categories: kinds.iter().map(|(test, _)| short(test)).collect(),
-                series: Series::of_methods(&methods(records), |method| {
-                    let cost = |(test, clock): &(Test, String)| {
-                        Spread::of(
-                            select(records, method, test, clock).map(|line| line.operation_ns),
-                        )
-                    };
-                    kinds.iter().map(cost).collect()
-                }),
-                joined,
-                logarithmic: true,
-            }
-        };
+        let panel =
+            |title: &str, x: &str, y: &str, is_of: &dyn Fn(&Test, &str) -> bool, joined: bool| {
+                let kinds: Vec<_> =
+                    kinds.iter().filter(|(test, clock)| is_of(test, clock)).cloned().collect();
+                Panel {
+                    title: title.to_owned(),
+                    x: x.to_owned(),
+                    y: y.to_owned(),
+                    categories: kinds.iter().map(|(test, clock)| label(test, clock)).collect(),
+                    series: Series::of_methods(&methods(records), |method| {
+                        let cost = |(test, clock): &(Test, String)| {
+                            Spread::of(
+                                select(records, method, test, clock).map(|line| line.operation_ns),
+                            )
+                        };
+                        kinds.iter().map(cost).collect()
+                    }),
+                    joined,
+                    logarithmic: true,
+                }
+            };
         let life = Panel {
             title: "After a long life".to_owned(),
             x: String::new(),
@@ -148,20 +149,23 @@ impl Report for Arguments {
             subtitle: describe_run(records),
             panels: vec![
                 panel(
-                    "A block of each order, allocated and freed",
+                    "A block allocated and freed",
+                    "order",
                     "instructions",
                     &|test, clock| matches!(test, Test::One { .. }) && is_counted(clock),
                     true,
                 ),
                 panel(
                     "Page faults",
+                    "",
                     "instructions",
                     &|test, clock| matches!(test, Test::Fault { .. }) && is_counted(clock),
                     false,
                 ),
                 panel(
-                    "Page faults of several processes",
-                    "ns each",
+                    "Page faults of 4 KiB",
+                    "processes at a time",
+                    "ns",
                     &|test, clock| matches!(test, Test::Fault { .. }) && clock == "time",
                     true,
                 ),
@@ -175,15 +179,15 @@ impl Report for Arguments {
 }
 
 /// A label of an axis.
-fn short(test: &Test) -> String {
+fn label(test: &Test, clock: &str) -> String {
     match test {
         Test::Many { order } | Test::One { order } => order.to_string(),
-        Test::Fault { processes_count: 1, fault, in_partition } => {
+        Test::Fault { processes_count, .. } if clock == "time" => processes_count.to_string(),
+        Test::Fault { fault, in_partition, .. } => {
             let place = if *in_partition { ", partition" } else { "" };
             let pages = if fault.contains("huge") { "2 MiB" } else { "4 KiB" };
             format!("{pages}{place}")
         }
-        Test::Fault { processes_count, .. } => processes_count.to_string(),
         Test::Life => String::new(),
     }
 }

@@ -18,11 +18,11 @@ use std::process::ExitCode;
 /// committed to all instances of the function: less than the sum while frozen ones are charged only
 /// for what they occupy, zero if the VM has all its memory from boot. PLUGGED is the memory of the
 /// VM, RESIDENT the host memory behind it, BACK the memory that instances have given back so far,
-/// COLD the number of calls that waited for an instance to start, FAILED those that no instance
-/// answered because it or its VM ended or could not be started. P50 and P99 are latencies of calls
-/// in the last minutes. Lines below the table list functions with memory held back by ended
-/// instances, and functions whose calls are refused, with the reason; only the reasons need the
-/// key.
+/// TAKEN the free memory that the host has taken by itself, COLD the number of calls that waited for
+/// an instance to start, FAILED those that no instance answered because it or its VM ended or could
+/// not be started. P50 and P99 are latencies of calls in the last minutes. Lines below the table list
+/// functions with memory held back by ended instances, and functions whose calls are refused, with
+/// the reason; only the reasons need the key.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]

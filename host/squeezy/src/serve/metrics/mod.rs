@@ -63,6 +63,12 @@ impl Metrics {
         self.reclaimed.get(&labels).map_or(0, |count| count.get())
     }
 
+    /// Memory that the host has taken by itself, in bytes.
+    pub fn taken_bytes(&self, function: &Name) -> u64 {
+        let labels = Of { function: function.clone() };
+        self.taken.get(&labels).map_or(0, |count| count.get())
+    }
+
     /// Calls that failed, with or without an instance.
     pub fn failed(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };

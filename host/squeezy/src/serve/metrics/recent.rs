@@ -36,6 +36,8 @@ pub struct Times {
     pub plug: Window,
     /// How long unplugs took.
     pub unplug: Window,
+    /// How long the host took to take free memory by itself.
+    pub take: Window,
 }
 
 /// A reclaim of an ended instance's memory.

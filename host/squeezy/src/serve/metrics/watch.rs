@@ -129,8 +129,9 @@ impl Watch {
     }
 
     /// The host has taken free memory of a function's instance by itself, if it can.
-    fn taken(&self, function: &Name, taken: Option<Taken>) {
+    fn taken(&self, at: Moment, function: &Name, taken: Option<Taken>) {
         let Some(taken) = taken else { return };
+        self.time(at, function, |times| &mut times.take, taken.took);
         let of = Of { function: function.clone() };
         self.metrics.taken.get_or_create(&of).inc_by(taken.bytes);
         observe(&self.metrics.take, of.function, taken.took);
@@ -146,7 +147,7 @@ impl Watch {
         let Some(record) = self.gone(instance) else { return };
         let function = record.of.name.clone();
         self.not_resized(function.clone(), Direction::Unplug, outcome);
-        self.taken(&function, outcome.taken);
+        self.taken(at, &function, outcome.taken);
         if outcome.latency.is_none() && outcome.error.is_none() {
             // It had no memory of its own, or its policy gives none back.
             return;
@@ -296,7 +297,7 @@ impl Watch {
             NodeEvent::Settled { instance } => self.settled(instance),
             NodeEvent::Frozen { instance, taken, .. } => {
                 if let Some(function) = self.function_of(instance) {
-                    self.taken(&function, taken);
+                    self.taken(at, &function, taken);
                 }
             }
             NodeEvent::Squeezed { instance, result, .. } => {

@@ -56,6 +56,7 @@ struct Function<'a> {
     promised_bytes: u64,
     starts: BTreeMap<&'static str, u64>,
     reclaimed_bytes: u64,
+    taken_bytes: u64,
     failed: u64,
     problem: Option<Value>,
     times_ms: BTreeMap<&'static str, Value>,
@@ -66,13 +67,14 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
     let since = Moment(page.begin.elapsed().saturating_sub(LENGTH));
     let times_ms = page.watch.recent(|recent| {
         let times = recent.times(name);
-        let windows: [(_, &Window); 6] = [
+        let windows: [(_, &Window); 7] = [
             ("total", &times.total),
             ("queue", &times.queue),
             ("run", &times.run),
             ("init", &times.init),
             ("plug", &times.plug),
             ("unplug", &times.unplug),
+            ("take", &times.take),
         ];
         let described = |(name, window): (_, &Window)| {
             let found = window.percentiles(since)?;
@@ -92,6 +94,7 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
             .into_iter()
             .collect(),
         reclaimed_bytes: metrics.reclaimed_bytes(name),
+        taken_bytes: metrics.taken_bytes(name),
         failed: metrics.failed(name),
         problem: page.problem(name).map(|problem| describe_problem(&problem, has_key)),
         times_ms,

@@ -27,6 +27,7 @@ const TIMES = [
   ["init", "init", "of a new instance"],
   ["plug", "plug", "of an instance's memory"],
   ["unplug", "unplug", "of an instance's memory"],
+  ["take", "take", "of free memory, by the host alone"],
 ];
 
 const STARTS = [
@@ -70,7 +71,7 @@ export class FunctionCard {
     this.instances.show(points, from, to);
     setText(this.state, { up: "VM runs", booting: "VM boots", ending: "VM ends" }[data.vm] ?? "no VM");
     this.state.className = `chip ${data.vm ?? "none"}`;
-    setText(this.now, `${bytes(data.instance_bytes)} an instance · ${bytes(data.reclaimed_bytes)} reclaimed`);
+    setText(this.now, `${bytes(data.instance_bytes)} an instance · ${bytes(data.reclaimed_bytes)} reclaimed${data.taken_bytes ? ` · ${bytes(data.taken_bytes)} taken` : ""}`);
     this.showProblem(data.problem, to);
     const rows = TIMES.filter(([kind]) => data.times_ms[kind]).map(([kind, label, meaning]) => {
       const { p50, p90, p99, count } = data.times_ms[kind];
