@@ -79,8 +79,10 @@ static int squeezy_prctl_assign(unsigned long number, unsigned long timeout_ms)
 	if (current->mm->squeezy || current->squeezy_pending)
 		return -EBUSY;
 
-	timeout = (int)timeout_ms == PR_SQUEEZY_FOREVER ?
-			MAX_SCHEDULE_TIMEOUT : msecs_to_jiffies(timeout_ms);
+	if ((int)timeout_ms == PR_SQUEEZY_FOREVER)
+		timeout = MAX_SCHEDULE_TIMEOUT;
+	else	/* Of the first jiffy, part has passed. */
+		timeout = msecs_to_jiffies(timeout_ms) + !!timeout_ms;
 	rc = squeezy_wait_and_assign(number, timeout, &p);
 	if (rc)
 		return rc;
