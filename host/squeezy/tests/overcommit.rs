@@ -145,12 +145,12 @@ fn free_memory_of_frozen_instances_is_taken_without_asking_them() {
     };
     for round in 1..=2 {
         names.into_iter().for_each(call);
-        for name in names {
-            until("what it has freed to be taken", || {
-                let taken = of("taken_bytes_total", name);
-                (taken > f64::from(round) * 550.0 * 1048576.0).then_some(())
-            });
-        }
+        until("what they have freed to be taken", || {
+            // Some of it may be taken before the instance is frozen, and is then nobody's.
+            let all = names.into_iter().chain(["one+other"]);
+            let taken: f64 = all.map(|name| of("taken_bytes_total", name)).sum();
+            (taken > f64::from(round) * 2.0 * 550.0 * 1048576.0).then_some(())
+        });
     }
     let squeezed: f64 = names.into_iter().map(|name| of("squeezed_bytes_total", name)).sum();
     assert_eq!(squeezed, 0.0, "no instance had to do anything for it");

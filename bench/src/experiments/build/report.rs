@@ -42,6 +42,11 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
+/// What the phase's GiB-minutes are without its length.
+fn mean_mib(line: &Line) -> f64 {
+    line.footprint.gib_minutes * 1024.0 * 60.0 / line.footprint.seconds
+}
+
 impl Report for Arguments {
     type Figures = Figures;
 
@@ -57,6 +62,7 @@ impl Report for Arguments {
                 Column::median("seconds", |line| line.footprint.seconds),
                 Column::median("GiB-minutes", |line| line.footprint.gib_minutes),
                 Column::quartiles("quartiles", |line| line.footprint.gib_minutes),
+                Column::median("mean MiB", mean_mib),
                 Column::median("peak MiB", |line| mib(line.footprint.peak_bytes)),
                 Column::median("at the end MiB", |line| mib(line.footprint.end_bytes)),
                 Column::median("of that used by the guest MiB", |line| mib(line.used_bytes)),

@@ -107,8 +107,10 @@ impl Machine for SharedVm {
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
         Box::pin(async {
             if self.paused.settle(&self.vm, self.make_ready_for_pause()).await? {
-                // Nothing runs that could miss it.
-                self.take_free(Grain::Page).await;
+                // Nothing runs that could miss it. A failure has been logged, and costs nothing but memory.
+                if self.vm.can_take_free() {
+                    let _ = self.vm.sweep(Grain::Page).await;
+                }
             }
             Ok(())
         })

@@ -11,7 +11,10 @@ use crate::{
 };
 use std::{
     fmt,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::{Duration, Instant},
 };
 use tokio::sync::{Mutex, watch};
@@ -100,6 +103,7 @@ impl Vm {
             stopping: AtomicBool::new(false),
             paused: watch::Sender::new(false),
             condemned: Mutex::default(),
+            swept_bytes: AtomicU64::default(),
             started,
         });
         let (channel_open, open) = watch::channel(false);

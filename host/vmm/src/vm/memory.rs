@@ -10,7 +10,10 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{LlfreeState, Partition, PartitionNumber};
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// A VM's memory at one moment, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,8 @@ pub struct MemoryUse {
     pub resident: Resident,
     /// Host memory behind the resizable part (with a balloon or fixed memory: behind all of it).
     pub device_resident: Resident,
+    /// Free memory that the host has taken in sweeps ([`Vm::sweep`]) since the VM was started.
+    pub swept_bytes: u64,
 }
 
 impl std::ops::AddAssign for MemoryUse {
@@ -31,6 +36,7 @@ impl std::ops::AddAssign for MemoryUse {
         self.plugged_bytes += other.plugged_bytes;
         self.resident += other.resident;
         self.device_resident += other.device_resident;
+        self.swept_bytes += other.swept_bytes;
     }
 }
 
@@ -102,7 +108,8 @@ impl Vm {
         let mut resident = base;
         resident += regions;
         let device_resident = if shared.host_memory.regions.is_empty() { base } else { regions };
-        Ok(MemoryUse { asked_bytes, plugged_bytes, resident, device_resident })
+        let swept_bytes = self.shared.swept_bytes.load(Ordering::Relaxed);
+        Ok(MemoryUse { asked_bytes, plugged_bytes, resident, device_resident, swept_bytes })
     }
 
     /// The guest's partitions, as it reports them; none if its memory is not divided into
@@ -147,6 +154,14 @@ impl Vm {
     /// The same for all memory that the guest's kernel lets the host take.
     pub async fn take_all_free(&self, grain: Grain) -> Result<Taken> {
         self.take_free_at(0..u64::MAX, grain).await
+    }
+
+    /// The same on nobody's account: no instance has ended or been frozen. It is also done on a period
+    /// ([`VmConfig::take_free_every`](crate::VmConfig::take_free_every)).
+    pub async fn sweep(&self, grain: Grain) -> Result<()> {
+        let taken = self.take_all_free(grain).await?;
+        self.shared.swept_bytes.fetch_add(taken.bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn take_free_at(&self, guest: Range<u64>, grain: Grain) -> Result<Taken> {

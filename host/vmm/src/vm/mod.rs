@@ -15,7 +15,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -51,6 +51,8 @@ struct Shared {
     /// Partitions whose instances have to be killed when it runs again. Locked while it is being paused or resumed.
     condemned: Mutex<BTreeSet<PartitionNumber>>,
     started: Instant,
+    /// What sweeps have taken.
+    swept_bytes: AtomicU64,
 }
 
 impl Vm {

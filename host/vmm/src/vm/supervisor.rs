@@ -63,7 +63,7 @@ pub(super) async fn supervise(
                 shared.enforce().await;
                 let is_due = |every: &Duration| last_taken.elapsed() >= *every;
                 if shared.config.take_free_every.as_ref().is_some_and(is_due) {
-                    shared.take_free().await;
+                    shared.sweep().await;
                     last_taken = Instant::now();
                 }
             }
@@ -106,12 +106,14 @@ impl Shared {
         }
     }
 
-    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it.
-    async fn take_free(&self) {
+    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it: [`Vm::sweep`](super::Vm::sweep)
+    /// without a handle, which would keep the VM.
+    async fn sweep(&self) {
         let Some(reclaimer) = self.reclaimer.get().cloned() else { return };
         let work = move || reclaimer.take(&(0..u64::MAX), Grain::Area);
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(taken)) if taken.bytes > 0 => {
+                self.swept_bytes.fetch_add(taken.bytes, Ordering::Relaxed);
                 tracing::debug!(vm = self.config.name, %taken, "free memory");
             }
             Ok(Err(error)) => tracing::warn!(vm = self.config.name, %error, "free memory"),

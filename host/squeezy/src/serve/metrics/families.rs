@@ -85,9 +85,9 @@ metrics! {
     reclaimed: Counters<Of>, Bytes;
     /// Memory that living, frozen instances have given back, as the host measured it before and after.
     squeezed: Counters<Of>, Bytes;
-    /// Free memory that the host has taken by itself, without the guest, when instances were frozen or had ended.
+    /// Free memory that the host has taken by itself, without the guest: when an instance was frozen or had ended, every few seconds, and when a VM was paused.
     taken: Counters<Of>, Bytes;
-    /// How long it took the host each time.
+    /// How long it took the host when an instance was frozen or had ended.
     take: Times<Of>, Seconds;
     /// Frozen instances that could not be made to give memory back.
     squeezes_failed: Counters<Of>;

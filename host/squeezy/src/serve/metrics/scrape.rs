@@ -112,7 +112,9 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         metrics.asked.get_or_create(&labels).inc_by(signed(memory.asked_bytes));
         metrics.plugged.get_or_create(&labels).inc_by(signed(memory.plugged_bytes));
         metrics.resident.get_or_create(&labels).inc_by(signed(memory.resident.resident_bytes));
+        metrics.taken.get_or_create(&labels).inc_by(watch.newly_swept(*vm, memory.swept_bytes));
     }
+    watch.forget_swept(|vm| status.vms.iter().any(|(there, ..)| *there == vm));
     for (vm, partitions) in partitions {
         let Some(partitions) = partitions else {
             silent.push(*vm);

@@ -192,7 +192,8 @@ fn a_day_of_a_node_gives_the_right_numbers() {
 
 fn status() -> NodeStatus {
     let vm = VmIndex(3);
-    let memory = MemoryUse { asked_bytes: 3, plugged_bytes: 2, ..MemoryUse::default() };
+    let memory =
+        MemoryUse { asked_bytes: 3, plugged_bytes: 2, swept_bytes: 7, ..MemoryUse::default() };
     let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, ..Counts::default() };
     NodeStatus {
         committed_bytes: 1 << 30,
@@ -220,6 +221,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("asked_bytes{function=\"f\"}", 3.0),
             ("plugged_bytes{function=\"f\"}", 2.0),
             ("resident_bytes{function=\"f\"}", 0.0),
+            ("taken_bytes_total{function=\"f\"}", 7.0),
             ("memory_committed_bytes", (1u64 << 30) as f64),
             ("instances{function=\"f\",state=\"idle\"}", 1.0),
             ("instances{function=\"f\",state=\"frozen\"}", 2.0),

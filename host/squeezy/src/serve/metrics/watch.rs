@@ -10,7 +10,7 @@ use super::{
 use crate::serve::failure_reasons::FailureReasons;
 use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
-use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment};
+use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use squeezy_vmm::Taken;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,6 +40,8 @@ struct State {
     /// Functions that have had an instance end.
     ended: BTreeSet<Name>,
     recent: Recent,
+    /// What sweeps had taken of each VM when it was last looked at.
+    swept_bytes: BTreeMap<VmIndex, u64>,
 }
 
 /// What is remembered of an instance while it lives.
@@ -135,6 +137,18 @@ impl Watch {
         let of = Of { function: function.clone() };
         self.metrics.taken.get_or_create(&of).inc_by(taken.bytes);
         observe(&self.metrics.take, of.function, taken.took);
+    }
+
+    /// What sweeps have taken of a VM since this was last asked for; `swept_bytes` is since it was booted.
+    pub(super) fn newly_swept(&self, vm: VmIndex, swept_bytes: u64) -> u64 {
+        let before = self.lock().swept_bytes.insert(vm, swept_bytes).unwrap_or(0);
+        // Another VM with this number begins at 0.
+        swept_bytes.checked_sub(before).unwrap_or(swept_bytes)
+    }
+
+    /// Forgets VMs that are not there any more.
+    pub(super) fn forget_swept(&self, is_there: impl Fn(VmIndex) -> bool) {
+        self.lock().swept_bytes.retain(|vm, _| is_there(*vm));
     }
 
     fn reclaimed(
