@@ -64,5 +64,4 @@ experiments! {
     cache: Cache,
     inflate: Inflate,
     allocator: Allocator,
-    build: Build,
 }

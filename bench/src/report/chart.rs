@@ -33,12 +33,12 @@ pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
         "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
         | "soft, pages" => BLUE,
-        "virtio-mem" | "vanilla" | "buddy" | "reporting" => VERMILION,
-        "balloon" | "eager" | "reporting, order 0" => ORANGE,
+        "virtio-mem" | "vanilla" | "buddy" => VERMILION,
+        "balloon" | "eager" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" | "nothing" => GREY,
-        "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
-        "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
+        "floor" | "ideal" | "control" => GREY,
+        "harvest" | "reclaim" | "hyperalloc, soft" => SKY,
+        "microvm" | "hyperalloc, stopped" => BLACK_LINE,
         _ => GREEN,
     }
 }
