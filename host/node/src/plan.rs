@@ -4,7 +4,7 @@ use crate::{FunctionImage, PolicyName};
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
     AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MEMORY_BLOCK_BYTES,
-    MemoryBackend, Vm, VmConfig, VmError, Vmm,
+    MemoryBackend, MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     round_up,
 };
@@ -56,7 +56,7 @@ pub struct VmPlan {
     /// The accelerator: KVM or emulation.
     pub accelerator: AcceleratorChoice,
     /// The memory backend.
-    pub memory_backend: MemoryBackend,
+    pub memory_backend: MemoryBackendChoice,
 }
 
 impl VmPlan {
@@ -93,7 +93,7 @@ impl VmPlan {
             vcpus: shares.div_ceil(1000).clamp(1, host.min(64)),
             cpu_millis: all().map(|f| f.cpu_millis).max().unwrap_or(1000),
             accelerator: AcceleratorChoice::default(),
-            memory_backend: MemoryBackend::default(),
+            memory_backend: MemoryBackendChoice::default(),
         }
     }
 
@@ -159,12 +159,12 @@ impl VmPlan {
         config.images = self.images.clone();
         config.vcpus = self.vcpus;
         config.accelerator = self.accelerator;
-        config.memory_backend = self.memory_backend;
+        config.memory_backend = self.memory_backend.resolve();
         config.timeouts.resize = RESIZE_LIMIT;
         // The mechanism may need more.
         let mut config = mechanism.configure(config);
         let has_partitions = config.memory.partitions().is_some();
-        if has_partitions && self.memory_backend == MemoryBackend::Memfd {
+        if has_partitions && config.memory_backend == MemoryBackend::Memfd {
             config.llfree = match self.policy {
                 // So that a paused VM costs only what is in use.
                 PolicyName::Overcommit => Llfree::All,
@@ -211,9 +211,10 @@ pub(crate) mod tests {
         let mut plan = plan(&directory, "free").1;
         plan.policy = PolicyName::Overcommit;
         let config = |plan: &VmPlan| plan.config(&*plan.new_mechanism().unwrap());
+        plan.memory_backend = MemoryBackendChoice::Ram;
         let private = config(&plan);
         assert_eq!((private.llfree, private.free_page_reporting), (Llfree::Off, true));
-        plan.memory_backend = MemoryBackend::Memfd;
+        plan.memory_backend = MemoryBackendChoice::Memfd;
         let shared = config(&plan);
         assert_eq!((shared.llfree, shared.free_page_reporting), (Llfree::All, false));
         plan.policy = PolicyName::Mechanism(MechanismName::VirtioMem);

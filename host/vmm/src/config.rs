@@ -1,7 +1,7 @@
 //! The configuration of a VM.
 
 use crate::{
-    Kernel, Result, VmError,
+    Kernel, MemoryBackend, Result, VmError,
     accelerator::AcceleratorChoice,
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
@@ -125,17 +125,6 @@ pub enum GuestClock {
     Instructions,
 }
 
-/// What backs the guest's memory on the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MemoryBackend {
-    /// Private anonymous memory with `MADV_HUGEPAGE`: the fastest to give back.
-    #[default]
-    Ram,
-    /// A sealed memfd of this process, which can work on it as well. Without huge pages for shared
-    /// memory, giving it back takes the host many times longer.
-    Memfd,
-}
-
 /// Which of the guest's pages the allocator LLFree keeps, whose state the host can work on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Llfree {
@@ -153,8 +142,6 @@ names!(Llfree {
     Llfree::Partitions = "partitions",
     Llfree::All = "all",
 });
-
-names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd" });
 
 impl VmConfig {
     /// A VM with one processor and 256 MiB of fixed memory.

@@ -42,6 +42,7 @@ mod hyperalloc;
 mod measure;
 pub mod mechanism;
 pub mod memory;
+mod memory_backend;
 mod names;
 mod process;
 mod vm;
@@ -50,7 +51,7 @@ pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm
 pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
 pub use backend::{BoxFuture, DeviceRequests, qemu::options::QemuOptions};
-pub use config::{GuestClock, Llfree, MemoryBackend, Timeouts, VmConfig, Vmm};
+pub use config::{GuestClock, Llfree, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};
 pub use hyperalloc::{Grain, Taken};
@@ -58,4 +59,5 @@ pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
 pub use memory::{
     GRANULE_BYTES, MAX_INSTANCES, MEMORY_BLOCK_BYTES, PartitionLayout, Resize, round_up,
 };
+pub use memory_backend::{MemoryBackend, MemoryBackendChoice};
 pub use vm::{BootStep, MemoryUse, Vm};

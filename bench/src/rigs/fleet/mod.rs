@@ -100,7 +100,7 @@ impl Fleet {
             let mut vm = VmPlan::new(name, images, &session.files, plan.policy, SHARED_BYTES);
             let options = &session.options;
             vm.accelerator = options.accelerator;
-            vm.memory_backend = options.memory_backend;
+            vm.memory_backend = options.memory_backend.into();
             vm.vcpus = options.vcpus;
             let vm = node.add_vm(vm, None).await.map_err(node_error)?;
             for image in images {

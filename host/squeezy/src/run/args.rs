@@ -8,7 +8,7 @@ use squeezy_node::{
     PolicyName,
     function::{parse_memory, parse_size},
 };
-use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
+use squeezy_vmm::{AcceleratorChoice, MemoryBackendChoice};
 use std::{path::PathBuf, time::Duration};
 
 /// Replays a load against a function in a VM, and shows instances and memory over time.
@@ -103,9 +103,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value_t)]
     pub accelerator: AcceleratorChoice,
 
-    /// The memory backend of the guest: ram (private, huge pages advised) or memfd.
+    /// The memory backend of the guest: ram (private), memfd (shared), or auto: memfd where the host has huge pages for
+    /// shared memory.
     #[arg(long, value_name = "NAME", default_value_t)]
-    pub memory_backend: MemoryBackend,
+    pub memory_backend: MemoryBackendChoice,
 
     /// Writes all measurements to this file, as JSON.
     #[arg(long, value_name = "FILE")]

@@ -43,7 +43,8 @@ impl Setup {
         let mut plan = VmPlan::new(name, inputs, &files, policy, args.shared_memory);
         plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
         plan.accelerator = args.accelerator;
-        plan.memory_backend = args.memory_backend;
+        // All policies on the same, whatever happens to the host meanwhile.
+        plan.memory_backend = args.memory_backend.resolve().into();
         let setup = Self { args, input, plan, load };
         setup.args.policies.iter().try_for_each(|policy| setup.plan(*policy).check())?;
         Ok(setup)
@@ -150,7 +151,7 @@ impl Setup {
             concurrency: self.plan.sizing.instances,
             load_speed: self.args.speed,
             seed: self.args.seed,
-            memory_backend: self.args.memory_backend.to_string(),
+            memory_backend: self.plan.memory_backend.to_string(),
             ..Report::default()
         }
     }

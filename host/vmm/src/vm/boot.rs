@@ -19,14 +19,19 @@ use std::{
 };
 use tokio::sync::{Mutex, watch};
 
+/// Has shared memory in huge pages, where programs ask for it.
+const TURN_ON: &str = "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
 /// How far a VM has got in starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootStep {
     /// The accelerator has been chosen.
     Accelerator(Accelerator),
-    /// The guest's memory is in files, whose pages are huge or not by this setting of the host.
+    /// The guest's memory is the VMM's own or in files, whose pages are huge or not by this setting of the host.
     Memory {
-        /// Whether they are huge.
+        /// Which of the two.
+        backend: MemoryBackend,
+        /// Whether pages of files are huge.
         are_huge: bool,
         /// The host's `shmem_enabled`.
         setting: String,
@@ -47,13 +52,20 @@ impl fmt::Display for BootStep {
             Self::Accelerator(Accelerator { kind, reason }) => {
                 write!(f, "accelerator {kind}: {reason}")
             }
-            Self::Memory { are_huge: true, setting } => {
-                write!(f, "memory: memfd with huge pages: shmem_enabled is {setting}")
+            Self::Memory { backend: MemoryBackend::Ram, are_huge: true, .. } => {
+                f.write_str("memory ram: as configured")
             }
-            Self::Memory { are_huge: false, setting } => write!(
+            Self::Memory { backend: MemoryBackend::Ram, are_huge: false, setting } => write!(
                 f,
-                "memory: memfd with 4 KiB pages: shmem_enabled is {setting}. The host takes memory back many \
-                 times faster after `echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`"
+                "memory ram: shmem_enabled is {setting}. The host takes memory back without its guest after `{TURN_ON}`"
+            ),
+            Self::Memory { backend: MemoryBackend::Memfd, are_huge: true, setting } => {
+                write!(f, "memory memfd, with huge pages: shmem_enabled is {setting}")
+            }
+            Self::Memory { backend: MemoryBackend::Memfd, are_huge: false, setting } => write!(
+                f,
+                "memory memfd, with 4 KiB pages: shmem_enabled is {setting}. The host takes memory back many times \
+                 faster after `{TURN_ON}`"
             ),
             Self::Started(version) => write!(f, "{version} runs"),
             Self::Kernel => f.write_str("the guest's kernel boots"),
@@ -78,10 +90,8 @@ impl Vm {
             .map_err(|e| VmError::system("the accelerator cannot be probed", e))??;
         tracing::info!(kind = %accelerator.kind, reason = accelerator.reason, "accelerator");
         report(BootStep::Accelerator(accelerator.clone()));
-        if config.memory_backend == MemoryBackend::Memfd {
-            let (are_huge, setting) = shared_huge_pages();
-            report(BootStep::Memory { are_huge, setting });
-        }
+        let (are_huge, setting) = shared_huge_pages();
+        report(BootStep::Memory { backend: config.memory_backend, are_huge, setting });
         check_host_memory(config.layout().start_bytes())?;
 
         let started = Instant::now();

@@ -5,7 +5,7 @@ mod listen;
 
 use serde::Deserialize;
 use squeezy_node::{PolicyName, TomlError, function::parse_size, parse_toml};
-use squeezy_vmm::{AcceleratorChoice, MemoryBackend};
+use squeezy_vmm::{AcceleratorChoice, MemoryBackendChoice};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -31,7 +31,7 @@ pub struct Config {
     /// Which accelerator runs the guests' code.
     pub accelerator: AcceleratorChoice,
     /// What backs the guests' memory on the host.
-    pub memory_backend: MemoryBackend,
+    pub memory_backend: MemoryBackendChoice,
     /// Shared memory of each VM, in bytes.
     pub shared_memory_bytes: u64,
     /// How long a VM without an instance is kept.
@@ -76,7 +76,7 @@ impl Default for File {
             memory: text("4G"),
             policy: text("squeezy"),
             accelerator: text("auto"),
-            memory_backend: text("ram"),
+            memory_backend: text("auto"),
             shared_memory: text("128M"),
             vm_idle_seconds: Spanned::new(0..0, 600.0),
             freeze_after_seconds: Spanned::new(0..0, 10.0),

@@ -13,11 +13,12 @@ use crate::{
         Backend, BoxFuture, Device, DeviceRequests, Devices, Event, GuestEnd, RunState, SizeChange,
         Started,
     },
-    config::{MemoryBackend, VmConfig},
+    config::VmConfig,
     console::{Console, lines},
     host_memory::{HostMemory, MemoryFile},
     measure::ThreadRole,
     memory::Layout,
+    memory_backend::MemoryBackend,
     process::Process,
 };
 use command::Inherited;
