@@ -63,5 +63,9 @@ experiments! {
     after: After,
     cache: Cache,
     inflate: Inflate,
+    backend: Backend,
     allocator: Allocator,
+    build: Build,
+    batch: Batch,
+    several: Several,
 }

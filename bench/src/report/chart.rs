@@ -32,13 +32,13 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
         "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
-        | "soft, pages" => BLUE,
-        "virtio-mem" | "vanilla" | "buddy" => VERMILION,
-        "balloon" | "eager" => ORANGE,
+        | "soft, pages" | "memfd" => BLUE,
+        "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" => VERMILION,
+        "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" => GREY,
-        "harvest" | "reclaim" | "hyperalloc, soft" => SKY,
-        "microvm" | "hyperalloc, stopped" => BLACK_LINE,
+        "floor" | "ideal" | "control" | "nothing" => GREY,
+        "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
+        "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
         _ => GREEN,
     }
 }

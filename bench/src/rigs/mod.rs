@@ -1,6 +1,7 @@
 //! Rigs, which experiments measure with: VMs of `memhog` or of programs that end, functions on a node, plain
 //! processes.
 
+pub(crate) mod compile_vm;
 pub(crate) mod faultbench;
 pub(crate) mod fleet;
 pub(crate) mod load;

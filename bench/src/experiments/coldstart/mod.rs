@@ -226,7 +226,7 @@ fn figures(function: &Function, vm_was_there: bool, answered: &Answered, seen: &
                 figures.stop_ns = nanoseconds(*stop);
                 figures.reclaim_ns = latency.map_or(0, nanoseconds);
             }
-            Seen::Squeezed(_) => {}
+            Seen::Squeezed(_) | Seen::Paused => {}
         }
     }
     figures

@@ -22,6 +22,8 @@ pub(crate) enum Seen {
     Reclaimed { member: usize, stop: Duration, latency: Option<Duration>, failed: bool },
     /// A frozen instance was squeezed, or could not be.
     Squeezed(std::result::Result<Box<SqueezeReport>, String>),
+    /// A VM in which nothing runs was paused.
+    Paused,
 }
 
 /// Observes a node.
@@ -70,6 +72,7 @@ impl Observer for Watch {
             NodeEvent::Squeezed { result, .. } => {
                 Seen::Squeezed(result.cloned().map(Box::new).map_err(ToString::to_string))
             }
+            NodeEvent::Paused { .. } => Seen::Paused,
             NodeEvent::Died { instance, .. } => {
                 return seeing.trouble.push(format!("instance {instance} has ended on its own"));
             }

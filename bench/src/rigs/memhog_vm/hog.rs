@@ -21,7 +21,7 @@ pub(crate) fn hog_bytes(size_bytes: u64) -> u64 {
 }
 
 /// The id of an instance.
-pub(super) fn id(index: u16) -> Result<InstanceId> {
+pub(crate) fn id(index: u16) -> Result<InstanceId> {
     format!("i{index}").parse().map_err(|e| BenchError::Arguments(format!("{e}")))
 }
 

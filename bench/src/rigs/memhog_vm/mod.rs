@@ -7,7 +7,7 @@ mod methods;
 mod reclaim;
 
 pub(crate) use floor::floor;
-pub(crate) use hog::{hog_bytes, instance};
+pub(crate) use hog::{hog_bytes, id, instance};
 pub(crate) use methods::{EVERY_METHOD, Methods};
 pub(crate) use reclaim::Reclaimed;
 

@@ -1,0 +1,68 @@
+//! How a VM's free memory gets back to the host while it runs.
+
+use crate::error::Result;
+use squeezy_vmm::{Grain, Llfree, Vm, VmConfig};
+use std::{fmt, time::Duration};
+
+/// How often the host takes what is free, as in the HyperAlloc paper.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// A way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// Not at all; Linux' own allocator.
+    Nothing,
+    /// Not at all; LLFree.
+    NothingLlfree,
+    /// Linux reports free blocks of this order and more through the balloon, 2 s after one has become free.
+    Reporting(u32),
+    /// The host takes what is free every 5 s.
+    Soft(Grain),
+}
+
+impl fmt::Display for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.pad("nothing"),
+            Self::NothingLlfree => f.pad("nothing, llfree"),
+            Self::Reporting(9) => f.pad("reporting"),
+            Self::Reporting(order) => f.pad(&format!("reporting, order {order}")),
+            Self::Soft(Grain::Area) => f.pad("soft"),
+            Self::Soft(Grain::Page) => f.pad("soft, pages"),
+        }
+    }
+}
+
+impl Reclaim {
+    /// Those of a trial: what no target compares is for the picture, and measured in the first one only.
+    pub(crate) fn in_trial(all: &[Self], trial: u32) -> impl Iterator<Item = Self> + '_ {
+        let is_judged = |way: &Self| matches!(way, Self::Reporting(9) | Self::Soft(_));
+        all.iter().copied().filter(move |way| trial == 0 || is_judged(way))
+    }
+
+    pub(super) fn configure(self, config: &mut VmConfig) {
+        match self {
+            Self::Nothing => {}
+            // The host could, but does not.
+            Self::NothingLlfree | Self::Soft(_) => config.llfree = Llfree::All,
+            Self::Reporting(order) => {
+                config.free_page_reporting = true;
+                let order = format!("page_reporting.page_reporting_order={order}");
+                config.command_line.push(order);
+            }
+        }
+    }
+
+    /// How often [`Self::act`] is to be called.
+    pub(super) fn period(self) -> Option<Duration> {
+        matches!(self, Self::Soft(_)).then_some(PERIOD)
+    }
+
+    /// What the host does.
+    pub(super) async fn act(self, vm: &Vm) -> Result {
+        if let Self::Soft(grain) = self {
+            vm.take_all_free(grain).await?;
+        }
+        Ok(())
+    }
+}
