@@ -64,4 +64,6 @@ experiments! {
     cache: Cache,
     inflate: Inflate,
     allocator: Allocator,
+    bandwidth: Bandwidth,
+    work: Work,
 }

@@ -36,7 +36,7 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         "virtio-mem" | "vanilla" | "buddy" => VERMILION,
         "balloon" | "eager" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" => GREY,
+        "floor" | "ideal" | "control" | "baseline" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" => SKY,
         "microvm" | "hyperalloc, stopped" => BLACK_LINE,
         _ => GREEN,
