@@ -36,6 +36,9 @@ fn nonsense_is_refused_before_anything_starts() {
         "cache --variants nonsense",
         "cache --scale-factors 0",
         "cache --threshold 101",
+        "bandwidth --methods squeezy",
+        "bandwidth --size 130001K",
+        "work --methods hyperalloc,,balloon",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

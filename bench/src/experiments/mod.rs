@@ -68,4 +68,6 @@ experiments! {
     build: Build,
     batch: Batch,
     several: Several,
+    bandwidth: Bandwidth,
+    work: Work,
 }

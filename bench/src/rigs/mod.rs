@@ -1,4 +1,4 @@
-//! Rigs, which experiments measure with: VMs of `memhog` or of programs that end, functions on a node, plain
+//! Rigs, which experiments measure with: VMs of `memhog`, of programs that end or of both, functions on a node, plain
 //! processes.
 
 pub(crate) mod compile_vm;
@@ -9,3 +9,4 @@ pub(crate) mod memhog_vm;
 mod prepare;
 pub(crate) mod process;
 pub(crate) mod program_vm;
+pub(crate) mod resized_vm;

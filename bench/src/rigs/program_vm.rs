@@ -7,8 +7,8 @@ use crate::{
     record::{Guest, Recorded},
 };
 use serde::de::DeserializeOwned;
-use squeezy_protocol::{ExitReason, InstanceState, PartitionChoice};
-use squeezy_vmm::{Kernel, Vm, VmConfig};
+use squeezy_protocol::{ExitReason, InstanceSpec, InstanceState, PartitionChoice};
+use squeezy_vmm::{AgentClient, Kernel, Vm, VmConfig};
 use std::time::Duration;
 
 /// Where a program runs.
@@ -61,29 +61,12 @@ impl ProgramVm {
         command: &[&str],
         limit: Duration,
     ) -> Result<Vec<T>> {
-        let agent = self.vm.agent()?;
         let mut spec = instance(index, command.iter().map(|&word| word.to_owned()).collect())?;
         if place == Place::Partition {
             spec.partition = PartitionChoice::Any;
             spec.wait_ms = 20_000;
         }
-        agent.start(&spec).await?;
-        let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
-        let program = command.join(" ");
-        let fail = |reason: String| BenchError::Workload { program: program.clone(), reason };
-        let ended = ended
-            .map_err(|_| fail(format!("it has not exited within {} s", limit.as_secs())))??;
-        let log = agent.log(&spec.id).await?;
-        agent.stop(&spec.id, Duration::ZERO).await?;
-        if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
-            return Err(fail(format!("{:?}: {}", ended.state, log.trim().replace('\n', "; "))));
-        }
-        let printed: Vec<T> =
-            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if printed.is_empty() {
-            return Err(fail("it did not print a result".to_owned()));
-        }
-        Ok(printed)
+        run_to_end(self.vm.agent()?, &spec, limit).await
     }
 
     /// Ends the VM.
@@ -91,4 +74,28 @@ impl ProgramVm {
         self.vm.stop().await?;
         Ok(())
     }
+}
+
+/// Runs a program, and returns the lines of JSON that it has printed: at least one.
+pub(super) async fn run_to_end<T: DeserializeOwned>(
+    agent: &AgentClient,
+    spec: &InstanceSpec,
+    limit: Duration,
+) -> Result<Vec<T>> {
+    let program = spec.command.join(" ");
+    let fail = |reason: String| BenchError::Workload { program: program.clone(), reason };
+    agent.start(spec).await?;
+    let ended = tokio::time::timeout(limit, agent.wait(&spec.id)).await;
+    let ended =
+        ended.map_err(|_| fail(format!("it has not exited within {} s", limit.as_secs())))??;
+    let log = agent.log(&spec.id).await?;
+    agent.stop(&spec.id, Duration::ZERO).await?;
+    if ended.state != InstanceState::Ended(ExitReason::Exited(0)) {
+        return Err(fail(format!("{:?}: {}", ended.state, log.trim().replace('\n', "; "))));
+    }
+    let printed: Vec<T> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if printed.is_empty() {
+        return Err(fail("it did not print a result".to_owned()));
+    }
+    Ok(printed)
 }

@@ -1,6 +1,8 @@
 //! Programs that the experiments run in the guest, and what they share.
 
 pub mod mapping;
+pub mod samples;
 pub mod size;
 
 pub use mapping::{Mapping, Pages};
+pub use samples::Sample;

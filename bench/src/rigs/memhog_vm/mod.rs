@@ -5,11 +5,13 @@ mod floor;
 mod hog;
 mod methods;
 mod reclaim;
+mod resizing;
 
 pub(crate) use floor::floor;
 pub(crate) use hog::{hog_bytes, id, instance};
 pub(crate) use methods::{EVERY_METHOD, Methods};
 pub(crate) use reclaim::Reclaimed;
+pub(crate) use resizing::{Beside, ResizeTimes};
 
 use crate::{
     error::{BenchError, Result},
