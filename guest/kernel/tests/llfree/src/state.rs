@@ -104,7 +104,8 @@ impl State {
         for tree in 0..self.layout.trees() {
             let mut free = 0;
             let mut host = 0;
-            for area in tree * 8..(tree * 8 + 8).min(self.areas()) {
+            let areas = tree * 8..(tree * 8 + 8).min(self.areas());
+            for area in areas.clone() {
                 let entry = area_entry(area);
                 let zeros: u32 = (0..8)
                     .map(|word| {
@@ -133,8 +134,26 @@ impl State {
                     "tree {tree}: entry {entry:#x}, {free} pages are free, the host has {host:#b}"
                 ));
             }
+            let lacks = entry >> 27 & 0xf;
+            if lacks != 0 && areas.clone().any(|area| self.has_run(area, lacks)) {
+                return Some(format!("tree {tree}: entry {entry:#x}, but it has such a run"));
+            }
         }
         None
+    }
+
+    /// Whether an area that is in use in part has free pages of an order, while nobody is in the middle of anything.
+    fn has_run(&self, area: u32, order: u32) -> bool {
+        let pages = 1 << order;
+        let free = |page: u64| {
+            let offset = self.layout.bits + u64::from(area) * 64 + page / 64 * 8;
+            // SAFETY: nobody else accesses it meanwhile; the numbers are aligned.
+            let word = unsafe { self.at(offset).cast::<u64>().read() };
+            word >> (page % 64) & 1 == 0
+        };
+        // What is free as a whole is found by its entry.
+        let is_whole = (0..PAGES).all(free);
+        !is_whole && (0..PAGES).step_by(pages).any(|first| (first..first + pages as u64).all(free))
     }
 }
 

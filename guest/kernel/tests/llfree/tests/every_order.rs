@@ -3,7 +3,10 @@
 
 use squeezy_llfree::{AreaSet, SharedMemory, TreeIndex, Zone};
 use squeezy_llfree_tests::{Actor, Guest, Scenario, State, Stepping, Type, explore, step};
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 const TREE: TreeIndex = TreeIndex(0);
 
@@ -314,6 +317,65 @@ fn a_block_is_freed_in_parts_at_once() {
         });
         println!("order {order}: {runs} orders");
         assert!(runs > 10, "{runs}");
+    }
+}
+
+/// A tree that has no run of an order is said to have none, but not because the host was at it.
+#[test]
+fn what_a_tree_lacks_is_not_what_the_host_has() {
+    // Of the first area, two pages are free that are no run. The second one is free as a whole.
+    let state: &'static State = Box::leak(Box::new(State::new(2)));
+    for is_killed in [false, true] {
+        let runs = explore(2, || {
+            let world = World::new(state);
+            let mut used: Vec<_> =
+                (2..9).rev().map(|order| world.guest.get(order, Type::Movable).unwrap()).collect();
+            used.extend([508, 510].map(|page| world.guest.get_page(page).unwrap()));
+            let used = Rc::new(RefCell::new(used));
+            let (guest, more) = (world.clone(), used.clone());
+            let takes: Actor = Box::new(move || {
+                // There may be no run now, and then there is, in an area that is in use.
+                for order in [1, 0, 0, 0] {
+                    more.borrow_mut().extend(guest.guest.get(order, Type::Movable));
+                }
+            });
+            let (guest, all) = (world.clone(), world.all_free());
+            let check = Box::new(move || {
+                assert_eq!(guest.state.problem(), None);
+                used.take().into_iter().for_each(|block| guest.guest.free(block));
+                all();
+            });
+            let actors = vec![world.soft(world.zone().0), takes];
+            Scenario { actors, heir: is_killed.then(|| world.heir()), check }
+        });
+        println!("host killed: {is_killed}: {runs} orders");
+        assert!(runs > 100, "{runs}");
+    }
+}
+
+/// The same for an area whose single pages it discards.
+#[test]
+fn what_a_tree_lacks_is_not_what_the_host_spares() {
+    let state: &'static State = Box::leak(Box::new(State::new(1)));
+    for is_killed in [false, true] {
+        let runs = explore(2, || {
+            let world = World::new(state);
+            let used = Rc::new(RefCell::new(vec![world.guest.get_page(7).unwrap()]));
+            let (guest, more) = (world.clone(), used.clone());
+            let takes: Actor = Box::new(move || {
+                more.borrow_mut().extend(guest.guest.get(1, Type::Movable));
+            });
+            let (guest, all) = (world.clone(), world.all_free());
+            let check = Box::new(move || {
+                assert_eq!(guest.state.problem(), None);
+                used.take().into_iter().for_each(|block| guest.guest.free(block));
+                all();
+            });
+            let actors = vec![world.fine(world.zone().0), takes];
+            Scenario { actors, heir: is_killed.then(|| world.heir()), check }
+        });
+        println!("host killed: {is_killed}: {runs} orders");
+        assert!(runs > 100, "{runs}");
     }
 }
 
