@@ -8,7 +8,7 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -93,6 +93,12 @@ impl State {
         let offset = self.mapping.bytes() - COUNTERS_BYTES + offset;
         // SAFETY: it follows the marks, of which there are a multiple of 512, and is only accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.at(offset).cast()) }
+    }
+
+    /// How many areas the host says that it keeps.
+    pub fn held(&self) -> u32 {
+        // SAFETY: it is the first of the zone's numbers, aligned, and only accessed as an atomic.
+        unsafe { AtomicU32::from_ptr(self.at(self.layout.live).cast()) }.load(SeqCst)
     }
 
     /// What of the invariants does not hold, while nobody is in the middle of anything.
