@@ -43,7 +43,11 @@ impl Memory for Liar<'_> {
         let number = self.any();
         // Mostly what there is something to do about.
         let likely = [512, 0x0a00, 0x0c00, 0x1000 | 256, 256, 511];
-        if number % 4 == 0 { (number >> 16) as u16 } else { likely[(number >> 8) as usize % 6] }
+        if number.is_multiple_of(4) {
+            (number >> 16) as u16
+        } else {
+            likely[(number >> 8) as usize % 6]
+        }
     }
 
     fn replace_area(&self, area: u32, _: u16, _: u16) -> bool {

@@ -128,7 +128,7 @@ fn who_takes_over_keeps_what_was_kept_and_discards_it_again() {
     // The one before was killed while it had an area of a partition in hand.
     let partition = guest.layouts[1];
     guest.set_area(partition.area, 9, HOST);
-    guest.write(partition.tree + 4, &(4096 - 512 | 1_u32 << (19 + 1)).to_le_bytes());
+    guest.write(partition.tree + 4, &((4096 - 512) | (1_u32 << (19 + 1))).to_le_bytes());
     guest.write(partition.live + 4, &5_u32.to_le_bytes());
 
     let reclaimer = guest.reclaimer();
