@@ -49,7 +49,8 @@ fn single_pages_beside_what_is_tried_and_given_back() {
 fn what_a_tree_lacks_is_not_what_the_host_has() {
     // Of the first area, two pages are free that are no run. The second one is free as a whole.
     let state: &'static State = Box::leak(Box::new(State::new(2)));
-    for is_killed in [false, true] {
+    let (soft, hard): (fn(&Rc<World>, _) -> _, fn(&Rc<World>, _) -> _) = (World::soft, World::hard);
+    for (act, is_killed) in [(soft, false), (hard, false), (hard, true)] {
         let runs = explore(2, || {
             let world = World::new(state);
             let mut used: Vec<_> =
@@ -69,7 +70,7 @@ fn what_a_tree_lacks_is_not_what_the_host_has() {
                 used.take().into_iter().for_each(|block| guest.guest.free(block));
                 all();
             });
-            let actors = vec![world.soft(world.zone().0), takes];
+            let actors = vec![act(&world, world.zone().0), takes];
             Scenario { actors, heirs: world.heirs(is_killed.into()), check }
         });
         println!("host killed: {is_killed}: {runs} orders");
