@@ -5,7 +5,8 @@ use crate::{
     host_memory::{FilePart, MemoryPiece},
     hyperalloc::Grain,
 };
-use std::{os::unix::fs::FileExt, sync::Arc};
+use squeezy_llfree::{AreaSet, TreeIndex};
+use std::{os::unix::fs::FileExt, sync::Arc, thread};
 
 /// Entries of areas; `docs/abi.md` has them.
 const FREE: u16 = 512;
@@ -140,6 +141,34 @@ fn who_takes_over_keeps_what_was_kept_and_discards_it_again() {
     assert_eq!(area.resident(std::process::id()).unwrap().resident_bytes, 0);
     reclaimer.hold(0).unwrap();
     assert_eq!(guest.counted(0), (ZONE_AREAS * 512, 0));
+}
+
+/// Somebody has failed with areas in hand. Who comes next does not take them for kept.
+#[test]
+fn what_was_left_in_the_middle_goes_back() {
+    let guest = Guest::new();
+    guest.boot();
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(2 * MIB).unwrap();
+    let fails = || {
+        let mut zones: Vec<_> = reclaimer.zones.iter().map(|zone| zone.lock().unwrap()).collect();
+        for zone in &mut zones {
+            let hand = zone.zone.hand();
+            let free = hand.free_areas(TreeIndex(0)).of(AreaSet(0b1100));
+            assert_eq!(hand.take(TreeIndex(0), free), free.areas);
+        }
+        panic!("in the middle of it, as this test wants");
+    };
+    thread::scope(|scope| scope.spawn(fails).join().unwrap_err());
+    assert_eq!((guest.counted(0).1, guest.counted(1).1), (3, 2));
+
+    let partition = super::ZONE_STARTS[1]..super::ZONE_STARTS[1] + 32 * MIB;
+    reclaimer.take(&partition, Grain::Area).unwrap();
+    assert_eq!(guest.counted(1), (ZONE_AREAS * 512, 0));
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 1) * 512, 1));
+    assert_eq!([0, 2, 3].map(|area| guest.area(0, area)), [HOST, FREE_EVICTED, FREE_EVICTED]);
+    assert_eq!(guest.usable_resident(), 0);
 }
 
 /// The host may be short of memory itself, which it needs to break up a huge page, say.
