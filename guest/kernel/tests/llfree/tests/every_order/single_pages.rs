@@ -1,7 +1,8 @@
 //! Areas that are in use in part.
 
 use crate::world::World;
-use squeezy_llfree_tests::{Actor, Scenario, State, Type, explore};
+use squeezy_llfree::{SharedMemory, Zone};
+use squeezy_llfree_tests::{Actor, Scenario, State, Stepping, Type, explore};
 use std::{cell::RefCell, rc::Rc};
 
 /// Single pages are discarded of an area in which these pages are in use and blocks of these orders come and go.
@@ -49,7 +50,8 @@ fn single_pages_beside_what_is_tried_and_given_back() {
 fn what_a_tree_lacks_is_not_what_the_host_has() {
     // Of the first area, two pages are free that are no run. The second one is free as a whole.
     let state: &'static State = Box::leak(Box::new(State::new(2)));
-    let (soft, hard): (fn(&Rc<World>, _) -> _, fn(&Rc<World>, _) -> _) = (World::soft, World::hard);
+    type Act = fn(&Rc<World>, Zone<Stepping<SharedMemory>>) -> Actor;
+    let (soft, hard): (Act, Act) = (World::soft, World::hard);
     for (act, is_killed) in [(soft, false), (hard, false), (hard, true)] {
         let runs = explore(2, || {
             let world = World::new(state);
