@@ -53,7 +53,9 @@ test-vm: dependencies kernel-release image selftests ## tests in VMs
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
-	SQUEEZY_LLFREE_SECONDS=300 cargo test -p squeezy-llfree-tests --test processes -- --nocapture
+	SQUEEZY_LLFREE_OPERATIONS=100000000 cargo test -p squeezy-llfree-tests --test processes -- --nocapture --test-threads=1
+	PROPTEST_CASES=100000 cargo test -p squeezy-llfree
+	PROPTEST_CASES=2000 cargo test -p squeezy-vmm --lib no_header
 	SQUEEZY_LLFREE_SECONDS=3600 cargo test -p squeezy-vmm --lib scribbles -- --nocapture
 	for squeezer in $(SQUEEZERS); do $$squeezer/test.sh --stress || exit; done
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture

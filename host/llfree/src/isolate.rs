@@ -11,7 +11,7 @@
 
 use crate::{
     area_set::{AreaSet, TreeIndex},
-    entry::{self, ISOLATED, LACKS},
+    entry::{self, ISOLATED},
     memory::Memory,
     page_set::PageSet,
     zone::{InHand, area_of},
@@ -49,11 +49,8 @@ impl<M: Memory> InHand<'_, M> {
 
     /// Lets the guest have areas again.
     pub fn release(&self, tree: TreeIndex, areas: AreaSet) {
-        let memory = &self.zone().memory;
         for area in areas.numbers() {
-            memory.clear_area(area_of(tree, area), ISOLATED);
+            self.zone().memory.clear_area(area_of(tree, area), ISOLATED);
         }
-        // The guest may have found no run only because of them.
-        memory.clear_tree(tree, LACKS);
     }
 }

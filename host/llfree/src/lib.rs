@@ -17,6 +17,8 @@
 mod area_set;
 mod entry;
 pub mod header;
+#[cfg(test)]
+mod hostile;
 mod isolate;
 mod layout;
 mod mapping;

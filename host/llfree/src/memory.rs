@@ -35,8 +35,8 @@ pub trait Memory {
     fn tree(&self, tree: TreeIndex) -> u32;
     /// Replaces a tree's entry if it is `old`; what it was, if it was not.
     fn replace_tree(&self, tree: TreeIndex, old: u32, new: u32) -> Result<(), u32>;
-    /// Adds to a tree's entry, modulo 2^32.
-    fn add_to_tree(&self, tree: TreeIndex, difference: u32);
+    /// Adds to a tree's entry, modulo 2^32; what it was.
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32) -> u32;
     /// Clears bits of a tree's entry.
     fn clear_tree(&self, tree: TreeIndex, bits: u32);
     /// The epoch, which this side alone writes.
@@ -139,8 +139,8 @@ impl Memory for SharedMemory {
         self.tree_atomic(tree).compare_exchange(old, new, SeqCst, Acquire).map(|_| ())
     }
 
-    fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
-        self.tree_atomic(tree).fetch_add(difference, SeqCst);
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32) -> u32 {
+        self.tree_atomic(tree).fetch_add(difference, SeqCst)
     }
 
     fn clear_tree(&self, tree: TreeIndex, bits: u32) {

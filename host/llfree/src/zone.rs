@@ -73,14 +73,11 @@ impl<M: Memory> Zone<M> {
             self.memory.add_to_tree(tree, entry::giving(left));
         }
         let isolated = |&area: &u32| self.memory.area(area_of(tree, area)) & ISOLATED != 0;
-        let mut was_isolated = false;
         for area in self.areas_of(tree).numbers().filter(isolated) {
             self.memory.clear_area(area_of(tree, area), ISOLATED);
-            was_isolated = true;
         }
-        if was_isolated {
-            self.memory.clear_tree(tree, LACKS);
-        }
+        // Whoever was killed may have given back before it came to that.
+        self.memory.clear_tree(tree, LACKS);
         ours
     }
 
@@ -246,7 +243,10 @@ impl<M: Memory> InHand<'_, M> {
         let given = self.zone.replace(tree, areas, |_| HOST, entry);
         let broken = areas.without(given);
         let difference = entry::giving(given).wrapping_add(entry::forgetting(broken));
-        memory.add_to_tree(tree, difference);
+        // The guest has looked for a run while these were the host's. It does not now: the epoch is odd.
+        if memory.add_to_tree(tree, difference) & LACKS != 0 {
+            memory.clear_tree(tree, LACKS);
+        }
         broken
     }
 

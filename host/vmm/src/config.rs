@@ -1,5 +1,7 @@
 //! The configuration of a VM.
 
+mod llfree;
+
 use crate::{
     Kernel, MemoryBackend, Result, VmError,
     accelerator::AcceleratorChoice,
@@ -10,7 +12,6 @@ use crate::{
 use bytesize::ByteSize;
 use squeezy_protocol::ImageNumber;
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -194,43 +195,6 @@ impl VmConfig {
         words.join(" ")
     }
 
-    /// What the host's work on the guest's page allocator cannot be combined with.
-    fn llfree_problem(&self) -> Option<String> {
-        let Self { llfree, .. } = self;
-        if *llfree == Llfree::Off {
-            return None;
-        }
-        if self.memory_backend != MemoryBackend::Memfd {
-            return Some(format!(
-                "llfree={llfree} needs the memory backend `{}`: the host cannot give back parts of another \
-                 program's private memory",
-                MemoryBackend::Memfd
-            ));
-        }
-        if self.clock == GuestClock::Instructions {
-            return Some(format!(
-                "llfree={llfree} does not work with a clock that counts instructions: QEMU then executes the \
-                 guest's atomic instructions in several steps"
-            ));
-        }
-        if *llfree == Llfree::Partitions && self.memory.partitions().is_none() {
-            return Some(format!("llfree={llfree}, but this kind of memory has no partitions"));
-        }
-        let Vmm::Qemu(options) = &self.vmm;
-        // Who has pages pinned goes on with what the guest no longer sees.
-        let pins = |argument: &&OsString| {
-            let text = argument.to_string_lossy();
-            ["vfio", "vhost", "iommufd"].iter().any(|name| text.contains(name))
-        };
-        options.arguments.iter().find(pins).map(|argument| {
-            format!(
-                "llfree={llfree} does not work with `{}`: a device that accesses the guest's memory by itself \
-                 would keep pages that the host has given back",
-                argument.to_string_lossy()
-            )
-        })
-    }
-
     /// Checks what can be checked before anything starts.
     pub fn check(&self) -> Result<()> {
         let fail = |message: String| Err(VmError::Config(message));
@@ -341,32 +305,6 @@ mod tests {
             let message = config.check().unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
             assert_eq!(message.lines().count(), 1);
-        }
-    }
-
-    #[test]
-    fn what_the_host_cannot_take_memory_out_of_is_refused_by_name() {
-        let mut good = VmConfig::new("a", "/dev/null", "/dev/null");
-        good.memory = Arc::new(PartitionLayout::new(256 << 20, 2, 0));
-        good.memory_backend = MemoryBackend::Memfd;
-        good.llfree = Llfree::Partitions;
-        assert_eq!(good.llfree_problem(), None);
-        assert!(good.kernel_command_line().ends_with(" llfree=partitions"));
-        type Change = fn(&mut VmConfig);
-        let cases: [(&str, Change); 4] = [
-            ("private memory", |c| c.memory_backend = MemoryBackend::Ram),
-            ("counts instructions", |c| c.clock = GuestClock::Instructions),
-            ("no partitions", |c| c.memory = Arc::new(Fixed::default())),
-            ("`vfio-pci,host=1:0`", |c| {
-                let arguments = vec!["-device".into(), "vfio-pci,host=1:0".into()];
-                c.vmm = Vmm::Qemu(QemuOptions { arguments, ..QemuOptions::default() });
-            }),
-        ];
-        for (expected, change) in cases {
-            let mut config = good.clone();
-            change(&mut config);
-            let problem = config.llfree_problem().unwrap();
-            assert!(problem.contains(expected), "{problem}");
         }
     }
 

@@ -4,13 +4,17 @@
  * and that reports have nothing to do.
  */
 #include "harness.h"
+#include "host.h"
 #include "instance.h"
 #include "memory.h"
+#include "pages.h"
 #include "reporting.h"
 #include "squeezy.h"
 #include "system.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/kernel-page-flags.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -69,6 +73,31 @@ TEST(what_an_instance_has_is_not_free)
 	ASSERT(settle(), "a partition is not empty");
 	ASSERT_EQ(zone_number(1, "whole_bytes") + zone_number(1, "evicted_bytes"),
 		  partition_managed(1));
+}
+
+TEST(free_pages_are_called_free)
+{
+	const u64 first = partition_start(0) / PAGE, pages = partition_managed(0) / PAGE;
+	u64 pfn;
+
+	for (pfn = first; pfn < first + pages; pfn += pages / 64)
+		ASSERT_EQ(page_flags(pfn) >> KPF_BUDDY & 1, 1);
+}
+
+/* Who reads all memory there is must not bring back what the host has taken. */
+TEST(what_the_host_has_taken_is_not_read_back)
+{
+	int kcore = OK(open("/proc/kcore", O_RDONLY | O_CLOEXEC));
+	u64 before;
+
+	require_host();
+	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 2000))
+		skip("no host takes what is free");
+	before = host_resident();
+	ASSERT_EQ(read_kcore(kcore, partition_start(0), partition_start(0) + partition_managed(0)),
+		  partition_managed(0));
+	ASSERT_LE(host_resident(), before + MIB);
+	close(kcore);
 }
 
 TEST(partitions_do_not_have_to_be_reported)

@@ -6,10 +6,10 @@
 #include "host.h"
 #include "instance.h"
 #include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
 #include "system.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -58,37 +58,6 @@ TEST(offlining_a_block_by_hand_is_ebusy)
 	actor = start_instance(0, percent(60));
 	assert_intact(&actor);
 	actor_kill(&actor);
-}
-
-/* Reads what /proc/kcore has of a physical range; how many bytes it gave. */
-static u64 read_kcore(int kcore, u64 start, u64 end)
-{
-	static char buffer[64 * 1024];
-	Elf64_Ehdr header;
-	Elf64_Phdr segment;
-	u64 sum = 0;
-	int i;
-
-	ASSERT_EQ(pread(kcore, &header, sizeof(header), 0), sizeof(header));
-	for (i = 0; i < header.e_phnum; i++) {
-		u64 from, to, at;
-
-		ASSERT_EQ(pread(kcore, &segment, sizeof(segment),
-				header.e_phoff + i * sizeof(segment)), sizeof(segment));
-		if (segment.p_type != PT_LOAD || segment.p_paddr == (u64)-1)
-			continue;
-		from = segment.p_paddr > start ? segment.p_paddr : start;
-		to = segment.p_paddr + segment.p_memsz < end ?
-		     segment.p_paddr + segment.p_memsz : end;
-		for (at = from; at < to; at += sizeof(buffer)) {
-			ssize_t got = pread(kcore, buffer, sizeof(buffer),
-					    segment.p_offset + at - segment.p_paddr);
-
-			ASSERT(got >= 0, "/proc/kcore at %#llx: %m", at);
-			sum += got;
-		}
-	}
-	return sum;
 }
 
 TEST(kcore_reads_what_is_there_and_not_what_is_gone)

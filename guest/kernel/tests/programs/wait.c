@@ -34,7 +34,11 @@ TEST(waiting_ends_with_etimedout)
 	timeouts = counter("wait_timeouts");
 	start = now_ms();
 	ASSERT_ERRNO(squeezy_assign(ANY, 100), ETIMEDOUT);
-	ASSERT_GE(now_ms() - start, 100);
+	/*
+	 * It waits by jiffies. They fall behind while a busy host runs no processor of
+	 * the guest, and then catch up: it has begun with an old one.
+	 */
+	ASSERT_GE(now_ms() - start, 50);
 	ASSERT_LE(now_ms() - start, 5000);
 	ASSERT_ERRNO(squeezy_assign(actors[0].partition, 20), ETIMEDOUT);
 	ASSERT_EQ(counter("wait_timeouts"), timeouts + 2);

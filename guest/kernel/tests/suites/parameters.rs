@@ -88,3 +88,21 @@ fn with_page_poisoning() {
     let parameters = [SIZE, "squeezy.partitions=3", SHARED, "page_poison=1"];
     refused_by(Kernel::Debug, "poisoning", &parameters);
 }
+
+/// Boot memory, likewise: Linux keeps all pages, and says so in one line.
+#[test]
+#[ignore = "the debug kernel, which has page poisoning: run by `make stress`"]
+fn boot_memory_with_page_poisoning() {
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    let report = Suite::new(
+        "poisoning-boot",
+        Kernel::Debug,
+        memory,
+        &["boot_memory:free_blocks_add_up_to_what_is_free"],
+    )
+    .parameters(&["llfree=all", "page_poison=1"])
+    .run();
+    report.assert_passed();
+    let lines: Vec<_> = report.console.iter().filter(|line| line.contains("] llfree:")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("page_poison=1 is on")), "{lines:#?}");
+}

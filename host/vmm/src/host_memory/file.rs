@@ -60,6 +60,13 @@ impl MemoryFile {
         self.file.try_clone()
     }
 
+    /// The same file, of which nothing can be discarded.
+    #[cfg(test)]
+    pub(crate) fn read_only(&self) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(Self { file: std::fs::File::open(path)?.into() })
+    }
+
     /// Gives the memory behind a range of whole pages back to the host. Whoever touches it next finds zeros.
     pub(crate) fn discard(&self, range: Range<u64>) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

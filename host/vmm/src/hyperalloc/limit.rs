@@ -31,6 +31,11 @@ impl Kept {
         self.count
     }
 
+    /// Those of a tree.
+    pub(super) fn of_tree(&self, TreeIndex(tree): TreeIndex) -> AreaSet {
+        self.trees.get(tree as usize).copied().unwrap_or_default()
+    }
+
     /// All of them, tree by tree.
     pub(super) fn areas(&self) -> Vec<TreeAreas> {
         let trees = (0..).map(TreeIndex).zip(self.trees.iter().copied());

@@ -4,7 +4,7 @@ use super::{
     limit::Kept,
     zone_memory::{Discarded, TreeAreas, ZoneMemory},
 };
-use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TreeIndex, Zone};
+use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TREE_AREAS, TreeIndex, Zone};
 use std::{io, ops::Range};
 
 /// The most areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if
@@ -33,35 +33,40 @@ impl ReclaimZone {
     ) -> Self {
         let (zone, held) = Zone::adopt(state);
         let mut adopted = Self { zone, memory, guest, kept: Kept::default(), is_partition };
-        adopted.take_over(&held);
+        // Of a partition nothing is kept: it was in the middle of a reclaim.
+        let kept = if is_partition { AreaSet::EMPTY } else { AreaSet::first(TREE_AREAS) };
+        adopted.take_over(&held, |_| kept);
         adopted
     }
 
     /// Puts in order what this process left in the middle.
     pub(super) fn recover(&mut self) {
         let held = self.zone.recover();
-        self.take_over(&held);
+        let kept = std::mem::take(&mut self.kept);
+        self.take_over(&held, |tree| kept.of_tree(tree));
     }
 
-    /// Goes on with areas that somebody else held. There may be anything in them.
-    fn take_over(&mut self, held: &[TreeAreas]) {
-        let mut kept = if self.is_partition { &[] } else { held };
-        let hand = self.zone.hand();
-        let result = match self.is_partition {
-            true => discard(&self.memory, &hand, held),
-            false => self.memory.discard(held),
+    /// Goes on with areas that are the host's, and keeps some of them; the others go back. There may be anything in them.
+    fn take_over(&mut self, held: &[TreeAreas], keep: impl Fn(TreeIndex) -> AreaSet) {
+        let parts = |part: fn(AreaSet, AreaSet) -> AreaSet| -> Vec<TreeAreas> {
+            held.iter().map(|&(tree, areas)| (tree, part(areas, keep(tree)))).collect()
         };
-        if let Err(error) = result {
-            tracing::warn!(%error, "memory that an earlier process held stays with the guest");
-            if !self.is_partition {
-                kept = &[];
-                for &(tree, areas) in held {
-                    hand.give_unchanged(tree, areas);
-                }
+        let (mut kept, in_hand) = (parts(AreaSet::intersection), parts(AreaSet::without));
+        let warn = |error| {
+            tracing::warn!(%error, "memory that was taken before stays with the guest");
+        };
+        let hand = self.zone.hand();
+        if let Err(error) = self.memory.discard(&kept) {
+            warn(error);
+            for (tree, areas) in kept.drain(..) {
+                hand.give_unchanged(tree, areas);
             }
         }
+        if let Err(error) = discard(&self.memory, &hand, &in_hand) {
+            warn(error);
+        }
         drop(hand);
-        self.kept = Kept::of(self.zone.trees().count(), kept);
+        self.kept = Kept::of(self.zone.trees().count(), &kept);
         self.zone.settle(self.kept.count());
     }
 

@@ -34,6 +34,7 @@ struct page *llfree_alloc(struct zone *zone, unsigned int order,
 void llfree_free(struct zone *zone, unsigned long pfn, unsigned int order);
 bool llfree_alloc_page(struct zone *zone, unsigned long pfn);
 bool llfree_has_page(const struct zone *zone, unsigned long pfn);
+bool __llfree_page_is_gone(const struct page *page);
 
 bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
 struct page *llfree_alloc_target(struct zone *zone, unsigned long pfn,
@@ -84,6 +85,11 @@ static inline bool llfree_alloc_page(struct zone *zone, unsigned long pfn)
 }
 
 static inline bool llfree_has_page(const struct zone *zone, unsigned long pfn)
+{
+	return false;
+}
+
+static inline bool __llfree_page_is_gone(const struct page *page)
 {
 	return false;
 }
@@ -150,6 +156,12 @@ static inline void __llfree_free_blocks(const struct zone *zone,
 static inline bool llfree_has_boot_memory(void)
 {
 	return llfree_enabled() && __llfree_has_boot_memory();
+}
+
+/* Is a page free that the host has nothing behind? To read it would bring it back. */
+static inline bool llfree_page_is_gone(const struct page *page)
+{
+	return llfree_enabled() && __llfree_page_is_gone(page);
 }
 
 /* Must pages of this zone not be isolated? Says why, if it is to be reported. */

@@ -29,14 +29,22 @@ static u32 pages_of(const struct llfree_zone *zone, u32 tree)
 	return (areas_of(zone, tree) - llfree_count(held)) * LLFREE_AREA_PAGES;
 }
 
-/* Gives back what was of no use; remembers that there is no run of @order. */
-static void tree_give_unused(u32 *tree, unsigned int order)
+/*
+ * Gives back what was of no use; remembers that there is no run of @order, unless
+ * the host has been at work since its epoch was @epoch: then there may be one in
+ * what it had, or spared. It changes the entry in the step in which it gives
+ * anything back, so that the exchange fails.
+ */
+static void tree_give_unused(const struct llfree_zone *zone, u32 *tree,
+			     unsigned int order, u32 epoch)
 {
 	u32 old = llfree_load(tree), new, seen;
 
 	for (;;) {
 		new = old + (1U << order);
-		if (!lacks(old) || lacks(old) > order)
+		if (epoch % 2 || llfree_load(&zone->live->epoch) != epoch)
+			new &= ~LLFREE_TREE_LACKS;
+		else if (!lacks(old) || lacks(old) > order)
 			new = (new & ~LLFREE_TREE_LACKS) |
 			      order << LLFREE_TREE_LACKS_SHIFT;
 		seen = llfree_cmpxchg(tree, old, new);
@@ -97,6 +105,7 @@ static long tree_search(struct llfree_zone *zone, u32 tree, unsigned int order,
 {
 	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
 	const bool small = order < LLFREE_AREA_ORDER;
+	const u32 epoch = order ? llfree_load(&zone->live->epoch) : 0;
 	bool whole = false;
 	long page;
 	u32 i;
@@ -116,7 +125,7 @@ static long tree_search(struct llfree_zone *zone, u32 tree, unsigned int order,
 			return page;
 	}
 	if (order && small && !whole)
-		tree_give_unused(&zone->tree[tree], order);
+		tree_give_unused(zone, &zone->tree[tree], order, epoch);
 	else
 		tree_give(&zone->tree[tree], 1U << order);
 	return -1;

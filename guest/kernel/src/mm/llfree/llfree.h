@@ -87,6 +87,7 @@ u32 llfree_held_areas(const struct llfree_zone *zone);
 void llfree_count_blocks(const struct llfree_zone *zone, u64 *blocks);
 u64 llfree_unused_pages(const struct llfree_zone *zone);
 bool llfree_is_free(const struct llfree_zone *zone, u64 page);
+bool llfree_is_evicted(const struct llfree_zone *zone, u64 page);
 
 /**
  * llfree_get() - allocate 1 << @order pages

@@ -78,7 +78,10 @@
 #define LLFREE_TREE_RESERVED	0x00040000U
 #define LLFREE_TREE_HELD	0x07f80000U
 #define LLFREE_TREE_HELD_SHIFT	19
-/* The smallest order that it has no run for, as far as is known; 0: not known. */
+/*
+ * The smallest order that no area has a run for that is neither free as a whole nor
+ * the host's, as far as is known; 0: not known.
+ */
 #define LLFREE_TREE_LACKS	0x78000000U
 #define LLFREE_TREE_LACKS_SHIFT	27
 

@@ -99,6 +99,19 @@ bool llfree_has_page(const struct zone *zone, unsigned long pfn)
 }
 
 /**
+ * __llfree_page_is_gone() - is a page free that the host has nothing behind?
+ * @page: of any zone
+ */
+bool __llfree_page_is_gone(const struct page *page)
+{
+	const struct zone *zone = page_zone(page);
+
+	return zone_is_llfree(zone) &&
+	       llfree_is_evicted(zone->llfree,
+				 page_to_pfn(page) - zone->llfree->start_page);
+}
+
+/**
  * __llfree_free_blocks() - how many free blocks of each order a zone has
  * @zone: of LLFree's
  * @blocks: NR_PAGE_ORDERS numbers, which are set

@@ -15,8 +15,9 @@ pub type Actor = Box<dyn FnOnce()>;
 pub struct Scenario {
     /// Who works at the same time.
     pub actors: Vec<Actor>,
-    /// If there is one, the first actor may be killed before any of its accesses, and then this one begins.
-    pub heir: Option<Actor>,
+    /// While there is one, the first actor may be killed before any of its accesses, and then the last of these begins,
+    /// which may be killed likewise.
+    pub heirs: Vec<Actor>,
     /// What holds when all are done.
     pub check: Box<dyn FnOnce()>,
 }
@@ -146,13 +147,13 @@ fn go_on(running: &mut Running) -> bool {
 }
 
 fn run(
-    Scenario { actors, mut heir, check }: Scenario,
+    Scenario { actors, mut heirs, check }: Scenario,
     preemptions: u32,
     decisions: &mut Decisions,
     stacks: &mut Vec<DefaultStack>,
 ) {
     let mut left = preemptions;
-    // Of the first, it is known whether it is still the one that may be killed.
+    // It is known who may be killed.
     let mut running: Vec<(bool, Running)> = Vec::new();
     for (number, actor) in actors.into_iter().enumerate() {
         running.extend(begin(actor, stacks).map(|actor| (number == 0, actor)));
@@ -167,14 +168,14 @@ fn run(
                 .collect(),
             None => (0..running.len()).collect(),
         };
-        // One more: the death of the first.
-        let mortal = running.iter().position(|(mortal, _)| *mortal).filter(|_| heir.is_some());
+        // One more: the death of the first, or of who came after it.
+        let mortal = running.iter().position(|(mortal, _)| *mortal).filter(|_| !heirs.is_empty());
         let chosen = decisions.decide(next.len() + usize::from(mortal.is_some()));
         if chosen == next.len() {
             stacks.extend(running.remove(mortal.unwrap_or_default()).1.end());
             current = None;
-            let heir = heir.take().and_then(|heir| begin(heir, stacks));
-            running.extend(heir.map(|heir| (false, heir)));
+            let heir = heirs.pop().and_then(|heir| begin(heir, stacks));
+            running.extend(heir.map(|heir| (true, heir)));
             continue;
         }
         let chosen = next.swap_remove(chosen);

@@ -23,6 +23,7 @@ struct Zone {
 unsafe extern "C" {
     fn llfree_test_zone(state: *mut c_void, bytes: u64, areas: u32, init: bool) -> *mut Zone;
     fn llfree_test_forget(zone: *mut Zone);
+    fn llfree_state_bytes(areas: u32) -> u64;
     fn llfree_test_get(zone: *mut Zone, order: c_uint, of: Type, evicted: *mut bool) -> c_long;
     fn llfree_put(zone: *mut Zone, page: u64, order: c_uint) -> c_int;
     fn llfree_has(zone: *const Zone, order: c_uint) -> bool;
@@ -46,6 +47,12 @@ pub struct Guest<'a> {
 unsafe impl Send for Guest<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Guest<'_> {}
+
+/// Bytes of the state of a zone with so many areas, as the guest has it.
+pub fn state_bytes(areas: u32) -> u64 {
+    // SAFETY: it only computes.
+    unsafe { llfree_state_bytes(areas) }
+}
 
 /// Pages that the guest has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

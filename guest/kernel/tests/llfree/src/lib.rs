@@ -11,6 +11,6 @@ mod state;
 mod stepping;
 
 pub use explore::{Actor, Scenario, explore, step};
-pub use guest::{Block, Guest, Type};
+pub use guest::{Block, Guest, Type, state_bytes};
 pub use state::{Owner, State};
 pub use stepping::Stepping;

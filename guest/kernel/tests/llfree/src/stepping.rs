@@ -47,9 +47,9 @@ impl<M: Memory> Memory for Stepping<M> {
         self.0.replace_tree(tree, old, new)
     }
 
-    fn add_to_tree(&self, tree: TreeIndex, difference: u32) {
+    fn add_to_tree(&self, tree: TreeIndex, difference: u32) -> u32 {
         step();
-        self.0.add_to_tree(tree, difference);
+        self.0.add_to_tree(tree, difference)
     }
 
     fn clear_tree(&self, tree: TreeIndex, bits: u32) {

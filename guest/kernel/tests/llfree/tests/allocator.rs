@@ -4,8 +4,8 @@ use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore, SeedableRng},
 };
-use squeezy_llfree::{AreaSet, Memory, TreeIndex, Zone};
-use squeezy_llfree_tests::{Block, Guest, State, Type};
+use squeezy_llfree::{AreaSet, Memory, TreeIndex, Zone, ZoneLayout};
+use squeezy_llfree_tests::{Block, Guest, State, Type, state_bytes};
 
 /// Takes all there is, in blocks of an order.
 fn take_all(guest: &Guest, order: u32, of: Type) -> Vec<Block> {
@@ -18,6 +18,16 @@ fn of_order(order: u32, random: u32) -> Type {
         9.. => Type::Huge,
         _ if random.is_multiple_of(2) => Type::Movable,
         _ => Type::Unmovable,
+    }
+}
+
+#[test]
+fn the_state_is_as_large_as_the_host_takes_it_for_and_at_most_36_kib_for_each_gib() {
+    for areas in 1..=64 * 512 {
+        let bytes = state_bytes(areas);
+        assert_eq!(bytes, ZoneLayout::new(0, areas).unwrap().end, "{areas} areas");
+        // What a zone takes beside that, however small it is, is some lines.
+        assert!(bytes <= (u64::from(areas) * (36 << 10)).div_ceil(512) + 256, "{areas} areas");
     }
 }
 

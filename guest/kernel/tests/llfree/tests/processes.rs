@@ -1,6 +1,7 @@
 //! Processors of the guest and a host at full speed, the host in a process of its own that is killed at random.
 //!
-//! `SQUEEZY_LLFREE_SECONDS` says for how long each test runs; `make stress` does so for minutes.
+//! `SQUEEZY_LLFREE_OPERATIONS` says how many operations of the host there are; `make stress` asks for 10^8. One is an
+//! area that is taken, one that is given back, or the single pages of an area that are discarded.
 
 use rand_chacha::{
     ChaCha8Rng,
@@ -25,9 +26,10 @@ const FILE: &str = "SQUEEZY_LLFREE_FILE";
 /// Blocks that a processor has at most.
 const MOST_BLOCKS: usize = 2000;
 
-fn time() -> Duration {
-    let seconds = std::env::var("SQUEEZY_LLFREE_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(3))
+/// How many operations a host does that is left alone; one that is killed does a tenth of that.
+fn operations() -> u64 {
+    let wanted = std::env::var("SQUEEZY_LLFREE_OPERATIONS").ok();
+    wanted.map_or(300_000, |text| text.parse().expect("a number of operations"))
 }
 
 /// Allocates and frees until it is told to stop, in waves that fill the zone and empty it.
@@ -60,7 +62,8 @@ fn processor(guest: &Guest, seed: u64, stop: &AtomicBool) -> u64 {
     calls
 }
 
-/// Takes areas, as if to discard what is in them, and gives them back; keeps some for a while.
+/// Takes areas, as if to discard what is in them, and gives them back; keeps some for a while. And now and then
+/// discards single pages of an area.
 fn reclaim(
     state: &State,
     zone: &mut Zone<SharedMemory>,
@@ -69,23 +72,22 @@ fn reclaim(
 ) {
     let hand = zone.hand();
     let mut held = kept.iter().map(|areas| areas.len()).sum::<u32>();
-    let mut areas_moved = 0;
     let discard = |tree: TreeIndex, areas: AreaSet| {
         for area in areas.numbers() {
             state.owners().assert_host_may_discard(tree.0 * 8 + area);
         }
+        state.operations().fetch_add(areas.len().into(), Relaxed);
     };
     for _ in 0..4 {
         let tree = TreeIndex(random.next_u32() % kept.len() as u32);
         let ours = &mut kept[tree.0 as usize];
         let wanted = AreaSet(random.next_u32() as u8).without(*ours);
         let taken = hand.take(tree, hand.free_areas(tree).of(wanted));
-        areas_moved += u64::from(taken.len());
         discard(tree, taken);
         let keep = taken.intersection(AreaSet(random.next_u32() as u8));
         held += keep.len();
         hand.keep(held);
-        *ours = AreaSet(ours.0 | keep.0);
+        *ours = ours.with_all(keep);
         let back = taken.without(keep);
         discard(tree, back);
         assert!(hand.give(tree, back).is_empty());
@@ -97,12 +99,23 @@ fn reclaim(
             hand.keep(held);
         }
     }
-    state.counter().fetch_add(areas_moved, Relaxed);
+    let area = random.next_u32() % AREAS;
+    let (tree, area) = (TreeIndex(area / 8), area % 8);
+    if let Some(pages) = hand.isolate(tree, area) {
+        for _ in 0..2 {
+            for run in pages.runs() {
+                state.owners().assert_host_may_discard_pages(tree.0 * 8 + area, run);
+            }
+        }
+        state.operations().fetch_add(1, Relaxed);
+    }
+    hand.release(tree, AreaSet::EMPTY.with(area));
 }
 
 /// A host from the moment it adopts the zone until it is told to stop.
 fn host(state: &State, seed: u64, stop: &AtomicBool) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
+    state.hosts().fetch_add(1, Relaxed);
     let (mut zone, held) = Zone::adopt(state.host());
     let mut kept = vec![AreaSet::EMPTY; zone.trees().count()];
     for (tree, areas) in held {
@@ -153,50 +166,65 @@ fn with_processors(guest: &Guest, others: impl FnOnce()) -> u64 {
     calls.into_inner()
 }
 
+/// How fast it was, for people.
+fn say(calls: u64, operations: u64, begin: Instant) {
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{calls} calls of the guest, {operations} operations of the host in {seconds:.1} s");
+}
+
 #[test]
 fn a_host_in_a_thread() {
-    let state = State::new(AREAS);
+    let (state, begin) = (State::new(AREAS), Instant::now());
     let guest = Guest::boot(&state);
+    let done = || state.operations().load(Relaxed);
     let calls = with_processors(&guest, || {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| host(&state, 1, &stop));
-            thread::sleep(time());
+            let host = scope.spawn(|| host(&state, 1, &stop));
+            while done() < operations() && !host.is_finished() {
+                thread::sleep(Duration::from_millis(10));
+            }
             stop.store(true, Relaxed);
         });
     });
     assert_all_free(&state, &guest);
-    let areas = state.counter().load(Relaxed);
-    println!("{calls} calls of the guest, {areas} areas taken by the host");
-    assert!(calls > 1000 && areas > 1000);
+    say(calls, done(), begin);
+    assert!(calls > 1000 && done() >= operations());
 }
 
 #[test]
 fn a_host_that_is_killed_again_and_again() {
-    let state = State::new(AREAS);
+    let (state, begin) = (State::new(AREAS), Instant::now());
     let guest = Guest::boot(&state);
     let mut killed = 0;
     let mut random = ChaCha8Rng::seed_from_u64(2);
+    let wanted = operations() / 10;
+    let done = || state.operations().load(Relaxed);
     let calls = with_processors(&guest, || {
-        let end = Instant::now() + time();
-        while Instant::now() < end {
-            let before = state.counter().load(Relaxed);
+        while done() < wanted || killed < 20 {
+            let before = state.hosts().load(Relaxed);
             let mut host = another_process(&state);
-            // Until it works, and then at any moment.
-            while state.counter().load(Relaxed) == before {
+            while state.hosts().load(Relaxed) == before {
                 assert_eq!(host.try_wait().unwrap(), None, "the host has ended by itself");
-                thread::sleep(Duration::from_millis(1));
+                thread::yield_now();
             }
-            thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 3000)));
+            // At any moment, and one in four while it takes over from the one before.
+            let number = random.next_u32();
+            let life = if number % 4 == 0 { number % 50 } else { number % 20_000 };
+            let end = Instant::now() + Duration::from_micros(life.into());
+            while Instant::now() < end {
+                if end - Instant::now() > Duration::from_micros(200) {
+                    thread::sleep(Duration::from_micros(100));
+                }
+            }
             host.kill().unwrap();
             assert_eq!(host.wait().unwrap().signal(), Some(9), "the host has failed");
             killed += 1;
         }
     });
     assert_all_free(&state, &guest);
-    let areas = state.counter().load(Relaxed);
-    println!("{calls} calls of the guest, {areas} areas taken by {killed} hosts that were killed");
-    assert!(killed > 10);
+    say(calls, done(), begin);
+    println!("{killed} hosts were killed");
 }
 
 /// This program once more, as a host on the same state.

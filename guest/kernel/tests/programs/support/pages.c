@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "pages.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -197,4 +198,34 @@ void assert_range_in(const void *start, u64 bytes, int partition)
 	ASSERT(seen.inside[partition] == pages,
 	       "%lu of %llu pages are in partition %d, %lu shared, %lu ordinary",
 	       seen.inside[partition], pages, partition, seen.shared, seen.ordinary);
+}
+
+u64 read_kcore(int kcore, u64 start, u64 end)
+{
+	static char buffer[64 * 1024];
+	Elf64_Ehdr header;
+	Elf64_Phdr segment;
+	u64 sum = 0;
+	int i;
+
+	ASSERT_EQ(pread(kcore, &header, sizeof(header), 0), sizeof(header));
+	for (i = 0; i < header.e_phnum; i++) {
+		u64 from, to, at;
+
+		ASSERT_EQ(pread(kcore, &segment, sizeof(segment),
+				header.e_phoff + i * sizeof(segment)), sizeof(segment));
+		if (segment.p_type != PT_LOAD || segment.p_paddr == (u64)-1)
+			continue;
+		from = segment.p_paddr > start ? segment.p_paddr : start;
+		to = segment.p_paddr + segment.p_memsz < end ?
+		     segment.p_paddr + segment.p_memsz : end;
+		for (at = from; at < to; at += sizeof(buffer)) {
+			ssize_t got = pread(kcore, buffer, sizeof(buffer),
+					    segment.p_offset + at - segment.p_paddr);
+
+			ASSERT(got >= 0, "/proc/kcore at %#llx: %m", at);
+			sum += got;
+		}
+	}
+	return sum;
 }

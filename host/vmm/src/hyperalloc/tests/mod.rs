@@ -1,18 +1,16 @@
-//! A guest that breaks every rule.
-//!
-//! `SQUEEZY_LLFREE_SECONDS` says for how long it scribbles; `make stress` does so for longer.
+//! The host beside guests that keep the rules, and beside those that break them.
 
-use super::{Grain, Reclaimer};
+mod hostile;
+mod keeping;
+
+use super::Reclaimer;
 use crate::host_memory::{HostMemory, MemoryFile, MemoryPiece};
-use proptest::test_runner::{RngAlgorithm, TestRng};
 use squeezy_llfree::{Mapping, ZoneLayout, header::HEADER_BYTES};
 use squeezy_protocol::LlfreeState;
 use std::{
     fs::File,
     os::unix::fs::FileExt,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
-    thread,
-    time::{Duration, Instant},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 const MIB: u64 = 1 << 20;
@@ -48,7 +46,9 @@ impl Guest {
         let layouts = [12288, 20480].map(|offset| ZoneLayout::new(offset, ZONE_AREAS).unwrap());
         let guest = Self { memory, layouts };
         guest.fill();
-        guest.write_header();
+        let zones = [0, 1]
+            .map(|number| (ZONE_STARTS[number] / 4096, ZONE_AREAS, guest.layouts[number].live));
+        guest.write_header(&zones);
         guest
     }
 
@@ -68,20 +68,20 @@ impl Guest {
         }
     }
 
-    /// As `guest/kernel/src/mm/llfree/state.h` has it.
-    fn write_header(&self) {
+    /// As `guest/kernel/src/mm/llfree/state.h` has it, with zones by their first pages, areas and where their state is.
+    fn write_header(&self, zones: &[(u64, u32, u64)]) {
         let mut header = Vec::new();
         header.extend(b"SLLFREE1");
         header.extend(1_u32.to_le_bytes());
         header.extend((HEADER_BYTES as u32).to_le_bytes());
         header.extend(STATE_BYTES.to_le_bytes());
-        header.extend(2_u32.to_le_bytes());
+        header.extend((zones.len() as u32).to_le_bytes());
         header.extend(12_u32.to_le_bytes());
-        for (number, start) in ZONE_STARTS.into_iter().enumerate() {
-            header.extend((start / 4096).to_le_bytes());
-            header.extend(ZONE_AREAS.to_le_bytes());
+        for (start_page, areas, offset) in zones {
+            header.extend(start_page.to_le_bytes());
+            header.extend(areas.to_le_bytes());
             header.extend(0_u32.to_le_bytes());
-            header.extend(self.layouts[number].live.to_le_bytes());
+            header.extend(offset.to_le_bytes());
             header.extend([0; 16]);
         }
         self.file(&self.memory.base[0]).write_all_at(&header, STATE).unwrap();
@@ -98,112 +98,35 @@ impl Guest {
         Mapping::new(&**base, STATE, STATE_BYTES).unwrap()
     }
 
-    /// Panics if a page has gone that is not in the zone.
-    fn assert_rest_is_whole(&self) {
+    /// A page that is none of the state's and has gone, of those at these addresses.
+    fn lost(&self, of: impl Fn(&u64) -> bool) -> Option<u64> {
         let mut bytes = [0; 8];
         for piece in self.memory.pieces() {
             let file = self.file(piece);
-            for offset in (0..piece.bytes()).step_by(4096) {
-                let address = piece.guest.start + offset;
-                let is_zone =
-                    ZONE_STARTS.iter().any(|start| (*start..start + 32 * MIB).contains(&address));
-                let is_last = (24 * MIB..BASE_BYTES).contains(&address);
-                let is_state = (STATE..STATE + STATE_BYTES).contains(&address);
-                let is_beside = (STATE + STATE_BYTES..STATE + 2 * MIB).contains(&address);
-                // An area that is memory in part, or has the state in it, is nobody's to discard.
-                if is_state || is_zone && !is_last && !is_beside {
+            for address in piece.guest.clone().step_by(4096).filter(&of) {
+                if (STATE..STATE + STATE_BYTES).contains(&address) {
                     continue;
                 }
-                file.read_exact_at(&mut bytes, offset).unwrap();
-                assert_eq!(u64::from_le_bytes(bytes), address, "a page of the guest is lost");
+                file.read_exact_at(&mut bytes, address - piece.guest.start).unwrap();
+                if u64::from_le_bytes(bytes) != address {
+                    return Some(address);
+                }
             }
         }
+        None
     }
-}
 
-/// Writes anything anywhere in the zone's state, mostly what looks like something.
-fn scribble(state: &Mapping, layout: &ZoneLayout, seed: u8, stop: &AtomicBool) {
-    let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
-    let word = |offset: u64| {
-        // SAFETY: the offset is within the mapping and a multiple of 8.
-        unsafe { AtomicU64::from_ptr(state.base().as_ptr().add(offset as usize).cast()) }
-    };
-    let plausible: [u64; 6] = [
-        0x0200_0200_0200_0200,
-        0x0c00_0a00_0200_0400,
-        0x0a00_0a00_0a00_0a00,
-        0x1200_1001_0007_0200,
-        0x0000_1000_07f8_1000,
-        0,
-    ];
-    while !stop.load(Relaxed) {
-        use proptest::prelude::Rng;
-        let number = random.next_u64();
-        let parts = [
-            (layout.live, layout.bits),
-            (layout.bits, layout.area),
-            (layout.area, layout.tree),
-            (layout.tree, layout.end),
-        ];
-        let (start, end) = parts[number as usize % parts.len()];
-        let offset = (start + (number >> 8) % (end - start)) & !7;
-        let value = match number >> 60 {
-            0..4 => random.next_u64(),
-            _ => plausible[(number >> 40) as usize % plausible.len()]
-                .rotate_left((number >> 32) as u32 % 4 * 16),
-        };
-        word(offset).store(value, Relaxed);
+    /// Panics if a page has gone that is not in a zone.
+    fn assert_rest_is_whole(&self) {
+        let lost = self.lost(|address| {
+            let is_zone =
+                ZONE_STARTS.iter().any(|start| (*start..start + 32 * MIB).contains(address));
+            let is_last = (24 * MIB..BASE_BYTES).contains(address);
+            // An area that is memory in part, or has the state in it, is nobody's to discard.
+            !is_zone || is_last || (STATE..STATE + 2 * MIB).contains(address)
+        });
+        assert_eq!(lost, None, "a page of the guest is lost");
     }
-}
-
-/// Ends those who scribble, also if the test fails.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-#[test]
-fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
-    let seconds = std::env::var("SQUEEZY_LLFREE_SECONDS").ok().and_then(|text| text.parse().ok());
-    let time = Duration::from_secs(seconds.unwrap_or(3));
-    let guest = Guest::new();
-    let state = guest.state();
-    let stop = AtomicBool::new(false);
-    let (mut calls, mut bytes, mut longest) = (0_u64, 0_u64, Duration::ZERO);
-    thread::scope(|scope| {
-        for seed in 0..2 {
-            let (state, layout, stop) = (&state, &guest.layouts[usize::from(seed)], &stop);
-            scope.spawn(move || scribble(state, layout, seed, stop));
-        }
-        let _stop = StopAtEnd(&stop);
-        let begin = Instant::now();
-        let mut reclaimer = guest.reclaimer();
-        // On a busy machine those who scribble may not have begun by then.
-        while begin.elapsed() < time || bytes == 0 && begin.elapsed() < 20 * time {
-            let grain = if calls.is_multiple_of(2) { Grain::Area } else { Grain::Page };
-            let taken = reclaimer.take(&(0..u64::MAX), grain).unwrap();
-            bytes += taken.bytes;
-            reclaimer.hold((calls % 5) * 4 * MIB).unwrap();
-            reclaimer.enforce().unwrap();
-            longest = longest.max(taken.took);
-            calls += 1;
-            if calls.is_multiple_of(3) {
-                // Whoever takes over finds nonsense, too.
-                drop(reclaimer);
-                reclaimer = guest.reclaimer();
-            }
-            if calls.is_multiple_of(300) {
-                guest.assert_rest_is_whole();
-                guest.fill();
-            }
-        }
-    });
-    guest.assert_rest_is_whole();
-    println!("{calls} calls took {bytes} bytes, the longest {longest:?}");
-    assert!(calls > 100 && bytes > 0, "{calls} calls, {bytes} bytes");
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! What cannot be combined with a host that works on the guest's page allocator.
+
+use super::{GuestClock, Llfree, MemoryBackend, VmConfig, Vmm};
+
+/// Words in arguments of QEMU that the host's work on the guest's page allocator cannot be combined with.
+const NOT_WITH_LLFREE: [(&[&str], &str); 4] = [
+    (
+        &["vfio", "vhost", "iommufd"],
+        "a device that accesses the guest's memory by itself would keep pages that the host has given back",
+    ),
+    (
+        &["sev-guest", "sev-snp-guest", "tdx-guest"],
+        "the guest's memory is encrypted, its state too",
+    ),
+    (
+        &["icount", "thread=single"],
+        "QEMU then executes the guest's atomic instructions in several steps",
+    ),
+    (
+        &["reboot=reset"],
+        "when the guest starts anew, the host would go on changing what is no allocator's state any more",
+    ),
+];
+
+impl VmConfig {
+    /// Why such a VM would not work, if it would not.
+    pub(super) fn llfree_problem(&self) -> Option<String> {
+        let Self { llfree, .. } = self;
+        if *llfree == Llfree::Off {
+            return None;
+        }
+        if self.memory_backend != MemoryBackend::Memfd {
+            return Some(format!(
+                "llfree={llfree} needs the memory backend `{}`: the host cannot give back parts of another \
+                 program's private memory",
+                MemoryBackend::Memfd
+            ));
+        }
+        if self.clock == GuestClock::Instructions {
+            return Some(format!(
+                "llfree={llfree} does not work with a clock that counts instructions: QEMU then executes the \
+                 guest's atomic instructions in several steps"
+            ));
+        }
+        if *llfree == Llfree::Partitions && self.memory.partitions().is_none() {
+            return Some(format!("llfree={llfree}, but this kind of memory has no partitions"));
+        }
+        let Vmm::Qemu(options) = &self.vmm;
+        options.arguments.iter().find_map(|argument| {
+            let text = argument.to_string_lossy();
+            let (_, why) = NOT_WITH_LLFREE
+                .iter()
+                .find(|(names, _)| names.iter().any(|name| text.contains(name)))?;
+            Some(format!("llfree={llfree} does not work with `{text}`: {why}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        QemuOptions,
+        memory::{Fixed, PartitionLayout},
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn what_the_host_cannot_take_memory_out_of_is_refused_by_name() {
+        let mut good = VmConfig::new("a", "/dev/null", "/dev/null");
+        good.memory = Arc::new(PartitionLayout::new(256 << 20, 2, 0));
+        good.memory_backend = MemoryBackend::Memfd;
+        good.llfree = Llfree::Partitions;
+        assert_eq!(good.llfree_problem(), None);
+        assert!(good.kernel_command_line().ends_with(" llfree=partitions"));
+        type Change = fn(&mut VmConfig);
+        let cases: [(&str, Change); 3] = [
+            ("private memory", |c| c.memory_backend = MemoryBackend::Ram),
+            ("counts instructions", |c| c.clock = GuestClock::Instructions),
+            ("no partitions", |c| c.memory = Arc::new(Fixed::default())),
+        ];
+        for (expected, change) in cases {
+            let mut config = good.clone();
+            change(&mut config);
+            let problem = config.llfree_problem().unwrap();
+            assert!(problem.contains(expected), "{problem}");
+        }
+        let with = |arguments: [&str; 2]| {
+            let arguments = arguments.map(Into::into).into();
+            let vmm = Vmm::Qemu(QemuOptions { arguments, ..QemuOptions::default() });
+            VmConfig { vmm, ..good.clone() }.llfree_problem()
+        };
+        assert_eq!(with(["-device", "virtio-net-pci"]), None);
+        for (arguments, expected) in [
+            (["-device", "vfio-pci,host=1:0"], "`vfio-pci,host=1:0`: a device that"),
+            (["-device", "vhost-vsock-pci"], "`vhost-vsock-pci`: a device that"),
+            (["-object", "sev-snp-guest,id=sev0"], "encrypted"),
+            (["-icount", "shift=0"], "`-icount`: QEMU then"),
+            (["-accel", "tcg,thread=single"], "in several steps"),
+            (["-action", "reboot=reset"], "starts anew"),
+        ] {
+            let problem = with(arguments).unwrap();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the host keeps, and what it cannot discard, of a guest that keeps the rules.
+
+use super::{GIB, Guest, MIB, ZONE_AREAS};
+use crate::{
+    host_memory::{FilePart, MemoryPiece},
+    hyperalloc::Grain,
+};
+use squeezy_llfree::{AreaSet, TreeIndex};
+use std::{os::unix::fs::FileExt, sync::Arc, thread};
+
+/// Entries of areas; `docs/abi.md` has them.
+const FREE: u16 = 512;
+const FREE_EVICTED: u16 = 0x0800 | 512;
+const HOST: u16 = 0x0c00;
+/// The areas of the first zone that are memory as a whole, and do not have the state in them.
+const USABLE: [u32; 3] = [0, 2, 3];
+const USABLE_BYTES: u64 = USABLE.len() as u64 * 2 * MIB;
+
+impl Guest {
+    /// All pages of both zones are free.
+    fn boot(&self) {
+        for layout in self.layouts {
+            (0..ZONE_AREAS).for_each(|area| self.set_area(layout.area, area, FREE));
+            for tree in 0..ZONE_AREAS / 8 {
+                self.write(layout.tree + u64::from(tree) * 4, &4096_u32.to_le_bytes());
+            }
+        }
+    }
+
+    fn set_area(&self, offset: u64, area: u32, entry: u16) {
+        self.write(offset + u64::from(area) * 2, &entry.to_le_bytes());
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        self.file(&self.memory.base[0]).write_all_at(bytes, super::STATE + offset).unwrap();
+    }
+
+    fn number<const N: usize>(&self, offset: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.file(&self.memory.base[0]).read_exact_at(&mut bytes, super::STATE + offset).unwrap();
+        bytes
+    }
+
+    fn u32(&self, offset: u64) -> u32 {
+        u32::from_le_bytes(self.number(offset))
+    }
+
+    fn area(&self, zone: usize, area: u32) -> u16 {
+        u16::from_le_bytes(self.number(self.layouts[zone].area + u64::from(area) * 2))
+    }
+
+    /// How many areas the host says that it keeps of the first zone.
+    fn held(&self) -> u32 {
+        self.u32(self.layouts[0].live)
+    }
+
+    /// The pages that the trees of a zone count, and how many areas the host has counted out.
+    fn counted(&self, zone: usize) -> (u32, u32) {
+        let trees =
+            (0..ZONE_AREAS / 8).map(|tree| self.u32(self.layouts[zone].tree + u64::from(tree) * 4));
+        trees.fold((0, 0), |(pages, held), entry| {
+            (pages + (entry & 0xffff), held + (entry >> 19 & 0xff).count_ones())
+        })
+    }
+
+    /// Bytes of the host's memory behind what can be discarded of the first zone.
+    fn usable_resident(&self) -> u64 {
+        let resident = |area: &u32| {
+            let start = super::ZONE_STARTS[0] + u64::from(*area) * 2 * MIB;
+            let piece = self.memory.at(&(start..start + 2 * MIB)).unwrap();
+            piece.resident(std::process::id()).unwrap().resident_bytes
+        };
+        USABLE.iter().map(resident).sum()
+    }
+
+    /// The same guest, but the host cannot discard anything of it.
+    fn whose_memory_stays(mut self) -> Self {
+        let stuck = |piece: &MemoryPiece| {
+            let FilePart { file, start } = piece.file.as_ref().unwrap();
+            let file = Arc::new(file.read_only().unwrap());
+            MemoryPiece { file: Some(FilePart { file, start: *start }), ..piece.clone() }
+        };
+        let base = &self.memory.base[0];
+        let with_state = super::STATE..super::STATE + 2 * MIB;
+        let before = base.part(&(0..with_state.start)).unwrap();
+        let behind = base.part(&(with_state.end..super::BASE_BYTES)).unwrap();
+        let state = base.part(&with_state).unwrap();
+        self.memory.base = vec![stuck(&before), state, stuck(&behind)];
+        self.memory.regions = self.memory.regions.iter().map(stuck).collect();
+        self
+    }
+}
+
+#[test]
+fn what_the_host_keeps_is_taken_again_from_a_guest_that_uses_it() {
+    let guest = Guest::new();
+    guest.boot();
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(USABLE_BYTES).unwrap();
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (USABLE_BYTES, 3));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 3) * 512, 3));
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (0, 0));
+
+    let (first, last) = (super::ZONE_STARTS[0], super::ZONE_STARTS[0] + 8 * MIB - 4096);
+    for page in [first, last] {
+        guest.file(&guest.memory.base[0]).write_all_at(&[1; 4096], page).unwrap();
+    }
+    // The guest's word does not count.
+    guest.write(guest.layouts[0].live, &0_u32.to_le_bytes());
+    guest.set_area(guest.layouts[0].area, 3, 0);
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (8192, 8192));
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (0, 0));
+    assert_eq!(reclaimer.held_bytes(), USABLE_BYTES);
+
+    // What it has made something else of is lost to it.
+    reclaimer.hold(0).unwrap();
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (0, 0));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 1) * 512, 0));
+    assert_eq!([0, 2, 3].map(|area| guest.area(0, area)), [FREE_EVICTED, FREE_EVICTED, 0]);
+    guest.assert_rest_is_whole();
+}
+
+#[test]
+fn who_takes_over_keeps_what_was_kept_and_discards_it_again() {
+    let guest = Guest::new();
+    guest.boot();
+    guest.reclaimer().hold(USABLE_BYTES).unwrap();
+    guest.fill();
+    // The one before was killed while it had an area of a partition in hand.
+    let partition = guest.layouts[1];
+    guest.set_area(partition.area, 9, HOST);
+    guest.write(partition.tree + 4, &((4096 - 512) | (1_u32 << (19 + 1))).to_le_bytes());
+    guest.write(partition.live + 4, &5_u32.to_le_bytes());
+
+    let reclaimer = guest.reclaimer();
+    assert_eq!((reclaimer.held_bytes(), guest.usable_resident()), (USABLE_BYTES, 0));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 3) * 512, 3));
+    assert_eq!((guest.area(1, 9), guest.counted(1)), (FREE_EVICTED, (ZONE_AREAS * 512, 0)));
+    assert_eq!(guest.u32(partition.live + 4) % 2, 0, "nothing is in hand");
+    let area = guest.memory.at(&(GIB + 18 * MIB..GIB + 20 * MIB)).unwrap();
+    assert_eq!(area.resident(std::process::id()).unwrap().resident_bytes, 0);
+    reclaimer.hold(0).unwrap();
+    assert_eq!(guest.counted(0), (ZONE_AREAS * 512, 0));
+}
+
+/// Somebody has failed with areas in hand. Who comes next does not take them for kept.
+#[test]
+fn what_was_left_in_the_middle_goes_back() {
+    let guest = Guest::new();
+    guest.boot();
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(2 * MIB).unwrap();
+    let fails = || {
+        let mut zones: Vec<_> = reclaimer.zones.iter().map(|zone| zone.lock().unwrap()).collect();
+        for zone in &mut zones {
+            let hand = zone.zone.hand();
+            let free = hand.free_areas(TreeIndex(0)).of(AreaSet(0b1100));
+            assert_eq!(hand.take(TreeIndex(0), free), free.areas);
+        }
+        panic!("in the middle of it, as this test wants");
+    };
+    thread::scope(|scope| scope.spawn(fails).join().unwrap_err());
+    assert_eq!((guest.counted(0).1, guest.counted(1).1), (3, 2));
+
+    let partition = super::ZONE_STARTS[1]..super::ZONE_STARTS[1] + 32 * MIB;
+    reclaimer.take(&partition, Grain::Area).unwrap();
+    assert_eq!(guest.counted(1), (ZONE_AREAS * 512, 0));
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 1) * 512, 1));
+    assert_eq!([0, 2, 3].map(|area| guest.area(0, area)), [HOST, FREE_EVICTED, FREE_EVICTED]);
+    assert_eq!(guest.usable_resident(), 0);
+}
+
+/// The host may be short of memory itself, which it needs to break up a huge page, say.
+#[test]
+fn what_cannot_be_discarded_stays_with_the_guest() {
+    let guest = Guest::new();
+    guest.boot();
+    let guest = guest.whose_memory_stays();
+    let reclaimer = guest.reclaimer();
+    let resident = guest.usable_resident();
+    let unchanged = || {
+        for zone in 0..2 {
+            assert_eq!(guest.counted(zone), (ZONE_AREAS * 512, 0));
+            assert!((0..ZONE_AREAS).all(|area| guest.area(zone, area) == FREE));
+            assert_eq!(guest.u32(guest.layouts[zone].live + 4) % 2, 0, "nothing is in hand");
+        }
+        assert_eq!((guest.held(), guest.usable_resident()), (0, resident));
+    };
+    for _ in 0..2 {
+        for grain in [Grain::Area, Grain::Page] {
+            let error = reclaimer.take(&(0..u64::MAX), grain).unwrap_err().to_string();
+            assert!(error.contains("cannot be given back"), "{error}");
+            unchanged();
+        }
+        reclaimer.hold(USABLE_BYTES).unwrap_err();
+        assert_eq!(reclaimer.held_bytes(), 0);
+        unchanged();
+    }
+}
