@@ -1,12 +1,13 @@
 //! Decides which VMs and instances start and stop, and which instance gets which request.
 //!
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
-//! follows from it: who gets a request or memory (`scale`), timeouts (`expire`), frozen instances
-//! (`squeeze`), VMs in which all instances are frozen (`pause`), and the removal of what is no longer needed
-//! (`leave`). `pool` holds the instances, `deadlines` the times at which they need attention.
+//! follows from it: who gets a request or memory (`scale`) and who gives it up (`evict`), timeouts (`expire`),
+//! frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), and the removal of what is no
+//! longer needed (`leave`). `pool` holds the instances, `deadlines` the times at which they need attention.
 
 mod counts;
 mod deadlines;
+mod evict;
 mod expire;
 mod instances;
 mod leave;
