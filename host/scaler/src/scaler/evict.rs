@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy)]
 enum Evictable {
     Instance(InstanceNumber),
+    /// An instance of a paused VM, without the VM.
+    Condemned(InstanceNumber),
     /// A VM with no running instance.
     Vm(VmIndex),
     /// All idle instances of a VM that has all its memory from boot on: once they are gone, it can go too.
@@ -51,11 +53,19 @@ impl Scaler {
                 *count += 1;
                 room += self.left_empty_bytes(vm, *count, shortage);
             }
+            if let Evictable::Vm(index) = evictable {
+                // What was to be condemned in it goes with it. It has been counted twice, until the next step.
+                evictables.retain(|&other| match other {
+                    Evictable::Condemned(n) => self.pool.get(n).is_some_and(|i| i.vm != index),
+                    _ => true,
+                });
+            }
             evictables.push(evictable);
         }
         for evictable in evictables {
             match evictable {
                 Evictable::Instance(number) => self.stop(number, StopReason::Evicted, commands),
+                Evictable::Condemned(number) => self.condemn(number, commands),
                 Evictable::Vm(index) => self.end_vm(index, StopReason::Evicted, commands),
                 Evictable::AllOf(index) => {
                     for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
@@ -78,7 +88,8 @@ impl Scaler {
         let empty = self.going_in();
         let empty =
             empty.iter().map(|(&index, &count)| self.left_empty_bytes(index, count, shortage));
-        ending.chain(going.map(|i| i.charged_bytes)).chain(empty).sum()
+        let going = going.chain(self.pool.condemning()).map(|i| i.charged_bytes);
+        ending.chain(going).chain(empty).sum()
     }
 
     /// How many instances are going, per VM that is not itself ending.
@@ -98,7 +109,7 @@ impl Scaler {
     }
 
     /// The last resort, when all that is left to end is in the very VM that lacks memory. If it is paused, it
-    /// is resumed so that its idle instances can be ended. If that is not enough and no memory is on its way
+    /// is resumed so that its idle and condemned instances can be ended. If that is not enough and no memory is on its way
     /// back, one of two things is ended: the instance that lacks memory, if a new one fits into what the
     /// guest kept of another; or the whole VM, if nothing in it is busy and it can be booted again with the
     /// memory that this frees.
@@ -107,7 +118,8 @@ impl Scaler {
         let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
         let paused = matches!(state, VmState::Paused { .. });
         let evictable =
-            self.pool.idle_in(index).any(|(_, number)| Some(number) != shortage.thawing);
+            self.pool.idle_in(index).any(|(_, number)| Some(number) != shortage.thawing)
+                || self.pool.condemned(index).next().is_some();
         let missing = self.missing_base_bytes(index);
         if paused && evictable && self.resume(index, commands) {
             return self.evict(wanted.saturating_sub(missing), shortage, commands);
@@ -126,8 +138,8 @@ impl Scaler {
         }
         let idle: Vec<_> = self.pool.idle_in(index).map(|(_, number)| number).collect();
         let needed = policy.base_bytes.saturating_add(policy.instance_bytes);
-        if idle.len() < self.pool.alive(index) || needed > free.saturating_add(self.vm_bytes(index))
-        {
+        let works = !paused && idle.len() < self.pool.alive(index);
+        if works || needed > free.saturating_add(self.vm_bytes(index)) {
             return;
         }
         match state {
@@ -148,7 +160,13 @@ impl Scaler {
         let runs = move |vm| matches!(self.vm_state(vm), Some(VmState::Up { .. }));
         let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
         let instances = instances.filter_map(move |(at, number)| {
-            let instance = self.pool.get(number).filter(|instance| runs(instance.vm))?;
+            let instance = self.pool.get(number)?;
+            if self.is_condemnable(number, instance.vm) {
+                return Some((at, Evictable::Condemned(number), instance.charged_bytes));
+            }
+            if !runs(instance.vm) {
+                return None;
+            }
             match instance.charged_bytes {
                 0 => {
                     let index = instance.vm;

@@ -145,8 +145,11 @@ impl Scaler {
         if self.pool.starting(vm) >= policy.max_starting as usize {
             return;
         }
-        if self.pool.alive(vm) >= policy.max_instances as usize {
-            // Its idle instances can be ended only while it runs.
+        let most = self.function(function).map_or(0, |f| f.policy.max_instances as usize);
+        if self.pool.alive(vm) >= policy.max_instances as usize
+            || self.pool.counts(function).alive() >= most
+        {
+            // Its idle instances can be ended only while it runs, and its condemned ones are ended then.
             if self.comes_next(vm, 0, shortage) && self.resume(vm, commands) {
                 *shortage.room.entry(vm).or_default() += 1;
             } else {
@@ -181,7 +184,9 @@ impl Scaler {
     fn may_start(&self, index: FunctionIndex, function: &Function) -> usize {
         let Some(vm) = self.vms.get(&function.policy.vm) else { return 0 };
         let left = |most: u32, there: usize| (most as usize).saturating_sub(there);
-        let of_function = left(function.policy.max_instances, self.pool.counts(index).alive());
+        let counts = self.pool.counts(index);
+        // Condemned ones are ended as soon as the VM runs.
+        let of_function = left(function.policy.max_instances, counts.alive() - counts.condemned);
         let in_vm = left(vm.policy.max_starting, self.pool.starting(function.policy.vm));
         match vm.state {
             // One request is enough to boot it.
