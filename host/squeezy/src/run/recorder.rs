@@ -245,6 +245,7 @@ impl Observer for Recorder {
             NodeEvent::Stopping { .. }
             | NodeEvent::Frozen { .. }
             | NodeEvent::Squeezed { .. }
+            | NodeEvent::Condemned { .. }
             | NodeEvent::Settled { .. }
             | NodeEvent::Lost { .. }
             | NodeEvent::Paused { .. }
