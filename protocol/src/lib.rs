@@ -16,9 +16,8 @@
 //! | `GET /v1/instances/ID/log?from=N` | | its output from byte N on, as far as it is kept, plain text, at most [`MAX_BODY_BYTES`]; [`LOG_END_HEADER`] says where it ends |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
 //! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
-//! | `POST /v1/instances/ID/doom` | | [`Instance`], when it can only be killed: the host may discard the memory of its partition while the VM is paused; refused unless it is frozen, and while others have to do with its memory |
-//! | `DELETE /v1/instances/ID/doom` | | [`Instance`], when it can live on; an error if its memory has been discarded |
-//! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it, unless it is doomed |
+//! | `POST /v1/instances/ID/doom` | | [`Instance`], when it can only be killed, until the next request to its server: the host may discard the memory of its partition while the VM is paused; refused unless it is frozen, and while others have to do with its memory |
+//! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it. If it is doomed, it is spared first, or killed if the host has discarded its memory |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
 //! | `POST /v1/page-cache/drop` | | nothing, when the contents of files that no process has mapped are out of memory |
 //! | `PUT /v1/clock` | [`Clock`] | nothing; the guest's clock is set |

@@ -39,7 +39,7 @@ pub async fn pass(
         return Err(request_too_long());
     }
     let request = rewrite(request, path, port)?;
-    let under_way = instance.request()?;
+    let under_way = instance.request().await?;
     let exchange = async {
         let stream = connect(&instance, port).await?;
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()

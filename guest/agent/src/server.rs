@@ -127,7 +127,6 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                 (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
                 (&Method::POST, ["freeze"]) => Ok(ok(&state.instances.get(&id)?.freeze().await?)),
                 (&Method::POST, ["doom"]) => Ok(ok(&state.instances.get(&id)?.doom().await?)),
-                (&Method::DELETE, ["doom"]) => Ok(ok(&state.instances.get(&id)?.undoom().await?)),
                 (&Method::POST, ["squeeze"]) => {
                     Ok(ok(&squeeze::squeeze(&state.instances.get(&id)?).await?))
                 }

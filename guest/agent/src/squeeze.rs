@@ -15,7 +15,7 @@ const SMALLEST_ORDER: u8 = 0;
 /// Lets a frozen instance run while its runtime collects garbage, and freezes it again. A request that comes
 /// in the meantime is passed on at once, and whatever is not done by then is skipped.
 pub async fn squeeze(instance: &Rc<Entry>) -> Result<Squeezed, ApiError> {
-    let awake = instance.wake()?;
+    let awake = instance.wake().await?;
     let pid = instance.description().pid;
     let (heap, heap_problem) = or_why(finish(spawn_blocking(move || collect(pid))).await);
     drop(awake);

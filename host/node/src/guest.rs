@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
-use squeezy_protocol::{Instance, InstanceId, InstanceSpec, Squeezed};
+use squeezy_protocol::{Instance, InstanceId, InstanceSpec, PartitionNumber, Squeezed};
 use squeezy_vmm::{BoxFuture, Grain, Result, Taken, Vm, VmError};
 use std::{sync::Arc, time::Duration};
 
@@ -38,6 +38,12 @@ pub trait Guest: Send + Sync {
         instance: &'a Instance,
         grain: Grain,
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
+    /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
+    /// `None` if this cannot be in its VM.
+    fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>>;
+    /// Takes all memory of a doomed instance of a paused VM, and returns how many bytes the host had behind it. The
+    /// instance is killed when the VM runs again. After [`VmError::NotCondemned`] it has all its memory.
+    fn condemn(&self, partition: PartitionNumber) -> BoxFuture<'_, Result<u64>>;
     /// Stops an instance; it has `grace` to end by itself.
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>>;
     /// Bytes resident on the host for this instance alone, as the guest last described it; `None` if unknown.
@@ -109,6 +115,18 @@ impl Guest for VmGuest {
             let partition = instance.partition.filter(|_| self.vm.can_take_free())?;
             Some(self.vm.take_free(partition, grain).await)
         })
+    }
+
+    fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>> {
+        Box::pin(async move {
+            let agent = self.vm.agent().ok().filter(|_| self.vm.can_take_free())?;
+            let nowhere = || VmError::AgentAnswer(format!("doomed {id}, which is in no partition"));
+            Some(agent.doom(id).await.and_then(|seen| seen.partition.ok_or_else(nowhere)))
+        })
+    }
+
+    fn condemn(&self, partition: PartitionNumber) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.vm.condemn(partition))
     }
 
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {

@@ -91,6 +91,17 @@ pub enum NodeEvent<'a> {
         /// The result.
         result: Result<&'a SqueezeReport, &'a InstanceError>,
     },
+    /// The memory of an instance has been taken while its VM is paused. It ends when the VM runs again.
+    Condemned {
+        /// Which instance.
+        instance: InstanceNumber,
+        /// Its function.
+        function: FunctionIndex,
+        /// What the host had behind it, in bytes.
+        freed_bytes: u64,
+        /// How long it took.
+        took: Duration,
+    },
     /// An instance has ended by itself.
     Died {
         /// Which instance.

@@ -43,6 +43,10 @@ pub enum Command {
     /// Make a frozen instance give its garbage back: thaw it, run its garbage collector, freeze it again. A
     /// request or the instance's end may arrive in the meantime. Answered by `Squeezed` or `SqueezeFailed`.
     Squeeze(InstanceNumber),
+    /// Take all memory of an instance of a paused VM back, without running the VM; answered by `Condemned` or
+    /// `CondemnFailed`. The instance is stopped when the VM runs again. A resume or the VM's end may arrive in
+    /// the meantime.
+    Condemn(InstanceNumber),
     /// Stop the instance, even if only parts of it exist; answered by `Stopped`.
     Stop {
         /// The instance.

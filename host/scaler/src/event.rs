@@ -31,6 +31,20 @@ pub enum Event {
         /// Its resident memory on the host, including its instances, in bytes; [`u64::MAX`] if unknown.
         resident_bytes: u64,
     },
+    /// A frozen instance can be condemned once its VM is paused. Comes before [`Event::VmPaused`], and holds
+    /// until the VM is resumed.
+    Doomed(InstanceNumber),
+    /// The host has the instance's memory back, and the instance is killed when its VM runs again. Has no
+    /// effect if that is so already.
+    Condemned {
+        /// The instance.
+        instance: InstanceNumber,
+        /// What the host had behind it, in bytes.
+        freed_bytes: u64,
+    },
+    /// The instance could not be condemned, and has all its memory. Has no effect if its VM has been resumed
+    /// or has ended since.
+    CondemnFailed(InstanceNumber),
     /// The instance is up and can take requests.
     Started(InstanceNumber),
     /// The instance failed to start, or got no memory; parts of it may exist.

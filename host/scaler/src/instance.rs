@@ -35,6 +35,13 @@ pub enum InstanceState {
         /// Whether its processes are frozen.
         frozen: bool,
     },
+    /// It is frozen in a paused VM, and its memory is taken from it. It is stopped when the VM runs again.
+    Condemned {
+        /// Since when it has had no request.
+        since: Moment,
+        /// Whether the host has its memory back.
+        done: bool,
+    },
     /// It is serving a request.
     Busy {
         /// The request.
@@ -63,6 +70,6 @@ pub(crate) struct Instance {
     pub vm: VmIndex,
     /// Its state.
     pub state: InstanceState,
-    /// Bytes of the budget charged to it: all that it may use, or what it holds while it is frozen.
+    /// Bytes of the budget charged to it: all that it may use, or what it holds while it is frozen or condemned.
     pub charged_bytes: u64,
 }

@@ -237,3 +237,77 @@ fn a_paused_vm_keeps_no_page_cache_where_the_host_can_take_it() {
     println!("kept {kept:?}, dropped {dropped:?}");
     assert!(dropped.0 < kept.0 * 0.9 && dropped.1 < kept.1 * 0.9, "{dropped:?}, {kept:?}");
 }
+
+/// Keeps 200 MiB that are unlike each other, and says whether they are as they were.
+const KEEPING: &str = r#"
+import os
+kept = os.urandom(1 << 20) * 200
+seen = kept[::4096]
+# Without the request that starts it.
+calls = -1
+
+def answer():
+    global calls
+    calls += 1
+    return {"whole": kept[::4096] == seen, "calls": calls}
+"#;
+
+#[test]
+fn a_paused_vm_loses_the_instance_that_was_used_least_recently_and_no_other() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let mut configuration = "memory = \"1060M\"\npolicy = \"overcommit\"\n\
+                             memory_backend = \"memfd\"\nfreeze_after_seconds = 0.2\n"
+        .to_owned();
+    for name in ["one", "other", "third"] {
+        let function = copy_of_html(&build, images.path(), name, Some(&server(KEEPING)));
+        let function = match name {
+            "third" => function.replace("vm = \"both\"\n", ""),
+            _ => function,
+        };
+        configuration += &format!("{function}memory_limit = \"384M\"\n");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let metric = |series: &str| value(&daemon.metrics(), series);
+    let call = |name: &str, calls: u32| {
+        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
+        let (status, result) = daemon.ask("POST", &path, Some(json!({})));
+        assert_eq!((status, &result), (200, &json!({ "whole": true, "calls": calls })));
+    };
+    let paused = || {
+        until("the VM to be paused", || {
+            (metric("squeezy_vms{state=\"paused\"}") == Some(1.0)).then_some(())
+        });
+    };
+    call("one", 1);
+    paused();
+    call("other", 1);
+    paused();
+    // There is room for this one if one instance goes.
+    let (status, accepted) = daemon.ask("POST", "/namespaces/_/actions/third", Some(json!({})));
+    assert_eq!(status, 202, "{accepted}");
+    let condemned = |name: &str| {
+        let series = format!("squeezy_instances{{function=\"{name}\",state=\"condemned\"}}");
+        metric(&series).unwrap_or(0.0)
+    };
+    until("an instance to be condemned", || (condemned("one") == 1.0).then_some(()));
+    assert_eq!((condemned("other"), metric("squeezy_vms{state=\"paused\"}")), (0.0, Some(1.0)));
+    call("third", 2);
+    call("other", 2);
+    assert_eq!(condemned("one"), 0.0, "its VM runs");
+    // This one is started anew, in the same VM.
+    call("one", 1);
+    call("other", 3);
+    let labels = |name, label| format!("{{function=\"{name}\",{label}}}");
+    for (name, recreated, evicted) in [("one", 1.0, 1.0), ("other", 0.0, 0.0)] {
+        let starts = |how| {
+            let labels = labels(name, format!("start=\"{how}\""));
+            metric(&format!("squeezy_starts_total{labels}")).unwrap_or(0.0)
+        };
+        assert_eq!((starts("cold"), starts("recreated")), (1.0, recreated), "{name}");
+        let labels = labels(name, "reason=\"evicted\"".to_owned());
+        let ended = metric(&format!("squeezy_instances_ended_total{labels}"));
+        assert_eq!(ended.unwrap_or(0.0), evicted, "{name}");
+    }
+}

@@ -319,6 +319,8 @@ impl Simulation<'_> {
             }
             Command::Freeze(instance) => self.later(FREEZE, What::Frozen(instance)),
             Command::Squeeze(instance) => self.later(SQUEEZE, What::Squeezed(instance)),
+            // None is doomed here.
+            Command::Condemn(_) => {}
         }
     }
 

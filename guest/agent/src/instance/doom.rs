@@ -3,37 +3,46 @@
 use super::Entry;
 use crate::{error::ApiError, sysfs};
 use squeezy_protocol::{ErrorCode, Instance, PartitionNumber};
-use std::io;
+use std::{io, rc::Rc};
 
 impl Entry {
-    /// Makes it such that it can only be killed. It must be frozen, and nobody else may have to do with its memory:
-    /// the kernel's log says who has.
-    pub async fn doom(&self) -> Result<Instance, ApiError> {
-        if !self.frozen.get() || !self.is_alive() {
+    /// Makes it such that it can only be killed, unless it is spared first. It must be frozen, and nobody else may
+    /// have to do with its memory: the kernel's log says who has. Once begun, this continues even if the caller gives
+    /// up.
+    pub async fn doom(self: &Rc<Self>) -> Result<Instance, ApiError> {
+        let entry = Rc::clone(self);
+        // A request has to know whether the kernel was told, so nobody may leave between telling it and saying so.
+        let told = tokio::task::spawn_local(async move { entry.tell_doom().await });
+        told.await.unwrap_or_else(|_| Err(ApiError::internal("dooming", "its task is gone")))
+    }
+
+    async fn tell_doom(&self) -> Result<Instance, ApiError> {
+        let mut doomed = self.doomed.lock().await;
+        if !self.frozen.get() || self.requests.get() > 0 || !self.is_alive() {
             return Err(self.refuse("it is not frozen"));
         }
         let partition = self.own_partition()?;
-        // A request that comes in the meantime must not thaw it.
-        self.doomed.set(true);
         if let Err(error) = write(partition, true).await {
-            self.doomed.set(false);
             return Err(match error.kind() {
                 io::ErrorKind::ResourceBusy => self.refuse("others have to do with its memory"),
                 _ => ApiError::internal(&format!("dooming instance {}", self.id), error),
             });
         }
+        *doomed = true;
         Ok(self.description())
     }
 
-    /// Undoes [`Entry::doom`]. Not possible once the host has discarded its memory.
-    pub async fn undoom(&self) -> Result<Instance, ApiError> {
-        if self.doomed.get() && self.is_alive() {
-            write(self.own_partition()?, false)
-                .await
-                .map_err(|e| ApiError::internal(&format!("sparing instance {}", self.id), e))?;
-            self.doomed.set(false);
+    /// Undoes [`Entry::doom`], or kills it, if the host has discarded its memory.
+    pub(super) async fn spare(&self) -> Result<(), ApiError> {
+        let mut doomed = self.doomed.lock().await;
+        if *doomed && self.is_alive() {
+            if let Err(error) = write(self.own_partition()?, false).await {
+                self.kill()?;
+                return Err(self.refuse(&format!("it is doomed: {error}")));
+            }
+            *doomed = false;
         }
-        Ok(self.description())
+        Ok(())
     }
 
     fn own_partition(&self) -> Result<PartitionNumber, ApiError> {

@@ -27,7 +27,7 @@ use std::{
     rc::Rc,
     time::{Duration, Instant},
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 
 /// Maximum number of instances, including ended ones that were not deleted. Each takes some kernel memory, so
 /// a host that forgets to delete them must notice.
@@ -59,8 +59,8 @@ pub struct Entry {
     stopping: Cell<bool>,
     /// Whether it is frozen, or being frozen.
     frozen: Cell<bool>,
-    /// Whether it can only be killed, or is about to be such that it can.
-    doomed: Cell<bool>,
+    /// Whether it can only be killed. Locked while the kernel is being told.
+    doomed: Mutex<bool>,
     /// Number of requests under way; 0 while it is frozen.
     requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
@@ -167,10 +167,10 @@ impl Instances {
         let entry = self.get(id)?;
         if entry.is_alive() {
             entry.stopping.set(true);
-            // What is doomed must not run again: its memory may be gone.
-            if !entry.doomed.get() {
+            // Without time to end by itself it is killed as it is. Nothing else is possible if its memory is gone.
+            if !grace.is_zero() && entry.spare().await.is_ok() {
                 entry.thaw()?;
-                if !grace.is_zero() && entry.ask_to_end() {
+                if entry.ask_to_end() {
                     let _ = tokio::time::timeout(grace, entry.ended()).await;
                 }
             }
@@ -202,7 +202,7 @@ impl Entry {
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
-            doomed: Cell::new(false),
+            doomed: Mutex::default(),
             requests: Cell::new(0),
             cgroup: OnceCell::new(),
             log: OnceCell::new(),
@@ -277,27 +277,25 @@ impl Entry {
         Ok(self.description())
     }
 
-    /// Thaws it for a request. It cannot be frozen again until the guard is dropped. Refused if it is doomed.
-    pub fn request(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
-        if self.doomed.get() {
-            let why = format!("{}: it is doomed", self.id);
-            return Err(ApiError::new(ErrorCode::Unavailable, why));
-        }
+    /// Thaws it for a request. It can be neither frozen nor doomed again until the guard is dropped. Refused if it
+    /// was doomed and its memory is gone; then it is killed.
+    pub async fn request(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
         self.requests.set(self.requests.get() + 1);
         let under_way = UnderWay(Rc::clone(self));
+        self.spare().await?;
         self.thaw()?;
         Ok(under_way)
     }
 
     /// Thaws it for something other than a request. It cannot be frozen again until the guard is dropped.
     /// Refused while a request is under way.
-    pub fn wake(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
+    pub async fn wake(self: &Rc<Self>) -> Result<UnderWay, ApiError> {
         let running = *self.state.borrow() == InstanceState::Running;
         if self.requests.get() > 0 || !running {
             let why = if running { "it has a request to answer" } else { "it is not running" };
             return Err(ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id)));
         }
-        self.request()
+        self.request().await
     }
 
     fn thaw(&self) -> Result<(), ApiError> {

@@ -1,7 +1,8 @@
 //! The node's main task: turns what happens into events for the scaler, and the scaler's commands into tasks.
 //!
 //! Its tables are in `table`, what it receives in `message`, and what it does with VMs, instances and calls
-//! in the files of these names; freezing and squeezing idle instances are in `rest`.
+//! in the files of these names; freezing and squeezing idle instances are in `rest`, and taking their memory while
+//! their VM is paused in `condemn`.
 
 use super::{
     FunctionLimits, NodeError,
@@ -196,6 +197,7 @@ impl Actor {
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Freeze(instance) => self.freeze(instance),
             Command::Squeeze(instance) => self.squeeze(instance),
+            Command::Condemn(instance) => self.condemn(instance),
             Command::Stop { instance, reason } => self.stop(instance, reason),
             Command::Reclaim { vm, instance } => self.reclaim(now, vm, instance),
             Command::Dispatch { instance, request, thaw } => {
@@ -209,8 +211,8 @@ impl Actor {
     fn completed(&mut self, completion: Result<Completion, JoinError>) {
         match completion {
             Ok(Completion::Booted { vm, result, took }) => self.booted(vm, result, took),
-            Ok(Completion::Paused { vm, generation, result }) => {
-                self.paused(vm, generation, result);
+            Ok(Completion::Paused { vm, generation, doomed, result }) => {
+                self.paused(vm, generation, doomed, result);
             }
             Ok(Completion::Resumed { vm, result }) => self.resumed(vm, result),
             Ok(Completion::VmStopped { vm, result }) => self.vm_stopped(vm, result),
@@ -224,6 +226,9 @@ impl Actor {
             }
             Ok(Completion::Squeezed { instance, generation, result }) => {
                 self.squeezed(instance, generation, result);
+            }
+            Ok(Completion::Condemned { instance, result, took }) => {
+                self.condemned(instance, result, took);
             }
             Ok(Completion::InstanceEnded { instance, reason }) => {
                 self.instance_ended(instance, reason);

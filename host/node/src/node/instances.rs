@@ -51,6 +51,7 @@ impl Actor {
             ready: None,
             request: None,
             generation: 0,
+            doomed: None,
         };
         let id = entry.id.clone();
         self.instances.insert(instance, entry);
@@ -166,14 +167,16 @@ impl Actor {
         self.event(Event::Died(instance));
     }
 
-    /// Records that an instance is about to be ended, alone or with its VM.
+    /// Records that an instance is about to be ended, alone or with its VM, or that it cannot live on.
     pub(super) fn is_to_end(&mut self, instance: InstanceNumber, reason: StopReason) {
         let now = self.now();
         let Some(entry) = self.instances.get_mut(&instance) else { return };
-        entry.stopping = true;
         entry.ending = Some(now);
         let function = entry.function;
-        self.tell(NodeEvent::Stopping { instance, function, reason });
+        // A condemned one is to end long before it can be stopped.
+        if !std::mem::replace(&mut entry.stopping, true) {
+            self.tell(NodeEvent::Stopping { instance, function, reason });
+        }
     }
 
     pub(super) fn stop(&mut self, instance: InstanceNumber, reason: StopReason) {

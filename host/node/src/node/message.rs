@@ -1,6 +1,6 @@
 //! What the actor receives: messages from handles, and the results of its own tasks.
 
-use super::{FunctionLimits, NodeError, NodeStatus, rest::AtRest};
+use super::{FunctionLimits, NodeError, NodeStatus, condemn::Doomed, rest::AtRest};
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, FunctionImage, InstanceError, Machine, Reply,
     ResizeOutcome, SqueezeReport, StartTimes, instance::LogPosition,
@@ -62,6 +62,7 @@ pub(super) enum Completion {
     Paused {
         vm: VmIndex,
         generation: u64,
+        doomed: Doomed,
         result: Result<u64, VmError>,
     },
     Resumed {
@@ -95,6 +96,12 @@ pub(super) enum Completion {
         instance: InstanceNumber,
         generation: u64,
         result: Result<SqueezeReport, InstanceError>,
+    },
+    Condemned {
+        instance: InstanceNumber,
+        /// Bytes of host memory that it held.
+        result: Result<u64, InstanceError>,
+        took: Duration,
     },
     InstanceEnded {
         instance: InstanceNumber,

@@ -2,6 +2,7 @@
 
 mod actor;
 mod calls;
+mod condemn;
 mod instances;
 mod message;
 mod rest;

@@ -6,12 +6,15 @@ use crate::{
     function::Function,
     instance::{Instance, LogPosition},
 };
-use squeezy_protocol::{ImageNumber, InstanceId};
+use squeezy_protocol::{ImageNumber, InstanceId, PartitionNumber};
 use squeezy_scaler::{
     FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, VmIndex,
 };
 use squeezy_vmm::{Timeouts, mechanism::Slot};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 use tokio::sync::oneshot;
 
 /// A VM.
@@ -24,12 +27,12 @@ pub(super) struct VmEntry {
     /// Counts its boots, so that the end of an earlier boot is not mistaken for that of this one.
     pub(super) boot: u64,
     /// Counts its pauses and resumes: a result from an earlier generation is stale.
-    pub(super) generation: u64,
+    pub(super) generation: Arc<AtomicU64>,
 }
 
 impl VmEntry {
     pub(super) fn new(blueprint: Arc<dyn Blueprint>) -> Self {
-        Self { blueprint, machine: None, booted: None, boot: 0, generation: 0 }
+        Self { blueprint, machine: None, booted: None, boot: 0, generation: Arc::default() }
     }
 }
 
@@ -88,6 +91,8 @@ pub(super) struct InstanceEntry {
     pub(super) request: Option<RequestNumber>,
     /// Counts freezes and thaws: a result from an earlier generation is stale.
     pub(super) generation: u64,
+    /// Its partition, if it has been doomed.
+    pub(super) doomed: Option<PartitionNumber>,
 }
 
 impl InstanceEntry {

@@ -3,6 +3,7 @@
 use super::{
     NodeStatus,
     actor::Actor,
+    condemn::{Doomed, doom},
     message::{Completion, PartitionsOfVms},
     table::VmEntry,
 };
@@ -10,7 +11,13 @@ use crate::{InstanceError, Machine, NodeEvent, VmEnd};
 use futures_util::future::join_all;
 use squeezy_scaler::{Event, Moment, StopReason, VmIndex};
 use squeezy_vmm::VmError;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout},
@@ -104,38 +111,54 @@ impl Actor {
     }
 
     pub(super) fn pause(&mut self, vm: VmIndex) {
-        let Some((machine, generation)) = self.want_paused(vm, true) else { return };
+        let to_doom = self.to_doom(vm);
+        let Some((machine, now, generation)) = self.want_paused(vm, true) else { return };
         self.begin(async move {
+            // Before the pause begins, which a request would have to wait for.
+            let doomed = doom(to_doom, || now.load(Relaxed) == generation).await;
             let result = match machine.settle().await {
                 Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
                 Err(error) => Err(error),
             };
-            Completion::Paused { vm, generation, result }
+            Completion::Paused { vm, generation, doomed, result }
         });
     }
 
     pub(super) fn resume(&mut self, vm: VmIndex) {
-        let Some((machine, _)) = self.want_paused(vm, false) else { return };
+        let Some((machine, ..)) = self.want_paused(vm, false) else { return };
         self.begin(async move { Completion::Resumed { vm, result: machine.settle().await } });
     }
 
-    /// Sets whether a VM should be paused, and returns the VM's new generation.
-    fn want_paused(&mut self, vm: VmIndex, paused: bool) -> Option<(Arc<dyn Machine>, u64)> {
+    /// Sets whether a VM should be paused, and returns where its generation is and the new one.
+    fn want_paused(
+        &mut self,
+        vm: VmIndex,
+        paused: bool,
+    ) -> Option<(Arc<dyn Machine>, Arc<AtomicU64>, u64)> {
         let entry = self.vms.get_mut(&vm)?;
         let machine = entry.machine.clone()?;
-        entry.generation += 1;
+        let generation = entry.generation.fetch_add(1, Relaxed) + 1;
         machine.want_paused(paused);
-        Some((machine, entry.generation))
+        Some((machine, entry.generation.clone(), generation))
     }
 
-    pub(super) fn paused(&mut self, vm: VmIndex, generation: u64, result: Result<u64, VmError>) {
-        if self.vms.get(&vm).is_none_or(|entry| entry.generation != generation)
+    pub(super) fn paused(
+        &mut self,
+        vm: VmIndex,
+        generation: u64,
+        doomed: Doomed,
+        result: Result<u64, VmError>,
+    ) {
+        if self.vms.get(&vm).is_none_or(|entry| entry.generation.load(Relaxed) != generation)
             || result.is_err() && self.has_ended(vm)
         {
             return;
         }
         match &result {
-            Ok(bytes) => self.tell(NodeEvent::Paused { vm, resident_bytes: *bytes }),
+            Ok(bytes) => {
+                self.tell(NodeEvent::Paused { vm, resident_bytes: *bytes });
+                self.doomed(doomed);
+            }
             Err(error) => self.note(&format!("VM {vm} could not be paused: {error}")),
         }
         let resident_bytes = result.unwrap_or(u64::MAX);

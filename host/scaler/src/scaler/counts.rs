@@ -11,6 +11,8 @@ pub struct Counts {
     pub idle: usize,
     /// The frozen ones among these.
     pub frozen: usize,
+    /// Instances of paused VMs that have lost their memory, or are losing it.
+    pub condemned: usize,
     /// Instances serving a request.
     pub busy: usize,
     /// Instances whose processes are being stopped.
@@ -33,7 +35,7 @@ impl Counts {
 
     /// Instances that are not stranded: they exist, are coming up or are being removed.
     pub fn alive(&self) -> usize {
-        self.starting + self.idle + self.busy + self.stopping + self.reclaiming
+        self.starting + self.idle + self.condemned + self.busy + self.stopping + self.reclaiming
     }
 
     /// The count that an instance in this state belongs to.
@@ -41,6 +43,7 @@ impl Counts {
         match state {
             InstanceState::Starting => &mut self.starting,
             InstanceState::Idle { .. } => &mut self.idle,
+            InstanceState::Condemned { .. } => &mut self.condemned,
             InstanceState::Busy { .. } => &mut self.busy,
             InstanceState::Stopping => &mut self.stopping,
             InstanceState::Reclaiming => &mut self.reclaiming,

@@ -182,6 +182,7 @@ impl Scaler {
         self.set_deadline(number);
         if !instance.is_some_and(|instance| is_frozen(&instance)) {
             self.thawed(number, instance.is_none());
+            self.doomed.remove(&number);
         }
         self.touched.extend(before.or(instance).map(|i| (i.vm, i.function)));
         before

@@ -1,12 +1,15 @@
 //! Decides which VMs and instances start and stop, and which instance gets which request.
 //!
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
-//! follows from it: who gets a request or memory (`scale`), timeouts (`expire`), frozen instances
-//! (`squeeze`), VMs in which all instances are frozen (`pause`), and the removal of what is no longer needed
-//! (`leave`). `pool` holds the instances, `deadlines` the times at which they need attention.
+//! follows from it: who gets a request or memory (`scale`) and who gives it up (`evict`), timeouts (`expire`),
+//! frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
+//! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
+//! instances, `deadlines` the times at which they need attention.
 
+mod condemn;
 mod counts;
 mod deadlines;
+mod evict;
 mod expire;
 mod instances;
 mod leave;
@@ -84,6 +87,8 @@ pub struct Scaler {
     squeeze_manager: Option<SqueezeManager>,
     /// Instances being frozen; what they hold is known once they are.
     freezing: BTreeSet<InstanceNumber>,
+    /// Frozen instances that can be condemned. Their VMs are paused, or about to be.
+    doomed: BTreeSet<InstanceNumber>,
     next_function: u32,
     next_vm: u32,
     next_instance: u64,
@@ -106,6 +111,7 @@ impl Scaler {
             budget,
             squeeze_manager: None,
             freezing: BTreeSet::new(),
+            doomed: BTreeSet::new(),
             next_function: 0,
             next_vm: 0,
             next_instance: 0,
@@ -229,6 +235,9 @@ impl Scaler {
             Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
             Event::VmUnfit(vm) => self.unfit(vm),
             Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
+            Event::Doomed(number) => self.doomed(number),
+            Event::Condemned { instance, freed_bytes } => self.condemned(instance, freed_bytes),
+            Event::CondemnFailed(number) => self.condemn_failed(number),
             Event::Started(number) => self.started(now, number, event, &mut commands)?,
             Event::StartFailed(number) => self.start_failed(number, event, &mut commands)?,
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
@@ -296,7 +305,7 @@ impl Scaler {
 
     /// One more than the number of commands that the steps of one event can send. Before an answer arrives as
     /// another event, a VM is sent at most a resume and an end, or a boot; an instance at most a freeze, a
-    /// squeeze and a stop, or a dispatch, or a start.
+    /// squeeze and a stop, or a condemnation and a stop, or a dispatch, or a start.
     fn most_steps(&self) -> usize {
         1 + 2 * self.vms.len() + 3 * self.pool.len()
     }

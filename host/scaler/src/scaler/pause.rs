@@ -53,13 +53,15 @@ impl Scaler {
             }
             let empty_since = Some(since).filter(|_| self.pool.alive(index) == 0);
             self.set_vm(index, VmState::Up { empty_since });
-            // Some may have come due while it was paused.
-            for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
-                self.set_deadline(number);
-            }
-            commands.push(Command::ResumeVm(index));
-        } else if self.pausing.remove(&index) {
-            commands.push(Command::ResumeVm(index));
+        } else if !self.pausing.remove(&index) {
+            return true;
+        }
+        commands.push(Command::ResumeVm(index));
+        self.end_condemned(index, commands);
+        for (_, number) in self.pool.idle_in(index).collect::<Vec<_>>() {
+            self.doomed.remove(&number);
+            // It may have come due while the VM was paused.
+            self.set_deadline(number);
         }
         true
     }
@@ -87,7 +89,7 @@ impl Scaler {
         }
     }
 
-    /// Shuts down a VM in which nothing runs, with its frozen instances if it has any.
+    /// Shuts down a VM in which nothing runs, with its frozen and condemned instances if it has any.
     pub(super) fn end_vm(
         &mut self,
         index: VmIndex,
@@ -95,7 +97,9 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         for number in self.pool.within(index).collect::<Vec<_>>() {
-            if let Some(InstanceState::Idle { .. }) = self.state(number) {
+            if let Some(InstanceState::Idle { .. } | InstanceState::Condemned { .. }) =
+                self.state(number)
+            {
                 self.set(number, InstanceState::Stopping);
             }
         }

@@ -22,6 +22,7 @@ pub(super) struct Pool {
     idle: BTreeSet<(Moment, InstanceNumber)>,
     idle_of: BTreeSet<(FunctionIndex, (Moment, InstanceNumber))>,
     idle_in: BTreeSet<(VmIndex, (Moment, InstanceNumber))>,
+    condemned: BTreeSet<(VmIndex, InstanceNumber)>,
     /// Stopping or being reclaimed.
     going: BTreeSet<InstanceNumber>,
     within: BTreeSet<(VmIndex, InstanceNumber)>,
@@ -99,6 +100,17 @@ impl Pool {
         self.idle_in.range((vm, FIRST)..=(vm, LAST)).map(|&(_, idle)| idle)
     }
 
+    /// The condemned instances of one VM.
+    pub fn condemned(&self, vm: VmIndex) -> impl Iterator<Item = InstanceNumber> {
+        self.condemned.range(all(vm)).map(|&(_, number)| number)
+    }
+
+    /// Condemned instances whose memory is on its way to the host.
+    pub fn condemning(&self) -> impl Iterator<Item = Instance> {
+        let all = self.condemned.iter().filter_map(|&(_, number)| self.get(number));
+        all.filter(|i| matches!(i.state, InstanceState::Condemned { done: false, .. }))
+    }
+
     /// Instances that are stopping or being reclaimed.
     pub fn going(&self) -> impl Iterator<Item = Instance> {
         self.going.iter().filter_map(|&number| self.get(number))
@@ -157,6 +169,7 @@ impl Pool {
                 note(&mut self.idle_of, (function, (since, number)), adds);
                 note(&mut self.idle_in, (vm, (since, number)), adds);
             }
+            InstanceState::Condemned { .. } => note(&mut self.condemned, (vm, number), adds),
             InstanceState::Stopping | InstanceState::Reclaiming => {
                 note(&mut self.going, number, adds);
             }
@@ -204,6 +217,8 @@ mod tests {
             Just(InstanceState::Starting),
             (since.clone(), any::<bool>())
                 .prop_map(|(since, frozen)| InstanceState::Idle { since, frozen }),
+            (since.clone(), any::<bool>())
+                .prop_map(|(since, done)| InstanceState::Condemned { since, done }),
             Just(InstanceState::Busy { request: RequestNumber(0), dying: false }),
             Just(InstanceState::Stopping),
             Just(InstanceState::Reclaiming),

@@ -119,11 +119,12 @@ impl Scaler {
     /// Squeezes frozen instances while they hold too much and a processor is idle. An instance runs while it
     /// is squeezed, so it is charged in full.
     pub(super) fn squeeze(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let evicted = |c: &Command| {
-            let (Command::Stop { reason, .. } | Command::EndVm { reason, .. }) = c else {
-                return false;
-            };
-            *reason == StopReason::Evicted
+        let evicted = |command: &Command| match command {
+            Command::Stop { reason, .. } | Command::EndVm { reason, .. } => {
+                *reason == StopReason::Evicted
+            }
+            Command::Condemn(_) => true,
+            _ => false,
         };
         let any_evicted = commands.iter().any(evicted);
         let working = self.pool.working();

@@ -18,6 +18,8 @@ impl Model {
                 assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
                 self.pending.retain(|command| *command != Command::PauseVm(vm));
                 self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
+                let within = self.instances.values_mut().filter(|entry| entry.vm == vm);
+                within.for_each(|entry| entry.doomed = false);
             }
             Command::EndVm { vm, .. } => {
                 let before = self.vms.insert(vm, VmModel::Ending);
@@ -44,6 +46,8 @@ impl Model {
                     vm,
                     running: false,
                     frozen: false,
+                    doomed: false,
+                    condemned: false,
                     request: None,
                     dead: false,
                     free_since: self.now,
@@ -73,6 +77,7 @@ impl Model {
                 self.taken_at.insert(entry.function, self.now);
                 assert!(entry.running, "a dispatch to an instance that is not running");
                 assert!(!entry.dead, "a dispatch to a dead instance");
+                assert!(!entry.condemned, "a dispatch to a condemned instance");
                 assert!(!self.unfit.contains(&entry.vm), "a dispatch to an unfit VM");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a paused VM");
                 assert_eq!(entry.request.replace(request), None, "two requests in one instance");
@@ -84,6 +89,7 @@ impl Model {
                 let entry =
                     self.instances.get_mut(&instance).expect("squeezed an unknown instance");
                 assert!(entry.frozen && !entry.dead, "squeezed while busy");
+                assert!(!entry.condemned, "squeezed without memory");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "squeezed in a paused VM");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 assert!(!self.pending.contains(&command), "squeezed twice");
@@ -92,6 +98,17 @@ impl Model {
                 let entry = self.instances.get_mut(&instance).expect("froze an unknown instance");
                 assert!(entry.running && entry.request.is_none(), "frozen during a request");
                 assert!(!std::mem::replace(&mut entry.frozen, true), "frozen twice");
+            }
+            Command::Condemn(instance) => {
+                let entry = self.instances.get_mut(&instance).expect("condemned nobody");
+                let (vm, used) = (entry.vm, (entry.free_since, instance));
+                assert!(std::mem::take(&mut entry.doomed), "condemned what may be in use");
+                assert!(!std::mem::replace(&mut entry.condemned, true), "condemned twice");
+                assert_eq!(self.vms[&vm], VmModel::Paused, "condemned in a VM that runs");
+                assert!(!self.pending.contains(&Command::PauseVm(vm)), "it is not paused yet");
+                let mut others = self.instances.iter().filter(|(_, e)| e.vm == vm && !e.condemned);
+                let later = others.any(|(&number, other)| (other.free_since, number) > used);
+                assert!(later, "condemned the one that was used last");
             }
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];

@@ -34,6 +34,10 @@ pub struct InstanceEntry {
     pub vm: VmIndex,
     pub running: bool,
     pub frozen: bool,
+    /// It can be condemned while its VM is paused.
+    pub doomed: bool,
+    /// It loses its memory, or has lost it.
+    pub condemned: bool,
     pub request: Option<RequestNumber>,
     pub dead: bool,
     pub free_since: Moment,
@@ -117,6 +121,11 @@ impl Model {
             }
         }
         self.check_budget();
+        for (&number, entry) in self.instances.iter().filter(|(_, entry)| entry.condemned) {
+            let state = self.scaler.state(number);
+            let ends = !matches!(state, Some(InstanceState::Condemned { .. }));
+            assert!(ends || self.vms[&entry.vm] == VmModel::Paused, "{number:?} is left to run");
+        }
         if self.is_at_rest() {
             let in_vain = self.in_vain();
             let (vms, instances, stranded) = (&self.vms, &self.instances, &self.stranded);
@@ -173,7 +182,11 @@ impl Model {
         if self.pending.is_empty() {
             return;
         }
-        let command = self.pending.swap_remove(which % self.pending.len());
+        let which = which % self.pending.len();
+        if let Command::PauseVm(vm) = self.pending[which] {
+            self.doom_some(vm, resident_bytes);
+        }
+        let command = self.pending.swap_remove(which);
         let event = match command {
             Command::BootVm(vm) => {
                 self.vms.insert(vm, if well { VmModel::Up } else { VmModel::Absent });
@@ -243,6 +256,7 @@ impl Model {
                 Event::Squeezed { instance, resident_bytes, cpu }
             }
             Command::Squeeze(instance) => Event::SqueezeFailed(instance),
+            Command::Condemn(instance) => self.condemn(instance, well, resident_bytes),
             Command::Reject { .. } | Command::ResumeVm(_) => unreachable!("it is not pending"),
         };
         self.tell(event);
@@ -251,6 +265,32 @@ impl Model {
     pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
         let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
+    }
+
+    /// Before a VM is paused, some of what is frozen in it is doomed. Others have to do with the rest.
+    fn doom_some(&mut self, vm: VmIndex, seed: u64) {
+        let within = self.instances.iter().filter(|(_, entry)| entry.vm == vm);
+        let some = within.filter(|(number, _)| !(number.0 + seed).is_multiple_of(4));
+        for number in some.map(|(&number, _)| number).collect::<Vec<_>>() {
+            self.instances.get_mut(&number).expect("a known instance").doomed = true;
+            self.tell(Event::Doomed(number));
+        }
+    }
+
+    /// The answer may come when the VM runs again or has ended, and the instance with it.
+    fn condemn(&mut self, instance: InstanceNumber, well: bool, freed_bytes: u64) -> Event {
+        if let Some(entry) = self.instances.get_mut(&instance)
+            && self.vms[&entry.vm] == VmModel::Paused
+        {
+            entry.condemned = well;
+            if well {
+                entry.charged_bytes = entry.charged_bytes.saturating_sub(freed_bytes);
+            }
+        }
+        match well {
+            true => Event::Condemned { instance, freed_bytes },
+            false => Event::CondemnFailed(instance),
+        }
     }
 
     /// Removes a VM with everything in it.

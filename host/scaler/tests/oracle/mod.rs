@@ -13,6 +13,7 @@ use crate::{
     model::{InstanceEntry, Model, VmModel},
 };
 use squeezy_scaler::{Command, FunctionIndex, FunctionPolicy, RequestNumber, VmIndex};
+use std::ptr;
 
 /// More than anything under way can take. A scaler that is not at rest by then makes no progress.
 const MOST_STEPS: u32 = 2000;
@@ -98,7 +99,10 @@ impl Model {
         let policy = self.vm_policy(vm);
         let elsewhere: u64 =
             self.vms.keys().filter(|&&v| v != vm).map(|&v| self.idle_bytes(v)).sum();
-        let own = self.instances.values().filter(|b| b.function == function).count();
+        // Condemned ones end as soon as their VM runs.
+        let lives = |entry: &&InstanceEntry| !entry.condemned;
+        let live = || self.instances.values().filter(lives);
+        let own = live().filter(|b| b.function == function).count();
         let idle = self.idle_of(function).next().is_some();
         if !idle && own >= max_instances as usize {
             return Vec::new();
@@ -122,16 +126,21 @@ impl Model {
         let within: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
         let base = policy.base_bytes - self.charged_bytes[&vm];
         let had_bytes = free_bytes + elsewhere;
-        // A VM has to run before anything in it can be ended.
-        if base <= had_bytes {
-            for entry in self.idle_of(function) {
+        // A VM has to run before anything in it can be ended, but for what can be condemned.
+        let condemnable = |but: Option<&InstanceEntry>| -> u64 {
+            let others = self.condemnable(vm).filter(|&e| but.is_none_or(|b| !ptr::eq(b, e)));
+            others.map(|entry| entry.charged_bytes).sum()
+        };
+        if base <= had_bytes + condemnable(None) {
+            let can_run = |entry: &&InstanceEntry| base <= had_bytes + condemnable(Some(*entry));
+            for entry in self.idle_of(function).filter(can_run) {
                 let needed_bytes = base + policy.instance_bytes - entry.charged_bytes;
                 ways.push(Way {
                     needed_bytes,
                     had_bytes: had_bytes + within - entry.charged_bytes,
                 });
             }
-            let there = self.instances.values().filter(|entry| entry.vm == vm).count();
+            let there = live().filter(|entry| entry.vm == vm).count();
             let has_room = there < policy.max_instances as usize;
             let fits = own < max_instances as usize;
             if fits && (has_room || self.idle_in(vm).next().is_some()) {
@@ -146,9 +155,20 @@ impl Model {
     }
 
     fn idle_of(&self, function: FunctionIndex) -> impl Iterator<Item = &InstanceEntry> {
-        self.instances.values().filter(move |b| b.function == function && b.request.is_none())
+        let of = move |b: &&InstanceEntry| b.function == function && b.request.is_none();
+        self.instances.values().filter(of).filter(|entry| !entry.condemned)
     }
 
+    /// What is doomed in a VM, without the one that was used last.
+    fn condemnable(&self, vm: VmIndex) -> impl Iterator<Item = &InstanceEntry> {
+        let live = self.instances.iter().filter(move |(_, e)| e.vm == vm && !e.condemned);
+        let mut live: Vec<_> = live.collect();
+        live.sort_by_key(|&(number, entry)| (entry.free_since, number));
+        live.pop();
+        live.into_iter().map(|(_, entry)| entry).filter(|entry| entry.doomed)
+    }
+
+    /// Including condemned ones, whose end brings what is left of them.
     fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = &InstanceEntry> {
         self.instances.values().filter(move |entry| entry.vm == vm && entry.request.is_none())
     }

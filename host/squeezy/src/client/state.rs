@@ -48,7 +48,7 @@ pub struct Point {
     pub idle: usize,
     pub frozen: usize,
     pub busy: usize,
-    /// Stopping, or being reclaimed.
+    /// Condemned, stopping, or being reclaimed.
     pub ending: usize,
     /// Instances whose memory the guest has not given back.
     pub stranded: usize,

@@ -77,7 +77,7 @@ pub struct Sample {
     pub idle: usize,
     /// Instances that are processing a request.
     pub busy: usize,
-    /// Instances that are being stopped.
+    /// Instances that are being stopped, or will be when their paused VM runs again.
     pub stopping: usize,
     /// Ended instances whose memory is being reclaimed.
     pub reclaiming: usize,

@@ -114,7 +114,7 @@ impl Recorder {
             starting: counts.starting,
             idle: counts.idle,
             busy: counts.busy,
-            stopping: counts.stopping,
+            stopping: counts.condemned + counts.stopping,
             reclaiming: counts.reclaiming,
             stranded: counts.stranded,
             queued: counts.queued,
@@ -245,6 +245,7 @@ impl Observer for Recorder {
             NodeEvent::Stopping { .. }
             | NodeEvent::Frozen { .. }
             | NodeEvent::Squeezed { .. }
+            | NodeEvent::Condemned { .. }
             | NodeEvent::Settled { .. }
             | NodeEvent::Lost { .. }
             | NodeEvent::Paused { .. }

@@ -148,6 +148,13 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
         NodeEvent::Started { instance, result: Err(reason), .. } => {
             format!("instance {instance}: cannot be started: {reason}")
         }
+        NodeEvent::Condemned { instance, freed_bytes, took, .. } => {
+            format!(
+                "instance {instance}: condemned; {} MiB back after {}",
+                freed_bytes >> 20,
+                ms(*took)
+            )
+        }
         NodeEvent::Died { instance, reason: Some(reason), .. } => {
             format!("instance {instance}: {reason}")
         }

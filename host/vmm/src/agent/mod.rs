@@ -122,17 +122,11 @@ impl AgentClient {
     }
 
     /// Makes a frozen instance one that can only be killed, so that the host may discard its memory while the VM is
-    /// paused ([`Vm::condemn`](crate::Vm::condemn)). Refused if others have to do with its memory, which may be over the
-    /// next moment.
+    /// paused ([`Vm::condemn`](crate::Vm::condemn)). The next request to its server undoes that, unless it was
+    /// condemned. Refused if others have to do with its memory, which may be over the next moment.
     pub async fn doom(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/doom");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
-    }
-
-    /// Undoes [`Self::doom`]; fails if the instance was condemned. Its server answers no requests before that.
-    pub async fn undoom(&self, id: &InstanceId) -> Result<Instance> {
-        let path = format!("/v1/instances/{id}/doom");
-        self.json(Method::DELETE, &path, None::<&()>, Some(self.limit)).await
     }
 
     /// Makes a frozen instance give back its garbage. Returns once it is frozen again and the free

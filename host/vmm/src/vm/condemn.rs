@@ -2,7 +2,8 @@
 
 use super::{Vm, memory::blocking};
 use crate::{AgentClient, Result, VmError};
-use squeezy_protocol::{ErrorCode, InstanceState, PartitionNumber};
+use futures_util::future::try_join_all;
+use squeezy_protocol::{ErrorCode, Instance, InstanceState, PartitionNumber};
 use std::{collections::BTreeSet, time::Duration};
 
 impl Vm {
@@ -52,19 +53,23 @@ pub(super) async fn end_condemned(
     agent: &AgentClient,
     condemned: &mut BTreeSet<PartitionNumber>,
 ) -> Result<()> {
+    // If this fails, they are not ended here later: their partitions may be others' by then. Nobody can thaw them alive.
+    let condemned = std::mem::take(condemned);
     if condemned.is_empty() {
         return Ok(());
     }
-    for instance in agent.instances().await? {
+    let is_condemned = |instance: &Instance| {
         let ended = matches!(instance.state, InstanceState::Ended(_));
-        if !ended && instance.partition.is_some_and(|partition| condemned.contains(&partition)) {
-            match agent.stop(&instance.id, Duration::ZERO).await {
-                // Somebody else has ended it.
-                Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => {}
-                Err(error) => return Err(error),
-            }
+        !ended && instance.partition.is_some_and(|partition| condemned.contains(&partition))
+    };
+    let instances = agent.instances().await?;
+    let ends = instances.iter().filter(|instance| is_condemned(instance)).map(async |instance| {
+        match agent.stop(&instance.id, Duration::ZERO).await {
+            // Somebody else has ended it.
+            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
+            Err(error) => Err(error),
         }
-    }
-    condemned.clear();
-    Ok(())
+    });
+    // At once, because others wait for the last one.
+    try_join_all(ends).await.map(drop)
 }

@@ -26,7 +26,7 @@ impl Vm {
     }
 
     /// Lets the VM's processors run again, ends the instances that were condemned ([`Vm::condemn`]), and sets the
-    /// guest's clock. If it fails, instances may still have to be ended: another call does that.
+    /// guest's clock. If it fails, condemned instances may still be there, but none that could run.
     pub async fn resume(&self) -> Result<()> {
         let shared = &*self.shared;
         let mut condemned = shared.condemned.lock().await;

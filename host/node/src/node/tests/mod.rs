@@ -1,5 +1,6 @@
 //! Whole lives of instances on fake machines without VMs, in virtual time.
 
+mod condemned;
 mod contracts;
 mod fake;
 mod lives;
@@ -53,6 +54,12 @@ impl Observer for Seen {
             NodeEvent::Started { result: Err(error), .. } => format!("not started: {error}"),
             NodeEvent::Frozen { .. } => "frozen".to_owned(),
             NodeEvent::Squeezed { result, .. } => format!("squeezed: {}", result.is_ok()),
+            NodeEvent::Condemned { instance, freed_bytes, .. } => {
+                format!("{instance} condemned: {freed_bytes}")
+            }
+            NodeEvent::Stopping { instance, reason, .. } => {
+                format!("{instance} stopping: {reason:?}")
+            }
             NodeEvent::Died { reason, .. } => format!("died: {reason:?}"),
             NodeEvent::Lost { .. } => "lost".to_owned(),
             NodeEvent::Reclaimed { outcome, .. } => format!("reclaimed: {:?}", outcome.error),

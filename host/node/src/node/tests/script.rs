@@ -15,6 +15,8 @@ pub(in crate::node) enum Operation {
     Call,
     Freeze,
     Squeeze,
+    Doom,
+    Condemn,
     Pause,
     Resume,
     Stop,
@@ -41,7 +43,7 @@ impl Operation {
 
     /// Whether it needs the guest to run.
     pub(super) fn is_in_guest(self) -> bool {
-        !matches!(self, Self::Boot | Self::Pause | Self::Resume | Self::End)
+        !matches!(self, Self::Boot | Self::Condemn | Self::Pause | Self::Resume | Self::End)
     }
 }
 

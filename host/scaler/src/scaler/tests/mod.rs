@@ -1,5 +1,6 @@
 //! Single decisions by example. `tests/properties.rs` checks what must hold for all of them.
 
+mod condemned;
 mod frozen;
 mod paused;
 mod room;

@@ -93,7 +93,7 @@ metrics! {
     squeezes_failed: Counters<Of>;
     /// Time from asking a frozen instance to give memory back until it has.
     squeeze: Times<Of>, Seconds;
-    /// Instances by state: starting, idle, frozen, busy, stopping (its processes end), reclaiming (its memory is being unplugged) or stranded (the guest has not given its memory back in time).
+    /// Instances by state: starting, idle, frozen, condemned (its memory is gone, and it is ended when its paused VM runs again), busy, stopping (its processes end), reclaiming (its memory is being unplugged) or stranded (the guest has not given its memory back in time).
     instances: Gauges<OfState>;
     /// Calls that wait for an instance.
     calls_waiting: Gauges<Of>;

@@ -137,11 +137,12 @@ fn signed(bytes: u64) -> i64 {
 }
 
 /// Number of instances in each state; each instance is in one state.
-fn states(counts: &Counts) -> [(&'static str, usize); 7] {
+fn states(counts: &Counts) -> [(&'static str, usize); 8] {
     [
         ("starting", counts.starting),
         ("idle", counts.idle.saturating_sub(counts.frozen)),
         ("frozen", counts.frozen),
+        ("condemned", counts.condemned),
         ("busy", counts.busy),
         ("stopping", counts.stopping),
         ("reclaiming", counts.reclaiming),

@@ -335,6 +335,8 @@ impl Watch {
             | NodeEvent::Ended { .. }
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
+            // Its end has been counted with `Stopping`.
+            | NodeEvent::Condemned { .. }
             | NodeEvent::Note(_) => {}
         }
     }

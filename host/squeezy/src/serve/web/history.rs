@@ -106,7 +106,7 @@ pub fn points(status: &NodeStatus, name: impl Fn(FunctionIndex) -> Name) -> BTre
         point.idle += counts.idle.saturating_sub(counts.frozen);
         point.frozen += counts.frozen;
         point.busy += counts.busy;
-        point.ending += counts.stopping + counts.reclaiming;
+        point.ending += counts.condemned + counts.stopping + counts.reclaiming;
         point.stranded += counts.stranded;
         point.queued += counts.queued;
         point.promised_bytes += counts.promised_bytes;
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_changed_action_is_one_function_and_a_silent_vm_has_no_numbers() {
         let index = [FunctionIndex(0), FunctionIndex(1)];
-        let counts = Counts { idle: 2, frozen: 1, stopping: 1, ..Counts::default() };
+        let counts = Counts { idle: 2, frozen: 1, condemned: 1, ..Counts::default() };
         let memory = MemoryUse { asked_bytes: 5, ..MemoryUse::default() };
         let up = VmState::Up { empty_since: None };
         let status = NodeStatus {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, INSTANCE_HEADER, Instance, InstanceId, InstanceSpec,
-    InstanceState, Squeezed,
+    InstanceState, PartitionNumber, Squeezed,
 };
 use squeezy_vmm::{BoxFuture, Grain, Result, Taken, VmError, mechanism::Slot};
 use std::{future::pending, sync::Arc, time::Duration};
@@ -99,6 +99,8 @@ impl Guest for FakeGuest {
                 end: watch::channel(None).0,
                 frozen: false,
                 busy: false,
+                doomed: false,
+                condemned: false,
                 was_not_stopped: false,
             };
             if self.machine.lock().instances.insert(id.clone(), instance).is_some() {
@@ -141,7 +143,10 @@ impl Guest for FakeGuest {
             self.machine.lock().paths.push(request.uri().path().to_owned());
             let operation = if is_call { Operation::Call } else { Operation::FirstRequest };
             let begun = self.change(id, |instance| {
-                instance.frozen = false;
+                if instance.condemned {
+                    self.machine.world.complain(format!("{id} has a call and no memory"));
+                }
+                (instance.frozen, instance.doomed) = (false, false);
                 (std::mem::replace(&mut instance.busy, true), instance.end.borrow().is_some())
             });
             match begun {
@@ -201,6 +206,48 @@ impl Guest for FakeGuest {
                     report_problem: None,
                 }),
                 _ => Err(refused(Operation::Squeeze)),
+            }
+        })
+    }
+
+    /// In a partition whose number is that of its slot.
+    fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>> {
+        Box::pin(async move {
+            if !self.machine.lock().wants_pause {
+                self.machine.world.complain(format!("{id} is doomed for nothing"));
+            }
+            let fate = self.perform(id, Operation::Doom, AGENT_LIMIT).await;
+            let frozen = self.change(id, |instance| {
+                instance.doomed = instance.frozen && !instance.busy && fate == Ok(Fate::Works);
+                instance.doomed
+            });
+            Some(match (fate, frozen) {
+                (Ok(_), Some(true)) => Ok(PartitionNumber(self.slot.0)),
+                (Err(error), _) => Err(error),
+                _ => Err(refused(Operation::Doom)),
+            })
+        })
+    }
+
+    fn condemn(&self, partition: PartitionNumber) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let _standing = self.machine.changing.lock().await;
+            let refused = |why| Err(VmError::NotCondemned { partition, why });
+            if !self.machine.lock().paused {
+                return refused("its VM is not paused");
+            }
+            let fate = self.machine.perform(Operation::Condemn, AGENT_LIMIT).await?;
+            let mut state = self.machine.lock();
+            let lives = |i: &&mut FakeInstance| i.slot.0 == partition.0 && i.end.borrow().is_none();
+            match state.instances.values_mut().find(lives).filter(|i| i.doomed) {
+                Some(instance) if fate != Fate::Fails => {
+                    instance.condemned = true;
+                    match fate {
+                        Fate::Works => Ok(RESIDENT_BYTES),
+                        _ => Err(VmError::System { what: "a discard", reason: String::new() }),
+                    }
+                }
+                _ => refused("it is not doomed"),
             }
         })
     }

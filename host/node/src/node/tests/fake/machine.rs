@@ -29,15 +29,15 @@ pub(in super::super) struct FakeMachine {
     details: MachineDetails,
     slots: Slots,
     state: Mutex<State>,
-    /// Serializes pauses and resumes.
-    changing: tokio::sync::Mutex<()>,
+    /// Serializes pauses, resumes and what is done in between.
+    pub(super) changing: tokio::sync::Mutex<()>,
     end: watch::Sender<Option<VmError>>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    wants_pause: bool,
-    paused: bool,
+    pub(super) wants_pause: bool,
+    pub(super) paused: bool,
     /// It was told to resume and does not: whoever wants something of it has to wait.
     stuck: bool,
     /// Slots whose memory is plugged (`true`) or being plugged (`false`).
@@ -52,6 +52,9 @@ pub(super) struct FakeInstance {
     pub(super) end: watch::Sender<Option<ExitReason>>,
     pub(super) frozen: bool,
     pub(super) busy: bool,
+    pub(super) doomed: bool,
+    /// It has lost its memory.
+    pub(super) condemned: bool,
     /// A stop failed, so it may go on after it.
     pub(super) was_not_stopped: bool,
 }
@@ -134,8 +137,8 @@ impl FakeMachine {
                 return Err(VmError::AgentLost(format!("{operation:?} was not answered in time")));
             },
         }
-        // A freeze or squeeze may be overtaken by a call and by the next freeze and pause.
-        if !matches!(operation, Operation::Freeze | Operation::Squeeze) {
+        // These may be overtaken by a call and by the next freeze and pause.
+        if !matches!(operation, Operation::Freeze | Operation::Squeeze | Operation::Doom) {
             complain("done in");
         }
         if fate == Fate::VmDies {
@@ -245,6 +248,10 @@ impl Machine for FakeMachine {
                 return Err(result.err().unwrap_or(VmError::Hung(AGENT_LIMIT)));
             }
             state.paused = wanted;
+            // Before anybody else gets to the guest.
+            for instance in state.instances.values().filter(|i| i.condemned && !wanted) {
+                instance.end.send_modify(|end| *end = end.or(Some(ExitReason::Stopped)));
+            }
             Ok(())
         })
     }

@@ -1,0 +1,57 @@
+//! Frozen instances of paused VMs that lose their memory, without their VM. Until the VM runs again they keep their
+//! slots, and take no request.
+
+use super::Scaler;
+use crate::{Command, InstanceNumber, InstanceState, StopReason, VmIndex, instance::Instance};
+
+impl Scaler {
+    /// Notes that an instance of a VM that is being paused can be condemned.
+    pub(super) fn doomed(&mut self, number: InstanceNumber) {
+        if let Some(Instance { vm, state: InstanceState::Idle { frozen: true, .. }, .. }) =
+            self.pool.get(number)
+            && self.pausing.contains(&vm)
+        {
+            self.doomed.insert(number);
+        }
+    }
+
+    /// Whether an instance of this VM, which is paused if it is doomed, can be condemned. The one that was used last
+    /// cannot: when its turn has come, the VM ends with it, and what the VM holds besides.
+    pub(super) fn is_condemnable(&self, number: InstanceNumber, vm: VmIndex) -> bool {
+        self.doomed.contains(&number)
+            && self.pool.idle_in(vm).next_back().is_some_and(|(_, last)| last != number)
+    }
+
+    pub(super) fn condemn(&mut self, number: InstanceNumber, commands: &mut Vec<Command>) {
+        if let Some(InstanceState::Idle { since, .. }) = self.state(number) {
+            self.set(number, InstanceState::Condemned { since, done: false });
+            commands.push(Command::Condemn(number));
+        }
+    }
+
+    /// Releases what a condemned instance held.
+    pub(super) fn condemned(&mut self, number: InstanceNumber, freed_bytes: u64) {
+        if let Some(Instance { state, charged_bytes, .. }) = self.pool.get(number)
+            && let InstanceState::Condemned { since, done: false } = state
+        {
+            let freed_bytes = charged_bytes.min(freed_bytes);
+            self.budget.release(freed_bytes);
+            self.charge(number, charged_bytes - freed_bytes);
+            self.set(number, InstanceState::Condemned { since, done: true });
+        }
+    }
+
+    /// An instance lives on that was to be condemned. It can still end with its VM.
+    pub(super) fn condemn_failed(&mut self, number: InstanceNumber) {
+        if let Some(InstanceState::Condemned { since, done: false }) = self.state(number) {
+            self.set(number, InstanceState::Idle { since, frozen: true });
+        }
+    }
+
+    /// Stops the condemned instances of a VM that runs again.
+    pub(super) fn end_condemned(&mut self, vm: VmIndex, commands: &mut Vec<Command>) {
+        for number in self.pool.condemned(vm).collect::<Vec<_>>() {
+            self.stop(number, StopReason::Evicted, commands);
+        }
+    }
+}
