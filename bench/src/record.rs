@@ -139,14 +139,17 @@ pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Mea
 pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     let headers =
         || records.iter().map(|record| &record.header).filter(|header| header.vmm != NO_GUEST);
-    let mut kernels: Vec<&str> = headers().map(|header| header.kernel.as_str()).collect();
-    kernels.sort_unstable();
-    kernels.dedup();
+    let all = |value: fn(&Header) -> &str| {
+        let mut values: Vec<&str> = headers().map(value).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.join(" and ")
+    };
     let guest = headers().next().map_or(String::new(), |header| {
         format!(
             "QEMU {}, Linux {}, ",
             header.vmm.trim_start_matches("QEMU "),
-            kernels.join(" and ")
+            all(|header| &header.kernel)
         )
     });
     records.first().map(|record| &record.header).map_or(String::new(), |header| {
@@ -155,7 +158,8 @@ pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
         }
         format!(
             "{}, {guest}memory backend {}; medians with quartiles",
-            header.accelerator, header.memory_backend
+            header.accelerator,
+            all(|header| &header.memory_backend)
         )
     })
 }

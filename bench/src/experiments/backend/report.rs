@@ -26,8 +26,8 @@ impl Step {
         match self {
             Self::Boot => "boot",
             Self::Plug => "plug 512 MiB",
-            Self::Touch => "first touch of it",
-            Self::Reclaim => "reclaim it",
+            Self::Touch => "first touch of 512 MiB",
+            Self::Reclaim => "reclaim of 512 MiB",
             Self::Frozen => "frozen: free blocks",
             Self::FrozenPages => "frozen: every other page",
             Self::ColdStart => "cold start of html",
@@ -92,29 +92,30 @@ impl Report for Arguments {
             format!("{}, ram relative to memfd with huge pages", Step::Frozen.title()),
             Estimate::ratio(latency("ram", Step::Frozen), latency("memfd", Step::Frozen)),
         );
-        let resident = |method| {
-            select(records, method, Step::Paused).map(|line| line.resident_bytes as f64)
-        };
+        let resident =
+            |method| select(records, method, Step::Paused).map(|line| line.resident_bytes as f64);
         assessments.add(
             "paused",
-            "memory of a paused VM with a frozen instance of html, memfd relative to ram".to_owned(),
+            "memory of a paused VM with a frozen instance of html, memfd relative to ram"
+                .to_owned(),
             Estimate::ratio(resident("memfd"), resident("ram")),
         );
     }
 
     fn plot(records: &[Line]) -> Chart {
-        let panel = |title: &str, y: &str, steps: &[Step], of: fn(&Line) -> f64, logarithmic| Panel {
-            title: title.to_owned(),
-            x: String::new(),
-            y: y.to_owned(),
-            categories: steps.iter().map(|step| step.title().to_owned()).collect(),
-            series: Series::of_methods(&methods(records), |method| {
-                let spread = |&step: &Step| Spread::of(select(records, method, step).map(of));
-                steps.iter().map(spread).collect()
-            }),
-            joined: false,
-            logarithmic,
-        };
+        let panel =
+            |title: &str, y: &str, steps: &[Step], of: fn(&Line) -> f64, logarithmic| Panel {
+                title: title.to_owned(),
+                x: String::new(),
+                y: y.to_owned(),
+                categories: steps.iter().map(|step| step.title().to_owned()).collect(),
+                series: Series::of_methods(&methods(records), |method| {
+                    let spread = |&step: &Step| Spread::of(select(records, method, step).map(of));
+                    steps.iter().map(spread).collect()
+                }),
+                joined: false,
+                logarithmic,
+            };
         Chart {
             title: "Guest memory that is private to the VMM, and in a file that the host works on"
                 .to_owned(),
@@ -140,7 +141,7 @@ impl Report for Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{harness::assess, record::tests::header};
+    use crate::{harness::assess, record::tests::header, report::Assessment};
 
     #[test]
     fn backends_are_compared_where_memory_is_huge() {
@@ -163,9 +164,9 @@ mod tests {
                 line("memfd", Step::Frozen, 100, 0),
             ]
         };
-        let values: Vec<_> =
-            assess::<Arguments>(&of(512 << 20)).iter().map(|it| it.measured.value).collect();
-        assert_eq!(values, [0.5, 3.0]);
+        let percent = |it: &Assessment| (it.measured.value * 100.0).round();
+        let values: Vec<_> = assess::<Arguments>(&of(512 << 20)).iter().map(percent).collect();
+        assert_eq!(values, [50.0, 300.0]);
         assert!(assess::<Arguments>(&of(0)).is_empty());
         assert!(Arguments::table(&of(0)).to_string().contains("frozen: free blocks"));
         assert!(Arguments::plot(&of(0)).svg().unwrap().contains("memfd"));

@@ -22,7 +22,7 @@ use costs::Costs;
 use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName, VmPlan, function::Function, series};
 use squeezy_scaler::Budget;
-use squeezy_vmm::mechanism::MechanismName;
+use squeezy_vmm::{MemoryBackend, mechanism::MechanismName};
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
@@ -126,8 +126,14 @@ impl Experiment for Arguments {
         let costs = self.costs.as_ref().unwrap_or(&recorded);
         let recorded = record::read(costs, coldstart::Arguments::NAME)?;
         let policies = self.policies.or(&POLICIES);
-        session.progress.plan((policies.len() + 2) as f64);
-        let ours = PolicyName::Mechanism(MechanismName::Squeezy);
+        // What the host takes by itself matters only where a VM is charged for what it holds.
+        let ways = |policy| {
+            let file = (policy == PolicyName::Overcommit).then_some((policy, MemoryBackend::Memfd));
+            [(policy, MemoryBackend::Ram)].into_iter().chain(file)
+        };
+        let ways: Vec<_> = policies.into_iter().flat_map(ways).collect();
+        session.progress.plan((ways.len() + 2) as f64);
+        let ours = (PolicyName::Mechanism(MechanismName::Squeezy), MemoryBackend::Ram);
         let mut rooms = vec![self.concurrency; workload.apps().len()];
         let (_, peaks) = self.play(session, &workload, &recorded, ours, None, &rooms).await?;
         session.progress.advance(1.0);
@@ -136,13 +142,12 @@ impl Experiment for Arguments {
         }
         let (abundant, _) = self.play(session, &workload, &recorded, ours, None, &rooms).await?;
         let budget_bytes = self.memory.unwrap_or((abundant.peak_bytes as f64 * 0.7) as u64);
-        for policy in policies {
+        for way in ways {
             session.progress.advance(1.0);
-            match self.play(session, &workload, &recorded, policy, Some(budget_bytes), &rooms).await
-            {
+            match self.play(session, &workload, &recorded, way, Some(budget_bytes), &rooms).await {
                 Ok((line, _)) => session.keep(line.header, line.figures)?,
                 // For example, a VM that is larger than the host.
-                Err(error) => session.progress.note(&format!("{policy}: {error}")),
+                Err(error) => session.progress.note(&format!("{}: {error}", method(way))),
             }
         }
         let header = Header { method: "squeezy, abundant".to_owned(), ..abundant.header };
@@ -247,11 +252,12 @@ impl Arguments {
         session: &Session<Figures>,
         workload: &Workload,
         recorded: &[coldstart::Line],
-        policy: PolicyName,
+        way: (PolicyName, MemoryBackend),
         budget_bytes: Option<u64>,
         rooms: &[u16],
     ) -> Result<(Line, Vec<u16>)> {
-        session.progress.say(&format!("{policy}"));
+        session.progress.say(&method(way));
+        let (policy, memory_backend) = way;
         let costs = Costs::of(recorded, policy)?;
         let limit = budget_bytes.unwrap_or(u64::MAX);
         let rules = simulation::Rules {
@@ -261,9 +267,10 @@ impl Arguments {
             keep_alive: Duration::from_secs(self.keep_alive.into()),
             queue: QUEUE,
             vm_idle: VM_IDLE,
+            memory_backend,
         };
         let start = Instant::now();
-        let vm = |app, bytes| vm_policy(session, policy, bytes, rooms[app]);
+        let vm = |app, bytes| vm_policy(session, way, bytes, rooms[app]);
         let mut outcome = simulation::play(workload, &rules, &costs, self.load.seed, vm).await?;
         let took = start.elapsed();
         let of = |values: &[f64], percent| {
@@ -285,7 +292,7 @@ impl Arguments {
         let line = Measured {
             header: Header {
                 experiment: Self::NAME.to_owned(),
-                method: policy.to_string(),
+                method: method(way),
                 trial: 0,
                 ..header
             },
@@ -313,10 +320,18 @@ impl Arguments {
     }
 }
 
+/// The name of a policy with a memory backend.
+fn method((policy, memory_backend): (PolicyName, MemoryBackend)) -> String {
+    match memory_backend {
+        MemoryBackend::Ram => policy.to_string(),
+        MemoryBackend::Memfd => format!("{policy}, {memory_backend}"),
+    }
+}
+
 /// The policy of a real VM with room for this many instances of this size.
 fn vm_policy(
     session: &Session<Figures>,
-    policy: PolicyName,
+    (policy, memory_backend): (PolicyName, MemoryBackend),
     instance_bytes: u64,
     instances: u16,
 ) -> Result<squeezy_scaler::VmPolicy> {
@@ -326,6 +341,7 @@ fn vm_policy(
     function.memory_bytes = instance_bytes;
     function.concurrency = instances;
     let image = FunctionImage { function, image: PathBuf::new() };
-    let plan = VmPlan::new("simulated", &[image], &session.files, policy, 128 << 20);
+    let mut plan = VmPlan::new("simulated", &[image], &session.files, policy, 128 << 20);
+    plan.memory_backend = memory_backend.into();
     Ok(plan.vm_policy(None)?)
 }

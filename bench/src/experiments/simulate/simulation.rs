@@ -8,6 +8,7 @@ use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
     Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState,
 };
+use squeezy_vmm::MemoryBackend;
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap},
@@ -26,10 +27,15 @@ const SQUEEZE: Duration = Duration::from_millis(50);
 /// Time to stop a VM's processors, including counting its memory.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Time to take the memory of an instance of a paused VM.
+const CONDEMN: Duration = Duration::from_millis(1);
+
 /// What a paused VM holds besides its instances, and what each instance leaves behind in addition
 /// to the memory map of its partition. For `html` on Linux 6.12: 100 MiB after one instance of 768
 /// MiB, 128 after three.
 const PAUSED_BYTES: u64 = 86 << 20;
+/// How much less that is where the host takes what is free, as recorded in bench/results/backend.
+const TAKEN_BYTES: u64 = 22 << 20;
 const TRACE_BYTES: u64 = 2 << 20;
 
 /// Number of events between checks for an interrupt.
@@ -69,6 +75,7 @@ pub(super) struct Rules {
     pub(super) keep_alive: Duration,
     pub(super) queue: usize,
     pub(super) vm_idle: Duration,
+    pub(super) memory_backend: MemoryBackend,
 }
 
 /// Plays a workload.
@@ -90,7 +97,7 @@ pub(super) async fn play(
         // Processors are not simulated: concurrent starts take as long as a single one.
         let policy = VmPolicy { max_starting: u32::MAX, idle_time, ..policy_of(app, bytes)? };
         let vm = scaler.add_vm(policy).map_err(refused)?;
-        places.push(Place::new(&policy));
+        places.push(Place::new(&policy, rules.memory_backend));
         vms.push(vm);
     }
     for member in &workload.members {
@@ -115,6 +122,7 @@ pub(super) async fn play(
         came: HashMap::new(),
         of: HashMap::new(),
         places,
+        can_condemn: rules.memory_backend == MemoryBackend::Memfd,
         bases_bytes: 0,
         outcome: Outcome { peak_instances: vec![0; vms.len()], ..Outcome::default() },
     };
@@ -134,6 +142,7 @@ enum What {
     Answered(InstanceNumber),
     Frozen(InstanceNumber),
     Squeezed(InstanceNumber),
+    Condemned(InstanceNumber),
     Stopped(InstanceNumber),
     Reclaimed(InstanceNumber),
 }
@@ -150,6 +159,8 @@ struct Simulation<'a> {
     of: HashMap<InstanceNumber, u32>,
     /// The VM of each application, by the application's number.
     places: Vec<Place>,
+    /// Whether instances of paused VMs can be condemned.
+    can_condemn: bool,
     /// Memory charged for all VMs without their instances.
     bases_bytes: u64,
     outcome: Outcome,
@@ -158,6 +169,8 @@ struct Simulation<'a> {
 /// A VM, or its place.
 struct Place {
     base_bytes: u64,
+    /// What it holds of that when it is paused and has had no instance.
+    paused_bytes: u64,
     /// Memory charged for it without its instances.
     charged_bytes: u64,
     /// What an instance leaves behind in it, mainly the memory map of its partition.
@@ -168,9 +181,13 @@ struct Place {
 }
 
 impl Place {
-    fn new(policy: &VmPolicy) -> Self {
+    fn new(policy: &VmPolicy, memory_backend: MemoryBackend) -> Self {
         Self {
             base_bytes: policy.base_bytes,
+            paused_bytes: match memory_backend {
+                MemoryBackend::Ram => PAUSED_BYTES,
+                MemoryBackend::Memfd => PAUSED_BYTES - TAKEN_BYTES,
+            },
             charged_bytes: 0,
             trace_bytes: policy.instance_bytes / 64 + TRACE_BYTES,
             within: BTreeSet::new(),
@@ -180,7 +197,7 @@ impl Place {
 
     /// What it holds besides its instances when it is paused.
     fn held_bytes(&self) -> u64 {
-        (PAUSED_BYTES + self.most * self.trace_bytes).min(self.base_bytes)
+        (self.paused_bytes + self.most * self.trace_bytes).min(self.base_bytes)
     }
 }
 
@@ -232,6 +249,13 @@ impl Simulation<'_> {
             self.charge(vm, 0);
             self.places[vm.0 as usize].most = 0;
         }
+        if let What::Paused(vm) = what
+            && self.can_condemn
+        {
+            for instance in self.places[vm.0 as usize].within.clone() {
+                self.tell(Event::Doomed(instance))?;
+            }
+        }
         self.tell(match what {
             What::Paused(vm) => Event::VmPaused { vm, resident_bytes: self.held_bytes_of_vm(vm) },
             What::Booted(vm) => Event::VmBooted(vm),
@@ -245,6 +269,9 @@ impl Simulation<'_> {
                 // No trace says how much is garbage, so everything is assumed to be in use.
                 let resident_bytes = self.held_bytes(instance);
                 Event::Squeezed { instance, resident_bytes, cpu: SQUEEZE }
+            }
+            What::Condemned(instance) => {
+                Event::Condemned { instance, freed_bytes: self.held_bytes(instance) }
             }
             What::Stopped(instance) => Event::Stopped(instance),
             What::Reclaimed(instance) => Event::Reclaimed(instance),
@@ -319,8 +346,7 @@ impl Simulation<'_> {
             }
             Command::Freeze(instance) => self.later(FREEZE, What::Frozen(instance)),
             Command::Squeeze(instance) => self.later(SQUEEZE, What::Squeezed(instance)),
-            // None is doomed here.
-            Command::Condemn(_) => {}
+            Command::Condemn(instance) => self.later(CONDEMN, What::Condemned(instance)),
         }
     }
 
