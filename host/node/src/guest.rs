@@ -39,7 +39,7 @@ pub trait Guest: Send + Sync {
         grain: Grain,
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
     /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
-    /// `None` if this cannot be in its VM.
+    /// `None` if that is not possible in its VM.
     fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>>;
     /// Takes all memory of a doomed instance of a paused VM, and returns how many bytes the host had behind it. The
     /// instance is killed when the VM runs again. After [`VmError::NotCondemned`] it has all its memory.

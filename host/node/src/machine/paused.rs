@@ -40,8 +40,12 @@ impl Paused {
                 *partitions = Some(seen);
             }
             (false, true) => {
-                vm.resume().await?;
-                *partitions = None;
+                let resumed = vm.resume().await;
+                // If it runs, it does so whatever else has failed.
+                if !vm.is_paused() {
+                    *partitions = None;
+                }
+                resumed?;
             }
             _ => {}
         }

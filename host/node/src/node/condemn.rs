@@ -4,9 +4,9 @@ use super::{actor::Actor, message::Completion};
 use crate::{InstanceError, NodeEvent, instance::Instance};
 use futures_util::TryFutureExt;
 use squeezy_protocol::PartitionNumber;
-use squeezy_scaler::{Event, InstanceNumber, StopReason, VmIndex};
+use squeezy_scaler::{Event, InstanceNumber, InstanceState, StopReason, VmIndex};
 use squeezy_vmm::VmError;
-use std::time::Duration;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::time::{Instant, timeout};
 
 /// How long a pause may wait until its VM's instances are doomed. Those that are not by then end only with the VM.
@@ -38,12 +38,10 @@ pub(super) async fn doom(
 }
 
 impl Actor {
-    /// The instances of a VM that are worth dooming before it is paused: none if there is only one, because the VM
-    /// ends with the last one.
+    /// The instances of a VM that are worth dooming before it is paused.
     pub(super) fn to_doom(&self, vm: VmIndex) -> Vec<(InstanceNumber, Instance)> {
         let of = |number| Some((number, self.instances.get(&number)?.instance()?));
-        let all: Vec<_> = self.within(vm).into_iter().filter_map(of).collect();
-        if all.len() > 1 { all } else { Vec::new() }
+        self.scaler.worth_dooming(vm).into_iter().filter_map(of).collect()
     }
 
     pub(super) fn doomed(&mut self, doomed: Doomed) {
@@ -55,11 +53,19 @@ impl Actor {
         }
     }
 
-    /// Takes the memory of an instance of a paused VM. This does not wait for a resume, which would be in vain.
+    /// Takes the memory of an instance of a paused VM, after that of those before it. This does not wait for a resume,
+    /// which would be in vain, and a resume waits for one of them at most.
     pub(super) fn condemn(&mut self, instance: InstanceNumber) {
         let Some(entry) = self.instances.get(&instance) else { return };
         let condemned = entry.instance().zip(entry.doomed);
+        let Some(vm) = self.vms.get(&entry.vm) else { return };
+        let (condemning, now) = (vm.condemning.clone(), vm.generation.clone());
+        let generation = now.load(Relaxed);
         self.begin(async move {
+            let _one = condemning.lock().await;
+            if now.load(Relaxed) != generation {
+                return Completion::Nothing;
+            }
             let begin = Instant::now();
             let result = match condemned {
                 Some((Instance { guest, .. }, partition)) => {
@@ -78,18 +84,24 @@ impl Actor {
         took: Duration,
     ) {
         let Some(entry) = self.instances.get(&instance) else { return };
-        let (vm, function) = (entry.vm, entry.function);
-        if result.is_err() && self.has_ended(vm) {
+        let (vm, function, died) = (entry.vm, entry.function, entry.ending.is_some());
+        // If it is not waited for any more, a failure means nothing: its VM runs, or ends.
+        let waited = matches!(
+            self.scaler.state(instance),
+            Some(InstanceState::Condemned { done: false, .. })
+        );
+        if result.is_err() && (self.has_ended(vm) || !waited) {
             return;
         }
         if let Err(error) = &result {
             self.note(&format!("the memory of instance {instance} could not be taken: {error}"));
         }
         let event = match result {
-            Err(InstanceError::NoVm | InstanceError::Vm(VmError::NotCondemned { .. })) => {
+            Err(InstanceError::NoVm | InstanceError::Vm(VmError::NotCondemned { .. })) if !died => {
                 Event::CondemnFailed(instance)
             }
             // If the host failed in the middle, a part is gone. So the instance does not live on, either.
+            // Nor does one whose death was seen in the meantime, which the scaler has left at that.
             result => {
                 let freed_bytes = result.unwrap_or(0);
                 self.is_to_end(instance, StopReason::Evicted);

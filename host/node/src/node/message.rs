@@ -99,7 +99,7 @@ pub(super) enum Completion {
     },
     Condemned {
         instance: InstanceNumber,
-        /// Bytes of host memory that it held.
+        /// Bytes of host memory that the host got back.
         result: Result<u64, InstanceError>,
         took: Duration,
     },

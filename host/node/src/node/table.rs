@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 /// A VM.
 pub(super) struct VmEntry {
@@ -28,11 +28,20 @@ pub(super) struct VmEntry {
     pub(super) boot: u64,
     /// Counts its pauses and resumes: a result from an earlier generation is stale.
     pub(super) generation: Arc<AtomicU64>,
+    /// Held while an instance is condemned in it.
+    pub(super) condemning: Arc<Mutex<()>>,
 }
 
 impl VmEntry {
     pub(super) fn new(blueprint: Arc<dyn Blueprint>) -> Self {
-        Self { blueprint, machine: None, booted: None, boot: 0, generation: Arc::default() }
+        Self {
+            blueprint,
+            machine: None,
+            booted: None,
+            boot: 0,
+            generation: Arc::default(),
+            condemning: Arc::default(),
+        }
     }
 }
 

@@ -115,7 +115,12 @@ impl Actor {
         let Some((machine, now, generation)) = self.want_paused(vm, true) else { return };
         self.begin(async move {
             // Before the pause begins, which a request would have to wait for.
-            let doomed = doom(to_doom, || now.load(Relaxed) == generation).await;
+            let wanted = || now.load(Relaxed) == generation;
+            let doomed = doom(to_doom, wanted).await;
+            // Otherwise this would pause it before a later pause has doomed anybody.
+            if !wanted() {
+                return Completion::Nothing;
+            }
             let result = match machine.settle().await {
                 Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
                 Err(error) => Err(error),

@@ -5,6 +5,14 @@ use super::Scaler;
 use crate::{Command, InstanceNumber, InstanceState, StopReason, VmIndex, instance::Instance};
 
 impl Scaler {
+    /// What may be condemned while this VM is paused, if it is doomed before: all its idle instances but the one that
+    /// was used last, least recently used first.
+    pub fn worth_dooming(&self, vm: VmIndex) -> Vec<InstanceNumber> {
+        let mut idle: Vec<_> = self.pool.idle_in(vm).map(|(_, number)| number).collect();
+        idle.pop();
+        idle
+    }
+
     /// Notes that an instance of a VM that is being paused can be condemned.
     pub(super) fn doomed(&mut self, number: InstanceNumber) {
         if let Some(Instance { vm, state: InstanceState::Idle { frozen: true, .. }, .. }) =
@@ -19,6 +27,7 @@ impl Scaler {
     /// cannot: when its turn has come, the VM ends with it, and what the VM holds besides.
     pub(super) fn is_condemnable(&self, number: InstanceNumber, vm: VmIndex) -> bool {
         self.doomed.contains(&number)
+            && !self.pausing.contains(&vm)
             && self.pool.idle_in(vm).next_back().is_some_and(|(_, last)| last != number)
     }
 

@@ -33,10 +33,11 @@ impl Scaler {
     /// their way back. Spares whatever is to get the memory.
     pub(super) fn evict(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
         let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(shortage));
-        if room >= wanted
-            || self.freeze_evictables(shortage.thawing, commands)
-            || !self.pausing.is_empty()
-        {
+        if room >= wanted {
+            self.awaited = None;
+            return;
+        }
+        if self.freeze_evictables(shortage.thawing, commands) || self.waits_for_pauses() {
             return;
         }
         let mut going = self.going_in();
@@ -79,6 +80,14 @@ impl Scaler {
         }
     }
 
+    /// Whether to wait until it is known what VMs hold that are being paused. Not for those that came later: on a busy
+    /// host there is always one.
+    fn waits_for_pauses(&mut self) -> bool {
+        let awaited = self.awaited.get_or_insert_with(|| self.pausing.clone());
+        awaited.retain(|vm| self.pausing.contains(vm));
+        !awaited.is_empty()
+    }
+
     /// Bytes on their way back, including those of VMs that will be empty once their stopping instances are
     /// gone.
     fn coming_bytes(&self, shortage: &Shortage) -> u64 {
@@ -109,13 +118,17 @@ impl Scaler {
     }
 
     /// The last resort, when all that is left to end is in the very VM that lacks memory. If it is paused, it
-    /// is resumed so that its idle and condemned instances can be ended. If that is not enough and no memory is on its way
-    /// back, one of two things is ended: the instance that lacks memory, if a new one fits into what the
-    /// guest kept of another; or the whole VM, if nothing in it is busy and it can be booted again with the
-    /// memory that this frees.
+    /// is resumed so that its idle and condemned instances can be ended. If that is not enough and no memory
+    /// is on its way back, one of two things is ended: the instance that lacks memory, if a new one fits into
+    /// what the guest kept of another; or the whole VM, if nothing in it is busy and it can be booted again
+    /// with the memory that this frees.
     fn evict_within(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
         let Some(index) = shortage.first else { return };
         let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
+        // Nothing can be ended in it before it is paused or resumed.
+        if self.pausing.contains(&index) {
+            return;
+        }
         let paused = matches!(state, VmState::Paused { .. });
         let evictable =
             self.pool.idle_in(index).any(|(_, number)| Some(number) != shortage.thawing)
@@ -157,7 +170,9 @@ impl Scaler {
     /// get the memory.
     fn evictables(&self, shortage: &Shortage) -> impl Iterator<Item = (Evictable, u64)> {
         let &Shortage { first: needed, thawing, .. } = shortage;
-        let runs = move |vm| matches!(self.vm_state(vm), Some(VmState::Up { .. }));
+        let runs = move |vm| {
+            matches!(self.vm_state(vm), Some(VmState::Up { .. })) && !self.pausing.contains(&vm)
+        };
         let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
         let instances = instances.filter_map(move |(at, number)| {
             let instance = self.pool.get(number)?;
@@ -179,7 +194,8 @@ impl Scaler {
         // An instance may have been added since the set was last updated.
         let free = move |index| {
             let paused = matches!(self.vm_state(index), Some(VmState::Paused { .. }));
-            Some(index) != needed && (paused || self.pool.alive(index) == 0)
+            let empty = self.pool.alive(index) == 0 && !self.pausing.contains(&index);
+            Some(index) != needed && (paused || empty)
         };
         let vms = self.evictable_vms.iter().filter(move |(_, index)| free(*index));
         let vms = vms.map(|&(at, index)| (at, Evictable::Vm(index), self.vm_bytes(index)));

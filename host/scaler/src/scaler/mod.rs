@@ -76,6 +76,8 @@ pub struct Scaler {
     evictable_vms: BTreeSet<(Moment, VmIndex)>,
     /// VMs being paused; what they hold is known once they are.
     pausing: BTreeSet<VmIndex>,
+    /// Of these, the ones that were being paused when memory became short.
+    awaited: Option<BTreeSet<VmIndex>>,
     /// VMs shutting down.
     ending: BTreeSet<VmIndex>,
     pool: Pool,
@@ -104,6 +106,7 @@ impl Scaler {
             vms: BTreeMap::new(),
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
+            awaited: None,
             ending: BTreeSet::new(),
             pool: Pool::default(),
             deadlines: Deadlines::default(),

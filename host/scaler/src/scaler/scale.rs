@@ -114,6 +114,8 @@ impl Scaler {
         let wanted = shortage.bytes.saturating_add(self.budget.reserve_bytes());
         if wanted > 0 {
             self.evict(wanted, &shortage, commands);
+        } else {
+            self.awaited = None;
         }
     }
 

@@ -117,7 +117,7 @@ async fn a_call_that_meets_a_condemnation_is_answered() {
     }
 }
 
-/// Nobody dooms and condemns.
+/// Nobody dooms or condemns.
 struct Peaceful(Exceptions);
 
 impl Script for Peaceful {

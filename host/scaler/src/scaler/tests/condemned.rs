@@ -175,3 +175,10 @@ fn a_drain_ends_a_vm_with_condemned_instances() {
     let commands = [RESUME, stop(0, StopReason::Evicted), draining];
     assert_eq!(play(&mut scaler, &[(4, Event::Drain)]), commands);
 }
+
+#[test]
+fn who_was_used_last_is_not_worth_dooming() {
+    let scaler = with_doomed(500);
+    assert_eq!(scaler.worth_dooming(V), [n(0)]);
+    assert_eq!(scaler.worth_dooming(W), []);
+}

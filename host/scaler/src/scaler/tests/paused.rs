@@ -81,3 +81,35 @@ fn what_is_frozen_in_a_vm_makes_room_for_another_instance_in_it() {
     assert_eq!(wanted_in_paused_vm(105), [RESUME, stop(0, StopReason::Evicted)]);
     assert_eq!(wanted_in_paused_vm(5), [], "it cannot run, and ending it is not enough");
 }
+
+/// Two VMs are used in turns, so that one of them is always being paused.
+#[test]
+fn a_call_waits_for_no_pause_that_has_begun_later() {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
+    let vms: [VmIndex; 4] = std::array::from_fn(|number| VmIndex(number as u32));
+    let mut scaler = freezing(1000, squeeze, &vms.map(|_| vm()), &vms);
+    let number = |VmIndex(index): VmIndex| n(index.into());
+    // It has a request and is frozen afterwards.
+    let use_at = |scaler: &mut Scaler, at, vm: VmIndex, request| {
+        let (call, frozen) = (request_to(FunctionIndex(vm.0), request), number(vm));
+        let frozen = Event::Frozen { instance: frozen, resident_bytes: 40 };
+        let events = [(at, call), (at, Event::VmBooted(vm)), (at, Event::Started(number(vm)))];
+        let events = if at == 0 { &events[..] } else { &events[..1] };
+        play(scaler, events);
+        play(scaler, &[(at, Event::Answered(number(vm))), (at + 1, Event::Tick)]);
+        play(scaler, &[(at + 1, frozen)])
+    };
+    let paused = |vm| Event::VmPaused { vm, resident_bytes: 50 };
+    for (request, &vm) in (0..3).zip(&vms) {
+        assert_eq!(use_at(&mut scaler, 0, vm, request), [Command::PauseVm(vm)]);
+        play(&mut scaler, &[(1, paused(vm))]);
+    }
+    let taken = scaler.budget.free_bytes() - 100;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(use_at(&mut scaler, 2, vms[1], 10), [Command::PauseVm(vms[1])]);
+    let last = FunctionIndex(3);
+    assert_eq!(play(&mut scaler, &[(3, request_to(last, 11))]), [], "its VM needs 110 bytes");
+    assert_eq!(use_at(&mut scaler, 3, vms[2], 12), [Command::PauseVm(vms[2])]);
+    let evicted = Command::EndVm { vm: vms[0], reason: StopReason::Evicted };
+    assert_eq!(play(&mut scaler, &[(4, paused(vms[1]))]), [evicted]);
+}
