@@ -122,8 +122,8 @@ impl AgentClient {
     }
 
     /// Makes a frozen instance one that can only be killed, so that the host may discard its memory while the VM is
-    /// paused ([`Vm::condemn`](crate::Vm::condemn)). The next request to its server undoes that, unless it was
-    /// condemned. Refused if others have to do with its memory, which may be over the next moment.
+    /// paused ([`Vm::condemn`](crate::Vm::condemn)). The next request to its server and the next squeeze undo that,
+    /// unless it was condemned. Refused if others have to do with its memory, which may be over the next moment.
     pub async fn doom(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/doom");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await

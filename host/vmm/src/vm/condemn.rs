@@ -2,13 +2,13 @@
 
 use super::{Vm, memory::blocking};
 use crate::{AgentClient, Result, VmError};
-use futures_util::future::try_join_all;
-use squeezy_protocol::{ErrorCode, Instance, InstanceState, PartitionNumber};
+use futures_util::future::join_all;
+use squeezy_protocol::{ErrorCode, Instance, InstanceId, InstanceState, PartitionNumber};
 use std::{collections::BTreeSet, time::Duration};
 
 impl Vm {
-    /// Gives all memory of a partition back to the host, with the instance that lives in it: the first thing that
-    /// [`Vm::resume`] does is to have it killed. Returns how many bytes of host memory that were.
+    /// Gives all memory of a partition back to the host, with the instance that lives in it: [`Vm::resume`]
+    /// has it killed. Returns how many bytes of host memory that were.
     ///
     /// Only while the VM is paused, and only if the instance was doomed before ([`AgentClient::doom`]): the guest's
     /// kernel then sees to it that nobody reads the memory that is gone. Needs
@@ -48,28 +48,30 @@ impl Vm {
     }
 }
 
-/// Ends the instances of a VM that runs again in partitions whose memory has gone.
-pub(super) async fn end_condemned(
+/// The instances of a VM that runs again in partitions whose memory has gone.
+pub(super) async fn condemned_instances(
     agent: &AgentClient,
-    condemned: &mut BTreeSet<PartitionNumber>,
-) -> Result<()> {
-    // If this fails, they are not ended here later: their partitions may be others' by then. Nobody can thaw them alive.
-    let condemned = std::mem::take(condemned);
+    condemned: BTreeSet<PartitionNumber>,
+) -> Result<Vec<InstanceId>> {
     if condemned.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let is_condemned = |instance: &Instance| {
         let ended = matches!(instance.state, InstanceState::Ended(_));
         !ended && instance.partition.is_some_and(|partition| condemned.contains(&partition))
     };
     let instances = agent.instances().await?;
-    let ends = instances.iter().filter(|instance| is_condemned(instance)).map(async |instance| {
-        match agent.stop(&instance.id, Duration::ZERO).await {
+    Ok(instances.into_iter().filter(is_condemned).map(|instance| instance.id).collect())
+}
+
+/// Ends them, all at once.
+pub(super) async fn end_condemned(agent: AgentClient, condemned: Vec<InstanceId>) {
+    let ends = condemned.iter().map(async |id| {
+        match agent.stop(id, Duration::ZERO).await {
             // Somebody else has ended it.
-            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
-            Err(error) => Err(error),
+            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => {}
+            Err(error) => tracing::warn!(%id, %error, "a condemned instance"),
         }
     });
-    // At once, because others wait for the last one.
-    try_join_all(ends).await.map(drop)
+    join_all(ends).await;
 }

@@ -1,6 +1,9 @@
 //! Stops a VM's processors and lets them run again.
 
-use super::{Vm, condemn::end_condemned};
+use super::{
+    Vm,
+    condemn::{condemned_instances, end_condemned},
+};
 use crate::Result;
 use std::time::SystemTime;
 
@@ -25,20 +28,22 @@ impl Vm {
             .await
     }
 
-    /// Lets the VM's processors run again, ends the instances that were condemned ([`Vm::condemn`]), and sets the
-    /// guest's clock. If it fails, condemned instances may still be there, but none that could run.
+    /// Lets the VM's processors run again, sets the guest's clock, and has the instances killed that were condemned
+    /// ([`Vm::condemn`]). It does not wait for their end: they are frozen until then.
     pub async fn resume(&self) -> Result<()> {
         let shared = &*self.shared;
         let mut condemned = shared.condemned.lock().await;
         shared.fate.guard(shared.backend.resume()).await?;
         shared.paused.send_replace(false);
-        match &self.agent {
-            Some(agent) => {
-                end_condemned(agent, &mut condemned).await?;
-                agent.set_clock(SystemTime::now()).await
-            }
-            None => Ok(()),
-        }
+        let Some(agent) = &self.agent else { return Ok(()) };
+        // Looked for before anybody else does anything, because their partitions may be others' later. If this fails,
+        // they are not ended here. Nobody can thaw them alive.
+        let condemned = std::mem::take(&mut *condemned);
+        let set_clock = agent.set_clock(SystemTime::now());
+        let (condemned, clock) = tokio::join!(condemned_instances(agent, condemned), set_clock);
+        // Their neighbours' calls need not wait until they are gone.
+        tokio::spawn(end_condemned(agent.clone(), condemned?));
+        clock
     }
 
     /// Whether its processors were stopped on request.
