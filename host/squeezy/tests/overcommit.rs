@@ -95,9 +95,10 @@ fn frozen_instances_give_back_what_they_do_not_use() {
     let Some(build) = build() else { return };
     let images = tempfile::tempdir().unwrap();
     let names = ["one", "other"];
-    let mut configuration = "memory = \"1800M\"\npolicy = \"overcommit\"\nmemory_backend = \"ram\"\n\
+    let mut configuration =
+        "memory = \"1800M\"\npolicy = \"overcommit\"\nmemory_backend = \"ram\"\n\
                              freeze_after_seconds = 0.2\n"
-        .to_owned();
+            .to_owned();
     for name in names {
         configuration += &copy_of_html(&build, images.path(), name, Some(&server(WASTEFUL)));
     }
