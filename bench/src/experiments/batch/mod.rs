@@ -24,9 +24,9 @@ const METHODS: [Reclaim; 4] = [
 ];
 
 /// How often the project is compiled.
-const JOBS: u32 = 3;
+const JOBS: u32 = 2;
 /// How long the VM is idle after each time.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(20);
 
 /// The host memory of a VM that compiles a C project again and again, with idle time in between.
 #[derive(Debug, clap::Args)]

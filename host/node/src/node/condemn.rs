@@ -97,9 +97,10 @@ impl Actor {
             self.note(&format!("the memory of instance {instance} could not be taken: {error}"));
         }
         let event = match result {
-            Err(InstanceError::NoVm | InstanceError::Vm(VmError::NotCondemned { .. })) if !died => {
-                Event::CondemnFailed(instance)
-            }
+            Err(
+                InstanceError::NoVm
+                | InstanceError::Vm(VmError::NotCondemned { .. } | VmError::StrangePartition(_)),
+            ) if !died => Event::CondemnFailed(instance),
             // If the host failed in the middle, a part is gone. So the instance does not live on, either.
             // Nor does one whose death was seen in the meantime, which the scaler has left at that.
             result => {
