@@ -78,12 +78,21 @@ impl MemoryFile {
         }
     }
 
-    /// The same; returns how many bytes of host memory that were, and how long the discard itself took. What others use
-    /// or discard of the file at the same moment changes the number, which is at most the size of the range.
+    /// The same for a range that may well have nothing behind it.
+    pub(crate) fn discard_if_any(&self, range: Range<u64>) -> io::Result<()> {
+        // To ask where there is memory next is much faster than to discard nothing.
+        match self.first_data(&range)? {
+            Some(start) => self.discard(start..range.end),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Self::discard`]; returns how many bytes of host memory that were, and how long the discard itself took.
+    /// What others use or discard of the file at the same moment changes the number, which is at most the size of the
+    /// range.
     pub(crate) fn discard_counted(&self, range: Range<u64>) -> io::Result<(u64, Duration)> {
         let most = range.end - range.start;
-        // Much faster than discarding nothing.
-        if self.next_data(range.clone())?.is_none() {
+        if self.first_data(&range)?.is_none() {
             return Ok((0, Duration::ZERO));
         }
         let before = self.allocated()?;
@@ -125,10 +134,7 @@ impl MemoryFile {
     }
 
     /// The parts of a range that have memory behind them, from the start on.
-    pub(crate) fn data(
-        &self,
-        range: Range<u64>,
-    ) -> impl Iterator<Item = Result<Range<u64>, Errno>> {
+    fn data(&self, range: Range<u64>) -> impl Iterator<Item = Result<Range<u64>, Errno>> {
         let mut next = range.start;
         std::iter::from_fn(move || {
             let found = self.next_data(next..range.end).transpose()?;
@@ -138,17 +144,23 @@ impl MemoryFile {
     }
 
     fn next_data(&self, range: Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+        let Some(start) = self.first_data(&range)? else { return Ok(None) };
+        // Takes as long as there is memory without a hole, beyond the range, too.
+        let end = seek(&self.file, SeekFrom::Hole(start))?;
+        Ok(Some(start..end.min(range.end)))
+    }
+
+    /// Where in a range there is memory first.
+    fn first_data(&self, range: &Range<u64>) -> Result<Option<u64>, Errno> {
         if range.is_empty() {
             return Ok(None);
         }
-        let start = match seek(&self.file, SeekFrom::Data(range.start)) {
-            Ok(start) if start < range.end => start,
+        match seek(&self.file, SeekFrom::Data(range.start)) {
+            Ok(start) if start < range.end => Ok(Some(start)),
             // There is nothing up to the end of the file.
-            Ok(_) | Err(Errno::NXIO) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let end = seek(&self.file, SeekFrom::Hole(start))?;
-        Ok(Some(start..end.min(range.end)))
+            Ok(_) | Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -104,8 +104,7 @@ impl ZoneMemory {
     ) -> io::Result<()> {
         let Some((part, range)) = self.range(tree, area) else { return Ok(()) };
         let at = |page: u32| range.start + u64::from(page) * PAGE_BYTES;
-        let run = at(pages.start)..at(pages.end);
-        part.file.data(run).try_for_each(|found| part.file.discard(found?))
+        part.file.discard_if_any(at(pages.start)..at(pages.end))
     }
 
     /// Where areas are, neighbours as one range.
