@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Compiles the small libraries of Linux' tools.
 pub(crate) const COMPILE: &str = "for name in api subcmd symbol perf; do \
-     mkdir -p /tmp/out/$name && make -s -j8 -C /function/tools/lib/$name O=/tmp/out/$name OUTPUT=/tmp/out/$name/ \
+     mkdir -p /tmp/out/$name && make -s -j2 -C /function/tools/lib/$name O=/tmp/out/$name OUTPUT=/tmp/out/$name/ \
      >/tmp/messages 2>&1 || { tail -5 /tmp/messages; exit 1; }; done";
 /// Removes what that has made.
 pub(crate) const CLEAN: &str = "rm -rf /tmp/out /tmp/messages";
