@@ -42,7 +42,10 @@ impl Vm {
         let set_clock = agent.set_clock(SystemTime::now());
         let (condemned, clock) = tokio::join!(condemned_instances(agent, condemned), set_clock);
         // Their neighbours' calls need not wait until they are gone.
-        tokio::spawn(end_condemned(agent.clone(), condemned?));
+        let condemned = condemned?;
+        if !condemned.is_empty() {
+            tokio::spawn(end_condemned(agent.clone(), condemned));
+        }
         clock
     }
 
