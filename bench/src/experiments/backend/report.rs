@@ -9,6 +9,7 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method,
     },
+    size::mib,
 };
 
 /// A record.
@@ -42,10 +43,6 @@ fn select<'a>(records: &'a [Line], method: &'a str, step: Step) -> impl Iterator
 
 fn ms(line: &Line) -> f64 {
     line.latency_ns as f64 / 1e6
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 impl Report for Arguments {

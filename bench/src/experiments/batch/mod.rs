@@ -11,6 +11,7 @@ use crate::{
         methods, of_method, sorted,
     },
     rigs::compile_vm::{CLEAN, COMPILE, CompileVm, Footprint, LIMIT, Reclaim, over_time, watch},
+    size::mib,
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::{Grain, MemoryBackend};
@@ -91,10 +92,6 @@ type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
 
 /// GiB-minutes of each trial, all jobs and idle times together.
 fn each_trial(records: &[Line], method: &str) -> Vec<f64> {

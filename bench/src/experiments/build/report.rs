@@ -10,6 +10,7 @@ use crate::{
         methods, of_method,
     },
     rigs::compile_vm::over_time,
+    size::mib,
 };
 
 /// A record.
@@ -36,10 +37,6 @@ fn select<'a>(
     phase: Phase,
 ) -> impl Iterator<Item = &'a Line> {
     of_method(records, method).filter(move |line| line.phase == phase)
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 /// What the phase's GiB-minutes are without its length.

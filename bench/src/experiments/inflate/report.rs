@@ -9,7 +9,7 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method,
     },
-    size,
+    size::{self, mib},
 };
 
 /// A record.
@@ -136,10 +136,6 @@ impl Report for Arguments {
             foot: "floor: the host discards as much memory, without a guest.".to_owned(),
         }
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 fn gib_a_second(line: &Line) -> f64 {

@@ -11,6 +11,7 @@ use crate::{
         methods, of_method,
     },
     rigs::compile_vm::{CLEAN, COMPILE, CompileVm, Footprint, LIMIT, Reclaim, over_time, watch},
+    size::mib,
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::{Grain, MemoryBackend};
@@ -126,10 +127,6 @@ type Line = Measured<Figures>;
 type Column<'a> = crate::report::Column<'a, Line>;
 
 const ORDERS: [Order; 2] = [Order::Together, Order::InTurn];
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
 
 fn select<'a>(
     records: &'a [Line],

@@ -1,8 +1,11 @@
 //! A panel of a plot: host memory over time, by method.
 
-use crate::report::{
-    Spread,
-    chart::{Panel, Series},
+use crate::{
+    report::{
+        Spread,
+        chart::{Panel, Series},
+    },
+    size::mib,
 };
 
 /// Seconds between two points.
@@ -19,8 +22,7 @@ pub(crate) fn over_time(methods: &[String], samples_bytes: impl Fn(&str) -> Vec<
         categories: times().map(|second| second.to_string()).collect(),
         series: Series::of_methods(methods, |method| {
             let samples = samples_bytes(method);
-            let mib = |at| samples.get(at).map(|&bytes| bytes as f64 / f64::from(1 << 20));
-            times().map(|at| Spread::of(mib(at))).collect()
+            times().map(|at| Spread::of(samples.get(at).copied().map(mib))).collect()
         }),
         joined: true,
         logarithmic: false,
