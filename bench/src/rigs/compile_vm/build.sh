@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image of a VM that compiles a C project: a C compiler, and the small libraries of Linux' tools.
+# Builds the image of a VM that compiles a C project: a C compiler, and of Linux' sources libbpf and bpftool.
 # usage: bench/src/rigs/compile_vm/build.sh
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
@@ -10,11 +10,12 @@ linux=$("$root/guest/kernel/build.sh" --source 2>&1 | tail -1)
 function=$build/compile
 rm -rf "$function"
 mkdir -p "$function/source"
-(cd "$linux" && cp -a --parents tools/lib tools/include tools/build tools/scripts tools/arch "$function/source")
+(cd "$linux" && cp -a --parents tools/lib tools/include tools/build tools/scripts tools/arch tools/bpf/bpftool \
+	scripts kernel/bpf/disasm.c kernel/bpf/disasm.h "$function/source")
 cat >"$function/function.toml" <<'TOML'
 name = "compile"
-description = "A C compiler, and libraries to be compiled"
-command = ["/usr/bin/make", "-C", "/function/tools/lib/perf", "OUTPUT=/tmp/out/"]
+description = "A C compiler, and libbpf and bpftool to be compiled"
+command = ["/usr/bin/make", "-C", "/function/tools/bpf/bpftool", "OUTPUT=/tmp/out/", "bootstrap"]
 working_directory = "/tmp"
 port = 8080
 memory_limit = "768M"
@@ -28,7 +29,7 @@ run_timeout_seconds = 60
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 [image]
-packages = ["gcc", "make", "libc6-dev"]
+packages = ["gcc", "make", "python3", "libc6-dev", "libelf-dev", "zlib1g-dev"]
 app = ["source"]
 
 [request]

@@ -34,10 +34,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 /// Interval of looks at what the job has said.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Compiles the small libraries of Linux' tools.
-pub(crate) const COMPILE: &str = "for name in api subcmd symbol perf; do \
-     mkdir -p /tmp/out/$name && make -s -j2 -C /function/tools/lib/$name O=/tmp/out/$name OUTPUT=/tmp/out/$name/ \
-     >/tmp/messages 2>&1 || { tail -5 /tmp/messages; exit 1; }; done";
+/// Compiles libbpf and bpftool, with as many compilers at a time as two processors and 1 GiB bear.
+pub(crate) const COMPILE: &str = "mkdir -p /tmp/out && make -s -j8 -C /function/tools/bpf/bpftool OUTPUT=/tmp/out/ bootstrap \
+     >/tmp/messages 2>&1 || { tail -5 /tmp/messages; exit 1; }";
 /// Removes what that has made.
 pub(crate) const CLEAN: &str = "rm -rf /tmp/out /tmp/messages";
 
