@@ -10,19 +10,14 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method, sorted,
     },
-    rigs::compile_vm::{CLEAN, COMPILE, CompileVm, Footprint, LIMIT, Reclaim, over_time, watch},
+    rigs::compile_vm::{
+        CLEAN, COMPILE, CompileVm, Footprint, LEGEND, LIMIT, Reclaim, over_time, watch,
+    },
     size::mib,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::{Grain, MemoryBackend};
+use squeezy_vmm::MemoryBackend;
 use std::time::{Duration, Instant};
-
-const METHODS: [Reclaim; 4] = [
-    Reclaim::Nothing,
-    Reclaim::Reporting(9),
-    Reclaim::Soft(Grain::Area),
-    Reclaim::Soft(Grain::Page),
-];
 
 /// How often the project is compiled.
 const JOBS: u32 = 2;
@@ -51,7 +46,7 @@ impl Experiment for Arguments {
         session.options.memory_backend = MemoryBackend::Memfd;
         let trials = session.options.trials_or(1, 5);
         let jobs = if session.options.quick { 1 } else { JOBS };
-        let in_trial = |trial| Reclaim::in_trial(&METHODS, trial);
+        let in_trial = |trial| Reclaim::in_trial(&Reclaim::COMPARED, trial);
         session.progress.plan((0..trials).flat_map(in_trial).count() as f64);
         for trial in 0..trials {
             let start = Instant::now();
@@ -161,11 +156,7 @@ impl Report for Arguments {
                     first.flat_map(|line| line.footprint.samples_bytes.clone()).collect()
                 }),
             ],
-            foot: format!(
-                "nothing: never given back. reporting: Linux' free page reporting. soft: the host takes free blocks of \
-                 2 MiB, or pages, every 5 s. The VM is idle for {} s after each time.",
-                IDLE.as_secs()
-            ),
+            foot: format!("{LEGEND} The VM is idle for {} s after each time.", IDLE.as_secs()),
         }
     }
 }

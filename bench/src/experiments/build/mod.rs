@@ -6,20 +6,23 @@ mod report;
 use crate::{
     error::Result,
     harness::{Experiment, Session},
-    rigs::compile_vm::{CLEAN, COMPILE, CompileVm, Footprint, LIMIT, Reclaim, watch},
+    rigs::compile_vm::{
+        CLEAN, COMPILE, CompileVm, Footprint, LIMIT, PERIOD, Reclaim, SHORT_PERIOD, watch,
+    },
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::{Grain, MemoryBackend};
 use std::time::{Duration, Instant};
 
 /// In the order of the plot.
-const METHODS: [Reclaim; 6] = [
+const METHODS: [Reclaim; 7] = [
     Reclaim::Nothing,
     Reclaim::NothingLlfree,
     Reclaim::Reporting(9),
     Reclaim::Reporting(0),
-    Reclaim::Soft(Grain::Area),
-    Reclaim::Soft(Grain::Page),
+    Reclaim::Soft(Grain::Area, PERIOD),
+    Reclaim::Soft(Grain::Page, PERIOD),
+    Reclaim::Soft(Grain::Page, SHORT_PERIOD),
 ];
 
 /// How long the VM is watched after each of the others: more than a period.

@@ -9,7 +9,7 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method,
     },
-    rigs::compile_vm::over_time,
+    rigs::compile_vm::{LEGEND, over_time},
     size::mib,
 };
 
@@ -63,13 +63,14 @@ impl Report for Arguments {
                 Column::median("peak MiB", |line| mib(line.footprint.peak_bytes)),
                 Column::median("at the end MiB", |line| mib(line.footprint.end_bytes)),
                 Column::median("of that used by the guest MiB", |line| mib(line.used_bytes)),
+                Column::median("taking ms", |line| line.footprint.taking_seconds * 1e3),
                 Column::median("processors s", |line| line.vcpus_ns as f64 / 1e9),
             ],
         )
     }
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
-        for method in ["soft", "soft, pages"] {
+        for method in ["soft", "soft, pages", "soft, pages, 1s"] {
             let cost = |method| {
                 select(records, method, Phase::Compile).map(|line| line.footprint.gib_minutes)
             };
@@ -117,9 +118,7 @@ impl Report for Arguments {
                     first.flat_map(|line| line.footprint.samples_bytes.clone()).collect()
                 }),
             ],
-            foot: "nothing: never given back. reporting: Linux' free page reporting, of blocks of 2 MiB or, with order \
-                   0, of pages. soft: the host takes free blocks of 2 MiB, or pages, every 5 s."
-                .to_owned(),
+            foot: LEGEND.to_owned(),
         }
     }
 }

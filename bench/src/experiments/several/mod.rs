@@ -10,19 +10,14 @@ use crate::{
         chart::{Chart, Panel, Series},
         methods, of_method,
     },
-    rigs::compile_vm::{CLEAN, COMPILE, CompileVm, Footprint, LIMIT, Reclaim, over_time, watch},
+    rigs::compile_vm::{
+        CLEAN, COMPILE, CompileVm, Footprint, LEGEND, LIMIT, Reclaim, over_time, watch,
+    },
     size::mib,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_vmm::{Grain, MemoryBackend};
+use squeezy_vmm::MemoryBackend;
 use std::time::Instant;
-
-const METHODS: [Reclaim; 4] = [
-    Reclaim::Nothing,
-    Reclaim::Reporting(9),
-    Reclaim::Soft(Grain::Area),
-    Reclaim::Soft(Grain::Page),
-];
 
 /// The VMs.
 const VMS: usize = 3;
@@ -69,7 +64,9 @@ impl Experiment for Arguments {
         let runs = |trial: u32| {
             let together = Some(Order::Together).filter(|_| trial == 0 && !session.options.quick);
             let orders = together.into_iter().chain([Order::InTurn]);
-            let ways = move |order| Reclaim::in_trial(&METHODS, trial).map(move |it| (order, it));
+            let ways = move |order| {
+                Reclaim::in_trial(&Reclaim::COMPARED, trial).map(move |it| (order, it))
+            };
             orders.flat_map(ways).collect::<Vec<_>>()
         };
         let runs: Vec<_> = (0..trials).map(runs).collect();
@@ -195,15 +192,14 @@ impl Report for Arguments {
                 by_order("Most at a time", "MiB", |line| mib(line.footprint.peak_bytes)),
                 by_order("Over time", "GiB-minutes", |line| line.footprint.gib_minutes),
                 over_time(&methods, |method| {
-                    let first =
-                        select(records, method, Order::InTurn).filter(|line| line.header.trial == 0);
+                    let first = select(records, method, Order::InTurn)
+                        .filter(|line| line.header.trial == 0);
                     first.flat_map(|line| line.footprint.samples_bytes.clone()).collect()
                 }),
             ],
-            foot: "nothing: never given back. reporting: Linux' free page reporting. soft: the host takes free blocks of 2 \
-                   MiB, or pages, every 5 s. In turn: each begins when the one before is done and has dropped its page \
-                   cache."
-                .to_owned(),
+            foot: format!(
+                "{LEGEND} In turn: each begins when the one before is done and has dropped its page cache."
+            ),
         }
     }
 }

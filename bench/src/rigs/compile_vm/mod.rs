@@ -5,7 +5,7 @@ mod reclaim;
 mod watch;
 
 pub(crate) use over_time::over_time;
-pub(crate) use reclaim::Reclaim;
+pub(crate) use reclaim::{LEGEND, PERIOD, Reclaim, SHORT_PERIOD};
 pub(crate) use watch::{Footprint, watch};
 
 use super::{

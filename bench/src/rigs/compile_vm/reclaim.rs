@@ -4,8 +4,10 @@ use crate::error::Result;
 use squeezy_vmm::{Grain, Llfree, Vm, VmConfig};
 use std::{fmt, time::Duration};
 
-/// How often the host takes what is free, as in the HyperAlloc paper.
-const PERIOD: Duration = Duration::from_secs(5);
+/// How often the host takes what is free in the HyperAlloc paper.
+pub(crate) const PERIOD: Duration = Duration::from_secs(5);
+/// How often it may where that costs the guest nothing.
+pub(crate) const SHORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +18,8 @@ pub(crate) enum Reclaim {
     NothingLlfree,
     /// Linux reports free blocks of this order and more through the balloon, 2 s after one has become free.
     Reporting(u32),
-    /// The host takes what is free every 5 s.
-    Soft(Grain),
+    /// The host takes what is free once in this time.
+    Soft(Grain, Duration),
 }
 
 impl fmt::Display for Reclaim {
@@ -27,16 +29,32 @@ impl fmt::Display for Reclaim {
             Self::NothingLlfree => f.pad("nothing, llfree"),
             Self::Reporting(9) => f.pad("reporting"),
             Self::Reporting(order) => f.pad(&format!("reporting, order {order}")),
-            Self::Soft(Grain::Area) => f.pad("soft"),
-            Self::Soft(Grain::Page) => f.pad("soft, pages"),
+            Self::Soft(grain, period) => {
+                let pages = if *grain == Grain::Page { ", pages" } else { "" };
+                let period =
+                    if *period == PERIOD { String::new() } else { format!(", {period:?}") };
+                f.pad(&format!("soft{pages}{period}"))
+            }
         }
     }
 }
 
+/// What they are called in plots.
+pub(crate) const LEGEND: &str = "nothing: never given back. reporting: Linux' free page reporting, of blocks of 2 MiB \
+     or, with order 0, of pages. soft: the host takes free blocks of 2 MiB, or pages, every 5 s.";
+
 impl Reclaim {
+    /// Those that are worth a comparison over a long time.
+    pub(crate) const COMPARED: [Self; 4] = [
+        Self::Nothing,
+        Self::Reporting(9),
+        Self::Soft(Grain::Area, PERIOD),
+        Self::Soft(Grain::Page, PERIOD),
+    ];
+
     /// Those of a trial: what no target compares is for the picture, and measured in the first one only.
     pub(crate) fn in_trial(all: &[Self], trial: u32) -> impl Iterator<Item = Self> + '_ {
-        let is_judged = |way: &Self| matches!(way, Self::Reporting(9) | Self::Soft(_));
+        let is_judged = |way: &Self| matches!(way, Self::Reporting(9) | Self::Soft(..));
         all.iter().copied().filter(move |way| trial == 0 || is_judged(way))
     }
 
@@ -44,7 +62,7 @@ impl Reclaim {
         match self {
             Self::Nothing => {}
             // The host could, but does not.
-            Self::NothingLlfree | Self::Soft(_) => config.llfree = Llfree::All,
+            Self::NothingLlfree | Self::Soft(..) => config.llfree = Llfree::All,
             Self::Reporting(order) => {
                 config.free_page_reporting = true;
                 let order = format!("page_reporting.page_reporting_order={order}");
@@ -55,12 +73,15 @@ impl Reclaim {
 
     /// How often [`Self::act`] is to be called.
     pub(super) fn period(self) -> Option<Duration> {
-        matches!(self, Self::Soft(_)).then_some(PERIOD)
+        match self {
+            Self::Soft(_, period) => Some(period),
+            _ => None,
+        }
     }
 
     /// What the host does.
     pub(super) async fn act(self, vm: &Vm) -> Result {
-        if let Self::Soft(grain) = self {
+        if let Self::Soft(grain, _) = self {
             vm.take_all_free(grain).await?;
         }
         Ok(())

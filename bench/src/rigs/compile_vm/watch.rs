@@ -21,6 +21,9 @@ pub(crate) struct Footprint {
     pub(crate) peak_bytes: u64,
     /// At the end.
     pub(crate) end_bytes: u64,
+    /// How long the host has spent on taking what was free.
+    #[serde(default)]
+    pub(crate) taking_seconds: f64,
     /// About once a second.
     pub(crate) samples_bytes: Vec<u64>,
 }
@@ -68,6 +71,7 @@ pub(crate) async fn watch<T>(
             for vm in vms {
                 reclaim.act(vm.vm()).await?;
             }
+            footprint.taking_seconds += last_act.elapsed().as_secs_f64();
         }
         footprint.add(begin.elapsed().as_secs_f64(), resident_bytes(vms).await?);
         if let Some(done) = done {
