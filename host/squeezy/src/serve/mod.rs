@@ -26,7 +26,7 @@ use axum::middleware;
 use bodies::Bodies;
 use bytesize::ByteSize;
 use clap::Args as ClapArgs;
-use config::{Config, FunctionEntry};
+pub use config::{Config, FunctionEntry, HELP as CONFIG_HELP};
 use connections::ConnectionLimits;
 use images::Images;
 use key::Key;
@@ -54,7 +54,7 @@ use tokio::{
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// The limit of open files to request, if the hard limit allows it.
-const MOST_FILES: u64 = 65536;
+pub const MOST_FILES: u64 = 65536;
 
 /// How long clients may take to read the last responses.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -127,6 +127,9 @@ pub enum ServeError {
         /// The operating system's error.
         error: io::Error,
     },
+    /// A part of this program has failed.
+    #[error("{0}")]
+    Internal(String),
     /// Signals cannot be handled.
     #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
@@ -250,7 +253,7 @@ fn allow_files() {
 }
 
 /// The memory of this machine in bytes; `None` if it cannot be determined.
-fn machine_bytes() -> Option<u64> {
+pub fn machine_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -273,7 +276,7 @@ fn failed_call(reason: &str) -> squeezy_node::CallError {
 
 /// A warning if the configuration allots more memory than the machine has. Not an error: memory
 /// that VMs do not touch costs nothing.
-fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
+pub fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
     let machine_bytes = machine_bytes.filter(|machine| memory_bytes > *machine)?;
     Some(format!(
         "warning: memory = {}, but this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
@@ -283,7 +286,8 @@ fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<S
     ))
 }
 
-fn read(path: Option<&Path>) -> Result<Config, ServeError> {
+/// The configuration in a file, or the default one.
+pub fn read(path: Option<&Path>) -> Result<Config, ServeError> {
     let Some(path) = path else {
         // Relative to the working directory, like paths on the command line.
         return Config::parse("", Path::new(""))
