@@ -18,6 +18,7 @@ mod metrics;
 mod notify;
 mod service;
 mod state;
+mod tls;
 mod web;
 mod write_timeout;
 
@@ -45,9 +46,11 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tls::{Tls, TlsError};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::Notify,
 };
 
 /// How long instances and VMs may take to end at shutdown.
@@ -119,6 +122,9 @@ pub enum ServeError {
     /// The VMs' configuration or files cannot be used.
     #[error("{0}")]
     Vm(#[from] VmError),
+    /// The certificate cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another `listen`")]
     Listen {
@@ -172,6 +178,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let key_file = state.join("key");
     let key = Key::read_or_make(&key_file)
         .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
+    let tls = config.tls.clone().map(Tls::open).transpose()?;
     let listen = config.listen.clone();
     let cannot_listen = |error| ServeError::Listen { address: listen.to_string(), error };
     let listener = TcpListener::bind((listen.name.as_str(), listen.port)).await;
@@ -179,11 +186,14 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let address = listener.local_addr().map_err(cannot_listen)?;
     let interrupt = Interrupt::listen_as_daemon().map_err(ServeError::Signals)?;
     let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let hung_up = Arc::new(Notify::new());
+    let told = hung_up.clone();
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             log_line(
-                "SIGHUP: the configuration is only read at startup; restart the daemon to change it",
+                "SIGHUP: only the certificate is read again; restart the daemon to change its configuration",
             );
+            told.notify_one();
         }
     });
     allow_files();
@@ -217,16 +227,20 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
     service.restore().await;
-    log_line(&format!("serving on http://{address}, the key is in {}", key_file.display()));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    log_line(&format!("serving on {scheme}://{address}, the key is in {}", key_file.display()));
     let page =
         web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
     let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
     tokio::spawn(page.sample());
+    if let Some(tls) = tls.clone() {
+        tokio::spawn(tls.follow(hung_up));
+    }
     let told = interrupt.clone();
     let limits = ConnectionLimits::default();
-    let serving = tokio::spawn(connections::serve(listener, router, limits, async move {
+    let serving = tokio::spawn(connections::serve(listener, tls, router, limits, async move {
         told.raised(1).await;
     }));
     notify::notify(notify::READY);
