@@ -50,6 +50,7 @@ TABLE
 		cat <<'TABLE'
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
+openssl openssl tests of the daemon's certificate
 npm npm the test of OpenWhisk's own client
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
@@ -74,8 +75,10 @@ TABLE
 	fi
 	if [ "$purpose" = examples ]; then
 		cat <<'TABLE'
+curl curl tests of the daemon's certificate
 golang-go go examples/go-hello
 nodejs node JavaScript functions that are plain processes
+openssl openssl tests of the daemon's certificate
 TABLE
 	fi
 }

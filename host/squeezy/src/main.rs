@@ -3,6 +3,8 @@
 mod bench;
 mod client;
 mod diagnostics;
+mod doctor;
+mod init;
 mod interrupt;
 mod output;
 mod run;
@@ -20,6 +22,9 @@ const INTERRUPTED: u8 = 130;
 const EXAMPLES: &str = "\
 To see it at work, with a function of the checkout:
   squeezy run functions/html
+
+What will work on this machine, and what will be slow:
+  squeezy doctor
 
 To serve that function and call it:
   squeezy serve functions/html
@@ -47,6 +52,8 @@ struct Cli {
 enum Command {
     Run(Box<run::Args>),
     Serve(Box<serve::Args>),
+    Init(init::Args),
+    Doctor(doctor::Args),
     Invoke(client::Invoke),
     Function(client::Functions),
     Activations(client::Activations),
@@ -78,6 +85,8 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => runtime.block_on(run::main(*args)).unwrap_or_else(fail),
         Command::Serve(args) => runtime.block_on(serve::main(*args)).unwrap_or_else(fail),
+        Command::Init(args) => init::main(&args).unwrap_or_else(fail),
+        Command::Doctor(args) => runtime.block_on(doctor::main(args)).unwrap_or_else(fail),
         Command::Invoke(invoke) => invoke.run().unwrap_or_else(fail),
         Command::Function(functions) => functions.run().unwrap_or_else(fail),
         Command::Activations(activations) => activations.run().unwrap_or_else(fail),

@@ -50,10 +50,14 @@ mod vm;
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm};
 pub use agent::AgentClient;
 pub use artifacts::{Artifacts, Kernel};
-pub use backend::{BoxFuture, DeviceRequests, qemu::options::QemuOptions};
+pub use backend::{
+    BoxFuture, DeviceRequests,
+    qemu::{options::QemuOptions, probe_qemu},
+};
 pub use config::{GuestClock, Llfree, Timeouts, VmConfig, Vmm};
 pub use console::Console;
 pub use error::{Result, VmError};
+pub use host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 pub use hyperalloc::{Grain, Taken};
 pub use measure::{CpuTimes, Resident, available_bytes, transparent_huge_pages};
 pub use memory::{

@@ -1,6 +1,6 @@
 //! What backs guest memory on the host, and how that is chosen.
 
-use crate::{host_memory::shared_huge_pages, names::names};
+use crate::{host_memory::SharedHugePages, names::names};
 
 /// What backs the guest's memory on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl MemoryBackendChoice {
     /// The choice on this host, as it is configured at the moment.
     pub fn resolve(self) -> MemoryBackend {
         match self {
-            Self::Auto if shared_huge_pages().0 => MemoryBackend::Memfd,
+            Self::Auto if SharedHugePages::of_host().are_available => MemoryBackend::Memfd,
             Self::Auto | Self::Ram => MemoryBackend::Ram,
             Self::Memfd => MemoryBackend::Memfd,
         }
@@ -64,6 +64,6 @@ mod tests {
             assert_eq!(backend.to_string().parse(), Ok(MemoryBackendChoice::from(backend)));
         }
         let is_file = MemoryBackendChoice::Auto.resolve() == MemoryBackend::Memfd;
-        assert_eq!(is_file, shared_huge_pages().0);
+        assert_eq!(is_file, SharedHugePages::of_host().are_available);
     }
 }

@@ -7,8 +7,10 @@ use squeezy_node::ImageError;
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Longer than the daemon waits for a blocking call.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -31,6 +33,14 @@ pub struct Connection {
         default_value = "/var/lib/squeezy/key"
     )]
     key_file: PathBuf,
+    /// The certificates, in PEM, that a daemon at an https URL may be vouched for by, or its own.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SQUEEZY_CA_FILE",
+        default_value = "/etc/ssl/certs/ca-certificates.crt"
+    )]
+    ca_file: PathBuf,
 }
 
 /// Why a command failed, as one sentence that says what to do about it.
@@ -185,15 +195,37 @@ impl Connection {
         let unreachable = |reason: &dyn Display| self.unreachable(reason);
         let request = request.uri(format!("{}{path}", self.url())).body(body);
         let request = request.map_err(|error| unreachable(&error))?;
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(LIMIT))
-            .build()
-            .new_agent();
+        let mut config =
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(LIMIT));
+        if self.url.starts_with("https:") {
+            config = config.tls_config(self.tls()?);
+        }
+        let agent = config.build().new_agent();
         let mut answer = agent.run(request).map_err(|error| unreachable(&error))?;
         let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES);
         let text = body.read_to_string().map_err(|error| unreachable(&error))?;
         Ok((answer.status().as_u16(), text))
+    }
+
+    /// What a daemon at an https URL has to prove.
+    fn tls(&self) -> Result<TlsConfig, ClientError> {
+        let failed = |reason: &dyn Display| ClientError::file(&self.ca_file, reason);
+        let pem = std::fs::read(&self.ca_file).map_err(|error| failed(&error))?;
+        let certificates = parse_pem(&pem).filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        });
+        let certificates =
+            certificates.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
+        if certificates.is_empty() {
+            return Err(failed(&"no certificate in PEM"));
+        }
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        Ok(TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&certificates))
+            .unversioned_rustls_crypto_provider(provider)
+            .build())
     }
 
     /// An error for a server that does not answer, or not as the daemon does.

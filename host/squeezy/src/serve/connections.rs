@@ -2,6 +2,7 @@
 
 use super::{
     crowd::{Crowd, Place},
+    tls::Tls,
     write_timeout::WriteTimeout,
 };
 use axum::Router;
@@ -17,7 +18,11 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use std::{pin::pin, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    time::{sleep, timeout},
+};
 
 /// How long to wait after an error before accepting again; most likely too many files are open.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
@@ -33,6 +38,7 @@ pub struct ConnectionLimits {
     pub count: usize,
     /// How long a client may take to send the head of a request, and how long it may keep a
     /// connection open without a request.
+    /// With TLS, it has as long for the handshake.
     pub head: Duration,
     /// How long it may go without reading any of a response.
     pub answer: Duration,
@@ -45,9 +51,10 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Serves until `end`, then completes the requests that were received.
+/// Serves until `end`, then completes the requests that were received. With TLS if there is a certificate.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     router: Router,
     limits: ConnectionLimits,
     end: impl Future<Output = ()>,
@@ -74,13 +81,25 @@ pub async fn serve(
             continue;
         };
         let place = Arc::new(place);
-        let stream = TokioIo::new(WriteTimeout::new(stream, limits.answer));
+        let stream = WriteTimeout::new(stream, limits.answer);
+        let (http, watcher) = (http.clone(), graceful.watcher());
         let service = service(router.clone(), place.clone());
-        let connection = graceful.watch(http.serve_connection(stream, service));
+        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+        let connection = async move {
+            let stream: Box<dyn Stream> = match acceptor {
+                None => Box::new(stream),
+                // Who does not get through the handshake has not asked for anything.
+                Some(acceptor) => match timeout(limits.head, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => Box::new(stream),
+                    _ => return,
+                },
+            };
+            // It ends with an error if the client has disconnected, or was too slow.
+            let _ = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+        };
         tokio::spawn(async move {
             tokio::select! {
-                // The client has disconnected, or was too slow.
-                _ = connection => {}
+                () = connection => {}
                 () = place.left() => {}
             }
         });
@@ -88,6 +107,11 @@ pub async fn serve(
     drop(listener);
     graceful.shutdown().await;
 }
+
+/// A connection, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// The service for one connection; adds the connection's [`Place`] to each request as an extension.
 fn service(
@@ -114,7 +138,7 @@ fn service(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tls, *};
     use axum::routing::get;
     use std::net::SocketAddr;
     use tokio::{
@@ -141,7 +165,7 @@ mod tests {
         let (end, told) = oneshot::channel::<()>();
         let patience = Duration::from_millis(200);
         let limits = ConnectionLimits { count: 1, head: patience, answer: patience };
-        let serving = tokio::spawn(serve(listener, router, limits, async {
+        let serving = tokio::spawn(serve(listener, None, router, limits, async {
             let _ = told.await;
         }));
         (address, end, serving)
@@ -160,6 +184,34 @@ mod tests {
         assert!(read(next).await.ends_with("here"));
         drop(end);
         tokio::time::timeout(Duration::from_secs(10), serving).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn with_a_certificate_only_tls_is_spoken_and_handshakes_have_a_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = tls::tests::make(directory.path(), "own");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let head = Duration::from_millis(500);
+        let limits = ConnectionLimits { head, ..ConnectionLimits::default() };
+        let certificate = Some(Tls::open(files.clone()).unwrap());
+        tokio::spawn(serve(listener, certificate, router, limits, std::future::pending()));
+
+        let url = format!("https://localhost:{port}/");
+        let curl = tokio::task::spawn_blocking(move || {
+            let mut command = std::process::Command::new("curl");
+            command.args(["-sS", "--max-time", "10", "--cacert"]).arg(&files.certificate).arg(url);
+            command.output().expect("curl is installed")
+        });
+        let answer = curl.await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "here", "{answer:?}");
+
+        let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        plain.write_all(REQUEST).await.unwrap();
+        assert!(!read(plain).await.contains("here"));
+        let silent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        assert_eq!(read(silent).await, "");
     }
 
     #[tokio::test]
@@ -184,7 +236,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { "here" }));
         let limits = ConnectionLimits { count: 50, ..ConnectionLimits::default() };
-        tokio::spawn(serve(listener, router, limits, std::future::pending()));
+        tokio::spawn(serve(listener, None, router, limits, std::future::pending()));
         let mut holders = Vec::new();
         for number in 0..400 {
             let mut holder = TcpStream::connect(address).await.unwrap();

@@ -18,6 +18,7 @@ mod metrics;
 mod notify;
 mod service;
 mod state;
+mod tls;
 mod web;
 mod write_timeout;
 
@@ -26,7 +27,7 @@ use axum::middleware;
 use bodies::Bodies;
 use bytesize::ByteSize;
 use clap::Args as ClapArgs;
-use config::{Config, FunctionEntry};
+pub use config::{Config, FunctionEntry, HELP as CONFIG_HELP};
 use connections::ConnectionLimits;
 use images::Images;
 use key::Key;
@@ -45,16 +46,18 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tls::{Tls, TlsError};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::Notify,
 };
 
 /// How long instances and VMs may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// The limit of open files to request, if the hard limit allows it.
-const MOST_FILES: u64 = 65536;
+pub const MOST_FILES: u64 = 65536;
 
 /// How long clients may take to read the last responses.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -119,6 +122,9 @@ pub enum ServeError {
     /// The VMs' configuration or files cannot be used.
     #[error("{0}")]
     Vm(#[from] VmError),
+    /// The certificate cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another `listen`")]
     Listen {
@@ -127,6 +133,9 @@ pub enum ServeError {
         /// The operating system's error.
         error: io::Error,
     },
+    /// A part of this program has failed.
+    #[error("{0}")]
+    Internal(String),
     /// Signals cannot be handled.
     #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
@@ -169,6 +178,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let key_file = state.join("key");
     let key = Key::read_or_make(&key_file)
         .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
+    let tls = config.tls.clone().map(Tls::open).transpose()?;
     let listen = config.listen.clone();
     let cannot_listen = |error| ServeError::Listen { address: listen.to_string(), error };
     let listener = TcpListener::bind((listen.name.as_str(), listen.port)).await;
@@ -176,11 +186,14 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let address = listener.local_addr().map_err(cannot_listen)?;
     let interrupt = Interrupt::listen_as_daemon().map_err(ServeError::Signals)?;
     let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let hung_up = Arc::new(Notify::new());
+    let told = hung_up.clone();
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             log_line(
-                "SIGHUP: the configuration is only read at startup; restart the daemon to change it",
+                "SIGHUP: only the certificate is read again; restart the daemon to change its configuration",
             );
+            told.notify_one();
         }
     });
     allow_files();
@@ -214,16 +227,20 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
     service.restore().await;
-    log_line(&format!("serving on http://{address}, the key is in {}", key_file.display()));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    log_line(&format!("serving on {scheme}://{address}, the key is in {}", key_file.display()));
     let page =
         web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
     let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
     tokio::spawn(page.sample());
+    if let Some(tls) = tls.clone() {
+        tokio::spawn(tls.follow(hung_up));
+    }
     let told = interrupt.clone();
     let limits = ConnectionLimits::default();
-    let serving = tokio::spawn(connections::serve(listener, router, limits, async move {
+    let serving = tokio::spawn(connections::serve(listener, tls, router, limits, async move {
         told.raised(1).await;
     }));
     notify::notify(notify::READY);
@@ -250,7 +267,7 @@ fn allow_files() {
 }
 
 /// The memory of this machine in bytes; `None` if it cannot be determined.
-fn machine_bytes() -> Option<u64> {
+pub fn machine_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -273,7 +290,7 @@ fn failed_call(reason: &str) -> squeezy_node::CallError {
 
 /// A warning if the configuration allots more memory than the machine has. Not an error: memory
 /// that VMs do not touch costs nothing.
-fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
+pub fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
     let machine_bytes = machine_bytes.filter(|machine| memory_bytes > *machine)?;
     Some(format!(
         "warning: memory = {}, but this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
@@ -283,7 +300,8 @@ fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<S
     ))
 }
 
-fn read(path: Option<&Path>) -> Result<Config, ServeError> {
+/// The configuration in a file, or the default one.
+pub fn read(path: Option<&Path>) -> Result<Config, ServeError> {
     let Some(path) = path else {
         // Relative to the working directory, like paths on the command line.
         return Config::parse("", Path::new(""))

@@ -1,8 +1,11 @@
 //! Tests `squeezy serve` from outside, as far as that needs no VM.
 
+#[path = "../common/certificate.rs"]
+mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
 mod state;
+mod tls;
 
 use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use crate::{
 use std::{ops::Range, sync::Arc};
 
 pub(crate) use file::MemoryFile;
-pub(crate) use huge_pages::shared_huge_pages;
+pub use huge_pages::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 
 /// Where the guest's memory is.
 #[derive(Clone, Debug, Default)]

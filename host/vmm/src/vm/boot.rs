@@ -6,7 +6,7 @@ use crate::{
     agent::RunningTime,
     backend::{Started, start::start},
     fate::Fate,
-    host_memory::shared_huge_pages,
+    host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages},
     memory::Running,
 };
 use std::{
@@ -18,9 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::{Mutex, watch};
-
-/// Has shared memory in huge pages, where programs ask for it.
-const TURN_ON: &str = "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// How far a VM has got in starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +54,7 @@ impl fmt::Display for BootStep {
             }
             Self::Memory { backend: MemoryBackend::Ram, are_huge: false, setting } => write!(
                 f,
-                "memory ram: shmem_enabled is {setting}. The host takes memory back without its guest after `{TURN_ON}`"
+                "memory ram: shmem_enabled is {setting}. The host takes memory back without its guest after `{SHARED_HUGE_PAGES_ON}`"
             ),
             Self::Memory { backend: MemoryBackend::Memfd, are_huge: true, setting } => {
                 write!(f, "memory memfd, with huge pages: shmem_enabled is {setting}")
@@ -65,7 +62,7 @@ impl fmt::Display for BootStep {
             Self::Memory { backend: MemoryBackend::Memfd, are_huge: false, setting } => write!(
                 f,
                 "memory memfd, with 4 KiB pages: shmem_enabled is {setting}. The host takes memory back many times \
-                 faster after `{TURN_ON}`"
+                 faster after `{SHARED_HUGE_PAGES_ON}`"
             ),
             Self::Started(version) => write!(f, "{version} runs"),
             Self::Kernel => f.write_str("the guest's kernel boots"),
@@ -90,7 +87,7 @@ impl Vm {
             .map_err(|e| VmError::system("the accelerator cannot be probed", e))??;
         tracing::info!(kind = %accelerator.kind, reason = accelerator.reason, "accelerator");
         report(BootStep::Accelerator(accelerator.clone()));
-        let (are_huge, setting) = shared_huge_pages();
+        let SharedHugePages { are_available: are_huge, setting } = SharedHugePages::of_host();
         report(BootStep::Memory { backend: config.memory_backend, are_huge, setting });
         check_host_memory(config.layout().start_bytes())?;
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use super::tls::TlsFiles;
 pub use function::FunctionEntry;
 pub use listen::Listen;
 
@@ -22,6 +23,8 @@ pub const HELP: &str = include_str!("help.toml");
 pub struct Config {
     /// Where the API listens.
     pub listen: Listen,
+    /// The certificate of the API; `None` for plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// Where the key and the actions are stored.
     pub state_directory: PathBuf,
     /// Memory budget of all VMs and instances, in bytes.
@@ -53,6 +56,8 @@ type Spanned<T> = toml::Spanned<T>;
 #[serde(deny_unknown_fields, default)]
 struct File {
     listen: Spanned<String>,
+    tls_certificate: Spanned<PathBuf>,
+    tls_key: Spanned<PathBuf>,
     state_directory: PathBuf,
     memory: Spanned<String>,
     policy: Spanned<String>,
@@ -72,6 +77,8 @@ impl Default for File {
         Self {
             // OpenWhisk's port, on the loopback interface only.
             listen: text("127.0.0.1:3233"),
+            tls_certificate: Spanned::new(0..0, PathBuf::new()),
+            tls_key: Spanned::new(0..0, PathBuf::new()),
             state_directory: "/var/lib/squeezy".into(),
             memory: text("4G"),
             policy: text("squeezy"),
@@ -120,7 +127,25 @@ impl Config {
             seconds if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
             _ => Err(wrong(value.span(), key, "must be from 0 to 10000000 s".to_owned())),
         };
+        let (certificate, key) = (file.tls_certificate, file.tls_key);
+        let is_given = |path: &Spanned<PathBuf>| !path.as_ref().as_os_str().is_empty();
+        let tls = match (is_given(&certificate), is_given(&key)) {
+            (false, false) => None,
+            (true, true) => Some(TlsFiles {
+                certificate: directory.join(certificate.as_ref()),
+                key: directory.join(key.as_ref()),
+            }),
+            (true, false) => {
+                let problem = "needs a tls_key, too".to_owned();
+                return Err(wrong(certificate.span(), "tls_certificate", problem));
+            }
+            (false, true) => {
+                let problem = "needs a tls_certificate, too".to_owned();
+                return Err(wrong(key.span(), "tls_key", problem));
+            }
+        };
         Ok(Self {
+            tls,
             listen: read(&file.listen).map_err(|e| named("listen", &file.listen, e))?,
             state_directory: directory.join(file.state_directory),
             memory_bytes: size("memory", &file.memory)?,
@@ -228,6 +253,8 @@ mod tests {
             ("policy = \"magic\"", "line 1: policy: \"magic\""),
             ("listen = \"localhost\"", "line 1: listen: \"localhost\": must be "),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
+            ("\ntls_key = \"k\"", "line 2: tls_key: needs a tls_certificate"),
+            ("tls_certificate = \"c\"", "line 1: tls_certificate: needs a tls_key"),
             ("queue = 0", "line 1: queue: must be from 1"),
             ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
             ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),

@@ -4,6 +4,7 @@ mod accelerator;
 mod command;
 mod monitor;
 pub(crate) mod options;
+mod probe;
 mod trace;
 
 use crate::{
@@ -41,6 +42,7 @@ use tokio::{
 use trace::RequestCounter;
 
 pub(crate) use accelerator::accelerator;
+pub use probe::probe_qemu;
 
 /// What to do if it is not installed.
 const INSTALL: &str = "install it with `apt install qemu-system-x86`, or name the program to use";

@@ -1,0 +1,168 @@
+//! Programs and files: QEMU, kernel, images, the state directory and its disk.
+
+use super::finding::Finding;
+use crate::serve::{Config, FunctionEntry};
+use bytesize::ByteSize;
+use rustix::fs::{Access, FlockOperation, access, flock, statvfs};
+use squeezy_node::FunctionImage;
+use squeezy_vmm::{Artifacts, Kernel, QemuOptions, VmError, probe_qemu};
+use std::{
+    fs::File,
+    io::{self, Read},
+    net::TcpListener,
+    path::Path,
+};
+
+/// Free space for the state that runs out soon: an image of a function is some hundred MiB.
+const LITTLE_SPACE_BYTES: u64 = 1 << 30;
+
+/// Looks at everything.
+pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Finding> {
+    let mut findings = vec![Finding::of("QEMU", probe_qemu(&QemuOptions::default().program))];
+    match files {
+        Err(error) => findings.push(Finding::of("kernel", Err(error))),
+        Ok(files) => {
+            findings.push(exists("kernel", &files.kernel(Kernel::Release), "make kernel-release"));
+            findings.push(exists("initramfs", &files.initramfs(), "make image"));
+            findings.extend(config.functions.iter().map(|entry| function(entry, &files)));
+        }
+    }
+    findings.push(state(&config.state_directory));
+    findings.push(match daemon(&config.state_directory) {
+        Some(process) => Finding::good("address", format!("the daemon is running{process}")),
+        None => address(&config.listen.name, config.listen.port),
+    });
+    findings
+}
+
+fn exists(subject: &str, path: &Path, command: &str) -> Finding {
+    match path.metadata() {
+        Ok(_) => Finding::good(subject, path.display().to_string()),
+        Err(error) => Finding::wrong(
+            subject,
+            format!("{}: {error}", path.display()),
+            format!("`{command}` in a checkout"),
+        ),
+    }
+}
+
+fn function(entry: &FunctionEntry, files: &Artifacts) -> Finding {
+    let path = entry.path.display();
+    match FunctionImage::find(&entry.path, files) {
+        Ok(FunctionImage { function, image }) => {
+            let subject = format!("function {}", function.name);
+            exists(&subject, &image, &format!("guest/image/build.sh {path}"))
+        }
+        Err(error) => Finding::of("function", Err(error)),
+    }
+}
+
+/// The nearest directory that exists is the one that has to be writable.
+fn state(directory: &Path) -> Finding {
+    let subject = "state directory";
+    let wrong = |path: &Path, error: io::Error| {
+        let found = format!("{}: {error}", path.display());
+        Finding::wrong(
+            subject,
+            found,
+            "run the daemon as its owner, or choose another `state_directory`",
+        )
+    };
+    let existing = directory.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
+    let existing = match existing {
+        Some(path) if !path.as_os_str().is_empty() => path,
+        _ => Path::new("."),
+    };
+    if let Err(error) = access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        return wrong(existing, error.into());
+    }
+    match statvfs(existing) {
+        Err(error) => wrong(existing, error.into()),
+        Ok(disk) => {
+            let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let found = format!("{}, {} free", directory.display(), ByteSize(free_bytes));
+            if free_bytes < LITTLE_SPACE_BYTES {
+                let remedy = "free some space: an action's image takes some hundred MiB";
+                return Finding::slow(subject, found, remedy);
+            }
+            Finding::good(subject, found)
+        }
+    }
+}
+
+/// The process that has the state directory locked.
+fn daemon(directory: &Path) -> Option<String> {
+    let mut lock = File::open(directory.join("lock")).ok()?;
+    if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
+        return None;
+    }
+    let mut text = String::new();
+    let _ = lock.read_to_string(&mut text);
+    Some(text.trim().parse::<u32>().map_or(String::new(), |id| format!(" (process {id})")))
+}
+
+fn address(name: &str, port: u16) -> Finding {
+    let subject = "address";
+    match TcpListener::bind((name, port)) {
+        Ok(_) => Finding::good(subject, format!("{name}:{port} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Finding::wrong(
+            subject,
+            format!("{name}:{port} is in use"),
+            "end what uses it, or choose another `listen`",
+        ),
+        Err(error) => {
+            Finding::wrong(subject, format!("{name}:{port}: {error}"), "choose another `listen`")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict::{Good, Wrong};
+    use super::*;
+
+    #[test]
+    fn what_was_not_built_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config::parse("functions = [\"f\"]", directory.path()).unwrap();
+        let files = Artifacts::find(Some(directory.path())).unwrap();
+        let findings = examine(&config, Ok(files));
+        for subject in ["kernel", "initramfs", "function"] {
+            let finding = findings.iter().find(|finding| finding.subject == subject).unwrap();
+            assert_eq!(finding.verdict, Wrong, "{finding:?}");
+        }
+        let missing = Artifacts::find(Some(&directory.path().join("none")));
+        let findings = examine(&config, missing);
+        let kernel = findings.iter().find(|finding| finding.subject == "kernel").unwrap();
+        assert!(kernel.verdict == Wrong && kernel.found.contains("make"), "{kernel:?}");
+    }
+
+    #[test]
+    fn a_state_directory_that_will_be_made_is_good() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_ne!(state(&directory.path().join("a/b")).verdict, Wrong);
+        assert_eq!(state(Path::new("/proc/self/state")).verdict, Wrong);
+    }
+
+    #[test]
+    fn a_daemon_that_runs_is_no_obstacle() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(daemon(directory.path()), None);
+        let lock = File::create(directory.path().join("lock")).unwrap();
+        assert_eq!(daemon(directory.path()), None);
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(daemon(directory.path()).as_deref(), Some(""));
+        std::fs::write(directory.path().join("lock"), "7\n").unwrap();
+        assert_eq!(daemon(directory.path()).as_deref(), Some(" (process 7)"));
+    }
+
+    #[test]
+    fn an_address_in_use_is_wrong() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert_eq!(address("127.0.0.1", port).verdict, Wrong);
+        drop(taken);
+        assert_eq!(address("127.0.0.1", port).verdict, Good);
+        assert_eq!(address("192.0.2.1", port).verdict, Wrong);
+    }
+}
