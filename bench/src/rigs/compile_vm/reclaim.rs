@@ -41,7 +41,7 @@ impl fmt::Display for Reclaim {
 
 /// What they are called in plots.
 pub(crate) const LEGEND: &str = "nothing: never given back. reporting: Linux' free page reporting, of blocks of 2 MiB \
-     or, with order 0, of pages. soft: the host takes free blocks of 2 MiB, or pages, every 5 s.";
+     or, with order 0, of pages. soft: the host takes free blocks of 2 MiB, or pages, too, every 5 s or 1 s.";
 
 impl Reclaim {
     /// Those that are worth a comparison over a long time.
