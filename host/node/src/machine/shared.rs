@@ -91,6 +91,14 @@ impl Machine for SharedVm {
         Box::pin(self.vm.memory())
     }
 
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(self.vm.starved())
+    }
+
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64, VmError>> {
+        Box::pin(self.vm.lend(most_bytes))
+    }
+
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {
         Box::pin(async {
             match &*self.paused.partitions().await {
