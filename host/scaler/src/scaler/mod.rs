@@ -248,7 +248,9 @@ impl Scaler {
             Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
             Event::Starved { vm, wanted_bytes } => drop(self.starving.insert(vm, wanted_bytes)),
             Event::Doomed(number) => self.doomed(number),
-            Event::Condemned { instance, freed_bytes } => self.condemned(instance, freed_bytes),
+            Event::Condemned { instance, freed_bytes } => {
+                self.condemned(now, instance, freed_bytes)
+            }
             Event::CondemnFailed(number) => self.condemn_failed(number),
             Event::Started(number) => self.started(now, number, event, &mut commands)?,
             Event::StartFailed(number) => self.start_failed(number, event, &mut commands)?,
@@ -266,7 +268,7 @@ impl Scaler {
             Event::Reclaimed(number) => self.reclaimed(now, number, event, true)?,
             Event::ReclaimFailed(number) => self.reclaimed(now, number, event, false)?,
             Event::EvictIdle => self.stop_idle(StopReason::Evicted, &mut commands),
-            Event::Retire(function) => self.retire(function, &mut commands),
+            Event::Retire(function) => self.retire(now, function, &mut commands),
             Event::Tick => self.expire(now, &mut commands),
             Event::Drain => self.drain(&mut commands),
         }
