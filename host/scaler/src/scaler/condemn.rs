@@ -55,10 +55,13 @@ impl Scaler {
         }
     }
 
-    /// An instance lives on that was to be condemned. It can still end with its VM.
-    pub(super) fn condemn_failed(&mut self, number: InstanceNumber) {
-        if let Some(InstanceState::Condemned { since, done: false }) = self.state(number) {
+    /// An instance lives on that was to be condemned. It can still end with its VM, and be squeezed as before.
+    pub(super) fn condemn_failed(&mut self, now: Moment, number: InstanceNumber) {
+        if let Some(instance) = self.pool.get(number)
+            && let InstanceState::Condemned { since, done: false } = instance.state
+        {
             self.set(number, InstanceState::Idle { since, frozen: true });
+            self.note_resident(now, number, instance.charged_bytes);
         }
     }
 

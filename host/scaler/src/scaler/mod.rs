@@ -251,7 +251,7 @@ impl Scaler {
             Event::Condemned { instance, freed_bytes } => {
                 self.condemned(now, instance, freed_bytes)
             }
-            Event::CondemnFailed(number) => self.condemn_failed(number),
+            Event::CondemnFailed(number) => self.condemn_failed(now, number),
             Event::Started(number) => self.started(now, number, event, &mut commands)?,
             Event::StartFailed(number) => self.start_failed(number, event, &mut commands)?,
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,

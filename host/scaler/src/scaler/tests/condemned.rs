@@ -249,3 +249,21 @@ fn a_condemned_instance_of_a_retired_function_waits_for_the_memory_that_its_vm_n
         assert_eq!(play(&mut scaler, &[(13, Event::Tick)]), commands);
     }
 }
+
+#[test]
+fn who_could_not_be_condemned_can_be_squeezed() {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 60, ceiling_bytes: 60, ..SQUEEZE };
+    let mut scaler = freezing(1000, squeeze, &[vm(), vm()], &[V, W]);
+    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [Command::PauseVm(V)]);
+    let paused = Event::VmPaused { vm: V, resident_bytes: 80 };
+    play(&mut scaler, &[(2, Event::Doomed(n(0))), (2, paused)]);
+    let taken = scaler.budget.free_bytes() - 70;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 9))]), [Command::Condemn(n(0))]);
+    let failed = [(2, Event::Retire(G)), (2, Event::CondemnFailed(n(0)))];
+    assert_eq!(play(&mut scaler, &failed), []);
+    scaler.budget.release(taken);
+    // The two hold 70 bytes together.
+    let squeezed = [RESUME, Command::Squeeze(n(0))];
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick)])[..2], squeezed);
+}
