@@ -30,6 +30,7 @@ use crate::{
     StopReason, Unexpected, VmIndex, VmState, squeeze::SqueezeManager,
 };
 use deadlines::Deadlines;
+use evict::Awaited;
 use pool::Pool;
 use scale::Shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -80,8 +81,8 @@ pub struct Scaler {
     evictable_vms: BTreeSet<(Moment, VmIndex)>,
     /// VMs being paused; what they hold is known once they are.
     pausing: BTreeSet<VmIndex>,
-    /// Of these, the ones that were being paused when memory became short.
-    awaited: Option<BTreeSet<VmIndex>>,
+    /// What was under way when memory became short.
+    awaited: Option<Awaited>,
     /// VMs whose guests lack memory, and how much, until this event is handled.
     starving: BTreeMap<VmIndex, u64>,
     /// VMs shutting down.

@@ -29,15 +29,14 @@ impl Scaler {
         commands.push(Command::Freeze(number));
     }
 
-    /// Freezes all instances that could be evicted, because freezing them may free enough memory. Returns
-    /// whether a freeze is still under way, so that its gain is not known yet.
+    /// Freezes all instances that could be evicted, because freezing them may free enough memory.
     pub(super) fn freeze_evictables(
         &mut self,
         but: Option<InstanceNumber>,
         commands: &mut Vec<Command>,
-    ) -> bool {
+    ) {
         if self.squeeze_manager.is_none() {
-            return false;
+            return;
         }
         let awake = |number: &InstanceNumber| {
             let instance = self.pool.get(*number).filter(|instance| !is_frozen(instance));
@@ -48,7 +47,6 @@ impl Scaler {
         for number in evictables.filter(awake).collect::<Vec<_>>() {
             self.freeze(number, commands);
         }
-        !self.freezing.is_empty()
     }
 
     /// Charges a frozen instance with what it holds, which is all it can take until it is thawed.
