@@ -106,6 +106,14 @@ impl Memory for Liar<'_> {
         self.any()
     }
 
+    fn starved(&self) -> u32 {
+        self.any()
+    }
+
+    fn want(&self) -> u32 {
+        self.any()
+    }
+
     fn doom(&self) -> u32 {
         self.any()
     }
@@ -131,6 +139,9 @@ proptest! {
         zone.spare_areas();
         prop_assert!(took() <= trees + 1);
         zone.condemn();
+        prop_assert!(took() <= 2);
+        zone.starved();
+        zone.wanted_areas();
         prop_assert!(took() <= 2);
         let hand = zone.hand();
         prop_assert!(took() <= 1);

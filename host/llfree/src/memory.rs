@@ -47,6 +47,10 @@ pub trait Memory {
     fn set_held(&self, areas: u32);
     /// How many pages the guest needs free, as far as it says.
     fn reserve(&self) -> u32;
+    /// How often the guest was about to kill for want of memory while the host kept areas.
+    fn starved(&self) -> u32;
+    /// How many areas it asked for when it last was.
+    fn want(&self) -> u32;
     /// Odd if the guest lets the host discard all memory of the zone.
     fn doom(&self) -> u32;
     /// Says at which [`Memory::doom`] the host has discarded it.
@@ -162,6 +166,14 @@ impl Memory for SharedMemory {
 
     fn reserve(&self) -> u32 {
         self.atomic(self.layout.live + GUEST_LINE + 4).load(Acquire)
+    }
+
+    fn starved(&self) -> u32 {
+        self.atomic(self.layout.live + GUEST_LINE).load(Acquire)
+    }
+
+    fn want(&self) -> u32 {
+        self.atomic(self.layout.live + GUEST_LINE + 8).load(Acquire)
     }
 
     fn doom(&self) -> u32 {

@@ -96,6 +96,16 @@ impl<M: Memory> Zone<M> {
         u32::try_from(spare / u64::from(AREA_PAGES)).unwrap_or(u32::MAX)
     }
 
+    /// How often the guest was about to kill somebody for want of memory while the host kept areas, as far as it says.
+    pub fn starved(&self) -> u32 {
+        self.memory.starved()
+    }
+
+    /// How many areas it asked for when [`Zone::starved`] last changed. It may say anything.
+    pub fn wanted_areas(&self) -> u32 {
+        self.memory.want()
+    }
+
     /// Asks whether all memory of the zone may be discarded, what the guest uses, too, and if so, tells the guest that
     /// it has been. Only for a guest that stands still from before this call until after the discard.
     pub fn condemn(&mut self) -> bool {

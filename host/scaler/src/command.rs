@@ -2,8 +2,8 @@
 
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
-/// What the scaler wants done. Every command is answered by an [`crate::Event`], except [`Command::Reject`]
-/// and [`Command::ResumeVm`], and [`Command::Freeze`] unless frozen instances are charged by what they hold.
+/// What the scaler wants done. Every command is answered by an [`crate::Event`], except [`Command::Reject`],
+/// [`Command::ResumeVm`] and [`Command::LendVm`], and [`Command::Freeze`] unless frozen instances are charged by what they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
@@ -12,6 +12,13 @@ pub enum Command {
     PauseVm(VmIndex),
     /// Resume a VM that is paused or being paused, before doing anything else in it. Not answered.
     ResumeVm(VmIndex),
+    /// Give the guest memory that it has asked for, besides that of its instances, until the VM ends. Not answered.
+    LendVm {
+        /// The VM.
+        vm: VmIndex,
+        /// The most it may be given, in bytes.
+        bytes: u64,
+    },
     /// Shut down this VM, which has no running instance; answered by `VmEnded`.
     EndVm {
         /// The VM.

@@ -31,6 +31,14 @@ pub enum Event {
         /// Its resident memory on the host, including its instances, in bytes; [`u64::MAX`] if unknown.
         resident_bytes: u64,
     },
+    /// The guest lacks memory and is about to kill somebody, who may be in the middle of a request. Has no effect if
+    /// there is no memory for it.
+    Starved {
+        /// The VM.
+        vm: VmIndex,
+        /// What it asks for, in bytes; it may be anything.
+        wanted_bytes: u64,
+    },
     /// A frozen instance can be condemned once its VM is paused. Comes before [`Event::VmPaused`], and holds
     /// until the VM is resumed.
     Doomed(InstanceNumber),

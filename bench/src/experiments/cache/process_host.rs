@@ -251,7 +251,10 @@ impl ProcessHost {
             Command::BootVm(vm) => return Some(Event::VmBooted(vm)),
             Command::EndVm { vm, .. } => return Some(Event::VmEnded(vm)),
             // The VM has no base memory, so pausing it would free nothing.
-            Command::PauseVm(_) | Command::ResumeVm(_) | Command::Condemn(_) => {}
+            Command::PauseVm(_)
+            | Command::ResumeVm(_)
+            | Command::Condemn(_)
+            | Command::LendVm { .. } => {}
             Command::Reclaim { instance, .. } => return Some(Event::Reclaimed(instance)),
             Command::Start { function, instance, .. } => {
                 self.counters.cold_boots_count += 1;

@@ -11,9 +11,7 @@ impl Entry {
     /// up.
     pub async fn doom(self: &Rc<Self>) -> Result<Instance, ApiError> {
         let entry = Rc::clone(self);
-        // A request has to know whether the kernel was told, so nobody may leave between telling it and saying so.
-        let told = tokio::task::spawn_local(async move { entry.tell_doom().await });
-        told.await.unwrap_or_else(|_| Err(ApiError::internal("dooming", "its task is gone")))
+        to_the_end(async move { entry.tell_doom().await }).await
     }
 
     async fn tell_doom(&self) -> Result<Instance, ApiError> {
@@ -32,8 +30,14 @@ impl Entry {
         Ok(self.description())
     }
 
-    /// Undoes [`Entry::doom`], or kills it, if the host has discarded its memory.
-    pub(super) async fn spare(&self) -> Result<(), ApiError> {
+    /// Undoes [`Entry::doom`], or kills it, if the host has discarded its memory. Once begun, this continues even if the
+    /// caller gives up.
+    pub(super) async fn spare(self: &Rc<Self>) -> Result<(), ApiError> {
+        let entry = Rc::clone(self);
+        to_the_end(async move { entry.tell_spare().await }).await
+    }
+
+    async fn tell_spare(&self) -> Result<(), ApiError> {
         let mut doomed = self.doomed.lock().await;
         if *doomed && self.is_alive() {
             if let Err(error) = write(self.own_partition()?, false).await {
@@ -54,9 +58,79 @@ impl Entry {
     }
 }
 
+/// Whoever comes next has to know what the kernel was told, so nobody may leave between telling it and saying so.
+async fn to_the_end<T: 'static>(
+    tell: impl Future<Output = Result<T, ApiError>> + 'static,
+) -> Result<T, ApiError> {
+    let told = tokio::task::spawn_local(tell).await;
+    told.unwrap_or_else(|_| Err(ApiError::internal("dooming or sparing", "its task is gone")))
+}
+
 /// The kernel looks at all memory of the partition, which takes milliseconds.
 async fn write(partition: PartitionNumber, doomed: bool) -> io::Result<()> {
     tokio::task::spawn_blocking(move || sysfs::set_doomed(partition, doomed))
         .await
         .map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Start;
+    use super::*;
+    use squeezy_protocol::{InstanceSpec, PartitionChoice, Seccomp};
+    use std::{
+        pin::pin,
+        sync::mpsc,
+        task::{Context, Waker},
+    };
+    use tokio::{runtime, task::LocalSet};
+
+    fn doomed() -> Rc<Entry> {
+        let spec = InstanceSpec {
+            id: "a".parse().unwrap(),
+            command: vec!["a".to_owned()],
+            environment: Default::default(),
+            working_directory: "/".into(),
+            image: None,
+            partition: PartitionChoice::None,
+            wait_ms: 0,
+            memory_limit_bytes: None,
+            files_limit_bytes: None,
+            memory_node: None,
+            cpu_share_millis: None,
+            cpu_limit_millis: None,
+            seccomp: Seccomp::Default,
+            port: None,
+        };
+        let entry = Entry::new(&spec, 0);
+        entry.start.set(Start { partition: Some(PartitionNumber(0)), ..Start::default() });
+        entry.frozen.set(true);
+        *entry.doomed.try_lock().unwrap() = true;
+        Rc::new(entry)
+    }
+
+    /// Otherwise the kernel would hear of it after it was told to doom the instance again.
+    #[test]
+    fn nobody_else_tells_the_kernel_while_it_is_told_to_spare_for_who_has_given_up() {
+        let mut builder = runtime::Builder::new_current_thread();
+        let runtime = builder.max_blocking_threads(1).build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            // The kernel takes its time.
+            let (go_on, waits) = mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || waits.recv());
+            let entry = doomed();
+            {
+                let mut request = pin!(entry.spare());
+                for _ in 0..3 {
+                    let mut context = Context::from_waker(Waker::noop());
+                    assert!(request.as_mut().poll(&mut context).is_pending());
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(entry.doomed.try_lock().is_err(), "somebody else may tell the kernel");
+            go_on.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            drop(entry.doomed.lock().await);
+        });
+    }
 }

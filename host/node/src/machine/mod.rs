@@ -50,6 +50,16 @@ pub trait Machine: Send + Sync {
     fn starts_beside_plug(&self) -> bool;
     /// The memory that is requested, plugged and resident now.
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>>;
+    /// Waits until its guest asks for memory that it lacks; returns how many bytes. The answer is [`Self::lend`], or
+    /// none.
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(std::future::pending())
+    }
+    /// Gives its guest what it has asked for, at most this many bytes.
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64, VmError>> {
+        let _ = most_bytes;
+        Box::pin(async { Ok(0) })
+    }
     /// Sets whether it should be paused or running; [`Self::settle`] makes it so.
     fn want_paused(&self, paused: bool);
     /// Pauses or resumes it, whichever was wanted last. Wait for this before doing anything in it, because a

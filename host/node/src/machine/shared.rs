@@ -7,7 +7,11 @@ use squeezy_vmm::{
     BoxFuture, Grain, Llfree, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// How long a guest may take to drop its page cache, and again to say which partitions it has, before it is paused.
+const READY_LIMIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct SharedVm {
     vm: Arc<Vm>,
@@ -30,11 +34,13 @@ impl SharedVm {
 
     /// What a pause should not keep on the host goes first. Returns the partitions.
     async fn make_ready_for_pause(&self) -> Result<Vec<Partition>, VmError> {
-        if self.vm.config().llfree == Llfree::All {
-            // A failure costs nothing but memory, and the next call will say what is wrong.
-            let _ = self.vm.agent()?.drop_page_cache().await;
-        }
-        self.vm.partitions().await
+        let drop = async {
+            match self.vm.config().llfree {
+                Llfree::All => self.vm.agent()?.drop_page_cache().await,
+                Llfree::Off | Llfree::Partitions => Ok(()),
+            }
+        };
+        make_ready(drop, self.vm.partitions()).await
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -91,6 +97,14 @@ impl Machine for SharedVm {
         Box::pin(self.vm.memory())
     }
 
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(self.vm.starved())
+    }
+
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64, VmError>> {
+        Box::pin(self.vm.lend(most_bytes))
+    }
+
     fn partitions(&self) -> BoxFuture<'_, Result<Vec<Partition>, VmError>> {
         Box::pin(async {
             match &*self.paused.partitions().await {
@@ -128,5 +142,43 @@ impl Machine for SharedVm {
 
     fn end(&self) -> BoxFuture<'_, Result<(), VmError>> {
         Box::pin(self.vm.stop())
+    }
+}
+
+/// Has the guest drop its page cache and say which partitions it has. One that does not answer in time is paused as it
+/// is, and its partitions are not known until it runs again: calls that lack memory wait for the pause.
+async fn make_ready(
+    drop: impl Future<Output = Result<(), VmError>>,
+    look: impl Future<Output = Result<Vec<Partition>, VmError>>,
+) -> Result<Vec<Partition>, VmError> {
+    // A failure costs nothing but memory, and the next call will say what is wrong.
+    let _ = timeout(READY_LIMIT, drop).await;
+    timeout(READY_LIMIT, look).await.unwrap_or_else(|_| Ok(Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use tokio::time::{Instant, sleep};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_does_not_answer_is_paused_all_the_same() {
+        let begin = Instant::now();
+        let ready = timeout(LONG, make_ready(pending(), pending())).await;
+        assert!(ready.expect("nobody waits for it").unwrap().is_empty());
+        assert!(begin.elapsed() <= Duration::from_secs(2), "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_slow_with_one_thing_has_its_time_for_the_other() {
+        let partitions = async {
+            sleep(Duration::from_millis(900)).await;
+            Err(VmError::NoAgent)
+        };
+        let ready = timeout(LONG, make_ready(pending(), partitions)).await;
+        assert_eq!(ready.expect("nobody waits for it"), Err(VmError::NoAgent));
     }
 }

@@ -1,7 +1,7 @@
 //! The node's main task: turns what happens into events for the scaler, and the scaler's commands into tasks.
 //!
 //! Its tables are in `table`, what it receives in `message`, and what it does with VMs, instances and calls
-//! in the files of these names; freezing and squeezing idle instances are in `rest`, and taking their memory while
+//! in the files of these names; guests that lack memory are in `starving`; freezing and squeezing idle instances are in `rest`, and taking their memory while
 //! their VM is paused in `condemn`.
 
 use super::{
@@ -194,6 +194,7 @@ impl Actor {
             Command::PauseVm(vm) => self.pause(vm),
             Command::ResumeVm(vm) => self.resume(vm),
             Command::EndVm { vm, reason } => self.end_vm(vm, reason),
+            Command::LendVm { vm, bytes } => self.lend(vm, bytes),
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Freeze(instance) => self.freeze(instance),
             Command::Squeeze(instance) => self.squeeze(instance),
@@ -216,6 +217,10 @@ impl Actor {
             }
             Ok(Completion::Resumed { vm, result }) => self.resumed(vm, result),
             Ok(Completion::VmStopped { vm, result }) => self.vm_stopped(vm, result),
+            Ok(Completion::Starved { vm, boot, wanted_bytes }) => {
+                self.starved(vm, boot, wanted_bytes);
+            }
+            Ok(Completion::Lent { vm, result }) => self.lent(vm, result),
             Ok(Completion::VmGone { vm, boot }) => self.vm_gone(vm, boot),
             Ok(Completion::Plugged { instance, function, asked, outcome }) => {
                 self.plugged(instance, function, asked, &outcome);

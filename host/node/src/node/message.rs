@@ -73,6 +73,15 @@ pub(super) enum Completion {
         vm: VmIndex,
         result: Result<(), VmError>,
     },
+    Starved {
+        vm: VmIndex,
+        boot: u64,
+        wanted_bytes: u64,
+    },
+    Lent {
+        vm: VmIndex,
+        result: Result<u64, VmError>,
+    },
     VmGone {
         vm: VmIndex,
         boot: u64,

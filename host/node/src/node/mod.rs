@@ -6,6 +6,7 @@ mod condemn;
 mod instances;
 mod message;
 mod rest;
+mod starving;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -101,6 +101,7 @@ impl Actor {
                     machine.wait().await;
                     Completion::VmGone { vm, boot }
                 });
+                self.watch_starving(vm);
                 self.event(Event::VmBooted(vm));
             }
             Err(error) => {

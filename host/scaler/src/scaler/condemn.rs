@@ -1,8 +1,10 @@
 //! Frozen instances of paused VMs that lose their memory, without their VM. Until the VM runs again they keep their
 //! slots, and take no request.
 
-use super::Scaler;
-use crate::{Command, InstanceNumber, InstanceState, StopReason, VmIndex, instance::Instance};
+use super::{Scaler, deadlines::Subject, expire::RETRY};
+use crate::{
+    Command, InstanceNumber, InstanceState, Moment, StopReason, VmIndex, instance::Instance,
+};
 
 impl Scaler {
     /// What may be condemned while this VM is paused, if it is doomed before: all its idle instances but the one that
@@ -39,7 +41,7 @@ impl Scaler {
     }
 
     /// Releases what a condemned instance held.
-    pub(super) fn condemned(&mut self, number: InstanceNumber, freed_bytes: u64) {
+    pub(super) fn condemned(&mut self, now: Moment, number: InstanceNumber, freed_bytes: u64) {
         if let Some(Instance { state, charged_bytes, .. }) = self.pool.get(number)
             && let InstanceState::Condemned { since, done: false } = state
         {
@@ -47,13 +49,34 @@ impl Scaler {
             self.budget.release(freed_bytes);
             self.charge(number, charged_bytes - freed_bytes);
             self.set(number, InstanceState::Condemned { since, done: true });
+            if self.is_retired(number) {
+                self.deadlines.set(Subject::Instance(number), Some(now + RETRY));
+            }
         }
     }
 
-    /// An instance lives on that was to be condemned. It can still end with its VM.
-    pub(super) fn condemn_failed(&mut self, number: InstanceNumber) {
-        if let Some(InstanceState::Condemned { since, done: false }) = self.state(number) {
+    /// An instance lives on that was to be condemned. It can still end with its VM, and be squeezed as before.
+    pub(super) fn condemn_failed(&mut self, now: Moment, number: InstanceNumber) {
+        if let Some(instance) = self.pool.get(number)
+            && let InstanceState::Condemned { since, done: false } = instance.state
+        {
             self.set(number, InstanceState::Idle { since, frozen: true });
+            self.note_resident(now, number, instance.charged_bytes);
+        }
+    }
+
+    /// Ends a condemned instance of a retired function, which would stay listed until something else runs in its VM.
+    /// That takes memory; if there is not enough, it is tried again.
+    pub(super) fn end_retired(
+        &mut self,
+        now: Moment,
+        number: InstanceNumber,
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(instance) = self.pool.get(number)
+            && !self.resume(instance.vm, commands)
+        {
+            self.deadlines.set(Subject::Instance(number), Some(now + RETRY));
         }
     }
 

@@ -2,7 +2,14 @@
 
 use super::{Scaler, Vm, scale::Shortage};
 use crate::{Command, InstanceNumber, StopReason, VmIndex, VmState, instance::Instance};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pauses and freezes that were under way when memory became short. Only these are waited for: on a busy host there is
+/// always one that began later.
+pub(super) struct Awaited {
+    vms: BTreeSet<VmIndex>,
+    instances: BTreeSet<InstanceNumber>,
+}
 
 /// Something that can be ended to make room.
 #[derive(Clone, Copy)]
@@ -37,7 +44,8 @@ impl Scaler {
             self.awaited = None;
             return;
         }
-        if self.freeze_evictables(shortage.thawing, commands) || self.waits_for_pauses() {
+        self.freeze_evictables(shortage.thawing, commands);
+        if self.waits(shortage) {
             return;
         }
         let mut going = self.going_in();
@@ -63,6 +71,11 @@ impl Scaler {
             }
             evictables.push(evictable);
         }
+        // Who is being frozen is not ended, and may bring what is lacking.
+        let most: u64 = self.freezing.iter().map(|&number| self.most_gain(number, shortage)).sum();
+        if room < wanted && room.saturating_add(most) >= wanted {
+            return;
+        }
         for evictable in evictables {
             match evictable {
                 Evictable::Instance(number) => self.stop(number, StopReason::Evicted, commands),
@@ -80,12 +93,23 @@ impl Scaler {
         }
     }
 
-    /// Whether to wait until it is known what VMs hold that are being paused. Not for those that came later: on a busy
-    /// host there is always one.
-    fn waits_for_pauses(&mut self) -> bool {
-        let awaited = self.awaited.get_or_insert_with(|| self.pausing.clone());
-        awaited.retain(|vm| self.pausing.contains(vm));
-        !awaited.is_empty()
+    /// Whether to wait until it is known what VMs and instances hold that are being paused and frozen.
+    fn waits(&mut self, shortage: &Shortage) -> bool {
+        let may_gain = |&number: &InstanceNumber| self.most_gain(number, shortage) > 0;
+        let instances: BTreeSet<_> = self.freezing.iter().copied().filter(may_gain).collect();
+        let vms = &self.pausing;
+        let awaited = self
+            .awaited
+            .get_or_insert_with(|| Awaited { vms: vms.clone(), instances: instances.clone() });
+        awaited.vms.retain(|vm| vms.contains(vm));
+        awaited.instances.retain(|number| instances.contains(number));
+        !awaited.vms.is_empty() || !awaited.instances.is_empty()
+    }
+
+    /// The most bytes that may come back with the end of an instance's freeze.
+    fn most_gain(&self, number: InstanceNumber, shortage: &Shortage) -> u64 {
+        let instance = self.pool.get(number).filter(|_| shortage.thawing != Some(number));
+        instance.map_or(0, |instance| instance.charged_bytes)
     }
 
     /// Bytes on their way back, including those of VMs that will be empty once their stopping instances are
@@ -183,6 +207,8 @@ impl Scaler {
                 return None;
             }
             match instance.charged_bytes {
+                // What it holds is known in a moment.
+                1.. if self.freezing.contains(&number) => None,
                 0 => {
                     let index = instance.vm;
                     let brings = Some(index) != needed && self.is_last_idle(number, index);

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long to wait before asking the guest again for memory that it kept, and before looking again at
 /// something that could not be ended: an empty VM for which a request is waiting, or an instance in a paused
 /// VM that lacks the memory to run.
-const RETRY: Duration = Duration::from_secs(5);
+pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 impl Scaler {
     /// When the next [`crate::Event::Tick`] is due, if nothing else happens before.
@@ -47,6 +47,7 @@ impl Scaler {
             InstanceState::Idle { .. } => {
                 self.deadlines.set(Subject::Instance(number), Some(now + RETRY));
             }
+            InstanceState::Condemned { .. } => self.end_retired(now, number, commands),
             // If the VM is ending, the memory comes back with it.
             InstanceState::Stranded { .. }
                 if self.vm_state(instance.vm) != Some(VmState::Ending) =>

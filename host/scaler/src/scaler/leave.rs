@@ -5,7 +5,12 @@ use crate::{Command, FunctionIndex, Moment, RejectReason, StopReason, VmIndex, V
 use std::collections::BTreeSet;
 
 impl Scaler {
-    pub(super) fn retire(&mut self, index: FunctionIndex, commands: &mut Vec<Command>) {
+    pub(super) fn retire(
+        &mut self,
+        now: Moment,
+        index: FunctionIndex,
+        commands: &mut Vec<Command>,
+    ) {
         let Some(function) = self.functions.get_mut(&index) else { return };
         function.retired = true;
         let index_of_vm = function.policy.vm;
@@ -16,6 +21,11 @@ impl Scaler {
         self.touched.insert((index_of_vm, index));
         for (_, number) in self.pool.idle_of(index).collect::<Vec<_>>() {
             self.take_away(number, StopReason::Retired, commands);
+        }
+        for number in self.pool.condemned(index_of_vm).collect::<Vec<_>>() {
+            if self.pool.get(number).is_some_and(|instance| instance.function == index) {
+                self.end_retired(now, number, commands);
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Decides which VMs and instances start and stop, and which instance gets which request.
 //!
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
-//! follows from it: who gets a request or memory (`scale`) and who gives it up (`evict`), timeouts (`expire`),
+//! follows from it: who gets a request or memory (`scale`, and `lend` for guests that lack it) and who gives it up
+//! (`evict`), timeouts (`expire`),
 //! frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
 //! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
 //! instances, `deadlines` the times at which they need attention.
@@ -13,6 +14,7 @@ mod evict;
 mod expire;
 mod instances;
 mod leave;
+mod lend;
 mod pause;
 mod policy;
 mod pool;
@@ -28,6 +30,7 @@ use crate::{
     StopReason, Unexpected, VmIndex, VmState, squeeze::SqueezeManager,
 };
 use deadlines::Deadlines;
+use evict::Awaited;
 use pool::Pool;
 use scale::Shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -54,6 +57,8 @@ struct Vm {
     /// Bytes of the budget charged to it, apart from its instances: its base memory, or what it holds while
     /// it is paused.
     charged_bytes: u64,
+    /// What it was lent since it booted, in bytes.
+    lent_bytes: u64,
     /// When an instance in it last answered; before the first answer, when it booted.
     last_used: Moment,
     /// Its key in `evictable_vms`, if it is there.
@@ -76,8 +81,10 @@ pub struct Scaler {
     evictable_vms: BTreeSet<(Moment, VmIndex)>,
     /// VMs being paused; what they hold is known once they are.
     pausing: BTreeSet<VmIndex>,
-    /// Of these, the ones that were being paused when memory became short.
-    awaited: Option<BTreeSet<VmIndex>>,
+    /// What was under way when memory became short.
+    awaited: Option<Awaited>,
+    /// VMs whose guests lack memory, and how much, until this event is handled.
+    starving: BTreeMap<VmIndex, u64>,
     /// VMs shutting down.
     ending: BTreeSet<VmIndex>,
     pool: Pool,
@@ -107,6 +114,7 @@ impl Scaler {
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
             awaited: None,
+            starving: BTreeMap::new(),
             ending: BTreeSet::new(),
             pool: Pool::default(),
             deadlines: Deadlines::default(),
@@ -131,6 +139,7 @@ impl Scaler {
             policy,
             state: VmState::Absent,
             charged_bytes: 0,
+            lent_bytes: 0,
             last_used: Moment::START,
             evictable_since: None,
             retired: false,
@@ -238,9 +247,12 @@ impl Scaler {
             Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
             Event::VmUnfit(vm) => self.unfit(vm),
             Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
+            Event::Starved { vm, wanted_bytes } => drop(self.starving.insert(vm, wanted_bytes)),
             Event::Doomed(number) => self.doomed(number),
-            Event::Condemned { instance, freed_bytes } => self.condemned(instance, freed_bytes),
-            Event::CondemnFailed(number) => self.condemn_failed(number),
+            Event::Condemned { instance, freed_bytes } => {
+                self.condemned(now, instance, freed_bytes)
+            }
+            Event::CondemnFailed(number) => self.condemn_failed(now, number),
             Event::Started(number) => self.started(now, number, event, &mut commands)?,
             Event::StartFailed(number) => self.start_failed(number, event, &mut commands)?,
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
@@ -257,7 +269,7 @@ impl Scaler {
             Event::Reclaimed(number) => self.reclaimed(now, number, event, true)?,
             Event::ReclaimFailed(number) => self.reclaimed(now, number, event, false)?,
             Event::EvictIdle => self.stop_idle(StopReason::Evicted, &mut commands),
-            Event::Retire(function) => self.retire(function, &mut commands),
+            Event::Retire(function) => self.retire(now, function, &mut commands),
             Event::Tick => self.expire(now, &mut commands),
             Event::Drain => self.drain(&mut commands),
         }
@@ -276,6 +288,8 @@ impl Scaler {
         while self.step(now, &mut left, commands) && steps < self.most_steps() {
             steps += 1;
         }
+        // Whoever has not got anything by now is refused.
+        self.starving.clear();
         debug_assert!(self.touched.is_empty(), "not at rest after {steps} steps");
         // Last, because a pause makes nothing possible until it is answered.
         for vm in left {
@@ -307,9 +321,9 @@ impl Scaler {
     }
 
     /// One more than the number of commands that the steps of one event can send. Before an answer arrives as
-    /// another event, a VM is sent at most a resume and an end, or a boot; an instance at most a freeze, a
+    /// another event, a VM is sent at most a loan, a resume and an end, or a boot; an instance at most a freeze, a
     /// squeeze and a stop, or a condemnation and a stop, or a dispatch, or a start.
     fn most_steps(&self) -> usize {
-        1 + 2 * self.vms.len() + 3 * self.pool.len()
+        1 + 3 * self.vms.len() + 3 * self.pool.len()
     }
 }

@@ -46,7 +46,7 @@ impl Scaler {
     /// Makes sure that a VM runs; `false` if there is not enough memory for that.
     pub(super) fn resume(&mut self, index: VmIndex, commands: &mut Vec<Command>) -> bool {
         let Some(vm) = self.vms.get(&index) else { return false };
-        let (state, base_bytes) = (vm.state, vm.policy.base_bytes);
+        let (state, base_bytes) = (vm.state, self.base_bytes(index));
         if let VmState::Paused { since } = state {
             if !self.charge_vm(index, base_bytes) {
                 return false;
@@ -83,7 +83,7 @@ impl Scaler {
     pub(super) fn missing_base_bytes(&self, index: VmIndex) -> u64 {
         match self.vms.get(&index) {
             Some(vm) if matches!(vm.state, VmState::Paused { .. }) => {
-                vm.policy.base_bytes - vm.charged_bytes
+                self.base_bytes(index) - vm.charged_bytes
             }
             _ => 0,
         }

@@ -110,6 +110,9 @@ impl Scaler {
                 Some(VmState::Booting | VmState::Ending) | None => {}
             }
         }
+        if shortage.bytes == 0 {
+            self.lend(commands);
+        }
         self.make_room(&shortage, commands);
         let wanted = shortage.bytes.saturating_add(self.budget.reserve_bytes());
         if wanted > 0 {

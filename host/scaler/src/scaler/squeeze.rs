@@ -29,15 +29,14 @@ impl Scaler {
         commands.push(Command::Freeze(number));
     }
 
-    /// Freezes all instances that could be evicted, because freezing them may free enough memory. Returns
-    /// whether a freeze is still under way, so that its gain is not known yet.
+    /// Freezes all instances that could be evicted, because freezing them may free enough memory.
     pub(super) fn freeze_evictables(
         &mut self,
         but: Option<InstanceNumber>,
         commands: &mut Vec<Command>,
-    ) -> bool {
+    ) {
         if self.squeeze_manager.is_none() {
-            return false;
+            return;
         }
         let awake = |number: &InstanceNumber| {
             let instance = self.pool.get(*number).filter(|instance| !is_frozen(instance));
@@ -48,19 +47,35 @@ impl Scaler {
         for number in evictables.filter(awake).collect::<Vec<_>>() {
             self.freeze(number, commands);
         }
-        !self.freezing.is_empty()
     }
 
     /// Charges a frozen instance with what it holds, which is all it can take until it is thawed.
     pub(super) fn frozen(&mut self, now: Moment, number: InstanceNumber, resident_bytes: u64) {
         let Some(instance) = self.pool.get(number).filter(is_frozen) else { return };
-        let Some(squeeze_manager) = &mut self.squeeze_manager else { return };
+        if self.squeeze_manager.is_none() {
+            return;
+        }
         self.freezing.remove(&number);
         self.touched.insert((instance.vm, instance.function));
-        // If what it holds is unknown, no gain can be expected from squeezing it.
         if resident_bytes < instance.charged_bytes {
-            squeeze_manager.frozen(now, number, instance.function, resident_bytes);
+            self.note_resident(now, number, resident_bytes);
             self.charge_resident(number, resident_bytes);
+        }
+    }
+
+    /// Has a frozen instance squeezed when its turn comes. If what it holds is unknown, it is charged in full, and no
+    /// gain can be expected.
+    pub(super) fn note_resident(
+        &mut self,
+        now: Moment,
+        number: InstanceNumber,
+        resident_bytes: u64,
+    ) {
+        let Some(instance) = self.pool.get(number) else { return };
+        if resident_bytes < self.instance_bytes(instance.vm)
+            && let Some(squeeze_manager) = &mut self.squeeze_manager
+        {
+            squeeze_manager.frozen(now, number, instance.function, resident_bytes);
         }
     }
 

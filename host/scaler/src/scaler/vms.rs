@@ -103,7 +103,7 @@ impl Scaler {
             return;
         }
         if state == VmState::Absent {
-            (vm.unfit, vm.proven) = (false, false);
+            (vm.unfit, vm.proven, vm.lent_bytes) = (false, false, 0);
         }
         let idle_time = vm.policy.idle_time;
         let evictable = |state| match state {

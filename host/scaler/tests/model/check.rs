@@ -8,6 +8,15 @@ impl Model {
             Command::BootVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Booting), Some(VmModel::Absent));
                 self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
+                self.lent_bytes.insert(vm, 0);
+            }
+            Command::LendVm { vm, bytes } => {
+                assert_eq!(self.vms[&vm], VmModel::Up, "lent to a VM that does not run");
+                assert!(bytes > 0, "nothing is lent");
+                let lent_bytes = self.lent_bytes.entry(vm).or_default();
+                *lent_bytes += bytes;
+                assert!(*lent_bytes <= self.policies.vms[vm.0 as usize].instance_bytes, "too much");
+                *self.charged_bytes.entry(vm).or_default() += bytes;
             }
             Command::PauseVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Paused), Some(VmModel::Up));
@@ -17,7 +26,7 @@ impl Model {
             Command::ResumeVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
                 self.pending.retain(|command| *command != Command::PauseVm(vm));
-                self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
+                self.charged_bytes.insert(vm, self.base_bytes(vm));
                 let within = self.instances.values_mut().filter(|entry| entry.vm == vm);
                 within.for_each(|entry| entry.doomed = false);
             }

@@ -53,6 +53,8 @@ pub struct Model {
     pub unfit: BTreeSet<VmIndex>,
     /// What each existing VM is charged, apart from its instances.
     pub charged_bytes: BTreeMap<VmIndex, u64>,
+    /// What each was lent since it booted.
+    pub lent_bytes: BTreeMap<VmIndex, u64>,
     pub instances: BTreeMap<InstanceNumber, InstanceEntry>,
     /// Stopped instances whose memory the guest kept: their VM and how many bytes.
     pub stranded: BTreeMap<InstanceNumber, (VmIndex, u64)>,
@@ -87,6 +89,7 @@ impl Model {
             vms: (0..VMS).map(|vm| (VmIndex(vm), VmModel::Absent)).collect(),
             unfit: BTreeSet::new(),
             charged_bytes: BTreeMap::new(),
+            lent_bytes: BTreeMap::new(),
             instances: BTreeMap::new(),
             stranded: BTreeMap::new(),
             pending: Vec::new(),
@@ -100,6 +103,11 @@ impl Model {
 
     pub fn vm_policy(&self, vm: VmIndex) -> VmPolicy {
         self.policies.vms[vm.0 as usize]
+    }
+
+    /// What a VM may use when it runs, apart from its instances.
+    pub fn base_bytes(&self, vm: VmIndex) -> u64 {
+        self.vm_policy(vm).base_bytes + self.lent_bytes.get(&vm).copied().unwrap_or(0)
     }
 
     pub fn function_policy(&self, function: FunctionIndex) -> FunctionPolicy {
@@ -116,7 +124,10 @@ impl Model {
                 assert!(fails || !failed, "rejected by {event:?}: {reason:?}");
             }
             self.check(command);
-            if !matches!(command, Command::Reject { .. } | Command::ResumeVm(_)) {
+            if !matches!(
+                command,
+                Command::Reject { .. } | Command::ResumeVm(_) | Command::LendVm { .. }
+            ) {
                 self.pending.push(command);
             }
         }
@@ -257,7 +268,9 @@ impl Model {
             }
             Command::Squeeze(instance) => Event::SqueezeFailed(instance),
             Command::Condemn(instance) => self.condemn(instance, well, resident_bytes),
-            Command::Reject { .. } | Command::ResumeVm(_) => unreachable!("it is not pending"),
+            Command::Reject { .. } | Command::ResumeVm(_) | Command::LendVm { .. } => {
+                unreachable!("it is not pending")
+            }
         };
         self.tell(event);
     }
@@ -349,6 +362,9 @@ impl Model {
                 }
             }
             Step::Crash { which } => self.crash(which),
+            Step::Starve { vm, bytes: wanted_bytes } => {
+                self.tell(Event::Starved { vm: VmIndex(vm), wanted_bytes });
+            }
             Step::Settle { seed } => self.settle(seed),
             Step::Unfit { vm } => {
                 let vm = VmIndex(vm);

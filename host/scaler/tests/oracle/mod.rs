@@ -124,7 +124,7 @@ impl Model {
             ways.push(anew);
         }
         let within: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
-        let base = policy.base_bytes - self.charged_bytes[&vm];
+        let base = self.base_bytes(vm) - self.charged_bytes[&vm];
         let had_bytes = free_bytes + elsewhere;
         // A VM has to run before anything in it can be ended, but for what can be condemned.
         let condemnable = |but: Option<&InstanceEntry>| -> u64 {

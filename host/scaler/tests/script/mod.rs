@@ -29,6 +29,11 @@ pub enum Step {
     Unfit {
         vm: u32,
     },
+    /// A guest asks for memory.
+    Starve {
+        vm: u32,
+        bytes: u64,
+    },
     Retire {
         function: u32,
     },
@@ -49,6 +54,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         20 => any::<usize>().prop_map(|which| Step::Die { which }),
         5 => any::<usize>().prop_map(|which| Step::Crash { which }),
         5 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
+        10 => (0..VMS, prop_oneof![0..200_u64, Just(u64::MAX)])
+            .prop_map(|(vm, bytes)| Step::Starve { vm, bytes }),
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
         60 => prop_oneof![0..4000_u64, 0..600_u64]
             .prop_map(|milliseconds| Step::Pass { milliseconds }),
@@ -63,6 +70,7 @@ pub fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
         4 => any::<usize>().prop_map(|which| Step::End { which, well: true, resident_bytes: 10 }),
         1 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
+        1 => (0..VMS, 0..200_u64).prop_map(|(vm, bytes)| Step::Starve { vm, bytes }),
     ];
     prop::collection::vec(step, 1..80)
 }

@@ -8,6 +8,7 @@
 //! VM's reclaimer has nothing in common with another VM's, so a guest that gets in the way gets in its own only.
 
 mod limit;
+mod starving;
 mod zone;
 mod zone_memory;
 

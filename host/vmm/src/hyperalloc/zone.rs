@@ -2,6 +2,7 @@
 
 use super::{
     limit::Kept,
+    starving::Asked,
     zone_memory::{Discarded, TreeAreas, ZoneMemory},
 };
 use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TREE_AREAS, TreeIndex, Zone};
@@ -20,6 +21,8 @@ pub(super) struct ReclaimZone {
     guest: Range<u64>,
     /// What the guest does not have for now. Nothing of a partition, whose size is virtio-mem's.
     pub(super) kept: Kept,
+    /// What of it the guest would like to have back.
+    pub(super) asked: Asked,
     is_partition: bool,
 }
 
@@ -32,7 +35,8 @@ impl ReclaimZone {
         is_partition: bool,
     ) -> Self {
         let (zone, held) = Zone::adopt(state);
-        let mut adopted = Self { zone, memory, guest, kept: Kept::default(), is_partition };
+        let asked = Asked::before(&zone);
+        let mut adopted = Self { zone, memory, guest, kept: Kept::default(), asked, is_partition };
         // Of a partition nothing is kept: it was in the middle of a reclaim.
         let kept = if is_partition { AreaSet::EMPTY } else { AreaSet::first(TREE_AREAS) };
         adopted.take_over(&held, |_| kept);

@@ -20,7 +20,7 @@ pub trait Elastic: Send + Sync {
     /// The size it should have when the VM is ready.
     fn start_bytes(&self) -> u64;
 
-    /// The size that was requested last.
+    /// The size that was requested last, with what is lent on top of it.
     fn requested_bytes(&self) -> u64;
 
     /// The size it has now.
@@ -28,6 +28,18 @@ pub trait Elastic: Send + Sync {
 
     /// Requests a size without waiting for it.
     fn request<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<()>>;
+
+    /// Waits until the guest asks for memory that the host keeps of this part; returns how many bytes.
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Gives a guest that lacks memory some of what it has asked for, at most this many bytes, on top of what is
+    /// requested, now and later; returns how many.
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64>> {
+        let _ = most_bytes;
+        Box::pin(async { Ok(0) })
+    }
 
     /// Requests a size, and returns once it is reached. After `limit` it fails with
     /// [`VmError::Resize`](crate::VmError::Resize) and the reason, for which `agent` may be asked;

@@ -14,6 +14,10 @@ use tokio::sync::Mutex;
 /// The pause before the host looks again for memory that the guest could not spare.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often the host looks whether the guest asks for memory. It waits for a quarter of a second, and somebody has to
+/// decide.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// The guest boots with all of it. The host takes it at start, and gives it back as memory is requested. It needs
 /// [`Llfree::All`](crate::Llfree::All).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,7 @@ impl GuestMemory for HyperAlloc {
             reclaimer: vm.reclaimer.clone(),
             extra_bytes: self.extra_bytes,
             requested: self.extra_bytes.into(),
+            lent: 0.into(),
             order: Mutex::default(),
         })]
     }
@@ -49,6 +54,8 @@ struct HostDriven {
     extra_bytes: u64,
     /// What was requested last. A later request ends an earlier one's wait.
     requested: AtomicU64,
+    /// What it has on top of that.
+    lent: AtomicU64,
     /// Held while the size changes.
     order: Mutex<()>,
 }
@@ -64,11 +71,16 @@ impl HostDriven {
         Ok(self.extra_bytes.saturating_sub(self.reclaimer()?.held_bytes()))
     }
 
+    /// What the guest should have, if `requested_bytes` are requested.
+    fn with_lent(&self, requested_bytes: u64) -> u64 {
+        requested_bytes.saturating_add(self.lent.load(SeqCst)).min(self.extra_bytes)
+    }
+
     /// Comes as near to what is requested as the guest lets it. Returns how long the work itself took.
     async fn follow(&self) -> Result<Duration> {
         let _order = self.order.lock().await;
         let reclaimer = self.reclaimer()?.clone();
-        let bytes = self.extra_bytes.saturating_sub(self.requested.load(SeqCst));
+        let bytes = self.extra_bytes - self.with_lent(self.requested.load(SeqCst));
         let work = move || {
             let begin = Instant::now();
             reclaimer.hold(bytes).map(|()| begin.elapsed())
@@ -96,7 +108,7 @@ impl HostDriven {
                 polls,
                 device: None,
             };
-            let missing = plugged_bytes.saturating_sub(requested_bytes);
+            let missing = plugged_bytes.saturating_sub(self.with_lent(requested_bytes));
             // The rest would be less than an area.
             if missing < 2 << 20 || self.requested.load(SeqCst) != requested_bytes {
                 return Ok(resize);
@@ -127,7 +139,7 @@ impl Elastic for HostDriven {
     }
 
     fn requested_bytes(&self) -> u64 {
-        self.requested.load(SeqCst)
+        self.with_lent(self.requested.load(SeqCst))
     }
 
     fn size(&self) -> BoxFuture<'_, Result<u64>> {
@@ -138,6 +150,30 @@ impl Elastic for HostDriven {
         Box::pin(async move {
             self.requested.store(target(), SeqCst);
             self.follow().await.map(drop)
+        })
+    }
+
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let bytes = self.reclaimer.get().map_or(0, |reclaimer| reclaimer.asked_bytes());
+                if bytes > 0 {
+                    return bytes;
+                }
+            }
+        })
+    }
+
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let _order = self.order.lock().await;
+            let reclaimer = self.reclaimer()?.clone();
+            let given = tokio::task::spawn_blocking(move || reclaimer.give_asked(most_bytes));
+            let bytes =
+                given.await.map_err(|error| VmError::system("a thread has failed", error))?;
+            self.lent.fetch_add(bytes, SeqCst);
+            Ok(bytes)
         })
     }
 

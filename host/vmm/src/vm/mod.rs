@@ -4,6 +4,7 @@ mod boot;
 mod condemn;
 mod memory;
 mod pause;
+mod starving;
 mod supervisor;
 
 use crate::{

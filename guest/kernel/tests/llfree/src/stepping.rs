@@ -77,6 +77,16 @@ impl<M: Memory> Memory for Stepping<M> {
         self.0.reserve()
     }
 
+    fn starved(&self) -> u32 {
+        step();
+        self.0.starved()
+    }
+
+    fn want(&self) -> u32 {
+        step();
+        self.0.want()
+    }
+
     fn doom(&self) -> u32 {
         step();
         self.0.doom()

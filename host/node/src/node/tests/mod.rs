@@ -6,6 +6,7 @@ mod fake;
 mod lives;
 mod properties;
 mod script;
+mod starving;
 
 use super::*;
 use crate::{InstanceError, NodeEvent, plan::tests::plan};

@@ -182,3 +182,88 @@ fn who_was_used_last_is_not_worth_dooming() {
     assert_eq!(scaler.worth_dooming(V), [n(0)]);
     assert_eq!(scaler.worth_dooming(W), []);
 }
+
+/// A scaler with a paused VM that holds a frozen instance of `F`, which is condemned for the VM of `G`, and one of
+/// function 2, which was used later. The VM holds 6 of its 10 bytes of base memory.
+fn with_condemned_of_one(done: bool) -> Scaler {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
+    let mut scaler = freezing(1000, squeeze, &[vm(), vm()], &[V, W, V]);
+    let other = FunctionIndex(2);
+    let policy = scaler.function(other).unwrap().policy;
+    let long = FunctionPolicy { keep_alive: 100 * KEEP_ALIVE, ..policy };
+    scaler.update_function(other, long).unwrap();
+    let frozen = |number| Event::Frozen { instance: n(number), resident_bytes: 40 };
+    let events = [
+        (0, request(0)),
+        (0, request_to(other, 1)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (0, Event::Started(n(1))),
+        (1, Event::Answered(n(0))),
+        (1, Event::Answered(n(1))),
+        (2, Event::Tick),
+        (2, frozen(0)),
+        (2, frozen(1)),
+        (2, Event::Doomed(n(0))),
+        (2, Event::VmPaused { vm: V, resident_bytes: 86 }),
+    ];
+    play(&mut scaler, &events);
+    let taken = scaler.budget.free_bytes() - 70;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 2))]), [Command::Condemn(n(0))]);
+    if done {
+        play(&mut scaler, &[(2, condemned(0, 40))]);
+    }
+    scaler
+}
+
+#[test]
+fn a_condemned_instance_of_a_retired_function_ends_as_soon_as_its_vm_can_run() {
+    for done in [true, false] {
+        let mut scaler = with_condemned_of_one(done);
+        play(&mut scaler, &[(2, Event::Retire(G))]);
+        let commands = play(&mut scaler, &[(3, Event::Retire(F))]);
+        assert_eq!(commands, [RESUME, stop(0, StopReason::Evicted)]);
+        play(&mut scaler, &[(4, Event::Stopped(n(0))), (4, Event::Reclaimed(n(0)))]);
+        assert!(!scaler.has_function(F));
+        assert!(scaler.has_function(FunctionIndex(2)));
+    }
+}
+
+#[test]
+fn a_condemned_instance_of_a_retired_function_waits_for_the_memory_that_its_vm_needs() {
+    for done in [true, false] {
+        let mut scaler = with_condemned_of_one(done);
+        // The VM lacks 4 bytes of its base, and there are none.
+        let taken = scaler.budget.free_bytes();
+        assert!(scaler.budget.commit(taken));
+        let retired = [(3, Event::Retire(G)), (3, Event::Retire(F))];
+        assert_eq!(play(&mut scaler, &retired), []);
+        if !done {
+            assert_eq!(play(&mut scaler, &[(3, condemned(0, 0))]), []);
+        }
+        assert!(scaler.has_function(F));
+        assert_eq!(play(&mut scaler, &[(8, Event::Tick)]), []);
+        scaler.budget.release(taken);
+        let commands = [RESUME, stop(0, StopReason::Evicted)];
+        assert_eq!(play(&mut scaler, &[(13, Event::Tick)]), commands);
+    }
+}
+
+#[test]
+fn who_could_not_be_condemned_can_be_squeezed() {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 60, ceiling_bytes: 60, ..SQUEEZE };
+    let mut scaler = freezing(1000, squeeze, &[vm(), vm()], &[V, W]);
+    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [Command::PauseVm(V)]);
+    let paused = Event::VmPaused { vm: V, resident_bytes: 80 };
+    play(&mut scaler, &[(2, Event::Doomed(n(0))), (2, paused)]);
+    let taken = scaler.budget.free_bytes() - 70;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 9))]), [Command::Condemn(n(0))]);
+    let failed = [(2, Event::Retire(G)), (2, Event::CondemnFailed(n(0)))];
+    assert_eq!(play(&mut scaler, &failed), []);
+    scaler.budget.release(taken);
+    // The two hold 70 bytes together.
+    let squeezed = [RESUME, Command::Squeeze(n(0))];
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick)])[..2], squeezed);
+}

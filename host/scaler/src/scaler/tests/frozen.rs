@@ -132,3 +132,58 @@ fn nobody_is_ended_for_memory_that_freezing_brings() {
     assert_eq!(play(&mut scaler, &[(2, frozen)]), [RESUME, thaw, Command::PauseVm(W)]);
     assert_eq!(scaler.budget().committed_bytes(), 160);
 }
+
+/// Two instances are used in turns, so that one of them is always being frozen.
+#[test]
+fn a_call_waits_for_no_freeze_that_has_begun_later() {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
+    let (busy, function) = (VmIndex(2), FunctionIndex(2));
+    let mut scaler = freezing(1000, squeeze, &[vm(), vm(), vm()], &[V, W, busy]);
+    assert_eq!(start_and_freeze(&mut scaler, &[60]), [Command::PauseVm(V)]);
+    let events = [
+        (2, Event::VmPaused { vm: V, resident_bytes: 70 }),
+        (2, request_to(function, 1)),
+        (2, request_to(function, 2)),
+        (2, Event::VmBooted(busy)),
+        (2, Event::Started(n(1))),
+        (2, Event::Started(n(2))),
+        (3, Event::Answered(n(1))),
+    ];
+    play(&mut scaler, &events);
+    let taken = scaler.budget.free_bytes() - 45;
+    assert!(scaler.budget.commit(taken));
+    // Its VM needs 110 bytes. Freezing what is idle may be enough.
+    assert_eq!(play(&mut scaler, &[(3, request_to(G, 3))]), [Command::Freeze(n(1))]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(2)))]), [Command::Freeze(n(2))]);
+    let evicted = end(StopReason::Evicted);
+    let thaw = Command::Dispatch { instance: n(2), request: RequestNumber(4), thaw: true };
+    assert_eq!(play(&mut scaler, &[(3, request_to(function, 4))]), [thaw]);
+    assert_eq!(play(&mut scaler, &[(3, Event::Answered(n(2)))]), [Command::Freeze(n(2))]);
+    let frozen = Event::Frozen { instance: n(1), resident_bytes: 99 };
+    assert_eq!(play(&mut scaler, &[(4, frozen)]), [evicted], "the other one is still at it");
+}
+
+#[test]
+fn nobody_waits_for_a_freeze_that_brings_nothing() {
+    let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
+    // The second VM has all its memory from its boot on.
+    let whole = VmPolicy { instance_bytes: 0, base_bytes: 100, ..vm() };
+    let vms = [vm(), whole, vm()];
+    let mut scaler = freezing(1000, squeeze, &vms, &[V, W, VmIndex(2)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[60]), [Command::PauseVm(V)]);
+    let events = [
+        (2, Event::VmPaused { vm: V, resident_bytes: 70 }),
+        (2, request_to(G, 1)),
+        (2, Event::VmBooted(W)),
+        (2, Event::Started(n(1))),
+        (3, Event::Answered(n(1))),
+        (4, Event::Tick),
+    ];
+    assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))]);
+    let taken = scaler.budget.free_bytes() - 45;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(
+        play(&mut scaler, &[(4, request_to(FunctionIndex(2), 2))]),
+        [end(StopReason::Evicted)]
+    );
+}

@@ -2,6 +2,7 @@
 
 mod condemned;
 mod frozen;
+mod lent;
 mod paused;
 mod room;
 mod unfit;

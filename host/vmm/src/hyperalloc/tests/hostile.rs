@@ -82,6 +82,8 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
             let taken = reclaimer.take(&(0..u64::MAX), grain).unwrap();
             bytes += taken.bytes;
             reclaimer.hold((calls % 5) * 4 * MIB).unwrap();
+            assert!(reclaimer.asked_bytes() <= reclaimer.held_bytes());
+            assert!(reclaimer.give_asked(2 * MIB) <= 2 * MIB);
             reclaimer.enforce().unwrap();
             longest = longest.max(taken.took);
             calls += 1;

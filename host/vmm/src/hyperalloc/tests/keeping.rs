@@ -18,7 +18,7 @@ const USABLE_BYTES: u64 = USABLE.len() as u64 * 2 * MIB;
 
 impl Guest {
     /// All pages of both zones are free.
-    fn boot(&self) {
+    pub(super) fn boot(&self) {
         for layout in self.layouts {
             (0..ZONE_AREAS).for_each(|area| self.set_area(layout.area, area, FREE));
             for tree in 0..ZONE_AREAS / 8 {
@@ -31,7 +31,7 @@ impl Guest {
         self.write(offset + u64::from(area) * 2, &entry.to_le_bytes());
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) {
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
         self.file(&self.memory.base[0]).write_all_at(bytes, super::STATE + offset).unwrap();
     }
 
@@ -41,7 +41,7 @@ impl Guest {
         bytes
     }
 
-    fn u32(&self, offset: u64) -> u32 {
+    pub(super) fn u32(&self, offset: u64) -> u32 {
         u32::from_le_bytes(self.number(offset))
     }
 
@@ -50,7 +50,7 @@ impl Guest {
     }
 
     /// How many areas the host says that it keeps of the first zone.
-    fn held(&self) -> u32 {
+    pub(super) fn held(&self) -> u32 {
         self.u32(self.layouts[0].live)
     }
 
@@ -64,7 +64,7 @@ impl Guest {
     }
 
     /// Bytes of the host's memory behind what can be discarded of the first zone.
-    fn usable_resident(&self) -> u64 {
+    pub(super) fn usable_resident(&self) -> u64 {
         let resident = |area: &u32| {
             let start = super::ZONE_STARTS[0] + u64::from(*area) * 2 * MIB;
             let piece = self.memory.at(&(start..start + 2 * MIB)).unwrap();

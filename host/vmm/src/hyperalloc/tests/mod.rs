@@ -2,6 +2,7 @@
 
 mod hostile;
 mod keeping;
+mod starving;
 
 use super::Reclaimer;
 use crate::host_memory::{HostMemory, MemoryFile, MemoryPiece};

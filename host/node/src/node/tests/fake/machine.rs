@@ -32,6 +32,8 @@ pub(in super::super) struct FakeMachine {
     /// Serializes pauses, resumes and what is done in between.
     pub(super) changing: tokio::sync::Mutex<()>,
     end: watch::Sender<Option<VmError>>,
+    /// What its guest asks for, and has not been asked about.
+    asked: watch::Sender<Option<u64>>,
 }
 
 #[derive(Default)]
@@ -43,6 +45,8 @@ pub(super) struct State {
     /// Slots whose memory is plugged (`true`) or being plugged (`false`).
     plugged: BTreeMap<u16, bool>,
     pub(super) instances: BTreeMap<InstanceId, FakeInstance>,
+    /// What its guest was lent, each time.
+    lent: Vec<u64>,
     /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
@@ -76,6 +80,7 @@ impl FakeMachine {
             state: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             end: watch::channel(None).0,
+            asked: watch::channel(None).0,
         })
     }
 
@@ -93,6 +98,16 @@ impl FakeMachine {
     /// The paths of requests to instances' servers.
     pub(in super::super) fn paths(&self) -> Vec<String> {
         self.lock().paths.clone()
+    }
+
+    /// Its guest lacks memory.
+    pub(in super::super) fn ask(&self, bytes: u64) {
+        self.asked.send_replace(Some(bytes));
+    }
+
+    /// What its guest was lent, each time.
+    pub(in super::super) fn lent(&self) -> Vec<u64> {
+        self.lock().lent.clone()
     }
 
     fn seal(&self, reason: VmError) {
@@ -223,6 +238,19 @@ impl Machine for FakeMachine {
         let plugged_bytes = self.lock().plugged.len() as u64;
         let memory = MemoryUse { plugged_bytes, ..MemoryUse::default() };
         Box::pin(async move { self.ended().map_or(Ok(memory), Err) })
+    }
+
+    fn starved(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async {
+            let mut asked = self.asked.subscribe();
+            asked.wait_for(Option::is_some).await.expect("the machine has the sender");
+            self.asked.send_replace(None).expect("nobody else takes it")
+        })
+    }
+
+    fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64>> {
+        self.lock().lent.push(most_bytes);
+        Box::pin(async move { Ok(most_bytes) })
     }
 
     fn want_paused(&self, paused: bool) {

@@ -1,0 +1,30 @@
+//! Guests that lack memory, although their instances have what is theirs: they are lent some.
+
+use super::Scaler;
+use crate::{Command, VmIndex, VmState};
+
+impl Scaler {
+    /// Lends starving guests what is free, if nobody else waits for memory. Nobody is ended for it: that would take
+    /// longer than a guest waits, and a guest may ask for ever. For the same reason it gets no more than one more
+    /// instance would have, until its VM ends.
+    pub(super) fn lend(&mut self, commands: &mut Vec<Command>) {
+        for (index, wanted_bytes) in std::mem::take(&mut self.starving) {
+            let Some(vm) = self.vms.get(&index) else { continue };
+            let runs = matches!(vm.state, VmState::Up { .. }) && !self.pausing.contains(&index);
+            let most = vm.policy.instance_bytes.saturating_sub(vm.lent_bytes);
+            let free = self.budget.free_bytes().saturating_sub(self.budget.reserve_bytes());
+            let (bytes, charged_bytes) = (wanted_bytes.min(most).min(free), vm.charged_bytes);
+            if runs && bytes > 0 && self.charge_vm(index, charged_bytes + bytes) {
+                if let Some(vm) = self.vms.get_mut(&index) {
+                    vm.lent_bytes += bytes;
+                }
+                commands.push(Command::LendVm { vm: index, bytes });
+            }
+        }
+    }
+
+    /// What a VM may use when it runs, apart from its instances.
+    pub(super) fn base_bytes(&self, index: VmIndex) -> u64 {
+        self.vms.get(&index).map_or(0, |vm| vm.policy.base_bytes + vm.lent_bytes)
+    }
+}

@@ -1,0 +1,71 @@
+//! A guest that is about to kill somebody for want of memory, while the host keeps some of it.
+//!
+//! All that the guest says is how often, and how much would do. Both may be lies, so what it gets is up to the caller.
+
+use super::{AREA_BYTES, Reclaimer, zone::ReclaimZone};
+use squeezy_llfree::{SharedMemory, Zone};
+use std::time::{Duration, Instant};
+
+/// For how long what a guest has asked for can be given. Of two zones it asks one after the other, each for a quarter
+/// of a second.
+const ASKED_FOR: Duration = Duration::from_millis(500);
+
+/// What a guest asks for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// How often it had asked when the host last looked.
+    seen: u32,
+    /// Areas that it asked for then and has not been given, and when that was.
+    areas: Option<(u32, Instant)>,
+}
+
+impl Asked {
+    /// Nothing: whoever asked before now has killed.
+    pub(super) fn before(zone: &Zone<SharedMemory>) -> Self {
+        Self { seen: zone.starved(), areas: None }
+    }
+}
+
+impl ReclaimZone {
+    /// Areas that the guest has asked for since the last look, of those that are kept.
+    fn asked_since(&mut self) -> u32 {
+        let starved = self.zone.starved();
+        if std::mem::replace(&mut self.asked.seen, starved) == starved {
+            return 0;
+        }
+        let areas = self.zone.wanted_areas().min(self.kept.count());
+        self.asked.areas = Some((areas, Instant::now()));
+        areas
+    }
+
+    /// Gives back what the guest has asked for, but no more areas than this; returns how many.
+    fn give_asked(&mut self, most: u32) -> u32 {
+        let asked = self.asked.areas.take().filter(|(_, since)| since.elapsed() < ASKED_FOR);
+        let areas = asked.map_or(0, |(areas, _)| areas.min(self.kept.count()).min(most));
+        if areas > 0 {
+            self.keep_less(areas);
+        }
+        areas
+    }
+}
+
+impl Reclaimer {
+    /// How many bytes the guest has asked for since the last look, of what the host keeps. Waits for nobody: what
+    /// somebody else works on is looked at the next time.
+    pub(crate) fn asked_bytes(&self) -> u64 {
+        let zones = self.zones.iter().filter_map(|zone| zone.try_lock().ok());
+        let asked = zones.filter(|zone| !zone.is_partition()).map(|mut zone| zone.asked_since());
+        asked.map(|areas| u64::from(areas) * AREA_BYTES).sum()
+    }
+
+    /// Gives back what the last look has found, but no more bytes than this; returns how many. Each zone gets its own:
+    /// the guest waits for that.
+    pub(crate) fn give_asked(&self, most_bytes: u64) -> u64 {
+        let mut left = most_bytes / AREA_BYTES;
+        let most = left;
+        for mut zone in self.boot_zones() {
+            left -= u64::from(zone.give_asked(u32::try_from(left).unwrap_or(u32::MAX)));
+        }
+        (most - left) * AREA_BYTES
+    }
+}
