@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-off test-squeezers test-vm stress lint bench kernel image selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint bench kernel image selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -97,6 +97,9 @@ docs/architecture.svg: docs/architecture.dot
 squeezers: dependencies ## an archive of the squeezers in squeezers/, for other machines
 	@scripts/install-dependencies.sh squeezers
 	@squeezers/package/build.sh
+
+release: dependencies ## Debian package, OCI image, bill of materials and checksums, in build/release: of a commit, as root
+	@packaging/release.sh
 
 dependencies:
 	@scripts/install-dependencies.sh

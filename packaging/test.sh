@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what has been built into a Debian tree as README.md says, boots that with systemd-nspawn, and
-# uses the service: start, call, kill, stop, a configuration that is wrong. About a minute. As root; the
-# kernel, the image of functions/html and target/release/squeezy have to be there: make run has made them.
+# Builds the package of what has been built, installs it with apt into a Debian tree that it boots with
+# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. About two
+# minutes. As root; the kernel, the image of functions/html and target/release/squeezy have to be there: make run has
+# made them.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -10,7 +11,7 @@ own=$root/packaging
 [ "$(id -u)" = 0 ] || die "run this as root: it boots a system"
 need systemd-nspawn systemd-container
 need mmdebstrap mmdebstrap
-for file in target/release/squeezy build/kernel/release/bzImage build/initramfs.cpio build/images/html.erofs; do
+for file in build/kernel/release/bzImage build/initramfs.cpio build/images/html.erofs; do
 	[ -e "$root/$file" ] || die "$file is missing: make programs kernel image"
 done
 
@@ -30,25 +31,23 @@ trap end EXIT
 trap 'exit 130' INT TERM
 
 install_debian() {
-	mmdebstrap --quiet --variant=apt --include=systemd,systemd-sysv,dbus,procps,qemu-system-x86,seabios bookworm "$tree"
+	mmdebstrap --quiet --variant=apt --include=systemd,systemd-sysv,dbus,procps bookworm "$tree"
 	# There are no devices, and no network of its own.
 	ln -s /dev/null "$tree/etc/systemd/system/systemd-udevd.service"
 }
 
 install_squeezy() {
-	local library=$tree/usr/lib/squeezy
-	install -D "$root/target/release/squeezy" "$tree/usr/bin/squeezy"
-	install -D -m 644 "$root/build/kernel/release/bzImage" "$library/kernel/release/bzImage"
-	install -D -m 644 "$root/build/initramfs.cpio" "$library/initramfs.cpio"
-	install -D -m 644 "$root/build/images/html.erofs" "$library/images/html.erofs"
-	install -D -m 644 "$root/build/images/html.toml" "$library/images/html.toml"
-	install -D -m 644 "$own/squeezy.service" "$tree/usr/lib/systemd/system/squeezy.service"
-	install -D -m 644 "$own/squeezy.sysusers" "$tree/usr/lib/sysusers.d/squeezy.conf"
-	install -D -m 644 "$own/squeezy.toml" "$tree/etc/squeezy/squeezy.toml"
+	local package
+	package=$("$own/debian.sh" "$work")
+	[ "$(sha256sum <"$package")" = "$(sha256sum <"$("$own/debian.sh" "$work/again")")" ] || die "two packages of the same differ"
+	cp "$package" "$tree/squeezy.deb"
+	# Nothing runs in the tree yet; apt finds all that the package depends on.
+	chroot "$tree" apt-get -qq update >"$work/apt" 2>&1 || die "apt: $(tail -1 "$work/apt")"
+	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy.deb >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
 	# Another daemon may run on this machine, whose network the tree shares.
 	sed -i 's/^listen = .*/listen = "127.0.0.1:3299"/' "$tree/etc/squeezy/squeezy.toml"
-	chroot "$tree" systemd-sysusers
-	chroot "$tree" systemctl --quiet enable squeezy
+	mkdir -p "$tree/usr/lib/squeezy/images"
+	cp -L "$root"/build/images/html.{erofs,toml} "$tree/usr/lib/squeezy/images/"
 }
 
 # inside COMMAND...: runs it in the booted tree.
@@ -116,4 +115,16 @@ inside sed -i 's/^memory = .*/memory = "lots"/' /etc/squeezy/squeezy.toml
 until_true "it gives up on a configuration that is wrong" systemctl --quiet is-failed squeezy
 inside journalctl --no-pager --unit squeezy >"$work/journal"
 grep -q 'squeezy.toml: line 7: memory: "lots"' "$work/journal" || complain "it does not say what is wrong"
+inside squeezy doctor --config /etc/squeezy/squeezy.toml >"$work/doctor" 2>&1 && complain "the doctor finds nothing wrong"
+grep -q 'line 7' "$work/doctor" || complain "the doctor does not say what is wrong"
+
+inside apt-get -qq remove -y squeezy >/dev/null 2>&1 || complain "it cannot be removed"
+for file in etc/squeezy/squeezy.toml var/lib/squeezy/key; do
+	[ -f "$tree/$file" ] || complain "a removal takes /$file along"
+done
+# The package does not know it.
+rm "$tree"/usr/lib/squeezy/images/html.*
+inside apt-get -qq purge -y squeezy >/dev/null 2>&1 || complain "it cannot be purged"
+[ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy 2>/dev/null)" ] || complain "a purge leaves something"
+say "it is removed, and after a purge nothing is left"
 say "all right"

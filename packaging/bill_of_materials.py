@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Prints the bill of materials of a release, in CycloneDX 1.5: what the programs and the guest are made of.
+
+usage: packaging/bill_of_materials.py VERSION
+
+The same checkout on the same machine gives the same text. SOURCE_DATE_EPOCH is its time.
+"""
+
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+import urllib.parse
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The programs that are released, and the platforms that they are built for.
+PROGRAMS = {
+    "x86_64-unknown-linux-gnu": ["squeezy", "squeezy-bench"],
+    "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads"],
+}
+
+
+def output(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def crates():
+    """The crates of other people in our programs, by name and version."""
+    found = {}
+    for platform, programs in PROGRAMS.items():
+        command = ["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={platform}"]
+        metadata = json.loads(output(*command))
+        packages = {package["id"]: package for package in metadata["packages"]}
+        nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+        waiting = [key for key, package in packages.items() if package["name"] in programs]
+        seen = set(waiting)
+        while waiting:
+            for dependency in nodes[waiting.pop()]["deps"]:
+                # Those for tests alone are not in the programs.
+                kinds = {kind["kind"] for kind in dependency["dep_kinds"]}
+                if kinds & {None, "build"} and dependency["pkg"] not in seen:
+                    seen.add(dependency["pkg"])
+                    waiting.append(dependency["pkg"])
+        for key in seen:
+            package = packages[key]
+            if package["source"] is not None:
+                found[package["name"], package["version"]] = package
+    return [found[key] for key in sorted(found)]
+
+
+def crate(package, checksums):
+    name, version = package["name"], package["version"]
+    checksum = checksums.get((name, version))
+    component = {
+        "type": "library",
+        "bom-ref": f"pkg:cargo/{name}@{version}",
+        "name": name,
+        "version": version,
+        "purl": f"pkg:cargo/{name}@{version}",
+    }
+    if package.get("license"):
+        component["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    if checksum:
+        component["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+    return component
+
+
+def locked_checksums():
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
+    return {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock["package"]}
+
+
+def debian(package, version, licence, description):
+    reference = f"pkg:deb/debian/{package}@{urllib.parse.quote(version, safe='~')}"
+    return {
+        "type": "operating-system" if package.startswith("linux") else "application",
+        "bom-ref": reference,
+        "name": package,
+        "version": version,
+        "description": description,
+        "licenses": [{"license": {"id": licence}}],
+        "purl": reference,
+    }
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    version = sys.argv[1]
+    epoch = int(os.environ["SOURCE_DATE_EPOCH"])
+    checksums = locked_checksums()
+    linux = pathlib.Path(output("guest/kernel/build.sh", "--source").strip().splitlines()[-1]).name
+    busybox = output("dpkg-query", "-W", "-f", "${Version}", "busybox-static")
+    components = [
+        debian("linux-source-6.12", linux, "GPL-2.0-only", "the guest's kernel, with guest/kernel/src and hooks"),
+        debian("busybox-static", busybox, "GPL-2.0-only", "the shell in the guest's initramfs"),
+        *(crate(package, checksums) for package in crates()),
+    ]
+    time = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.isoformat().replace("+00:00", "Z"),
+            "component": {
+                "type": "application",
+                "bom-ref": f"pkg:generic/squeezy@{version}",
+                "name": "squeezy",
+                "version": version,
+                "licenses": [{"expression": "(Apache-2.0 OR MIT) AND GPL-2.0-only"}],
+            },
+        },
+        "components": components,
+    }
+    content = json.dumps(bill, sort_keys=True).encode()
+    bill["serialNumber"] = f"urn:uuid:{uuid.UUID(bytes=hashlib.sha256(content).digest()[:16], version=4)}"
+    print(json.dumps(bill, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs into TREE, an empty directory or the root of a system, what README.md lists; from a checkout in which
+# it has been built.
+# usage: packaging/install.sh TREE [IMAGE...]
+#
+# IMAGEs are names of functions' images to install besides.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
+. "$(dirname "$0")/../scripts/common.sh"
+
+own=$root/packaging
+tree=${1:-}
+[ -n "$tree" ] || die "usage: packaging/install.sh TREE [IMAGE...]"
+shift
+programs=${SQUEEZY_PROGRAMS:-$root/target/release}
+library=$tree/usr/lib/squeezy
+documents=$tree/usr/share/doc/squeezy
+
+# place MODE SOURCE TARGET
+place() {
+	[ -e "$2" ] || die "${2#"$root/"} is missing: make kernel image programs"
+	install -D -m "$1" "$2" "$3"
+}
+
+place 755 "$programs/squeezy" "$tree/usr/bin/squeezy"
+place 755 "$programs/squeezy-bench" "$tree/usr/bin/squeezy-bench"
+strip "$tree/usr/bin/squeezy" "$tree/usr/bin/squeezy-bench"
+place 644 "$build/kernel/release/bzImage" "$library/kernel/release/bzImage"
+place 644 "$build/initramfs.cpio" "$library/initramfs.cpio"
+mkdir -p "$library/images"
+for name in "$@"; do
+	place 644 "$build/images/$name.erofs" "$library/images/$name.erofs"
+	place 644 "$build/images/$name.toml" "$library/images/$name.toml"
+done
+
+# For images that users make. The link is where the scripts put them in a checkout.
+for file in build.sh debian.sh oci.sh initramfs.sh; do
+	place 755 "$root/guest/image/$file" "$library/guest/image/$file"
+done
+(cd "$root/guest/image/oci" && find . -name '*.py' -not -path '*/__pycache__/*') | while read -r file; do
+	place 644 "$root/guest/image/oci/$file" "$library/guest/image/oci/$file"
+done
+place 644 "$root/scripts/common.sh" "$library/scripts/common.sh"
+ln -sfn . "$library/build"
+
+place 644 "$own/squeezy.service" "$tree/usr/lib/systemd/system/squeezy.service"
+place 644 "$own/squeezy.sysusers" "$tree/usr/lib/sysusers.d/squeezy.conf"
+place 644 "$own/squeezy.toml" "$tree/etc/squeezy/squeezy.toml"
+completions=$tree/usr/share/bash-completion/completions/squeezy
+mkdir -p "$(dirname "$completions")"
+"$tree/usr/bin/squeezy" completion bash >"$completions"
+chmod 644 "$completions"
+
+for file in README.md CHANGELOG.md SECURITY.md docs/operations.md docs/design.md docs/threat-model.md docs/abi.md; do
+	place 644 "$root/$file" "$documents/$(basename "$file")"
+done
+place 644 "$own/debian/copyright" "$documents/copyright"
+
+# The kernel's licence asks for its source: what it is built from besides Debian's package, and how.
+(cd "$root/guest/kernel" && find LICENSE README.md build.sh config hooks src -type f) | while read -r file; do
+	place 644 "$root/guest/kernel/$file" "$documents/kernel/$file"
+done
+place 644 "$build/kernel/release/config" "$documents/kernel/config/built"

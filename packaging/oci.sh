@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds an OCI image of Debian with the package in it, from packaging/debian.sh's package. As root. The same package
+# and the same packages of Debian give the same bytes.
+# usage: packaging/oci.sh PACKAGE DIRECTORY; prints the path of the archive in it
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
+. "$(dirname "$0")/../scripts/common.sh"
+
+package=$(realpath "${1:?usage: packaging/oci.sh PACKAGE DIRECTORY}")
+directory=${2:?usage: packaging/oci.sh PACKAGE DIRECTORY}
+[ "$(id -u)" = 0 ] || die "run this as root: files in the image keep their owners"
+need mmdebstrap mmdebstrap
+need umoci umoci
+: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
+created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+version=$(dpkg-deb -f "$package" Version)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The hooks are for the shell of mmdebstrap, with the tree as $1.
+# shellcheck disable=SC2016
+make_layer() {
+	mmdebstrap --variant=essential --include=qemu-system-x86,seabios,init-system-helpers,ca-certificates,systemd \
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/{doc,man,locale}/*' \
+		--customize-hook="cp '$package' \"\$1/squeezy.deb\"" \
+		--customize-hook='chroot "$1" dpkg --install /squeezy.deb && rm "$1/squeezy.deb"' \
+		--customize-hook='sed -i "s/^listen = .*/listen = \"0.0.0.0:3233\"/" "$1/etc/squeezy/squeezy.toml"' \
+		--customize-hook='chroot "$1" install -d -m 700 -o squeezy -g squeezy /var/lib/squeezy' \
+		--customize-hook='rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/etc/machine-id' \
+		bookworm "$work/layer.tar"
+}
+
+with_progress "OCI image: packages" "$cache/logs/oci.log" '^Setting up' 0 "cannot make the image's files" make_layer
+layout=$work/layout
+{
+	umoci init --layout "$layout"
+	umoci new --image "$layout:$version"
+	umoci raw add-layer --image "$layout:$version" --history.created "$created" --history.created_by "packaging/oci.sh" "$work/layer.tar"
+	umoci config --image "$layout:$version" --created "$created" --history.created "$created" \
+		--os linux --architecture amd64 --config.user squeezy --config.exposedports 3233/tcp \
+		--config.volume /var/lib/squeezy --config.workingdir /var/lib/squeezy --config.env PATH=/usr/bin:/bin \
+		--config.entrypoint /usr/bin/squeezy --config.cmd serve --config.cmd=--config --config.cmd=/etc/squeezy/squeezy.toml \
+		--config.label "org.opencontainers.image.version=$version" \
+		--config.label "org.opencontainers.image.title=squeezy" \
+		--config.label "org.opencontainers.image.licenses=(Apache-2.0 OR MIT) AND GPL-2.0-only"
+	umoci gc --layout "$layout"
+} >"$cache/logs/oci-layout.log" 2>&1 || { show_failure "$cache/logs/oci-layout.log"; die "cannot make the OCI image"; }
+mkdir -p "$directory"
+archive=$directory/squeezy_${version}_amd64.oci.tar
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$layout" -cf "$archive" .
+say "$archive"

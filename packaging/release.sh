@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds a release: Debian package, OCI image, bill of materials and checksums, in build/release. From nothing it takes
+# half an hour on two processors, most of it for the guest's kernel. The same commit on the same Debian gives the same
+# bytes.
+# usage: packaging/release.sh [--package]
+#
+# --package leaves out the OCI image, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the checksums are signed.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
+. "$(dirname "$0")/../scripts/common.sh"
+
+own=$root/packaging
+release=$build/release
+case ${1:-} in
+'' | --package) ;;
+-h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+*) die "usage: packaging/release.sh [--package]" ;;
+esac
+[ -z "$(git -C "$root" status --porcelain --untracked-files=no)" ] ||
+	die "there are changes that are not committed: a release is made of a commit"
+SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
+
+# Where it was built must not show.
+RUSTFLAGS="--remap-path-prefix=$root=squeezy --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+RUSTFLAGS+=" --remap-path-prefix=$(cd "$root" && rustc --print sysroot)=rust"
+export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/release
+
+programs() {
+	(cd "$root" && cargo build --locked --release -p squeezy -p squeezy-bench)
+}
+
+"$root/guest/kernel/build.sh" release
+with_progress "programs: crates" "$cache/logs/release-programs.log" '^ *Compiling' 0 "cannot build the programs" programs
+"$root/guest/image/initramfs.sh" >/dev/null
+
+rm -rf "$release"
+mkdir -p "$release"
+package=$("$own/debian.sh" "$release")
+say "$package"
+if [ "${1:-}" != --package ]; then
+	"$own/oci.sh" "$package" "$release"
+fi
+"$own/bill_of_materials.py" "$version" >"$release/squeezy_$version.cdx.json"
+(cd "$release" && sha256sum -- squeezy_* >SHA256SUMS)
+if [ -n "${SQUEEZY_SIGNING_KEY:-}" ]; then
+	gpg --batch --yes --local-user "$SQUEEZY_SIGNING_KEY" --armor --detach-sign "$release/SHA256SUMS"
+	say "signed: $release/SHA256SUMS.asc"
+else
+	say "not signed: \$SQUEEZY_SIGNING_KEY names no key"
+fi
+say "release $version is in $release"
