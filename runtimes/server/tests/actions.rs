@@ -328,6 +328,56 @@ fn a_program_speaks_for_itself() {
     );
 }
 
+/// An action in Go, in the protocol that all native programs speak.
+const HELLO_GO: &str = r#"package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+func main() {
+	calls := bufio.NewReaderSize(os.Stdin, 2<<20)
+	answers := os.NewFile(3, "answers")
+	for {
+		line, err := calls.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var call struct{ Value struct{ Name string } }
+		if err := json.Unmarshal(line, &call); err != nil {
+			panic(err)
+		}
+		fmt.Println("called")
+		answer, _ := json.Marshal(map[string]string{"greeting": "Hello, " + call.Value.Name + "!"})
+		fmt.Fprintf(answers, "%s\n", answer)
+	}
+}
+"#;
+
+#[test]
+fn a_static_program_in_go_is_called() {
+    if Command::new("go").arg("version").stdout(Stdio::null()).status().is_err() {
+        return skip::skip("there is no go: scripts/install-dependencies.sh examples");
+    }
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("hello.go"), HELLO_GO).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-ldflags=-s -w", "-o", "exec", "hello.go"]).current_dir(work.path());
+    go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOPROXY", "off"), ("GO111MODULE", "off")]);
+    assert!(go.status().unwrap().success());
+    let server = Server::native();
+    let program = fs::read(work.path().join("exec")).unwrap();
+    server.takes(json!({ "code": base64(&program), "binary": true }));
+    for name in ["you", "me"] {
+        let right = json!({ "greeting": format!("Hello, {name}!") });
+        assert_eq!(server.run(json!({ "name": name })), (200, right));
+    }
+    assert_eq!(server.said("out"), format!("called\n{MARKER}").repeat(2));
+}
+
 #[test]
 fn a_jar_is_called() {
     let jars = Path::new(RUNTIMES).join("../build/runtimes/java");

@@ -210,6 +210,15 @@ mod tests {
         let said = call(&failure_reasons, rejected(RejectReason::StartFailed));
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
 
+        let error = rejected(RejectReason::StartFailed);
+        assert!(!failure_reasons.explain(F, &error).1, "the host's doing");
+        let (path, problem) = ("/init".to_owned(), "SyntaxError".to_owned());
+        let result = Err(&InstanceError::NotReady { path, problem });
+        failure_reasons.see(&NodeEvent::Started { instance, function, result });
+        let said = call(&failure_reasons, error.clone());
+        assert!(said.ends_with("started: /init: SyntaxError"), "{said}");
+        assert!(failure_reasons.explain(F, &error).1, "its own doing");
+
         let (instance, result) = (Some(instance), &Err(failed_call("")));
         failure_reasons.see(&NodeEvent::Called { function, instance, result });
         assert_eq!(failure_reasons.of(F), None);

@@ -163,7 +163,14 @@ impl Service {
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
-            Some(exec) => Some(self.exec(exec, code).await?),
+            Some(exec) => match self.exec(exec, code).await {
+                Ok(made) => Some(made),
+                Err(error) => {
+                    // Half of it may have been kept.
+                    self.sweep(&*self.changing.lock().await).await;
+                    return Err(error);
+                }
+            },
             None => None,
         };
         let mut state = self.changing.lock().await;
