@@ -366,7 +366,12 @@ fn a_static_program_in_go_is_called() {
     fs::write(work.path().join("hello.go"), HELLO_GO).unwrap();
     let mut go = Command::new("go");
     go.args(["build", "-ldflags=-s -w", "-o", "exec", "hello.go"]).current_dir(work.path());
-    go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOPROXY", "off"), ("GO111MODULE", "off")]);
+    go.envs([
+        ("CGO_ENABLED", "0"),
+        ("GOTOOLCHAIN", "local"),
+        ("GOPROXY", "off"),
+        ("GO111MODULE", "off"),
+    ]);
     assert!(go.status().unwrap().success());
     let server = Server::native();
     let program = fs::read(work.path().join("exec")).unwrap();

@@ -12,8 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
-    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile, ProfileRequest,
-    SQUEEZE_LIMIT, Squeezed,
+    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
+    ProfileRequest, SQUEEZE_LIMIT, Squeezed,
 };
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
