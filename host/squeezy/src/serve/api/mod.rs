@@ -20,7 +20,7 @@ use axum::body::Body;
 use axum::{
     Json, Router,
     body::{Bytes, HttpBody},
-    extract::{Path, Request, State},
+    extract::{DefaultBodyLimit, Path, Request, State},
     http::{
         Method, StatusCode,
         header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
@@ -93,6 +93,8 @@ pub fn router(service: Arc<Service>, key: Key, bodies: Arc<Bodies>) -> Router {
     let protected = Router::new()
         .route("/namespaces", get(namespaces))
         .nest("/namespaces/{namespace}", namespace)
+        // It has read the body, within limits of its own.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(api.clone(), whole_body))
         .layer(middleware::from_fn_with_state(api.clone(), authenticated));
     Router::new()
