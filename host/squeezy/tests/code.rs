@@ -6,7 +6,14 @@ mod common;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use common::{Daemon, NO_VM, build, empty_build, skip};
 use serde_json::{Value, json};
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{Cursor, Write},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+use zip::{ZipWriter, write::SimpleFileOptions};
 
 const ACTION: &str = "/namespaces/_/actions/f";
 
@@ -263,4 +270,156 @@ fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
     let error = result(&activation)["error"].as_str().unwrap();
     assert!(error.contains("SyntaxError: invalid syntax"), "{error}");
     assert_eq!(activation["response"]["status"], "action developer error");
+}
+
+/// A zip archive of these files.
+fn archive(files: &[(&str, &[u8])]) -> String {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let mode = if *name == "exec" { 0o755 } else { 0o644 };
+        writer.start_file(*name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    base64(writer.finish().unwrap().get_ref())
+}
+
+/// What this action answers to a first call in a VM.
+#[track_caller]
+fn first_answer(daemon: &Daemon, exec: Value, arguments: Value) -> Value {
+    put(daemon, json!({ "exec": exec }));
+    let (_, activation) = call(daemon, arguments);
+    result(&activation).clone()
+}
+
+#[test]
+fn archives_with_dependencies_run_in_a_vm() {
+    let Some(build) = build_with("runtime-python") else { return };
+    if build_with("runtime-node").is_none() {
+        return;
+    }
+    let daemon = Daemon::start(&build, "");
+    let code = archive(&[
+        ("__main__.py", b"import dep\ndef main(a):\n    return {'twice': dep.twice(a['x'])}\n"),
+        ("dep/__init__.py", b"def twice(x):\n    return 2 * x\n"),
+    ]);
+    let exec = json!({ "kind": "python:3", "code": code });
+    assert_eq!(first_answer(&daemon, exec, json!({ "x": 21 })), json!({ "twice": 42 }));
+    let code = archive(&[
+        ("index.js", b"const { twice } = require('dep'); exports.main = ({ x }) => ({ twice: twice(x), node: process.version });"),
+        ("node_modules/dep/index.js", b"exports.twice = (x) => 2 * x;"),
+    ]);
+    let exec = json!({ "kind": "nodejs:default", "code": code });
+    let answer = first_answer(&daemon, exec, json!({ "x": 21 }));
+    assert_eq!(answer["twice"], 42, "{answer}");
+    assert!(answer["node"].as_str().unwrap().starts_with("v20."), "{answer}");
+    let exec = json!({ "kind": "nodejs:20", "code": "const main = async () => ({ ok: 1 })" });
+    assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "ok": 1 }));
+}
+
+#[test]
+fn a_static_program_runs_in_a_vm() {
+    let Some(build) = build_with("runtime-native") else { return };
+    if Command::new("go").arg("version").output().is_err() {
+        return skip("there is no go: scripts/install-dependencies.sh examples");
+    }
+    let source = r#"package main
+import ("bufio"; "fmt"; "os"; "strings")
+func main() {
+	calls := bufio.NewReader(os.Stdin)
+	for {
+		line, err := calls.ReadString('\n')
+		if err != nil { return }
+		fmt.Fprintf(os.NewFile(3, "answers"), "{\"got\": %s}\n", strings.TrimSpace(line))
+	}
+}"#;
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("hello.go"), source).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o", "exec", "hello.go"]).current_dir(work.path());
+    go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GO111MODULE", "off")]);
+    assert!(go.status().unwrap().success());
+    let program = fs::read(work.path().join("exec")).unwrap();
+    let daemon = Daemon::start(&build, "");
+    for code in [base64(&program), archive(&[("exec", &program)])] {
+        let answer =
+            first_answer(&daemon, json!({ "kind": "blackbox", "code": code }), json!({ "x": 1 }));
+        assert_eq!(answer["got"]["value"], json!({ "x": 1 }), "{answer}");
+        assert!(answer["got"]["activation_id"].is_string(), "{answer}");
+    }
+}
+
+#[test]
+fn a_jar_runs_in_a_vm() {
+    let Some(build) = build_with("runtime-java") else { return };
+    let gson = build.join("functions/gson.jar");
+    if !gson.exists() || Command::new("javac").arg("-version").output().is_err() {
+        return skip("there is no JDK: make runtimes");
+    }
+    let source = "import com.google.gson.JsonObject;
+        public class Hello {
+            public static JsonObject main(JsonObject arguments) {
+                JsonObject answer = new JsonObject();
+                answer.add(\"hello\", arguments.get(\"name\"));
+                return answer;
+            }
+        }";
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("Hello.java"), source).unwrap();
+    let mut javac = Command::new("javac");
+    javac.args(["--release", "17", "Hello.java", "-cp"]).arg(&gson).current_dir(work.path());
+    assert!(javac.status().unwrap().success());
+    let class = fs::read(work.path().join("Hello.class")).unwrap();
+    let daemon = Daemon::start(&build, "");
+    let code = archive(&[("Hello.class", &class)]);
+    let (_, refused) = daemon.ask(
+        "PUT",
+        ACTION,
+        Some(json!({ "exec": { "kind": "java:default", "code": code } })),
+    );
+    assert!(refused["error"].as_str().unwrap().contains("exec.main is missing"), "{refused}");
+    let exec = json!({ "kind": "java:default", "code": code, "main": "Hello" });
+    assert_eq!(first_answer(&daemon, exec, json!({ "name": "you" })), json!({ "hello": "you" }));
+}
+
+#[test]
+fn code_that_never_loads_or_does_not_fit_is_the_developer_s_error() {
+    let Some(build) = build_with("runtime-python") else { return };
+    // The same runtime, with less patience.
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("build");
+    fs::create_dir_all(own.join("images")).unwrap();
+    for file in [
+        "kernel",
+        "initramfs.cpio",
+        "images/html.erofs",
+        "images/html.toml",
+        "images/runtime-python.erofs",
+    ] {
+        std::os::unix::fs::symlink(build.join(file), own.join(file)).unwrap();
+    }
+    let definition = fs::read_to_string(build.join("images/runtime-python.toml")).unwrap();
+    let impatient = definition.replace("init_timeout_seconds = 120", "init_timeout_seconds = 15");
+    assert_ne!(impatient, definition);
+    fs::write(own.join("images/runtime-python.toml"), impatient).unwrap();
+    let daemon = Daemon::start_in(directory.path(), &own, "", &[]);
+    let error = |exec: Value| {
+        put(&daemon, json!({ "exec": exec }));
+        let (_, activation) = call(&daemon, json!({}));
+        assert_eq!(activation["response"]["status"], "action developer error", "{activation}");
+        result(&activation)["error"].as_str().unwrap().to_owned()
+    };
+    let endless = "import time\ntime.sleep(1000)\ndef main(a): return a";
+    let said = error(json!({ "kind": "python:3", "code": endless }));
+    assert!(said.ends_with("/init was not answered within 15 s"), "{said}");
+    let said = error(json!({ "kind": "python:3", "code": "x = 1" }));
+    assert!(said.ends_with("there is no function main"), "{said}");
+    // Two hundred MiB of zeros.
+    let pack = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as z:\n z.writestr('zeros', bytes(200 << 20))";
+    let bomb = directory.path().join("bomb.zip");
+    let mut python = Command::new("python3");
+    assert!(python.args(["-c", pack]).arg(&bomb).status().unwrap().success());
+    let said = error(json!({ "kind": "python:3", "code": base64(&fs::read(bomb).unwrap()) }));
+    assert!(said.contains("does not fit into the instance's files"), "{said}");
+    let said = error(json!({ "kind": "python:3", "code": base64(b"PK\x03\x04 and no more") }));
+    assert!(said.contains("The archive cannot be read"), "{said}");
 }
