@@ -13,7 +13,7 @@ use std::{
     process::Command,
     time::Duration,
 };
-use zip::{ZipWriter, write::SimpleFileOptions};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 const ACTION: &str = "/namespaces/_/actions/f";
 
@@ -264,6 +264,25 @@ fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
         (result(&activation), &activation["version"]),
         (&json!({ "version": 2 }), &json!("0.0.2"))
     );
+    // A call that runs ends with the version that it began with.
+    put(
+        &daemon,
+        python(
+            "import time\ndef main(a):\n    print('began', flush=True)\n    time.sleep(a['s'])\n    return {'version': 3}\n",
+        ),
+    );
+    assert_eq!(result(&call(&daemon, json!({ "s": 0 })).1)["version"], 3);
+    let (_, accepted) = daemon.ask("POST", ACTION, Some(json!({ "s": 5 })));
+    std::thread::sleep(Duration::from_secs(2));
+    put(&daemon, python("def main(a):\n    return {'version': 4}\n"));
+    assert_eq!(result(&call(&daemon, json!({})).1)["version"], 4);
+    let id = accepted["activationId"].as_str().unwrap();
+    let path = format!("/namespaces/_/activations/{id}");
+    let ended = common::until("the call that ran", || {
+        let (status, activation) = daemon.ask("GET", &path, None);
+        (status == 200).then_some(activation)
+    });
+    assert_eq!((result(&ended)["version"].as_u64(), &ended["version"]), (Some(3), &json!("0.0.3")));
     // Code that cannot be loaded is the developer's error, and says so.
     put(&daemon, python("def main(:\n"));
     let (_, activation) = call(&daemon, json!({}));
@@ -274,10 +293,19 @@ fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
 
 /// A zip archive of these files.
 fn archive(files: &[(&str, &[u8])]) -> String {
+    archive_with(files, SimpleFileOptions::default())
+}
+
+/// One that is not compressed, which takes a while here.
+fn stored(files: &[(&str, &[u8])]) -> String {
+    archive_with(files, SimpleFileOptions::default().compression_method(CompressionMethod::Stored))
+}
+
+fn archive_with(files: &[(&str, &[u8])], options: SimpleFileOptions) -> String {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
         let mode = if *name == "exec" { 0o755 } else { 0o644 };
-        writer.start_file(*name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
+        writer.start_file(*name, options.unix_permissions(mode)).unwrap();
         writer.write_all(content).unwrap();
     }
     base64(writer.finish().unwrap().get_ref())
@@ -312,6 +340,18 @@ fn archives_with_dependencies_run_in_a_vm() {
     let answer = first_answer(&daemon, exec, json!({ "x": 21 }));
     assert_eq!(answer["twice"], 42, "{answer}");
     assert!(answer["node"].as_str().unwrap().starts_with("v20."), "{answer}");
+    // Nearly as much as there may be, and more than any other request to an instance.
+    let large: Vec<u8> =
+        (0..11_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let code = stored(&[
+        (
+            "__main__.py",
+            b"import os\ndef main(a):\n    return {'bytes': os.path.getsize('large')}\n",
+        ),
+        ("large", &large),
+    ]);
+    let exec = json!({ "kind": "python:3", "code": code });
+    assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "bytes": large.len() }));
     let exec = json!({ "kind": "nodejs:20", "code": "const main = async () => ({ ok: 1 })" });
     assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "ok": 1 }));
 }
