@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint bench kernel image selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -13,6 +13,8 @@ EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
 # What `make test-squeezers` tests.
 SQUEEZERS := $(patsubst %/test.sh,%,$(wildcard squeezers/*/test.sh))
 SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
+# For `make runtimes`: python node native java; all if empty
+RUNTIMES ?=
 # For `make kernel`: release debug benchmark off stock numa
 VARIANT ?= release
 # For `make bench`: see bench/README.md
@@ -30,6 +32,7 @@ test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples
 	cargo test --workspace --lib --bins
 	cargo test -p squeezy-llfree-tests
+	cargo test -p squeezy-runtime --test actions
 	@python3 scripts/run-unittest.py discover scripts/tests
 	@[ -n "$$SQUEEZY_TRACES" ] || { echo "left out: the published Azure traces, for SQUEEZY_TRACES names no directory with them"; exit; }; \
 	cargo test -p squeezy-load --test real_traces -- --ignored
@@ -46,9 +49,9 @@ test-squeezers: dependencies ## the squeezers that squeeze living instances, and
 	@for tested in $(SQUEEZERS) $(SQUEEZED); do $$tested/test.sh || exit; done
 
 # One test at a time: an emulated VM needs every processor there is.
-test-vm: dependencies kernel-release image selftests ## tests in VMs
+test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
-	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
+	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --exclude squeezy-runtime --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
@@ -78,6 +81,11 @@ kernel-%: dependencies
 image: dependencies ## the function's image and the initramfs
 	@guest/image/build.sh $(FUNCTION)
 	@guest/image/initramfs.sh >/dev/null
+
+# Java needs a JDK and Maven.
+runtimes: dependencies ## images that run code: RUNTIMES=python for one
+	@scripts/install-dependencies.sh squeezers
+	@runtimes/build.sh $(RUNTIMES)
 
 selftests: dependencies ## programs that test the kernel from inside
 	@$(MAKE) --no-print-directory -C guest/kernel/tests/programs OUT=$(CURDIR)/build

@@ -125,8 +125,8 @@ if [ ! -f "$image" ] || [ ! -d "$tree" ]; then
 	with_progress "image $name: packing" "$log_directory/$name-pack.log" 'Processing' 0 \
 		"cannot pack the image of $name" pack "$image.new"
 	mv "$image.new" "$image"
-	keep_newest "$image_cache/erofs" 12
-	keep_newest "$image_cache/trees" 8
+	keep_newest "$image_cache/erofs" 20
+	keep_newest "$image_cache/trees" 12
 	say "image $name: $(du -h "$image" | cut -f1)"
 else
 	touch "$image"

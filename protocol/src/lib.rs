@@ -47,10 +47,16 @@ pub const PORT_NAME: &str = "org.squeezy.agent";
 /// Largest JSON body or log either side accepts, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Largest request or response passed through to an instance's HTTP server, in bytes.
-/// OpenWhisk's own limit is 1 MiB for arguments and 5 MiB for a result. The host breaks off a response
-/// that turns out to be longer.
+/// Largest response of an instance's HTTP server that is passed through, in bytes. OpenWhisk's own limit for
+/// a result is 5 MiB. The host breaks off a response that turns out to be longer.
 pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
+
+/// Largest request passed through to an instance's HTTP server, in bytes. Arguments have at most 1 MiB, but
+/// the first request may bring an action's code, of at most [`MAX_CODE_BYTES`] and an envelope around it.
+pub const MAX_REQUEST_BYTES: usize = MAX_CODE_BYTES + (1 << 20);
+
+/// Longest code of an action, in bytes of text: as it is, or in base64.
+pub const MAX_CODE_BYTES: usize = 16 << 20;
 
 /// How long squeezing an instance may take: half of it for its runtime, half for its partition.
 pub const SQUEEZE_LIMIT: Duration = Duration::from_secs(20);

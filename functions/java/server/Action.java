@@ -9,10 +9,10 @@ import java.lang.reflect.Modifier;
 final class Action {
     private final Method main;
 
-    /** Loads the class, and with it what the function holds between requests. */
-    Action(String className) throws Refused {
+    /** Loads the class from there, and with it what the function holds between requests. */
+    Action(String className, ClassLoader loader) throws Refused {
         try {
-            main = Class.forName(className).getMethod("main", JsonObject.class);
+            main = Class.forName(className, true, loader).getMethod("main", JsonObject.class);
         } catch (ReflectiveOperationException | LinkageError error) {
             throw new Refused(502, "The action cannot be loaded: " + error);
         }

@@ -116,7 +116,7 @@ public final class Server {
         if (value.has("code") && !value.get("code").toString().equals("\"\"")) {
             throw new Refused(400, "This image holds its function: /init takes no code.");
         }
-        action = new Action(className);
+        action = new Action(className, Server.class.getClassLoader());
         JsonObject answer = new JsonObject();
         answer.addProperty("ok", true);
         return answer;

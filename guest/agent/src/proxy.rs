@@ -12,7 +12,7 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::rt::TokioIo;
-use squeezy_protocol::{ErrorCode, INSTANCE_HEADER, MAX_PAYLOAD_BYTES};
+use squeezy_protocol::{ErrorCode, INSTANCE_HEADER, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES};
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -35,7 +35,7 @@ pub async fn pass(
     let port = instance.port().ok_or_else(|| {
         ApiError::invalid(format!("instance {} was started without a port", instance.id()))
     })?;
-    if request.body().size_hint().lower() > MAX_PAYLOAD_BYTES as u64 {
+    if request.body().size_hint().lower() > MAX_REQUEST_BYTES as u64 {
         return Err(request_too_long());
     }
     let request = rewrite(request, path, port)?;
@@ -84,7 +84,7 @@ pub async fn pass(
 type Payload = http_body_util::combinators::MapErr<Limited<Incoming>, fn(BoxError) -> BoxError>;
 
 fn limited(body: Incoming) -> Payload {
-    Limited::new(body, MAX_PAYLOAD_BYTES).map_err(|e| e)
+    Limited::new(body, MAX_REQUEST_BYTES).map_err(|e| e)
 }
 
 fn rewrite(
@@ -184,7 +184,7 @@ fn failed(instance: &Entry, error: hyper::Error) -> ApiError {
 }
 
 fn request_too_long() -> ApiError {
-    ApiError::invalid(format!("the request is longer than {} MiB", MAX_PAYLOAD_BYTES >> 20))
+    ApiError::invalid(format!("the request is longer than {} MiB", MAX_REQUEST_BYTES >> 20))
 }
 
 #[cfg(test)]

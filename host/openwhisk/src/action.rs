@@ -1,6 +1,6 @@
 //! Actions, as clients send and receive them.
 
-use crate::{Digest, Limits};
+use crate::{Digest, Limits, kind};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, Error},
@@ -65,10 +65,10 @@ impl ActionBody {
     }
 }
 
-/// Where an action's code is.
+/// Where an action's code is. The code itself is read apart from this, because it may be large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exec {
-    /// `blackbox`: an image with everything in it.
+    /// `blackbox`: an image with everything in it; otherwise what runs the code.
     pub kind: String,
     /// The image's name.
     #[serde(default)]
@@ -76,9 +76,12 @@ pub struct Exec {
     /// Which image of this name; the latest if absent.
     #[serde(default)]
     pub digest: Option<Digest>,
-    /// Code for an image that takes code; ours do not.
-    #[serde(default, skip_serializing)]
-    pub code: Option<Value>,
+    /// Whether the code is in base64; if absent, the code itself says.
+    #[serde(default)]
+    pub binary: Option<bool>,
+    /// The name of the code's entry point.
+    #[serde(default)]
+    pub main: Option<String>,
 }
 
 /// An action, as clients receive it.
@@ -103,11 +106,20 @@ pub fn describe(
     })
 }
 
-/// Where an action's code is, as clients receive it.
+/// Which image an action is, as clients receive it.
 pub fn exec(image: &str, digest: Option<&Digest>) -> Value {
-    let mut exec = json!({ "kind": "blackbox", "image": image, "binary": false });
+    let mut exec = json!({ "kind": kind::IMAGE, "image": image, "binary": false });
     if let Some(digest) = digest {
         exec["digest"] = digest.to_string().into();
+    }
+    exec
+}
+
+/// What code an action has, as clients receive it: all but the code.
+pub fn exec_of_code(kind: &str, binary: bool, main: Option<&str>) -> Value {
+    let mut exec = json!({ "kind": kind, "binary": binary });
+    if let Some(main) = main {
+        exec["main"] = main.into();
     }
     exec
 }

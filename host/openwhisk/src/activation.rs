@@ -60,6 +60,26 @@ pub struct ValueSize {
     pub most_bytes: usize,
 }
 
+/// The action that was called.
+#[derive(Clone, Debug)]
+pub struct Called {
+    /// Its name.
+    pub action: String,
+    /// Its version.
+    pub version: String,
+    /// Its kind.
+    pub kind: &'static str,
+}
+
+/// Why no instance took a call.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// One sentence.
+    pub text: String,
+    /// Whether the action's code is why, rather than the platform.
+    pub by_code: bool,
+}
+
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct Activation {
@@ -69,6 +89,8 @@ pub struct Activation {
     pub action: String,
     /// The action's version.
     pub version: String,
+    /// The action's kind.
+    pub kind: &'static str,
     /// When the call came, in milliseconds since 1970.
     pub start_ms: u64,
     /// How it ended.
@@ -92,12 +114,11 @@ impl Activation {
     /// the size of the answer's value.
     pub fn of(
         id: String,
-        action: String,
-        version: String,
+        Called { action, version, kind }: Called,
         start_ms: u64,
         answer: Result<Answer, CallError>,
         value: ValueSize,
-        explain: impl Fn(&CallError) -> String,
+        explain: impl Fn(&CallError) -> Explained,
     ) -> Self {
         let error = |text: &str| json!({ "error": text });
         let none = Duration::ZERO;
@@ -126,14 +147,28 @@ impl Activation {
                 (status, error(&reason), waited, took, None, logs)
             }
             Err(other) => {
-                let error = error(&explain(&other));
-                (Status::InternalError, error, none, none, None, Vec::new())
+                let Explained { text, by_code } = explain(&other);
+                let status = if by_code { Status::DeveloperError } else { Status::InternalError };
+                (status, error(&text), none, none, None, Vec::new())
             }
         };
         // The instance's two streams share one pipe, which does not record when a line was written.
         let moment = humantime::format_rfc3339_millis(SystemTime::now());
         let logs = lines.iter().map(|line| format!("{moment} stdout: {line}")).collect();
-        Self { id, action, version, start_ms, status, result, waited, waited_for, init, took, logs }
+        Self {
+            id,
+            action,
+            version,
+            kind,
+            start_ms,
+            status,
+            result,
+            waited,
+            waited_for,
+            init,
+            took,
+            logs,
+        }
     }
 
     /// Approximate memory of the result and the logs, in bytes.
@@ -167,7 +202,7 @@ impl Activation {
         let milliseconds = |time: Duration| time.as_millis() as u64;
         let mut annotations = vec![
             json!({ "key": "path", "value": format!("{NAMESPACE}/{}", self.action) }),
-            json!({ "key": "kind", "value": "blackbox" }),
+            json!({ "key": "kind", "value": self.kind }),
             json!({ "key": "waitTime", "value": milliseconds(self.waited) }),
         ];
         if let Some(waited_for) = self.waited_for {
@@ -261,6 +296,7 @@ mod tests {
             id: "1".to_owned(),
             action: "f".to_owned(),
             version: "0.0.1".to_owned(),
+            kind: "blackbox",
             start_ms: 1000,
             status: Status::Success,
             result: json!({ "a": 1 }),

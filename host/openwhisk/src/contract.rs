@@ -1,11 +1,13 @@
 //! OpenWhisk's contract with an instance's server.
 
 use crate::clock::now_ms;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_node::{Call, Contract, function::Function, quote};
+use squeezy_vmm::BoxFuture;
 use std::time::Duration;
 
 /// The line that ends an activation's output, both on standard output and on standard error.
@@ -15,8 +17,11 @@ pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
 pub struct OpenWhisk;
 
 impl Contract for OpenWhisk {
-    fn start(&self, function: &Function) -> Request<Bytes> {
-        init(&function.name)
+    fn start<'a>(
+        &'a self,
+        function: &'a Function,
+    ) -> BoxFuture<'a, Result<Request<Bytes>, String>> {
+        Box::pin(async { Ok(init(&function.name)) })
     }
 
     fn started(&self, response: &Response<Bytes>) -> Result<(), String> {
@@ -43,6 +48,48 @@ pub fn init(function: &str) -> Request<Bytes> {
     )
 }
 
+/// `POST /init` with an action's code: a text, or in base64 if it is `binary`. The request is made as it will be
+/// sent, because the code may be large.
+pub fn init_with_code(function: &str, code: &[u8], binary: bool, main: Option<&str>) -> Bytes {
+    let code =
+        if binary { BASE64_STANDARD.encode(code).into() } else { String::from_utf8_lossy(code) };
+    /// Borrows the code.
+    #[derive(Serialize)]
+    struct Init<'a> {
+        value: Value<'a>,
+    }
+    #[derive(Serialize)]
+    struct Value<'a> {
+        name: &'a str,
+        main: &'a str,
+        binary: bool,
+        code: &'a str,
+        env: serde_json::Map<String, serde_json::Value>,
+    }
+    let main = main.unwrap_or("main");
+    let value = Value { name: function, main, binary, code: &code, env: Default::default() };
+    // Only a map with keys that are not strings could fail.
+    serde_json::to_vec(&Init { value }).unwrap_or_default().into()
+}
+
+/// The request of `POST /init` with this body.
+pub fn init_request(body: Bytes) -> Request<Bytes> {
+    request("/init", body)
+}
+
+/// Why a server that answers `/init` like this has not taken the code, in its own words.
+pub fn init_problem(response: &Response<Bytes>) -> Option<String> {
+    if response.status().is_success() {
+        return None;
+    }
+    let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    let status = response.status().as_u16();
+    Some(match answer["error"].as_str() {
+        Some(error) => error.split_whitespace().collect::<Vec<_>>().join(" "),
+        None => format!("status {status}: {}", quote(response)),
+    })
+}
+
 /// `POST /run` for a function with this value, to be answered within `limit`.
 pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> Request<Bytes> {
     let deadline_ms = u128::from(now_ms()) + limit.as_millis();
@@ -67,7 +114,11 @@ pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> 
 
 fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
     // Only a map with keys that are not strings could fail.
-    let mut request = Request::new(Bytes::from(serde_json::to_vec(body).unwrap_or_default()));
+    request(path, serde_json::to_vec(body).unwrap_or_default().into())
+}
+
+fn request(path: &'static str, body: Bytes) -> Request<Bytes> {
+    let mut request = Request::new(body);
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(path);
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -100,6 +151,28 @@ mod tests {
         assert_eq!((&body["value"]["items"], &body["activation_id"]), (&json!(1000), &json!("7")));
         assert!(body["deadline"].as_str().unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
         assert_eq!(request.uri(), "/run");
+    }
+
+    #[test]
+    fn code_goes_along_as_a_text_or_in_base64() {
+        for (binary, code, text) in
+            [(false, &b"a\n\"b\""[..], "a\n\"b\""), (true, &[0, 255], "AP8=")]
+        {
+            let body = init_with_code("f", code, binary, Some("m"));
+            let body: Value = serde_json::from_slice(init_request(body).body()).unwrap();
+            let right =
+                json!({ "name": "f", "main": "m", "binary": binary, "code": text, "env": {} });
+            assert_eq!(body["value"], right);
+        }
+    }
+
+    #[test]
+    fn a_server_says_why_it_does_not_take_code() {
+        assert_eq!(init_problem(&response(200, "{\"ok\":true}")), None);
+        let said = init_problem(&response(502, "{\"error\": \"no\\n way\"}"));
+        assert_eq!(said.as_deref(), Some("no way"));
+        let said = init_problem(&response(500, "<html>"));
+        assert_eq!(said.as_deref(), Some("status 500: <html>"));
     }
 
     fn function() -> Function {

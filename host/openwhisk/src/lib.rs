@@ -2,6 +2,7 @@
 //!
 //! - [`OpenWhisk`] is its contract with a function's server, `/init` and `/run`; [`contract`] builds the
 //!   requests.
+//! - [`kind`] has the kinds of actions that are made from code.
 //! - [`action`], [`activation`] and [`Limits`] are its API's view of functions and their calls.
 //!
 //! This crate does no I/O.
@@ -12,10 +13,11 @@ mod clock;
 pub mod contract;
 mod digest;
 mod json_size;
+pub mod kind;
 mod limits;
 
 pub use clock::now_ms;
 pub use contract::OpenWhisk;
 pub use digest::{Digest, NoDigest};
 pub use json_size::{size_of_text, size_of_value};
-pub use limits::Limits;
+pub use limits::{Limits, MAX_LOGS_MIB, MAX_TIMEOUT_MS};

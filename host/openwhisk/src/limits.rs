@@ -6,8 +6,11 @@ use squeezy_node::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Default limit for an activation's logs, in MiB, as in OpenWhisk.
-const DEFAULT_LOGS: u64 = 10;
+/// Largest limit for an activation's logs, in MiB, which is the default as in OpenWhisk.
+pub const MAX_LOGS_MIB: u64 = 10;
+
+/// Largest limit for how long a call may take, in milliseconds.
+pub const MAX_TIMEOUT_MS: u64 = 86_400_000;
 
 /// The limits that an action sets, under OpenWhisk's names. Absent ones are those of the function's
 /// definition. An unknown limit is rejected, because whoever sets it relies on it.
@@ -38,9 +41,9 @@ impl Limits {
             }
             _ => Ok(()),
         };
-        within("timeout", self.timeout, 1..=86_400_000, "ms")?;
+        within("timeout", self.timeout, 1..=MAX_TIMEOUT_MS, "ms")?;
         within("memory", self.memory, MIN_MEMORY_BYTES >> 20..=MAX_MEMORY_BYTES >> 20, "MB")?;
-        within("logs", self.logs, 0..=DEFAULT_LOGS, "MB")?;
+        within("logs", self.logs, 0..=MAX_LOGS_MIB, "MB")?;
         match self.concurrency {
             None | Some(1) => Ok(()),
             Some(_) => {
@@ -78,7 +81,7 @@ impl Limits {
     /// All limits in force for a function to which these were applied; without a function, those that are
     /// known.
     pub fn describe(&self, function: Option<&Function>) -> Value {
-        let logs = self.logs.unwrap_or(DEFAULT_LOGS);
+        let logs = self.logs.unwrap_or(MAX_LOGS_MIB);
         let mut limits = json!({ "concurrency": 1, "logs": logs });
         let timeout = function.map_or(self.timeout, |f| Some(f.run_timeout.as_millis() as u64));
         let memory_bytes = function.map_or(self.memory.map(|m| m << 20), |f| Some(f.memory_bytes));

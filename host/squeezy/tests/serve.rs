@@ -114,7 +114,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     assert_eq!(daemon.ask("GET", action, None).0, 404);
     for wrong in [
         json!({}),
-        json!({ "exec": { "kind": "nodejs:20", "code": "function main() {}" } }),
+        json!({ "exec": { "kind": "php:8", "code": "function main() {}" } }),
         json!({ "exec": { "kind": "blackbox", "image": "../html" } }),
         json!({ "exec": { "kind": "blackbox", "image": "none" } }),
         json!([]),

@@ -14,6 +14,9 @@ pub enum InstanceError {
     /// Its memory could not be plugged; the plug's own error says why.
     #[error("its memory could not be plugged")]
     NotPlugged,
+    /// The host could not make its first request.
+    #[error("{0}")]
+    NoFirstRequest(String),
     /// Its server did not answer its first request in time.
     #[error("{path} was not answered within {} s", limit.as_secs_f64())]
     StartTooLong {
@@ -61,4 +64,14 @@ pub enum InstanceError {
     /// Its VM, or the agent in it, failed.
     #[error(transparent)]
     Vm(#[from] VmError),
+}
+
+impl InstanceError {
+    /// Whether the instance itself is why it could not be started, rather than the host or its VM.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::StartTooLong { .. } | Self::EndedAtStart { .. } | Self::NotReady { .. }
+        )
+    }
 }

@@ -137,7 +137,8 @@ impl Instance {
 
     /// Sends its first request until its server is up and answers it.
     async fn come_up(&self, function: &Function) -> Result<(), InstanceError> {
-        let request = self.contract.start(function);
+        let request = self.contract.start(function).await;
+        let request = request.map_err(InstanceError::NoFirstRequest)?;
         let path = request.uri().path().to_owned();
         let limit = function.init_timeout;
         let begin = Instant::now();

@@ -79,6 +79,17 @@ pub enum ClientError {
         /// The path that was given.
         path: PathBuf,
     },
+    /// An archive has none of the files that tell its kind.
+    #[error("{}: an archive of which kind? it has none of {telling}: say it with --kind", path.display())]
+    UnknownKind {
+        /// Its path.
+        path: PathBuf,
+        /// Names of files.
+        telling: String,
+    },
+    /// A function has no code that could be saved.
+    #[error("the function has no code: it is an image")]
+    NoCode,
     /// An image with the function's name was built from another definition.
     #[error("the image {name:?} was built from another function.toml: build this one with `guest/image/build.sh {}`", directory.display())]
     OtherImage {

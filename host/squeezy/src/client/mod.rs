@@ -1,6 +1,7 @@
 //! Clients of a running daemon: `squeezy invoke`, `function`, `activations`, `logs`, `status`, `top`.
 
 mod activations;
+mod code;
 mod connection;
 mod functions;
 mod image;

@@ -1,9 +1,13 @@
 //! Actions: functions under the names that clients use, with their default parameters.
 
-use super::images::Pinned;
+use super::{code::ActionCode, images::Pinned};
 use serde_json::{Map, Value};
 use squeezy_node::FunctionImage;
-use squeezy_openwhisk::action::{ActionBody, describe, exec, version};
+use squeezy_openwhisk::{
+    action::{ActionBody, describe, exec, exec_of_code, version},
+    activation::Called,
+    kind,
+};
 use squeezy_scaler::FunctionIndex;
 use std::sync::Arc;
 
@@ -22,6 +26,8 @@ pub struct Action {
     pub image: FunctionImage,
     /// Keeps its image from being removed; `None` for a function of the configuration.
     pub pinned: Option<Arc<Pinned>>,
+    /// The code that this image runs; `None` if the image is all there is.
+    pub code: Option<ActionCode>,
     /// The function's index in the node.
     pub index: FunctionIndex,
 }
@@ -30,6 +36,16 @@ impl Action {
     /// Its version, in OpenWhisk's format.
     pub fn version(&self) -> String {
         version(self.revision)
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> &'static str {
+        self.code.as_ref().map_or(kind::IMAGE, |code| code.kind.name)
+    }
+
+    /// What an activation says of it.
+    pub fn called(&self) -> Called {
+        Called { action: self.name.clone(), version: self.version(), kind: self.kind() }
     }
 
     /// The arguments that the function receives: those of the call override the action's own.
@@ -41,12 +57,15 @@ impl Action {
         Value::Object(arguments)
     }
 
-    /// The action in OpenWhisk's format.
+    /// The action in OpenWhisk's format, without its code.
     pub fn describe(&self) -> Value {
         let function = &self.image.function;
         let limits = self.body.limits().describe(Some(function));
         let digest = self.pinned.as_ref().map(|pinned| &pinned.digest);
-        let exec = exec(&function.name, digest);
+        let exec = match &self.code {
+            Some(code) => exec_of_code(code.kind.name, code.binary, code.main.as_deref()),
+            None => exec(&function.name, digest),
+        };
         describe(&self.name, self.revision, self.updated_ms, exec, &self.body, limits)
     }
 }

@@ -79,6 +79,7 @@ mod tests {
         Arc::new(Activation {
             id: id.to_owned(),
             action: action.to_owned(),
+            kind: "blackbox",
             version: "0.0.1".to_owned(),
             start_ms: 1000,
             status: Status::Success,

@@ -22,6 +22,8 @@ pub struct Problem {
     /// The details. They may quote the guest's console or an instance's output, so they are only
     /// for clients with the key. They do not contain directories of the host.
     pub why: String,
+    /// Whether an instance itself is why it could not be started.
+    pub by_instance: bool,
 }
 
 /// The failure reason of each function.
@@ -34,8 +36,8 @@ struct State {
     vm: String,
     /// Why the memory of an instance last could not be plugged, and which instance.
     memory: Option<(InstanceNumber, String)>,
-    /// Why an instance last could not be started.
-    instance: String,
+    /// Why an instance last could not be started, and whether that is its own doing.
+    instance: (String, bool),
     of: BTreeMap<FunctionIndex, Problem>,
 }
 
@@ -58,27 +60,28 @@ impl FailureReasons {
             }
             NodeEvent::Started { instance, result: Err(reason), .. } => {
                 let mut state = self.lock();
-                state.instance = match &state.memory {
+                let why = match &state.memory {
                     Some((of, error)) if *of == instance => {
                         presentable(&format!("{reason}: {error}"))
                     }
                     _ => presentable(&reason.to_string()),
                 };
+                state.instance = (why, reason.is_refusal());
             }
             NodeEvent::Called { function, result, .. } => {
                 let mut state = self.lock();
-                let why = match result {
+                let (why, by_instance) = match result {
                     Ok(_) | Err(CallError::Failed { .. }) => {
                         // The failure is over.
                         state.of.remove(&function);
                         return;
                     }
-                    Err(CallError::Rejected(RejectReason::VmFailed)) => state.vm.clone(),
+                    Err(CallError::Rejected(RejectReason::VmFailed)) => (state.vm.clone(), false),
                     Err(CallError::Rejected(RejectReason::StartFailed)) => state.instance.clone(),
                     Err(_) => return,
                 };
                 let what = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
-                state.of.insert(function, Problem { at_ms: now_ms(), what, why });
+                state.of.insert(function, Problem { at_ms: now_ms(), what, why, by_instance });
             }
             _ => {}
         }
@@ -89,12 +92,15 @@ impl FailureReasons {
         self.lock().of.get(&function).cloned()
     }
 
-    /// The message for a call that has just failed, with the reason if there is one.
-    pub fn explain(&self, function: FunctionIndex, error: &CallError) -> String {
+    /// The message for a call that has just failed, with the reason if there is one, and whether an instance
+    /// itself is that.
+    pub fn explain(&self, function: FunctionIndex, error: &CallError) -> (String, bool) {
         let what = error.to_string();
         match self.of(function) {
-            Some(problem) if problem.what == what => format!("{what}: {}", problem.why),
-            _ => what,
+            Some(problem) if problem.what == what => {
+                (format!("{what}: {}", problem.why), problem.by_instance)
+            }
+            _ => (what, false),
         }
     }
 
@@ -157,7 +163,7 @@ mod tests {
             instance: None,
             result: &Err(error.clone()),
         });
-        failure_reasons.explain(F, &error)
+        failure_reasons.explain(F, &error).0
     }
 
     #[test]
@@ -203,6 +209,15 @@ mod tests {
         failure_reasons.see(&NodeEvent::Started { instance, function, result });
         let said = call(&failure_reasons, rejected(RejectReason::StartFailed));
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
+
+        let error = rejected(RejectReason::StartFailed);
+        assert!(!failure_reasons.explain(F, &error).1, "the host's doing");
+        let (path, problem) = ("/init".to_owned(), "SyntaxError".to_owned());
+        let result = Err(&InstanceError::NotReady { path, problem });
+        failure_reasons.see(&NodeEvent::Started { instance, function, result });
+        let said = call(&failure_reasons, error.clone());
+        assert!(said.ends_with("started: /init: SyntaxError"), "{said}");
+        assert!(failure_reasons.explain(F, &error).1, "its own doing");
 
         let (instance, result) = (Some(instance), &Err(failed_call("")));
         failure_reasons.see(&NodeEvent::Called { function, instance, result });

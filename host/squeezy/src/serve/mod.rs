@@ -5,12 +5,14 @@ mod action;
 mod activations;
 mod api;
 mod bodies;
+mod code;
 mod config;
 mod connections;
 mod crowd;
 mod failure_reasons;
 mod host;
 mod images;
+mod kept;
 mod key;
 mod log;
 mod memory;
@@ -29,7 +31,7 @@ use bytesize::ByteSize;
 use clap::Args as ClapArgs;
 pub use config::{Config, FunctionEntry, HELP as CONFIG_HELP};
 use connections::ConnectionLimits;
-use images::Images;
+use kept::Kept;
 use key::Key;
 use log::{Log, log_line};
 use metrics::{Seen, Watch};
@@ -38,7 +40,7 @@ use service::{Service, ServiceError};
 use squeezy_node::{Node, TomlError};
 use squeezy_scaler::Budget;
 use squeezy_vmm::{Artifacts, VmError};
-use state::{State, StateError};
+use state::StateError;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -172,9 +174,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     config.functions.extend(args.functions.into_iter().map(FunctionEntry::from));
     let files = Artifacts::find(args.build.as_deref())?;
     let state = config.state_directory.clone();
-    let kept = State::open(&state)?;
-    let images = Images::open(&state)
-        .map_err(|error| ServeError::File { path: state.join("pinned"), error })?;
+    let kept = Kept::open(&state)?;
     let key_file = state.join("key");
     let key = Key::read_or_make(&key_file)
         .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
@@ -218,7 +218,6 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         files,
         node.clone(),
         kept,
-        images,
         bodies.clone(),
         watch.failure_reasons.clone(),
     ));

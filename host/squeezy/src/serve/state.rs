@@ -15,7 +15,10 @@ use std::{
 };
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// The oldest version that can be read: without code.
+const OLDEST: u32 = 1;
 
 /// The maximum size of the file in bytes, and the maximum number of actions in it.
 const MOST_BYTES: usize = 64 << 20;
@@ -32,12 +35,29 @@ pub struct StoredAction {
     /// Digest of the image. Earlier versions stored none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The code that the image runs, if it is a runtime's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<StoredCode>,
     /// As in [`super::action::Action`].
     pub revision: u32,
     /// As in [`super::action::Action`].
     pub updated_ms: u64,
     /// As the client sent it, without `exec`.
     pub body: ActionBody,
+}
+
+/// An action's code as it is stored: all but the code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredCode {
+    /// The name of its kind.
+    pub kind: String,
+    /// Whether clients send and get it in base64.
+    pub binary: bool,
+    /// The name of its entry point, if it has been given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub main: Option<String>,
+    /// The code's digest.
+    pub digest: Digest,
 }
 
 /// Why the state directory cannot be used, as one sentence that says what to do about it.
@@ -202,7 +222,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, StoredAction>, StateError> {
     let text = fs::read(path).map_err(failed)?;
     let Head { version } =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    if version != VERSION {
+    if !(OLDEST..=VERSION).contains(&version) {
         return Err(damaged(format!("it has version {version}, this squeezy supports {VERSION}")));
     }
     let contents: Contents<BTreeMap<_, _>> =
@@ -238,6 +258,7 @@ mod tests {
         StoredAction {
             image: "html".into(),
             digest: Some(format!("sha256:{}", "0a".repeat(32)).parse().unwrap()),
+            code: None,
             revision,
             updated_ms: 7,
             body: serde_json::from_str(body).unwrap(),
@@ -290,7 +311,7 @@ mod tests {
         for (text, part) in [
             ("", "EOF"),
             ("{", "line 1"),
-            ("{ \"version\": 2, \"things\": [] }", "version 2, this squeezy supports 1"),
+            ("{ \"version\": 3, \"things\": [] }", "version 3, this squeezy supports 2"),
             ("{ \"version\": 1, \"actions\": { \"f\": {} } }", "missing field"),
             ("{ \"version\": 1, \"actions\": [] }", "invalid type"),
         ] {

@@ -211,7 +211,9 @@ impl Daemon {
             .new_agent();
         let mut answer = agent.run(request.body(body).unwrap()).unwrap();
         let status = answer.status().as_u16();
-        let text = answer.body_mut().read_to_string().unwrap();
+        // An action's code may have 16 MiB.
+        let body = answer.body_mut().with_config().limit(64 << 20);
+        let text = body.read_to_string().unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 

@@ -50,7 +50,6 @@ assert.deepEqual((await ow.actions.list()).map(action => action.name), ['html', 
 assert.equal((await ow.actions.list({ limit: 1, skip: 1 }))[0].name, 'page')
 assert.deepEqual(await ow.actions.list({ count: true }), { actions: 2 })
 assert.equal((await failure(ow.actions.get('none'))).statusCode, 404)
-assert.equal((await failure(ow.actions.create({ name: 'code', action: 'function main() {}' }))).statusCode, 400)
 
 // Calls.
 const whole = await ow.actions.invoke({ name: 'page', blocking: true })
@@ -81,6 +80,20 @@ assert.deepEqual(full, activation)
 assert.deepEqual(await ow.activations.list({ upto: whole.start - 1 }), [])
 assert.deepEqual(await ow.activations.list({ count: true }), { activations: 4 })
 assert.equal((await failure(ow.activations.get('0'.repeat(32)))).statusCode, 404)
+
+// Code, if there is a runtime for it.
+const { runtimes } = await (await fetch(`${apihost}/api/v1`)).json()
+const code = { name: 'code', action: 'function main({ name }) { return { hello: name } }' }
+if (runtimes.nodejs) {
+  const { exec, version } = await ow.actions.create(code)
+  assert.deepEqual([exec.kind, version], ['nodejs:20', '0.0.1'])
+  assert.equal((await ow.actions.get('code')).exec.code, code.action)
+  const greeting = await until(() => ow.actions.invoke({ name: 'code', blocking: true, params: { name: 'you' } }))
+  assert.deepEqual(greeting.response.result, { hello: 'you' })
+  await ow.actions.delete('code')
+} else {
+  assert.match((await failure(ow.actions.create(code))).message, /runtimes\/build.sh node/)
+}
 
 assert.equal((await ow.actions.delete('page')).name, 'page')
 assert.equal((await failure(ow.actions.invoke('page'))).statusCode, 404)

@@ -12,8 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
-    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, Memory, PartitionState, Profile, ProfileRequest,
-    SQUEEZE_LIMIT, Squeezed,
+    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
+    ProfileRequest, SQUEEZE_LIMIT, Squeezed,
 };
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
@@ -154,11 +154,11 @@ impl AgentClient {
         limit: Duration,
     ) -> Result<Response<Bytes>> {
         let (mut parts, body) = request.into_parts();
-        if body.len() > MAX_PAYLOAD_BYTES {
+        if body.len() > MAX_REQUEST_BYTES {
             return Err(VmError::Request(format!(
                 "it has {}; at most {} are possible",
                 ByteSize(body.len() as u64),
-                ByteSize(MAX_PAYLOAD_BYTES as u64)
+                ByteSize(MAX_REQUEST_BYTES as u64)
             )));
         }
         let rest = parts.uri.path_and_query().map_or("/", |p| p.as_str());
@@ -385,7 +385,7 @@ mod tests {
         let error = client.http(&id, request, Duration::from_secs(5)).await.unwrap_err();
         assert_eq!(error, VmError::AnswerTooLong);
         let large =
-            Request::post("/run").body(Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1])).unwrap();
+            Request::post("/run").body(Bytes::from(vec![0; MAX_REQUEST_BYTES + 1])).unwrap();
         assert!(client.http(&id, large, Duration::from_secs(5)).await.is_err());
     }
 

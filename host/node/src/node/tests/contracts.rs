@@ -3,6 +3,7 @@
 use crate::{Call, Contract, function::Function};
 use bytes::Bytes;
 use http::{Request, Response};
+use squeezy_vmm::BoxFuture;
 use std::time::Duration;
 
 /// Ends the output of a call, in the contract that has such a mark.
@@ -12,8 +13,8 @@ pub(super) const END_OF_OUTPUT: &str = "== end of output ==";
 pub(super) struct StartThenCall;
 
 impl Contract for StartThenCall {
-    fn start(&self, _: &Function) -> Request<Bytes> {
-        Request::post("/start").body(Bytes::new()).unwrap()
+    fn start<'a>(&'a self, _: &'a Function) -> BoxFuture<'a, Result<Request<Bytes>, String>> {
+        Box::pin(async { Ok(Request::post("/start").body(Bytes::new()).unwrap()) })
     }
 
     fn started(&self, response: &Response<Bytes>) -> Result<(), String> {
@@ -34,8 +35,8 @@ impl Contract for StartThenCall {
 pub(super) struct PlainServer;
 
 impl Contract for PlainServer {
-    fn start(&self, _: &Function) -> Request<Bytes> {
-        Request::get("/").body(Bytes::new()).unwrap()
+    fn start<'a>(&'a self, _: &'a Function) -> BoxFuture<'a, Result<Request<Bytes>, String>> {
+        Box::pin(async { Ok(Request::get("/").body(Bytes::new()).unwrap()) })
     }
 
     fn started(&self, _: &Response<Bytes>) -> Result<(), String> {

@@ -1,23 +1,21 @@
 //! Actions and their invocation.
 
-use super::{Api, MAX_BODY_BYTES, error::ApiError};
-use crate::serve::bodies::Held;
+use super::{Api, MAX_BODY_BYTES, error::ApiError, put};
+use crate::serve::{
+    bodies::{self, Held},
+    code::{ActionCode, blocking, write_as_json},
+    failure_reasons::without_directories,
+};
 use axum::{
     Json,
     body::Bytes,
-    extract::{
-        Extension, Path, Query, State,
-        rejection::{JsonRejection, QueryRejection},
-    },
-    http::StatusCode,
+    extract::{Extension, Path, Query, State, rejection::QueryRejection},
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use squeezy_openwhisk::{
-    action::ActionBody,
-    activation::{Activation, Status},
-};
+use squeezy_openwhisk::activation::{Activation, Status};
 use std::{sync::Arc, time::Duration};
 
 /// The maximum number of entries in a list.
@@ -75,11 +73,54 @@ pub async fn list(
     Ok(Json(shown.cloned().collect()))
 }
 
+/// Whether to return an action's code too.
+#[derive(Deserialize)]
+pub struct ShowOptions {
+    code: Option<bool>,
+}
+
 pub async fn show(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.describe_action(&name).ok_or_else(ApiError::not_found)?))
+    options: Result<Query<ShowOptions>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(options) = options?;
+    let described = api.service.describe_action(&name).ok_or_else(ApiError::not_found)?;
+    let action = api.service.action(&name).filter(|_| options.code != Some(false));
+    match action.and_then(|action| action.code.clone()) {
+        Some(code) => with_code(&api, described, code).await,
+        None => Ok(Json(described).into_response()),
+    }
+}
+
+/// An action with its code, which is not made a value.
+async fn with_code(
+    api: &Api,
+    mut described: Value,
+    code: ActionCode,
+) -> Result<Response, ApiError> {
+    let internal = |error: &dyn std::fmt::Display| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, without_directories(&error.to_string()))
+    };
+    let exec = described.as_object_mut().and_then(|action| action.remove("exec"));
+    let (exec, rest) = (exec.unwrap_or_default().to_string(), described.to_string());
+    // As text, and as it is read: an archive is encoded piece by piece.
+    let length = usize::try_from(code.code.bytes).unwrap_or(usize::MAX).saturating_mul(2);
+    let bytes = api.bodies.at_most(length.saturating_add(exec.len() + rest.len()));
+    let held = api.bodies.take(bytes).await.map_err(|none| ApiError::no_room(none, bytes))?;
+    let text = blocking(move || {
+        let mut text = Vec::with_capacity(length);
+        text.extend_from_slice(b"{\"exec\":");
+        text.extend_from_slice(exec.trim_end_matches('}').as_bytes());
+        text.extend_from_slice(b",\"code\":");
+        write_as_json(&code, &mut text)?;
+        text.extend_from_slice(b"},");
+        text.extend_from_slice(rest.trim_start_matches('{').as_bytes());
+        Ok(text)
+    });
+    let text = text.await.map_err(|error| internal(&error))?;
+    let kind = [(CONTENT_TYPE, "application/json")];
+    Ok((kind, bodies::held(text, held)).into_response())
 }
 
 /// Query parameters for creating an action.
@@ -93,13 +134,13 @@ pub async fn put(
     State(api): State<Api>,
     Path((_, name)): Path<(String, String)>,
     options: Result<Query<PutOptions>, QueryRejection>,
-    body: Result<Json<Map<String, Value>>, JsonRejection>,
+    Extension(held): Extension<Arc<[Held]>>,
+    body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
-    let (Query(options), Json(body)) = (options?, body?);
-    // Deserialized from a value: directly from the body, an array of field values would be accepted
-    // too.
-    let body: ActionBody = serde_json::from_value(body.into()).map_err(malformed)?;
-    Ok(Json(api.service.put_action(name, body, options.overwrite).await?.describe()))
+    let Query(options) = options?;
+    let (action, code) = put::read(&body, held)?;
+    drop(body);
+    Ok(Json(api.service.put_action(name, action, code, options.overwrite).await?.describe()))
 }
 
 pub async fn delete(
@@ -139,7 +180,7 @@ pub async fn invoke(
     // The limit applies to the payload that results from merging them with the action's own.
     let own = action.body.parameters.as_ref().map_or(0, |own| json!(own).to_string().len());
     if length + own > MAX_BODY_BYTES {
-        return Err(ApiError::too_large(length + own));
+        return Err(ApiError::too_large(length + own, MAX_BODY_BYTES));
     }
     let id = api.service.new_id()?;
     let later =
@@ -171,7 +212,7 @@ fn arguments(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-fn malformed(error: impl std::fmt::Display) -> ApiError {
+pub fn malformed(error: impl std::fmt::Display) -> ApiError {
     ApiError::bad_request(format!("The request content was malformed:\n{error}"))
 }
 

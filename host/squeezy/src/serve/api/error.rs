@@ -1,10 +1,10 @@
 //! Errors, worded as OpenWhisk does.
 
-use super::{MAX_BODY_BYTES, code};
+use super::code;
 use crate::serve::{bodies::NoRoom, service::ServiceError};
 use axum::{
     Json,
-    extract::rejection::{JsonRejection, QueryRejection},
+    extract::rejection::QueryRejection,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -39,8 +39,8 @@ impl ApiError {
         ServiceError::NotFound.into()
     }
 
-    pub fn too_large(bytes: usize) -> Self {
-        let message = format!("Request larger than allowed: {bytes} > {MAX_BODY_BYTES} bytes.");
+    pub fn too_large(bytes: usize, most: usize) -> Self {
+        let message = format!("Request larger than allowed: {bytes} > {most} bytes.");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
@@ -82,12 +82,6 @@ impl From<ServiceError> for ApiError {
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
-    }
-}
-
-impl From<JsonRejection> for ApiError {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::bad_request(format!("The request content was malformed:\n{rejection}"))
     }
 }
 

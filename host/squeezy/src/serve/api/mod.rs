@@ -6,10 +6,12 @@
 mod actions;
 mod activations;
 mod error;
+pub mod info;
 mod missing;
+mod put;
 
 use super::{
-    bodies::{self, Bodies, Held},
+    bodies::{self, Bodies, Held, NoRoom},
     crowd::Place,
     key::{Key, random},
     service::Service,
@@ -18,9 +20,9 @@ use axum::body::Body;
 use axum::{
     Json, Router,
     body::{Bytes, HttpBody},
-    extract::{Path, Request, State},
+    extract::{DefaultBodyLimit, Path, Request, State},
     http::{
-        StatusCode,
+        Method, StatusCode,
         header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
     },
     middleware::{self, Next},
@@ -32,6 +34,7 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_openwhisk::{action::NAMESPACE, size_of_text};
+use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -42,6 +45,9 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// How much of a larger body is read before it is refused.
 const MOST_READ_BYTES: usize = 16 << 20;
+
+/// The maximum size of a body with an action's code, in bytes.
+const MAX_CODE_BODY_BYTES: usize = MAX_CODE_BYTES;
 
 /// How long a client may take to send the body.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
@@ -87,11 +93,13 @@ pub fn router(service: Arc<Service>, key: Key, bodies: Arc<Bodies>) -> Router {
     let protected = Router::new()
         .route("/namespaces", get(namespaces))
         .nest("/namespaces/{namespace}", namespace)
+        // It has read the body, within limits of its own.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(api.clone(), whole_body))
         .layer(middleware::from_fn_with_state(api.clone(), authenticated));
     Router::new()
         .route("/ping", get(|| async { "pong" }))
-        .route("/api/v1", get(about))
+        .route("/api/v1", get(info::about))
         .route("/api/v1/api-docs", get(description))
         .nest("/api/v1", protected)
         .fallback(|| async { ApiError::not_found() })
@@ -123,21 +131,22 @@ async fn whole_body(
     next: Next,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
+    // Only actions are put.
+    let most = if parts.method == Method::PUT { MAX_CODE_BODY_BYTES } else { MAX_BODY_BYTES };
     let place = parts.extensions.get::<Arc<Place>>().cloned();
     if let Some(place) = &place {
         place.waits();
     }
-    let body = tokio::time::timeout(BODY_LIMIT, collect(&api.bodies, body)).await;
+    let body = tokio::time::timeout(BODY_LIMIT, collect(&api.bodies, body, most)).await;
     let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
     if let Some(place) = &place {
         place.works();
     }
-    // If it is not valid JSON, the handler rejects it.
-    let value = size_of_text(&body).unwrap_or(0);
-    let more = (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
+    let more = more_for_values(&body);
     if more > 0 {
-        let more = api.bodies.take_now(more).map_err(|none| ApiError::no_room(none, 2 * value))?;
-        held.push(more);
+        let none_ever = more + reserved(&api.bodies, body.len()) > api.bodies.at_most(usize::MAX);
+        let taken = if none_ever { Err(NoRoom::Never) } else { api.bodies.take_now(more) };
+        held.push(taken.map_err(|none| ApiError::no_room(none, more + body.len()))?);
     }
     let held: Arc<[Held]> = held.into();
     parts.extensions.insert(held.clone());
@@ -146,9 +155,35 @@ async fn whole_body(
     Ok(answer)
 }
 
-/// Reads a body into memory that was reserved before. Somewhat more than the limit is read too, for
+/// Memory to reserve for a body of this length, in bytes. Of a large one nearly all is code, which is not
+/// copied; one that exceeds the whole budget is read while no other one is.
+fn reserved(bodies: &Bodies, length: usize) -> usize {
+    match length {
+        ..=MAX_BODY_BYTES => COPIES * length,
+        _ => bodies.at_most(length + (COPIES - 1) * MAX_BODY_BYTES),
+    }
+}
+
+/// How much more memory the values of a body take than is reserved with it, in bytes.
+fn more_for_values(body: &[u8]) -> usize {
+    // If it is not valid JSON, the handler rejects it.
+    let value = size_of_text(body).unwrap_or(0);
+    if body.len() <= MAX_BODY_BYTES {
+        return (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
+    }
+    // Code is copied if it is a text with escapes.
+    let copy = if body.contains(&b'\\') { body.len() } else { 0 };
+    let of_strings = body.len() + MAX_BODY_BYTES;
+    copy + 2 * value.saturating_sub(of_strings)
+}
+
+/// Reads a body of at most `most` bytes into memory that was reserved before. Somewhat more than the limit is read too, for
 /// clients that only read the response after sending everything.
-async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), ApiError> {
+async fn collect(
+    bodies: &Bodies,
+    mut body: Body,
+    most: usize,
+) -> Result<(Bytes, Vec<Held>), ApiError> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), Vec::new()));
     }
@@ -156,9 +191,10 @@ async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), 
     let expected =
         expected.map_or(MAX_BODY_BYTES, |length| length.try_into().unwrap_or(usize::MAX));
     // A body that is too large is read but not stored.
-    let room = if expected > MAX_BODY_BYTES { 0 } else { expected };
-    let held = bodies.take(COPIES * room).await;
-    let held = held.map_err(|none| ApiError::no_room(none, COPIES * room))?;
+    let room = if expected > most { 0 } else { expected };
+    let reserved = reserved(bodies, room);
+    let held = bodies.take(reserved).await;
+    let held = held.map_err(|none| ApiError::no_room(none, reserved))?;
     let begin = Instant::now();
     let (mut whole, mut length) = (Vec::with_capacity(room), 0);
     loop {
@@ -178,12 +214,14 @@ async fn collect(bodies: &Bodies, mut body: Body) -> Result<(Bytes, Vec<Held>), 
         length += data.len();
         if length <= room {
             whole.extend_from_slice(&data);
-        } else if length > MOST_READ_BYTES {
+        } else if length > MOST_READ_BYTES.max(most) {
             break;
         }
     }
-    if length > MAX_BODY_BYTES {
-        Err(ApiError::too_large(length))
+    if length > room {
+        // Without an announced length there is room for an ordinary body.
+        let most = if room == 0 { most } else { room.max(MAX_BODY_BYTES) };
+        Err(ApiError::too_large(length, most))
     } else {
         Ok((whole.into(), vec![held]))
     }
@@ -245,20 +283,6 @@ async fn known_namespace(
     }
 }
 
-/// Identifies the server to clients.
-pub async fn about() -> Json<Value> {
-    Json(json!({
-        "description": "OpenWhisk",
-        "support": { "implementation": "squeezy" },
-        "api_version": "1.0.0",
-        "api_paths": ["/api/v1"],
-        "runtimes": {
-            "blackbox": [{ "kind": "blackbox", "default": true, "deprecated": false }],
-        },
-        "build": env!("CARGO_PKG_VERSION"),
-    }))
-}
-
 async fn description() -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(CONTENT_TYPE, "application/json")], DESCRIPTION)
 }
@@ -300,25 +324,48 @@ mod tests {
     async fn a_body_is_read_wholly_or_refused() {
         let bodies = Bodies::new(64 << 20);
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let (whole, held) = collect(&bodies, body(MAX_BODY_BYTES)).await.unwrap();
+        let (whole, held) = collect(&bodies, body(MAX_BODY_BYTES), MAX_BODY_BYTES).await.unwrap();
         assert_eq!((whole.len(), held.len()), (MAX_BODY_BYTES, 1));
         for bytes in [MAX_BODY_BYTES + 1, MOST_READ_BYTES + 1] {
-            let refused = collect(&bodies, body(bytes)).await.unwrap_err().into_response();
+            let refused =
+                collect(&bodies, body(bytes), MAX_BODY_BYTES).await.unwrap_err().into_response();
             assert_eq!(refused.status(), 413);
         }
+    }
+
+    #[tokio::test]
+    async fn code_may_be_larger_and_is_not_copied() {
+        let bodies = Bodies::new(64 << 20);
+        let body = |bytes| Body::from(vec![b'x'; bytes]);
+        let (whole, held) =
+            collect(&bodies, body(MAX_CODE_BODY_BYTES), MAX_CODE_BODY_BYTES).await.unwrap();
+        assert_eq!(whole.len(), MAX_CODE_BODY_BYTES);
+        let left = bodies.at_most(usize::MAX) - reserved(&bodies, MAX_CODE_BODY_BYTES);
+        assert!(bodies.take_now(left + 1024).is_err() && bodies.take_now(left).is_ok());
+        drop(held);
+        let refused = collect(&bodies, body(MAX_CODE_BODY_BYTES + 1), MAX_CODE_BODY_BYTES).await;
+        assert_eq!(refused.unwrap_err().into_response().status(), 413);
+
+        let code = |code: &str| json!({ "exec": { "code": code } }).to_string();
+        let length = 2 << 20;
+        assert_eq!(more_for_values(code(&"x".repeat(length)).as_bytes()), 0);
+        assert!(more_for_values(code(&"\n".repeat(length)).as_bytes()) >= length);
+        let arrays = format!("[{}]", vec!["[0]"; length].join(","));
+        assert!(more_for_values(arrays.as_bytes()) > 20 * length);
     }
 
     #[tokio::test]
     async fn who_is_slow_goes_when_others_wait_for_memory() {
         let bodies = Bodies::new(16 << 20);
         let begin = Instant::now();
-        let (first, second) = tokio::join!(collect(&bodies, Body::new(Endless)), async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let taken = bodies.take(3 << 20).await;
-            drop(taken.unwrap());
-            let second = collect(&bodies, Body::new(Endless));
-            tokio::time::timeout(Duration::from_secs(3), second).await
-        });
+        let (first, second) =
+            tokio::join!(collect(&bodies, Body::new(Endless), MAX_BODY_BYTES), async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let taken = bodies.take(3 << 20).await;
+                drop(taken.unwrap());
+                let second = collect(&bodies, Body::new(Endless), MAX_BODY_BYTES);
+                tokio::time::timeout(Duration::from_secs(3), second).await
+            });
         assert_eq!(first.unwrap_err().into_response().status(), 408);
         assert!(begin.elapsed() < Duration::from_secs(8));
         // Now nobody waits for memory.

@@ -90,6 +90,7 @@ impl PinError {
 }
 
 /// The images of a state directory's actions.
+#[derive(Debug)]
 pub struct Images {
     directory: PathBuf,
     /// Images in use. Also held while a directory is renamed.

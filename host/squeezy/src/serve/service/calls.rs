@@ -5,7 +5,7 @@ use crate::serve::{action::Action, activations::Selection, bodies::Held, key::ra
 use serde_json::{Map, Value};
 use squeezy_node::{Call, CallError, InstanceError};
 use squeezy_openwhisk::{
-    activation::{Activation, ValueSize},
+    activation::{Activation, Explained, ValueSize},
     now_ms, size_of_text,
 };
 use squeezy_scaler::RejectReason;
@@ -90,11 +90,14 @@ impl Service {
             },
             failed => (failed, None),
         };
-        let explain = |error: &CallError| self.failure_reasons.explain(action.index, error);
+        let explain = |error: &CallError| {
+            let (text, by_instance) = self.failure_reasons.explain(action.index, error);
+            // The rest of an instance that runs code is ours.
+            Explained { text, by_code: by_instance && action.code.is_some() }
+        };
         let activation = Activation::of(
             id,
-            action.name.clone(),
-            action.version(),
+            action.called(),
             start_ms,
             answer,
             ValueSize { bytes, most_bytes },

@@ -1,6 +1,6 @@
 //! Errors of the service.
 
-use crate::serve::{images::PinError, state::StateError};
+use crate::serve::{code::CodeError, images::PinError, state::StateError};
 use squeezy_node::{ImageError, NodeError};
 
 /// Why a request failed.
@@ -40,6 +40,15 @@ impl From<PinError> for ServiceError {
     fn from(error: PinError) -> Self {
         match error {
             PinError::File { .. } => Self::Internal(error.to_string()),
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl From<CodeError> for ServiceError {
+    fn from(error: CodeError) -> Self {
+        match error {
+            CodeError::File { .. } => Self::Internal(error.to_string()),
             other => Self::Invalid(other.to_string()),
         }
     }

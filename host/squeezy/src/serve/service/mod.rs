@@ -2,26 +2,30 @@
 
 mod calls;
 mod error;
+mod made;
 mod persisted;
 
 use super::{
     action::Action,
     activations::Activations,
     bodies::Bodies,
+    code::{ActionCode, Codes, GivenCode, RunsCode},
     config::{Config, FunctionEntry},
     failure_reasons::FailureReasons,
-    images::{Images, PinError, Pinned},
+    images::{Images, Pinned},
+    kept::Kept,
     log::log_line,
     state::{State, StoredAction},
 };
 pub use error::ServiceError;
 use error::{invalid, unusable};
+use made::Made;
 use persisted::Unavailable;
 use serde_json::Value;
-use squeezy_node::{FunctionImage, FunctionLimits, Node, VmPlan};
+use squeezy_node::{Contract, FunctionImage, FunctionLimits, Node, VmPlan};
 use squeezy_openwhisk::{
     OpenWhisk,
-    action::{ActionBody, Exec, check_name},
+    action::{ActionBody, check_name},
     now_ms,
 };
 use squeezy_scaler::VmIndex;
@@ -32,6 +36,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+/// Where a runtime finds how much memory an instance has, in bytes.
+const MEMORY_VARIABLE: &str = "MEMORY_LIMIT";
+
 /// Actions, their calls, and the node that executes them.
 pub struct Service {
     config: Config,
@@ -41,6 +48,7 @@ pub struct Service {
     activations: Mutex<Activations>,
     failure_reasons: Arc<FailureReasons>,
     images: Arc<Images>,
+    codes: Arc<Codes>,
     /// Memory budget for arguments and results.
     pub bodies: Arc<Bodies>,
     /// Actions that are stored but cannot be served.
@@ -54,6 +62,7 @@ struct Change {
     body: ActionBody,
     image: FunctionImage,
     pinned: Option<Arc<Pinned>>,
+    code: Option<ActionCode>,
     revision: u32,
     updated_ms: u64,
 }
@@ -64,8 +73,7 @@ impl Service {
         config: Config,
         files: Artifacts,
         node: Node,
-        state: State,
-        images: Images,
+        Kept { state, images, codes }: Kept,
         bodies: Arc<Bodies>,
         failure_reasons: Arc<FailureReasons>,
     ) -> Self {
@@ -77,7 +85,8 @@ impl Service {
             actions: Mutex::default(),
             activations: Mutex::new(activations),
             failure_reasons,
-            images: Arc::new(images),
+            images,
+            codes,
             bodies,
             unavailable: Mutex::default(),
             changing: tokio::sync::Mutex::new(state),
@@ -116,7 +125,8 @@ impl Service {
             return Err(ServiceError::Invalid(problem));
         }
         let body = ActionBody::default();
-        let change = Change { body, image, pinned: None, revision: 1, updated_ms: now_ms() };
+        let change =
+            Change { body, image, pinned: None, code: None, revision: 1, updated_ms: now_ms() };
         let action = self.add_to(vm, name, change).await?;
         self.replace(action);
         Ok(())
@@ -127,11 +137,12 @@ impl Service {
         self: &Arc<Self>,
         name: String,
         body: ActionBody,
+        code: Option<GivenCode>,
         overwrite: bool,
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(&name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
-        let put = tokio::spawn(async move { service.change(name, body, overwrite).await });
+        let put = tokio::spawn(async move { service.change(name, body, code, overwrite).await });
         put.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
     }
 
@@ -139,6 +150,7 @@ impl Service {
         &self,
         name: String,
         mut body: ActionBody,
+        code: Option<GivenCode>,
         overwrite: bool,
     ) -> Result<Arc<Action>, ServiceError> {
         body.limits().check().map_err(ServiceError::Invalid)?;
@@ -151,7 +163,14 @@ impl Service {
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
-            Some(exec) => Some(self.exec(exec).await?),
+            Some(exec) => match self.exec(exec, code).await {
+                Ok(made) => Some(made),
+                Err(error) => {
+                    // Half of it may have been kept.
+                    self.sweep(&*self.changing.lock().await).await;
+                    return Err(error);
+                }
+            },
             None => None,
         };
         let mut state = self.changing.lock().await;
@@ -166,7 +185,7 @@ impl Service {
         name: String,
         body: ActionBody,
         overwrite: bool,
-        given: Option<(Arc<Pinned>, FunctionImage)>,
+        given: Option<Made>,
     ) -> Result<Arc<Action>, ServiceError> {
         let earlier = self.action(&name);
         let kept = match &earlier {
@@ -176,13 +195,13 @@ impl Service {
         if kept.is_some() && !overwrite {
             return Err(ServiceError::Exists);
         }
-        let (pinned, image) = match (given, &kept) {
+        let Made { pinned, image, code } = match (given, &kept) {
             (Some(given), _) => given,
             // The action keeps its stored image, but no settings from the configuration.
-            (None, Some(kept)) => self.kept_image(kept).await?,
+            (None, Some(kept)) => self.kept_made(kept).await?,
             (None, None) => {
                 return Err(ServiceError::Invalid(
-                    "exec is missing: it has to name an image".to_owned(),
+                    "exec is missing: it has to name an image, or have a kind and code".to_owned(),
                 ));
             }
         };
@@ -192,7 +211,7 @@ impl Service {
         };
         let revision = kept.map_or(1, |kept| kept.revision.saturating_add(1));
         let pinned = Some(pinned);
-        let change = Change { body, image, pinned, revision, updated_ms: now_ms() };
+        let change = Change { body, image, pinned, code, revision, updated_ms: now_ms() };
         let action = self.add(name, change).await?;
         if let Err(error) = state.put(&action.name, self.stored(&action)).await {
             self.node.remove_function(action.index);
@@ -202,28 +221,12 @@ impl Service {
         Ok(action)
     }
 
-    /// Pins the image that a client names.
-    async fn exec(&self, exec: Exec) -> Result<(Arc<Pinned>, FunctionImage), ServiceError> {
-        let Some(image) = exec.image.filter(|_| exec.kind == "blackbox") else {
-            let problem =
-                "exec must be of the kind \"blackbox\" and name an image that has been built here";
-            return Err(ServiceError::Invalid(problem.to_owned()));
-        };
-        if exec.code.is_some_and(|code| code.as_str() != Some("")) {
-            let problem = "the image contains the function's code; exec must not contain any";
-            return Err(ServiceError::Invalid(problem.to_owned()));
-        }
-        // It becomes a file name.
-        if squeezy_node::function::check_name(&image).is_err() {
-            return Err(PinError::Missing(image).into());
-        }
-        Ok(self.images.pin(&self.files, &image, exec.digest.as_ref()).await?)
-    }
-
-    /// Removes the images that no action uses any more.
+    /// Removes the images and the code that no action uses any more.
     async fn sweep(&self, state: &State) {
         let kept = state.actions().values().filter_map(|stored| stored.digest.clone());
         self.images.sweep(kept.collect::<BTreeSet<_>>()).await;
+        let codes = state.actions().values().filter_map(|stored| stored.code.as_ref());
+        self.codes.sweep(codes.map(|code| code.digest.clone()).collect()).await;
     }
 
     /// Adds an action to the node, in a VM of its own.
@@ -231,6 +234,11 @@ impl Service {
         let limits = change.body.limits();
         limits.check().map_err(ServiceError::Invalid)?;
         limits.apply(&mut change.image.function);
+        if change.code.is_some() {
+            let function = &mut change.image.function;
+            let memory = function.memory_bytes.to_string();
+            function.environment.insert(MEMORY_VARIABLE.to_owned(), memory);
+        }
         let image = &change.image;
         let vm = self.add_vm(&image.function.name, std::slice::from_ref(image)).await?;
         self.add_to(vm, name, change).await
@@ -254,15 +262,19 @@ impl Service {
         name: String,
         change: Change,
     ) -> Result<Arc<Action>, ServiceError> {
-        let Change { body, image, pinned, revision, updated_ms } = change;
+        let Change { body, image, pinned, code, revision, updated_ms } = change;
         let limits = FunctionLimits {
             keep_alive: image.function.keep_alive,
             freeze_after: Some(self.config.freeze_after),
             queue: self.config.queue,
         };
-        let index = self.node.add_function(vm, image.clone(), Arc::new(OpenWhisk), limits).await;
+        let contract: Arc<dyn Contract> = match &code {
+            Some(code) => Arc::new(RunsCode::new(code.clone())),
+            None => Arc::new(OpenWhisk),
+        };
+        let index = self.node.add_function(vm, image.clone(), contract, limits).await;
         let index = index.map_err(unusable)?;
-        Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, index }))
+        Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, code, index }))
     }
 
     /// Makes an action callable, and retires the previous one of its name.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::serve::failure_reasons::without_directories;
-use squeezy_openwhisk::action::{describe, exec};
+use crate::serve::state::StoredCode;
+use squeezy_openwhisk::action::{describe, exec, exec_of_code};
 
 /// An action that is stored but cannot be served, for instance because its image is missing.
 #[derive(Clone, Debug)]
@@ -16,8 +17,11 @@ pub struct Unavailable {
 impl Unavailable {
     /// The action in OpenWhisk's format.
     fn describe(&self, name: &str) -> Value {
-        let StoredAction { image, digest, revision, updated_ms, body } = &self.stored;
-        let exec = exec(&image.file_stem().unwrap_or_default().to_string_lossy(), digest.as_ref());
+        let StoredAction { image, digest, code, revision, updated_ms, body } = &self.stored;
+        let exec = match code {
+            Some(code) => exec_of_code(&code.kind, code.binary, code.main.as_deref()),
+            None => exec(&image.file_stem().unwrap_or_default().to_string_lossy(), digest.as_ref()),
+        };
         let mut described =
             describe(name, *revision, *updated_ms, exec, body, body.limits().describe(None));
         described["problem"] = self.problem.as_str().into();
@@ -62,9 +66,9 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(name).map_err(ServiceError::Invalid)?;
         let StoredAction { revision, updated_ms, ref body, .. } = *stored;
-        let (pinned, image) = self.kept_image(stored).await?;
+        let Made { pinned, image, code } = self.kept_made(stored).await?;
         let pinned = Some(pinned);
-        let change = Change { body: body.clone(), image, pinned, revision, updated_ms };
+        let change = Change { body: body.clone(), image, pinned, code, revision, updated_ms };
         let action = self.add(name.to_owned(), change).await?;
         // From now on its digest is recorded.
         if stored.digest.is_none()
@@ -77,18 +81,6 @@ impl Service {
         Ok(action)
     }
 
-    /// The image of a stored action.
-    pub(super) async fn kept_image(
-        &self,
-        stored: &StoredAction,
-    ) -> Result<(Arc<Pinned>, FunctionImage), ServiceError> {
-        let image = &stored.image;
-        Ok(match image.to_str().filter(|_| !image.is_absolute()) {
-            Some(name) => self.images.pin(&self.files, name, stored.digest.as_ref()).await?,
-            None => self.images.take_in(image.clone(), None).await?,
-        })
-    }
-
     /// An action in its stored form.
     pub(super) fn stored(&self, action: &Action) -> StoredAction {
         let FunctionImage { function, image } = &action.image;
@@ -96,6 +88,12 @@ impl Service {
         StoredAction {
             image: if has_name { PathBuf::from(&function.name) } else { absolute(image) },
             digest: action.pinned.as_ref().map(|pinned| pinned.digest.clone()),
+            code: action.code.as_ref().map(|code| StoredCode {
+                kind: code.kind.name.to_owned(),
+                binary: code.binary,
+                main: code.main.clone(),
+                digest: code.code.digest.clone(),
+            }),
             revision: action.revision,
             updated_ms: action.updated_ms,
             body: action.body.clone(),

@@ -44,17 +44,9 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let (hold, gate) = channel();
     let gate = Arc::new(Gate(Mutex::new(gate)));
     let node = Node::start(Budget::new(config.memory_bytes), None, Instant::now(), gate);
-    let state = State::open(directory.path()).unwrap();
-    let images = Images::open(directory.path()).unwrap();
-    let service = Arc::new(Service::new(
-        config,
-        files,
-        node,
-        state,
-        images,
-        Bodies::new(64 << 20),
-        Arc::default(),
-    ));
+    let kept = Kept::open(directory.path()).unwrap();
+    let service =
+        Arc::new(Service::new(config, files, node, kept, Bodies::new(64 << 20), Arc::default()));
     service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }
@@ -78,7 +70,7 @@ async fn waiting(service: &Arc<Service>, id: &str) -> Call {
 async fn a_change_keeps_those_who_wait() {
     let (service, hold, _directory) = service().await;
     let call = waiting(&service, "1").await;
-    service.put_action("f".to_owned(), body("{}"), true).await.unwrap();
+    service.put_action("f".to_owned(), body("{}"), None, true).await.unwrap();
     // The node executes requests in order, but a boot may end at any time.
     assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
     drop(hold);
@@ -90,9 +82,9 @@ async fn a_change_keeps_those_who_wait() {
 async fn a_change_keeps_what_it_does_not_say() {
     let (service, _hold, _directory) = service().await;
     let text = r#"{ "parameters": [{ "key": "a", "value": 1 }], "limits": { "timeout": 5 } }"#;
-    service.put_action("f".to_owned(), body(text), true).await.unwrap();
+    service.put_action("f".to_owned(), body(text), None, true).await.unwrap();
     let text = r#"{ "exec": { "kind": "blackbox", "image": "f" }, "annotations": [] }"#;
-    let action = service.put_action("f".to_owned(), body(text), true).await.unwrap();
+    let action = service.put_action("f".to_owned(), body(text), None, true).await.unwrap();
     assert_eq!((action.revision, action.arguments(Map::new())), (3, json!({ "a": 1 })));
     assert_eq!(action.describe()["limits"]["timeout"], 5);
 }
@@ -103,7 +95,7 @@ async fn limits_are_in_force_or_refused() {
     let limits = |text: &str| {
         let body =
             format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {text} }}"#);
-        service.put_action("g".to_owned(), self::body(&body), true)
+        service.put_action("g".to_owned(), self::body(&body), None, true)
     };
     let action = limits(r#"{ "memory": 256, "logs": 1 }"#).await.unwrap();
     assert_eq!(action.image.function.memory_bytes, 256 << 20);
@@ -134,7 +126,7 @@ async fn who_was_accepted_can_ask_what_came_of_it() {
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_nothing_half_done() {
     let (service, _hold, _directory) = service().await;
-    let put = service.put_action("f".to_owned(), ActionBody::default(), true);
+    let put = service.put_action("f".to_owned(), ActionBody::default(), None, true);
     tokio::select! {
         biased;
         _ = put => unreachable!("the node has not been asked yet"),
@@ -163,7 +155,7 @@ async fn what_cannot_be_kept_is_not_made() {
     let (service, _hold, directory) = service().await;
     // A directory cannot be replaced by a file.
     fs::create_dir_all(directory.path().join("actions.json/x")).unwrap();
-    let put = service.put_action("f".to_owned(), body("{}"), true).await;
+    let put = service.put_action("f".to_owned(), body("{}"), None, true).await;
     assert!(matches!(put, Err(ServiceError::Internal(_))));
     assert_eq!(service.action("f").unwrap().revision, 1);
     assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
@@ -176,7 +168,7 @@ async fn an_action_without_its_image_is_kept() {
     let text =
         format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {limits} }}"#);
     let change = body(&text);
-    let digest = service.put_action("g".to_owned(), change, false).await.unwrap().describe();
+    let digest = service.put_action("g".to_owned(), change, None, false).await.unwrap().describe();
     let digest = digest["exec"]["digest"].as_str().unwrap().to_owned();
     // What is now built under its name is not its image.
     let kept = directory.path().join("pinned").join(&digest["sha256:".len()..]);
@@ -192,7 +184,7 @@ async fn an_action_without_its_image_is_kept() {
         (&json!("f"), &json!(64))
     );
     assert!(matches!(service.callable("g").await, Err(ServiceError::Unavailable(_))));
-    let again = || service.put_action("g".to_owned(), ActionBody::default(), false);
+    let again = || service.put_action("g".to_owned(), ActionBody::default(), None, false);
     assert!(matches!(again().await, Err(ServiceError::Exists)));
     // It is served again, unchanged, once its image is back.
     fs::rename(directory.path().join("kept"), &kept).unwrap();
@@ -206,7 +198,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     let change =
         body(r#"{ "exec": { "kind": "blackbox", "image": "f" }, "limits": { "timeout": 5 } }"#);
     for name in ["g", "h"] {
-        service.put_action(name.to_owned(), change.clone(), false).await.unwrap();
+        service.put_action(name.to_owned(), change.clone(), None, false).await.unwrap();
     }
     let digest = service.action("g").unwrap().describe()["exec"]["digest"].clone();
     let kept = directory.path().join("pinned").join(&digest.as_str().unwrap()["sha256:".len()..]);
@@ -215,7 +207,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     service.restore().await;
     assert!(service.describe_action("h").unwrap()["problem"].is_string());
     let image = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
-    let changed = service.put_action("g".to_owned(), image, true).await.unwrap();
+    let changed = service.put_action("g".to_owned(), image, None, true).await.unwrap();
     assert_eq!((changed.revision, changed.body.limits().timeout), (2, Some(5)));
     assert_eq!(service.delete_action("h".to_owned()).await.unwrap()["name"], "h");
     assert!(service.describe_action("h").is_none());
@@ -237,16 +229,16 @@ async fn each_action_runs_what_it_was_made_of() {
     let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
     for name in ["g", "h"] {
         fs::write(service.files.image("f"), name).unwrap();
-        service.put_action(name.to_owned(), body(exec), false).await.unwrap();
+        service.put_action(name.to_owned(), body(exec), None, false).await.unwrap();
     }
     fs::write(service.files.image("f"), "refused").unwrap();
-    let refused = service.put_action("g".to_owned(), body(exec), false).await;
+    let refused = service.put_action("g".to_owned(), body(exec), None, false).await;
     assert!(matches!(refused, Err(ServiceError::Exists)));
     let wrong = exec.replace("}", "").to_owned() + r#"}, "limits": { "memory": 0 } }"#;
-    let refused = service.put_action("g".to_owned(), body(&wrong), true).await;
+    let refused = service.put_action("g".to_owned(), body(&wrong), None, true).await;
     assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{refused:?}");
     // The function's configuration does not apply either.
-    service.put_action("h".to_owned(), body(r#"{ "annotations": [] }"#), true).await.unwrap();
+    service.put_action("h".to_owned(), body(r#"{ "annotations": [] }"#), None, true).await.unwrap();
     assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
     lock(&service.actions).clear();
     service.restore().await;
@@ -264,7 +256,7 @@ async fn what_an_earlier_version_has_kept_is_pinned_from_then_on() {
     let (service, _hold, directory) = service().await;
     let body: ActionBody = body(r#"{ "annotations": [] }"#);
     let image = PathBuf::from("f");
-    let stored = StoredAction { image, digest: None, revision: 3, updated_ms: 7, body };
+    let stored = StoredAction { image, digest: None, code: None, revision: 3, updated_ms: 7, body };
     service.changing.lock().await.put("g", stored).await.unwrap();
     fs::write(service.files.image("f"), "then").unwrap();
     service.restore().await;

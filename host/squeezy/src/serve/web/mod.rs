@@ -10,7 +10,7 @@ mod sample;
 mod state;
 
 use super::{
-    api,
+    api::info,
     failure_reasons::Problem,
     key::Key,
     metrics::{Known, Name, Scraper, Watch},
@@ -110,11 +110,14 @@ pub fn router(page: Arc<Page>) -> Router {
 }
 
 /// The page for browsers; OpenWhisk's clients use this path to identify the server.
-async fn start(headers: HeaderMap) -> Response {
+async fn start(State(page): State<Arc<Page>>, headers: HeaderMap) -> Response {
     let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let browser = accepted.is_some_and(|accept| accept.contains("text/html"));
-    let mut response =
-        if browser { assets::file("index.html") } else { api::about().await.into_response() };
+    let mut response = if browser {
+        assets::file("index.html")
+    } else {
+        info::describe(&page.service).into_response()
+    };
     response.headers_mut().insert(VARY, ACCEPT.into());
     response
 }

@@ -103,7 +103,7 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
 }
 
 fn describe_problem(problem: &Problem, has_key: bool) -> Value {
-    let Problem { at_ms, what, why } = problem;
+    let Problem { at_ms, what, why, .. } = problem;
     json!({ "at_ms": at_ms, "what": what, "why": has_key.then_some(why) })
 }
 

@@ -37,8 +37,20 @@ async fn text(response: Response) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
+/// A page of a service with the action `f`, and what keeps it.
+async fn page() -> (Arc<Page>, impl Sized, impl Sized) {
+    let (service, hold, directory) = service().await;
+    let key = Key::read_or_make(&directory.path().join("key")).unwrap();
+    let watch = Arc::new(Watch::new(1 << 30));
+    let log = Arc::new(Log(watch.clone()));
+    let node = Node::start(Budget::new(1), None, Instant::now(), log);
+    (Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30), hold, directory)
+}
+
 #[tokio::test]
 async fn browsers_get_the_page_and_clients_what_they_know() {
+    let (page, _hold, _directory) = page().await;
+    let start = |headers| start(State(page.clone()), headers);
     let mut headers = HeaderMap::new();
     assert!(text(start(headers.clone()).await).await.contains("\"description\":\"OpenWhisk\""));
     headers.insert(ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml"));
@@ -50,13 +62,8 @@ async fn browsers_get_the_page_and_clients_what_they_know() {
 
 #[tokio::test]
 async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
-    let (service, _hold, directory) = service().await;
-    let key = Key::read_or_make(&directory.path().join("key")).unwrap();
-    let index = service.action("f").unwrap().index;
-    let watch = Arc::new(Watch::new(1 << 30));
-    let log = Arc::new(Log(watch.clone()));
-    let node = Node::start(Budget::new(1), None, Instant::now(), log);
-    let page = Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30);
+    let (page, _hold, _directory) = page().await;
+    let index = page.service.action("f").unwrap().index;
     let status = NodeStatus {
         functions: vec![(index, Counts { busy: 1, promised_bytes: 7, ..Counts::default() })],
         ..NodeStatus::default()

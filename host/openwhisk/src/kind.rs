@@ -1,0 +1,173 @@
+//! The kinds of actions that are made from code.
+
+use serde_json::{Value, json};
+
+/// The kind of an action that is an image.
+pub const IMAGE: &str = "blackbox";
+
+/// The image that OpenWhisk's clients name for a native program.
+const SKELETON: &str = "openwhisk/dockerskeleton";
+
+/// A kind of action that is made from code, which an image in `runtimes/` runs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name, such as `python:3.11`.
+    pub name: &'static str,
+    /// Other names for it; the one with `default` is what clients say who do not care.
+    aliases: &'static [&'static str],
+    /// The image that runs it.
+    pub image: &'static str,
+    /// Its folder in `runtimes/`.
+    pub folder: &'static str,
+    /// Whether code that is a text can be run; otherwise it is an archive.
+    pub takes_text: bool,
+    /// Whether code can be a program.
+    pub takes_programs: bool,
+    /// Whether the name of the entry point has no default.
+    pub requires_main: bool,
+}
+
+/// All of them.
+pub const KINDS: [Kind; 4] = [
+    Kind {
+        name: "python:3.11",
+        aliases: &["python:default", "python:3", "python"],
+        image: "runtime-python",
+        folder: "python",
+        takes_text: true,
+        takes_programs: false,
+        requires_main: false,
+    },
+    Kind {
+        name: "nodejs:20",
+        aliases: &["nodejs:default", "nodejs"],
+        image: "runtime-node",
+        folder: "node",
+        takes_text: true,
+        takes_programs: false,
+        requires_main: false,
+    },
+    Kind {
+        name: "native:1",
+        aliases: &["native:default", "native"],
+        image: "runtime-native",
+        folder: "native",
+        takes_text: true,
+        takes_programs: true,
+        requires_main: false,
+    },
+    Kind {
+        name: "java:17",
+        aliases: &["java:default", "java"],
+        image: "runtime-java",
+        folder: "java",
+        takes_text: false,
+        takes_programs: false,
+        requires_main: true,
+    },
+];
+
+impl Kind {
+    /// The kind that a client means; `None` if there is none.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name || kind.aliases.contains(&name))
+    }
+
+    /// The kind that a client means who names a kind and perhaps an image, and gives code. OpenWhisk's
+    /// clients call a native program a `blackbox` with a certain image.
+    pub fn find_for(name: &str, image: Option<&str>) -> Option<&'static Self> {
+        match (name, image) {
+            (IMAGE, None | Some(SKELETON)) => Self::find("native:1"),
+            _ => Self::find(name),
+        }
+    }
+
+    /// What is wrong with code of this kind, if that can be seen from how it begins.
+    pub fn problem(&self, binary: bool, begins: &[u8]) -> Option<String> {
+        let Self { name, .. } = self;
+        if !binary {
+            let problem = format!("code of the kind {name} has to be an archive in base64");
+            return (!self.takes_text).then_some(problem);
+        }
+        let is_known = is_archive(begins) || self.takes_programs && is_program(begins);
+        let programs = if self.takes_programs { ", a program for Linux or a script" } else { "" };
+        (!is_known)
+            .then(|| format!("binary code of the kind {name} has to be a zip archive{programs}"))
+    }
+
+    /// The command that makes its image, in a checkout.
+    pub fn build(&self) -> String {
+        format!("runtimes/build.sh {}", self.folder)
+    }
+
+    /// As OpenWhisk lists it.
+    pub fn describe(&self) -> Value {
+        json!({
+            "kind": self.name,
+            "image": self.image,
+            "default": true,
+            "deprecated": false,
+            "attached": true,
+            "requireMain": self.requires_main,
+        })
+    }
+
+    /// The language, under which OpenWhisk lists it.
+    pub fn family(&self) -> &'static str {
+        self.name.split(':').next().unwrap_or_default()
+    }
+}
+
+/// Whether code begins as what is only sent in base64.
+pub fn is_binary(begins: &[u8]) -> bool {
+    is_archive(begins) || is_program(begins)
+}
+
+fn is_archive(begins: &[u8]) -> bool {
+    begins.starts_with(b"PK\x03\x04") || begins.starts_with(b"PK\x05\x06")
+}
+
+fn is_program(begins: &[u8]) -> bool {
+    begins.starts_with(b"\x7fELF") || begins.starts_with(b"#!")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_several_names() {
+        let name = |kind, image| Kind::find_for(kind, image).map(|kind| kind.name);
+        for (kind, right) in [
+            ("python:default", "python:3.11"),
+            ("python:3", "python:3.11"),
+            ("nodejs:default", "nodejs:20"),
+            ("java:17", "java:17"),
+            ("blackbox", "native:1"),
+        ] {
+            assert_eq!(name(kind, None), Some(right), "{kind}");
+        }
+        assert_eq!(name("blackbox", Some("openwhisk/dockerskeleton")), Some("native:1"));
+        for wrong in ["php:8.0", "python:2", ""] {
+            assert_eq!(name(wrong, None), None, "{wrong}");
+        }
+        assert_eq!(name("blackbox", Some("html")), None);
+    }
+
+    #[test]
+    fn what_cannot_be_code_of_a_kind_is_seen() {
+        let problem =
+            |kind, binary, begins: &[u8]| Kind::find(kind).unwrap().problem(binary, begins);
+        assert_eq!(problem("python", false, b"def main"), None);
+        assert_eq!(problem("python", true, b"PK\x03\x04..."), None);
+        assert_eq!(problem("native", true, b"\x7fELF"), None);
+        for (kind, binary, begins) in [
+            ("python", true, &b"\x7fELF"[..]),
+            ("java", false, b"class"),
+            ("native", true, b"what"),
+        ] {
+            let problem = problem(kind, binary, begins).unwrap();
+            assert!(problem.contains(kind) && problem.contains("archive"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Code as a client sends it.
+
+use super::{CodeError, Sink};
+use crate::serve::bodies::Held;
+use axum::body::Bytes;
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use squeezy_openwhisk::kind::is_binary;
+use std::{borrow::Cow, sync::Arc};
+
+/// Base64 whose padding may be left out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Text that is decoded at a time: a multiple of four characters.
+const PART: usize = 1 << 16;
+
+/// How much of the code its kind is seen from, in bytes of text.
+const BEGINNING: usize = 32;
+
+/// The code in a request. It is not copied before it is written.
+pub struct GivenCode {
+    /// The literal in the request, with its quotation marks.
+    literal: Bytes,
+    /// The request's memory.
+    _held: Arc<[Held]>,
+}
+
+impl GivenCode {
+    /// The code that is this literal, a string in JSON, of a request; `None` if it is empty.
+    pub fn new(literal: Bytes, held: Arc<[Held]>) -> Option<Self> {
+        (literal.len() > 2).then_some(Self { literal, _held: held })
+    }
+
+    /// The text. Only what has escapes is copied.
+    fn text(&self) -> Cow<'_, str> {
+        let inside = &self.literal[1..self.literal.len() - 1];
+        match std::str::from_utf8(inside) {
+            Ok(text) if !inside.contains(&b'\\') => text.into(),
+            // It has been parsed before.
+            _ => serde_json::from_slice::<String>(&self.literal).unwrap_or_default().into(),
+        }
+    }
+
+    /// Whether it is in base64: what the client says, or, like OpenWhisk, what it looks like.
+    pub(super) fn is_binary(&self, said: Option<bool>) -> bool {
+        let begins = || {
+            let inside = &self.literal[1..self.literal.len() - 1];
+            BASE64.decode(&inside[..inside.len().min(8)]).unwrap_or_default()
+        };
+        said.unwrap_or_else(|| is_binary(&begins()))
+    }
+
+    /// How the code begins.
+    pub(super) fn beginning(&self, binary: bool) -> Result<Vec<u8>, CodeError> {
+        let text = self.text();
+        let begins = text.trim_ascii().as_bytes();
+        let begins = &begins[..begins.len().min(BEGINNING)];
+        if binary { BASE64.decode(begins).map_err(no_base64) } else { Ok(begins.into()) }
+    }
+
+    /// Writes the code, decoded if it is in base64.
+    pub(super) fn write(&self, binary: bool, sink: &mut Sink) -> Result<(), CodeError> {
+        let text = self.text();
+        if !binary {
+            return sink.take(text.as_bytes());
+        }
+        let mut parts = text.trim_ascii().as_bytes().chunks(PART).peekable();
+        while let Some(part) = parts.next() {
+            // Padding is at the end only.
+            if parts.peek().is_some() && part.contains(&b'=') {
+                return Err(CodeError::Wrong(
+                    "it has more than its end after the padding".to_owned(),
+                ));
+            }
+            sink.take(&BASE64.decode(part).map_err(no_base64)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn no_base64(error: base64::DecodeError) -> CodeError {
+    CodeError::Wrong(format!("it should be binary and is not in base64: {error}"))
+}

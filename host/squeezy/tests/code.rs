@@ -1,0 +1,465 @@
+//! Actions that are made from code. What the daemon does with code is tested without VMs; the last tests run
+//! it in real ones.
+
+mod common;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use common::{Daemon, NO_VM, build, empty_build, skip};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Cursor, Write},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+const ACTION: &str = "/namespaces/_/actions/f";
+
+/// A build directory with the runtimes for Python and for programs, whose images are empty.
+fn empty_runtimes(build: &Path) {
+    empty_build(build);
+    let definition = fs::read_to_string(build.join("images/f.toml")).unwrap();
+    for name in ["runtime-python", "runtime-native"] {
+        let named = definition.replace("name = \"f\"", &format!("name = \"{name}\""));
+        fs::write(build.join(format!("images/{name}.toml")), named).unwrap();
+        fs::write(build.join(format!("images/{name}.erofs")), "").unwrap();
+    }
+}
+
+fn daemon(directory: &Path) -> Daemon {
+    let build = directory.join("build");
+    if !build.exists() {
+        empty_runtimes(&build);
+    }
+    Daemon::start_in(directory, &build, NO_VM, &[])
+}
+
+fn python(code: &str) -> Value {
+    json!({ "exec": { "kind": "python:default", "code": code } })
+}
+
+#[track_caller]
+fn put(daemon: &Daemon, body: Value) -> Value {
+    let (status, action) = daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(body));
+    assert_eq!(status, 200, "{action}");
+    action
+}
+
+fn base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// Files with code in the state directory.
+fn kept(directory: &Path) -> usize {
+    fs::read_dir(directory.join("state/code")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn code_is_versioned_kept_and_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut first = daemon(directory);
+    let action = put(&first, python("def main(a):\n    return a\n"));
+    let right = json!({ "kind": "python:3.11", "binary": false });
+    assert_eq!((&action["exec"], &action["version"]), (&right, &json!("0.0.1")));
+    assert_eq!(first.ask("PUT", ACTION, Some(python("x"))).0, 409);
+    let with_code = first.ask("GET", ACTION, None).1;
+    assert_eq!(with_code["exec"]["code"], "def main(a):\n    return a\n");
+    assert_eq!(with_code["version"], "0.0.1");
+    assert_eq!(first.ask("GET", &format!("{ACTION}?code=false"), None).1, action);
+    assert_eq!(first.ask("GET", "/namespaces/_/actions", None).1, json!([action]));
+
+    // A change of something else keeps the code, other code replaces it.
+    let limits = put(&first, json!({ "limits": { "timeout": 5 } }));
+    assert_eq!((&limits["version"], &limits["exec"]), (&json!("0.0.2"), &right));
+    let archive = base64(&[b"PK\x03\x04".as_slice(), &[7; 100_000]].concat());
+    let exec = json!({ "kind": "python:3.11", "code": archive, "main": "m" });
+    let action = put(&first, json!({ "exec": exec }));
+    assert_eq!((&action["version"], &action["exec"]["binary"]), (&json!("0.0.3"), &json!(true)));
+    assert_eq!((&action["limits"]["timeout"], kept(directory)), (&json!(5), 1));
+
+    // It is all there again, and smaller than its code where actions are.
+    first.stop();
+    let again = daemon(directory);
+    let whole = again.ask("GET", &format!("{ACTION}?code=true"), None).1;
+    assert_eq!((&whole["exec"]["code"], &whole["exec"]["main"]), (&exec["code"], &json!("m")));
+    assert!(fs::metadata(directory.join("state/actions.json")).unwrap().len() < 2000);
+    // As OpenWhisk's clients send a program.
+    let skeleton = "openwhisk/dockerskeleton";
+    let exec = json!({ "kind": "blackbox", "image": skeleton, "code": base64(b"\x7fELF") });
+    assert_eq!(put(&again, json!({ "exec": exec }))["exec"]["kind"], "native:1");
+    put(&again, json!({ "exec": { "kind": "blackbox", "image": "f", "code": "" } }));
+    assert_eq!(kept(directory), 0);
+}
+
+#[test]
+fn what_is_no_code_is_refused_with_what_would_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let daemon = daemon(directory);
+    for (exec, part) in [
+        (
+            json!({ "kind": "php:8", "code": "x" }),
+            "the kinds here are blackbox, python:3.11, native:1",
+        ),
+        (json!({ "kind": "nodejs:20", "code": "x" }), "build it with `runtimes/build.sh node`"),
+        (json!({ "kind": "python:3" }), "exec.code is missing"),
+        (json!({ "kind": "python:3", "code": "" }), "exec.code is missing"),
+        (json!({ "kind": "python:3", "code": 1 }), "exec.code has to be a text"),
+        (json!({ "kind": "python:3", "code": "UEsDBA=*", "binary": true }), "not in base64"),
+        (json!({ "kind": "python:3", "code": base64(b"what"), "binary": true }), "zip archive"),
+        (json!({ "kind": "python:3", "code": base64(b"\x7fELF") }), "zip archive"),
+        (json!({ "kind": "blackbox", "image": "f", "code": "x" }), "not both"),
+        (json!({ "kind": "blackbox" }), "has to name an image"),
+    ] {
+        let (status, answer) = daemon.ask("PUT", ACTION, Some(json!({ "exec": exec })));
+        let error = answer["error"].as_str().unwrap();
+        assert!(status == 400 && error.contains(part), "{exec}: {status} {error}");
+    }
+    for mib in [17, 100] {
+        // The daemon may hang up before it has read everything.
+        let code = "x".repeat(mib << 20);
+        let sent = std::panic::catch_unwind(|| daemon.ask("PUT", ACTION, Some(python(&code))));
+        assert!(sent.is_err() || sent.unwrap().0 == 413, "{mib}");
+    }
+    let parameters = json!([{ "key": "a", "value": "x".repeat(2 << 20) }]);
+    assert_eq!(daemon.ask("PUT", ACTION, Some(json!({ "parameters": parameters }))).0, 413);
+    assert_eq!((daemon.ask("GET", ACTION, None).0, kept(directory)), (404, 0));
+    // As much as there may be.
+    let code = base64(&[b"PK\x03\x04".as_slice(), &vec![7; 12_000_000]].concat());
+    put(&daemon, python(&code));
+    assert!(daemon.ask("GET", ACTION, None).1["exec"]["code"] == code);
+}
+
+#[test]
+fn a_daemon_killed_in_the_middle_has_either_version_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut daemon = daemon(directory);
+    let version = |round: u64| {
+        let mut archive = b"PK\x03\x04".to_vec();
+        archive.resize(2_000_000, round as u8);
+        json!({ "exec": { "kind": "python:3", "code": base64(&archive) } })
+    };
+    put(&daemon, version(0));
+    let mut current = 0;
+    for round in 1..=10 {
+        let sent = std::thread::scope(|scope| {
+            let daemon = &daemon;
+            let sending = scope.spawn(move || {
+                let path = format!("{ACTION}?overwrite=true");
+                std::panic::catch_unwind(|| daemon.ask("PUT", &path, Some(version(round))))
+            });
+            // At times from before the request until after its answer.
+            std::thread::sleep(Duration::from_millis(30 * round));
+            daemon.signal("KILL");
+            sending.join().unwrap()
+        });
+        daemon.child.wait().unwrap();
+        daemon = self::daemon(directory);
+        let (status, action) = daemon.ask("GET", ACTION, None);
+        assert_eq!((status, &action["problem"]), (200, &Value::Null), "{round}");
+        let code = &action["exec"]["code"];
+        if sent.is_ok_and(|(status, _)| status == 200) {
+            assert!(*code == version(round)["exec"]["code"], "{round}: it was answered");
+        }
+        current =
+            [current, round].into_iter().find(|at| *code == version(*at)["exec"]["code"]).unwrap();
+        assert_eq!(kept(directory), 1, "{round}");
+    }
+    daemon.stop();
+
+    // Code that is changed or missing is not run.
+    let code = fs::read_dir(directory.join("state/code")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&code, "other").unwrap();
+    let daemon = self::daemon(directory);
+    let problem = daemon.ask("GET", ACTION, None).1["problem"].as_str().unwrap().to_owned();
+    assert!(problem.contains("missing or was changed"), "{problem}");
+    assert_eq!(daemon.ask("POST", &format!("{ACTION}?blocking=true"), None).0, 503);
+    put(&daemon, version(1));
+    assert_eq!(daemon.ask("GET", ACTION, None).1["problem"], Value::Null);
+}
+
+#[test]
+fn the_command_line_sees_what_a_file_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let daemon = daemon(directory);
+    let file = |name: &str, content: &[u8]| {
+        let path = directory.join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let said = |arguments: &[&str]| {
+        let output = daemon.client(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let hello = file("hello.py", b"def main(a): return a");
+    said(&["function", "create", "greet", &hello]);
+    said(&["function", "create", &hello]);
+    said(&["function", "create", "tool", &file("tool", b"\x7fELF\x02")]);
+    let list = said(&["function", "list"]);
+    for (name, kind) in [("greet", "python:3.11"), ("hello", "python:3.11"), ("tool", "native:1")] {
+        let row = list.lines().find(|row| row.starts_with(name)).unwrap();
+        assert!(row.contains(kind), "{list}");
+    }
+    let copy = directory.join("copy");
+    let shown = said(&["function", "get", "tool", "--save-code", copy.to_str().unwrap()]);
+    assert!(!shown.contains("\"code\"") && fs::read(copy).unwrap() == b"\x7fELF\x02");
+    let refused = daemon.client(&["function", "create", "greet", &file("a.js", b"x")]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
+    let refused = daemon.client(&["function", "create", "other", &file("a.js", b"x")]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("runtimes/build.sh node"), "{error}");
+    said(&["function", "create", "greet", &hello, "--overwrite", "--kind", "native"]);
+}
+
+/// The build directory, if it has this runtime.
+fn build_with(runtime: &str) -> Option<std::path::PathBuf> {
+    let build = build()?;
+    if build.join(format!("images/{runtime}.erofs")).exists() {
+        return Some(build);
+    }
+    skip(format_args!("{runtime} has not been built: make runtimes"));
+    None
+}
+
+/// Calls the action and waits for it as long as it takes.
+fn call(daemon: &Daemon, arguments: Value) -> (u16, Value) {
+    let (status, answer) = daemon.ask("POST", &format!("{ACTION}?blocking=true"), Some(arguments));
+    if status != 202 {
+        return (status, answer);
+    }
+    let id = answer["activationId"].as_str().unwrap();
+    let path = format!("/namespaces/_/activations/{id}");
+    common::until("the activation", || {
+        let (status, activation) = daemon.ask("GET", &path, None);
+        (status == 200).then_some((200, activation))
+    })
+}
+
+#[track_caller]
+fn result(activation: &Value) -> &Value {
+    &activation["response"]["result"]
+}
+
+#[test]
+fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
+    let Some(build) = build_with("runtime-python") else { return };
+    let daemon = Daemon::start(&build, "");
+    put(
+        &daemon,
+        python("def main(a):\n    print('log')\n    return {'hello': a['name'], 'version': 1}\n"),
+    );
+    let (_, activation) = call(&daemon, json!({ "name": "you" }));
+    assert_eq!(result(&activation), &json!({ "hello": "you", "version": 1 }), "{activation}");
+    assert!(activation["logs"][0].as_str().unwrap().ends_with("stdout: log"), "{activation}");
+    assert!(activation["annotations"].to_string().contains("python:3.11"));
+    put(&daemon, python("def main(a):\n    return {'version': 2}\n"));
+    let (_, activation) = call(&daemon, json!({}));
+    assert_eq!(
+        (result(&activation), &activation["version"]),
+        (&json!({ "version": 2 }), &json!("0.0.2"))
+    );
+    // A call that runs ends with the version that it began with.
+    put(
+        &daemon,
+        python(
+            "import time\ndef main(a):\n    print('began', flush=True)\n    time.sleep(a['s'])\n    return {'version': 3}\n",
+        ),
+    );
+    assert_eq!(result(&call(&daemon, json!({ "s": 0 })).1)["version"], 3);
+    let (_, accepted) = daemon.ask("POST", ACTION, Some(json!({ "s": 5 })));
+    std::thread::sleep(Duration::from_secs(2));
+    put(&daemon, python("def main(a):\n    return {'version': 4}\n"));
+    assert_eq!(result(&call(&daemon, json!({})).1)["version"], 4);
+    let id = accepted["activationId"].as_str().unwrap();
+    let path = format!("/namespaces/_/activations/{id}");
+    let ended = common::until("the call that ran", || {
+        let (status, activation) = daemon.ask("GET", &path, None);
+        (status == 200).then_some(activation)
+    });
+    assert_eq!((result(&ended)["version"].as_u64(), &ended["version"]), (Some(3), &json!("0.0.3")));
+    // Code that cannot be loaded is the developer's error, and says so.
+    put(&daemon, python("def main(:\n"));
+    let (_, activation) = call(&daemon, json!({}));
+    let error = result(&activation)["error"].as_str().unwrap();
+    assert!(error.contains("SyntaxError: invalid syntax"), "{error}");
+    assert_eq!(activation["response"]["status"], "action developer error");
+}
+
+/// A zip archive of these files.
+fn archive(files: &[(&str, &[u8])]) -> String {
+    archive_with(files, SimpleFileOptions::default())
+}
+
+/// One that is not compressed, which takes a while here.
+fn stored(files: &[(&str, &[u8])]) -> String {
+    archive_with(files, SimpleFileOptions::default().compression_method(CompressionMethod::Stored))
+}
+
+fn archive_with(files: &[(&str, &[u8])], options: SimpleFileOptions) -> String {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let mode = if *name == "exec" { 0o755 } else { 0o644 };
+        writer.start_file(*name, options.unix_permissions(mode)).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    base64(writer.finish().unwrap().get_ref())
+}
+
+/// What this action answers to a first call in a VM.
+#[track_caller]
+fn first_answer(daemon: &Daemon, exec: Value, arguments: Value) -> Value {
+    put(daemon, json!({ "exec": exec }));
+    let (_, activation) = call(daemon, arguments);
+    result(&activation).clone()
+}
+
+#[test]
+fn archives_with_dependencies_run_in_a_vm() {
+    let Some(build) = build_with("runtime-python") else { return };
+    if build_with("runtime-node").is_none() {
+        return;
+    }
+    let daemon = Daemon::start(&build, "");
+    let code = archive(&[
+        ("__main__.py", b"import dep\ndef main(a):\n    return {'twice': dep.twice(a['x'])}\n"),
+        ("dep/__init__.py", b"def twice(x):\n    return 2 * x\n"),
+    ]);
+    let exec = json!({ "kind": "python:3", "code": code });
+    assert_eq!(first_answer(&daemon, exec, json!({ "x": 21 })), json!({ "twice": 42 }));
+    let code = archive(&[
+        ("index.js", b"const { twice } = require('dep'); exports.main = ({ x }) => ({ twice: twice(x), node: process.version });"),
+        ("node_modules/dep/index.js", b"exports.twice = (x) => 2 * x;"),
+    ]);
+    let exec = json!({ "kind": "nodejs:default", "code": code });
+    let answer = first_answer(&daemon, exec, json!({ "x": 21 }));
+    assert_eq!(answer["twice"], 42, "{answer}");
+    assert!(answer["node"].as_str().unwrap().starts_with("v20."), "{answer}");
+    // Nearly as much as there may be, and more than any other request to an instance.
+    let large: Vec<u8> =
+        (0..11_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let code = stored(&[
+        (
+            "__main__.py",
+            b"import os\ndef main(a):\n    return {'bytes': os.path.getsize('large')}\n",
+        ),
+        ("large", &large),
+    ]);
+    let exec = json!({ "kind": "python:3", "code": code });
+    assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "bytes": large.len() }));
+    let exec = json!({ "kind": "nodejs:20", "code": "const main = async () => ({ ok: 1 })" });
+    assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "ok": 1 }));
+}
+
+#[test]
+fn a_static_program_runs_in_a_vm() {
+    let Some(build) = build_with("runtime-native") else { return };
+    if Command::new("go").arg("version").output().is_err() {
+        return skip("there is no go: scripts/install-dependencies.sh examples");
+    }
+    let source = r#"package main
+import ("bufio"; "fmt"; "os"; "strings")
+func main() {
+	calls := bufio.NewReader(os.Stdin)
+	for {
+		line, err := calls.ReadString('\n')
+		if err != nil { return }
+		fmt.Fprintf(os.NewFile(3, "answers"), "{\"got\": %s}\n", strings.TrimSpace(line))
+	}
+}"#;
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("hello.go"), source).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o", "exec", "hello.go"]).current_dir(work.path());
+    go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GO111MODULE", "off")]);
+    assert!(go.status().unwrap().success());
+    let program = fs::read(work.path().join("exec")).unwrap();
+    let daemon = Daemon::start(&build, "");
+    for code in [base64(&program), archive(&[("exec", &program)])] {
+        let answer =
+            first_answer(&daemon, json!({ "kind": "blackbox", "code": code }), json!({ "x": 1 }));
+        assert_eq!(answer["got"]["value"], json!({ "x": 1 }), "{answer}");
+        assert!(answer["got"]["activation_id"].is_string(), "{answer}");
+    }
+}
+
+#[test]
+fn a_jar_runs_in_a_vm() {
+    let Some(build) = build_with("runtime-java") else { return };
+    let gson = build.join("functions/gson.jar");
+    if !gson.exists() || Command::new("javac").arg("-version").output().is_err() {
+        return skip("there is no JDK: make runtimes");
+    }
+    let source = "import com.google.gson.JsonObject;
+        public class Hello {
+            public static JsonObject main(JsonObject arguments) {
+                JsonObject answer = new JsonObject();
+                answer.add(\"hello\", arguments.get(\"name\"));
+                return answer;
+            }
+        }";
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("Hello.java"), source).unwrap();
+    let mut javac = Command::new("javac");
+    javac.args(["--release", "17", "Hello.java", "-cp"]).arg(&gson).current_dir(work.path());
+    assert!(javac.status().unwrap().success());
+    let class = fs::read(work.path().join("Hello.class")).unwrap();
+    let daemon = Daemon::start(&build, "");
+    let code = archive(&[("Hello.class", &class)]);
+    let (_, refused) = daemon.ask(
+        "PUT",
+        ACTION,
+        Some(json!({ "exec": { "kind": "java:default", "code": code } })),
+    );
+    assert!(refused["error"].as_str().unwrap().contains("exec.main is missing"), "{refused}");
+    let exec = json!({ "kind": "java:default", "code": code, "main": "Hello" });
+    assert_eq!(first_answer(&daemon, exec, json!({ "name": "you" })), json!({ "hello": "you" }));
+}
+
+#[test]
+fn code_that_never_loads_or_does_not_fit_is_the_developer_s_error() {
+    let Some(build) = build_with("runtime-python") else { return };
+    // The same runtime, with less patience.
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("build");
+    fs::create_dir_all(own.join("images")).unwrap();
+    for file in [
+        "kernel",
+        "initramfs.cpio",
+        "images/html.erofs",
+        "images/html.toml",
+        "images/runtime-python.erofs",
+    ] {
+        std::os::unix::fs::symlink(build.join(file), own.join(file)).unwrap();
+    }
+    let definition = fs::read_to_string(build.join("images/runtime-python.toml")).unwrap();
+    let impatient = definition.replace("init_timeout_seconds = 120", "init_timeout_seconds = 15");
+    assert_ne!(impatient, definition);
+    fs::write(own.join("images/runtime-python.toml"), impatient).unwrap();
+    let daemon = Daemon::start_in(directory.path(), &own, "", &[]);
+    let error = |exec: Value| {
+        put(&daemon, json!({ "exec": exec }));
+        let (_, activation) = call(&daemon, json!({}));
+        assert_eq!(activation["response"]["status"], "action developer error", "{activation}");
+        result(&activation)["error"].as_str().unwrap().to_owned()
+    };
+    let endless = "import time\ntime.sleep(1000)\ndef main(a): return a";
+    let said = error(json!({ "kind": "python:3", "code": endless }));
+    assert!(said.ends_with("/init was not answered within 15 s"), "{said}");
+    let said = error(json!({ "kind": "python:3", "code": "x = 1" }));
+    assert!(said.ends_with("there is no function main"), "{said}");
+    // Two hundred MiB of zeros.
+    let pack = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as z:\n z.writestr('zeros', bytes(200 << 20))";
+    let bomb = directory.path().join("bomb.zip");
+    let mut python = Command::new("python3");
+    assert!(python.args(["-c", pack]).arg(&bomb).status().unwrap().success());
+    let said = error(json!({ "kind": "python:3", "code": base64(&fs::read(bomb).unwrap()) }));
+    assert!(said.contains("does not fit into the instance's files"), "{said}");
+    let said = error(json!({ "kind": "python:3", "code": base64(b"PK\x03\x04 and no more") }));
+    assert!(said.contains("The archive cannot be read"), "{said}");
+}
