@@ -2,7 +2,6 @@
 //! their instances.
 
 mod action;
-mod activations;
 mod api;
 mod bodies;
 mod config;
@@ -33,9 +32,10 @@ use key::Key;
 use log::{Log, log_line};
 use metrics::{Seen, Watch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use service::{Service, ServiceError};
+use service::{Persistent, Service, ServiceError};
 use squeezy_node::{Node, TomlError};
 use squeezy_scaler::Budget;
+use squeezy_store::{OpenError, Store};
 use squeezy_vmm::{Artifacts, VmError};
 use state::{State, StateError};
 use std::{
@@ -52,6 +52,9 @@ use tokio::{
 
 /// How long instances and VMs may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long writing the last activations may take.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The limit of open files to request, if the hard limit allows it.
 const MOST_FILES: u64 = 65536;
@@ -100,6 +103,9 @@ pub enum ServeError {
     /// The state directory cannot be used.
     #[error("{0}")]
     State(#[from] StateError),
+    /// The database of activations cannot be used.
+    #[error("{0}")]
+    Store(#[from] OpenError),
     /// The configuration is invalid.
     #[error("{}: {error}", path.display())]
     Config {
@@ -191,10 +197,13 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     }
     let bodies_bytes = bodies::share(config.memory_bytes);
     let bodies = Bodies::new(bodies_bytes);
+    let store = state.join("squeezy.db");
+    let store = Arc::new(Store::open(&store, config.store_limits(&bodies), log_line)?);
     // The rest is for VMs and instances.
     let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes);
     let budget = Budget::new(memory_bytes).with_reserve(config.policy.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
+    watch.metrics.go_on(store.earlier_totals());
     let policy = config.policy.name();
     let squeezing = config.policy.squeezing(memory_bytes);
     let node =
@@ -204,8 +213,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         config,
         files,
         node.clone(),
-        kept,
-        images,
+        Persistent { state: kept, images, store: store.clone() },
         bodies.clone(),
         watch.failure_reasons.clone(),
     ));
@@ -220,7 +228,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
-    tokio::spawn(page.sample());
+    tokio::spawn(page.clone().sample());
     let told = interrupt.clone();
     let limits = ConnectionLimits::default();
     let serving = tokio::spawn(connections::serve(listener, router, limits, async move {
@@ -230,13 +238,17 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     interrupt.raised(1).await;
     notify::notify(notify::STOPPING);
     log_line("shutting down: completing the calls that an instance has taken");
-    tokio::select! {
-        _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
-        () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),
-    }
-    // The last responses are still being sent.
-    let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
-    Ok(ExitCode::SUCCESS)
+    let ended = tokio::select! {
+        _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {
+            // The last responses are still being sent.
+            let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
+            ExitCode::SUCCESS
+        }
+        () = interrupt.raised(2) => ExitCode::FAILURE,
+    };
+    page.keep_totals();
+    store.close(STORE_LIMIT);
+    Ok(ended)
 }
 
 /// Raises the limit of open files, for connections and VMs, as far as permitted.

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod killed;
 mod state;
 
 use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy};

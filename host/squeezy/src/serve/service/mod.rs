@@ -6,7 +6,6 @@ mod persisted;
 
 use super::{
     action::Action,
-    activations::Activations,
     bodies::Bodies,
     config::{Config, FunctionEntry},
     failure_reasons::FailureReasons,
@@ -25,6 +24,7 @@ use squeezy_openwhisk::{
     now_ms,
 };
 use squeezy_scaler::VmIndex;
+use squeezy_store::Store;
 use squeezy_vmm::Artifacts;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,8 @@ pub struct Service {
     files: Artifacts,
     node: Node,
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
-    activations: Mutex<Activations>,
+    /// Activations, and totals of functions.
+    pub store: Arc<Store>,
     failure_reasons: Arc<FailureReasons>,
     images: Arc<Images>,
     /// Memory budget for arguments and results.
@@ -47,6 +48,16 @@ pub struct Service {
     unavailable: Mutex<BTreeMap<String, Unavailable>>,
     /// Held while actions are changed, which involves the node and the disk.
     changing: tokio::sync::Mutex<State>,
+}
+
+/// What is kept in the state directory.
+pub struct Persistent {
+    /// The actions that were made over the API.
+    pub state: State,
+    /// Their images.
+    pub images: Images,
+    /// Activations, and totals of functions.
+    pub store: Arc<Store>,
 }
 
 /// The desired state of an action.
@@ -64,18 +75,17 @@ impl Service {
         config: Config,
         files: Artifacts,
         node: Node,
-        state: State,
-        images: Images,
+        persistent: Persistent,
         bodies: Arc<Bodies>,
         failure_reasons: Arc<FailureReasons>,
     ) -> Self {
-        let activations = Activations::new(config.activations, bodies.kept_bytes);
+        let Persistent { state, images, store } = persistent;
         Self {
             config,
             files,
             node,
             actions: Mutex::default(),
-            activations: Mutex::new(activations),
+            store,
             failure_reasons,
             images: Arc::new(images),
             bodies,
