@@ -15,6 +15,7 @@ mod log;
 mod memory;
 mod metrics;
 mod notify;
+mod probes;
 mod service;
 mod state;
 mod web;
@@ -31,6 +32,7 @@ use images::Images;
 use key::Key;
 use log::{Log, log_line};
 use metrics::{Seen, Watch};
+use probes::Probes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Persistent, Service, ServiceError};
 use squeezy_node::{Node, TomlError};
@@ -225,7 +227,10 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     log_line(&format!("serving on http://{address}, the key is in {}", key_file.display()));
     let page =
         web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
-    let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
+    let probes = Probes::new(&state, store.clone());
+    let router = api::router(service.clone(), key, bodies)
+        .merge(web::router(page.clone()))
+        .merge(probes::router(probes.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
     tokio::spawn(page.clone().sample());
@@ -236,6 +241,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     }));
     notify::notify(notify::READY);
     interrupt.raised(1).await;
+    probes.ends();
     notify::notify(notify::STOPPING);
     log_line("shutting down: completing the calls that an instance has taken");
     let ended = tokio::select! {

@@ -253,6 +253,21 @@ fn a_daemon_on_loopback_answers_to_its_own_names_only() {
 }
 
 #[test]
+fn whether_it_is_ready_needs_no_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    for (path, says) in [("/healthz", "ok"), ("/readyz", "ready")] {
+        let answer = exchange(
+            &daemon,
+            &format!("GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n"),
+        );
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(says), "{answer}");
+    }
+}
+
+#[test]
 fn a_hangup_is_not_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
