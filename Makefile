@@ -61,6 +61,8 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image se
 	PROPTEST_CASES=2000 cargo test -p squeezy-vmm --lib no_header
 	SQUEEZY_LLFREE_SECONDS=3600 cargo test -p squeezy-vmm --lib scribbles -- --nocapture
 	for squeezer in $(SQUEEZERS); do $$squeezer/test.sh --stress || exit; done
+	SQUEEZY_KILLS=1000 cargo test -p squeezy-store --lib killed -- --nocapture
+	SQUEEZY_KILLS=1000 cargo test -p squeezy --test daemon killed -- --nocapture
 	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_POLICY=overcommit cargo test -p squeezy --test soak -- --nocapture

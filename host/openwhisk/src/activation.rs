@@ -8,7 +8,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use squeezy_node::{Answer, CallError, InstanceError, WaitedFor};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
-use std::time::{Duration, SystemTime};
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime},
+};
 
 /// Maximum size of a result, in bytes.
 const MAX_RESULT_BYTES: usize = 5 << 20;
@@ -90,7 +93,7 @@ pub struct Activation {
     /// The action's version.
     pub version: String,
     /// The action's kind.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// When the call came, in milliseconds since 1970.
     pub start_ms: u64,
     /// How it ended.
@@ -159,7 +162,7 @@ impl Activation {
             id,
             action,
             version,
-            kind,
+            kind: kind.into(),
             start_ms,
             status,
             result,
@@ -296,7 +299,7 @@ mod tests {
             id: "1".to_owned(),
             action: "f".to_owned(),
             version: "0.0.1".to_owned(),
-            kind: "blackbox",
+            kind: "blackbox".into(),
             start_ms: 1000,
             status: Status::Success,
             result: json!({ "a": 1 }),

@@ -1,4 +1,5 @@
-//! OpenWhisk's interfaces. No other crate below the program knows about OpenWhisk.
+//! OpenWhisk's interfaces. Besides the store of activations, no other crate below the
+//! program knows about OpenWhisk.
 //!
 //! - [`OpenWhisk`] is its contract with a function's server, `/init` and `/run`; [`contract`] builds the
 //!   requests.

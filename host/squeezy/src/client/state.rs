@@ -13,11 +13,22 @@ pub struct State {
     pub policy: String,
     pub memory_limit_bytes: u64,
     pub memory_committed_bytes: u64,
+    #[serde(default)]
+    pub activations: Store,
     pub functions: Vec<Function>,
     /// Latest first.
     pub reclaims: Vec<Reclaim>,
     /// Latest last.
     pub samples: Vec<Sample>,
+}
+
+/// How the database of activations is doing.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Store {
+    pub unwritten: u64,
+    pub lost: u64,
+    /// Why it cannot be written, if it cannot.
+    pub problem: Option<String>,
 }
 
 /// A function, its instances and its VM.
@@ -131,6 +142,15 @@ impl State {
 }
 
 impl State {
+    /// A line if activations cannot be written.
+    pub fn store(&self) -> Option<String> {
+        let Store { unwritten, lost, problem } = &self.activations;
+        let problem = problem.as_ref()?;
+        Some(format!(
+            "activations are kept in memory only: {problem}; {unwritten} wait to be written, the results of {lost} are lost"
+        ))
+    }
+
     /// A line for each function with memory of ended instances that the guest has not given back.
     pub fn held(&self) -> impl Iterator<Item = String> {
         let held = self.functions.iter().filter(|function| function.point.stranded > 0);
@@ -218,8 +238,12 @@ pub mod tests {
         ];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);
-        assert_eq!(state.held().count(), 0);
+        assert_eq!((state.held().count(), state.store()), (0, None));
         let mut state = state;
+        state.activations =
+            Store { unwritten: 7, lost: 2, problem: Some("x.db: the disk is full".to_owned()) };
+        let store = state.store().unwrap();
+        assert!(store.contains("x.db: the disk is full; 7 wait"), "{store}");
         state.functions[0].point.stranded = 2;
         state.functions[0].instance_bytes = 768 << 20;
         let held: Vec<_> = state.held().collect();

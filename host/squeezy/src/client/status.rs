@@ -20,9 +20,10 @@ use std::process::ExitCode;
 /// VM, RESIDENT the host memory behind it, BACK the memory that instances have given back so far,
 /// TAKEN the free memory that the host has taken by itself, COLD the number of calls that waited for
 /// an instance to start, FAILED those that no instance answered because it or its VM ended or could
-/// not be started. P50 and P99 are latencies of calls in the last minutes. Lines below the table list
-/// functions with memory held back by ended instances, and functions whose calls are refused, with
-/// the reason; only the reasons need the key.
+/// not be started. BACK, TAKEN, COLD and FAILED count since the function was made, over restarts of
+/// the daemon. P50 and P99 are latencies of calls in the last minutes. Lines below the table list
+/// whether activations cannot be written, functions with memory held back by ended instances, and
+/// functions whose calls are refused, with the reason; only the reasons need the key.
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     #[command(flatten)]
@@ -46,9 +47,10 @@ impl Status {
             print("");
             lines(&state.functions, &COLUMNS).iter().for_each(print);
         }
-        if state.held().chain(state.problems()).next().is_some() {
+        let lines = || state.store().into_iter().chain(state.held()).chain(state.problems());
+        if lines().next().is_some() {
             print("");
-            state.held().chain(state.problems()).for_each(print);
+            lines().for_each(print);
         }
         Ok(ExitCode::SUCCESS)
     }

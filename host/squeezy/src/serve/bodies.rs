@@ -1,8 +1,8 @@
 //! Memory for the bodies of requests and responses: one budget, reserved before anything is read or
 //! built.
 //!
-//! Half of it is for results and logs that are kept (`activation`). The other half is for requests,
-//! from their first byte until their call has ended, and for responses until they have been sent; a
+//! Half of it is for results and logs that wait to be written (`squeezy_store`). The other half is
+//! for requests, from their first byte until their call has ended, and for responses until they have been sent; a
 //! quarter of that is only for small ones, so that large ones do not crowd them out.
 
 use axum::body::Bytes;
@@ -37,7 +37,7 @@ pub fn share(memory_bytes: u64) -> u64 {
 pub struct Bodies {
     small: Room,
     large: Room,
-    /// The budget for results and logs that are kept, in bytes.
+    /// The budget for results and logs that wait to be written, in bytes.
     pub kept_bytes: usize,
 }
 

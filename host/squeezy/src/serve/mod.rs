@@ -2,7 +2,6 @@
 //! their instances.
 
 mod action;
-mod activations;
 mod api;
 mod bodies;
 mod code;
@@ -18,6 +17,7 @@ mod log;
 mod memory;
 mod metrics;
 mod notify;
+mod probes;
 mod service;
 mod state;
 mod tls;
@@ -35,10 +35,12 @@ use kept::Kept;
 use key::Key;
 use log::{Log, log_line};
 use metrics::{Seen, Watch};
+use probes::Probes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
 use squeezy_node::{Node, TomlError};
 use squeezy_scaler::Budget;
+use squeezy_store::{OpenError, Store};
 use squeezy_vmm::{Artifacts, VmError};
 use state::StateError;
 use std::{
@@ -57,6 +59,9 @@ use tokio::{
 
 /// How long instances and VMs may take to end at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long writing the last activations may take.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The limit of open files to request, if the hard limit allows it.
 pub const MOST_FILES: u64 = 65536;
@@ -105,6 +110,9 @@ pub enum ServeError {
     /// The state directory cannot be used.
     #[error("{0}")]
     State(#[from] StateError),
+    /// The database of activations cannot be used.
+    #[error("{0}")]
+    Store(#[from] OpenError),
     /// The configuration is invalid.
     #[error("{}: {error}", path.display())]
     Config {
@@ -204,10 +212,13 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     }
     let bodies_bytes = bodies::share(config.memory_bytes);
     let bodies = Bodies::new(bodies_bytes);
+    let store = state.join("squeezy.db");
+    let store = Arc::new(Store::open(&store, config.store_limits(&bodies), log_line)?);
     // The rest is for VMs and instances.
     let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes);
     let budget = Budget::new(memory_bytes).with_reserve(config.policy.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
+    watch.metrics.go_on(store.earlier_totals());
     let policy = config.policy.name();
     let squeezing = config.policy.squeezing(memory_bytes);
     let node =
@@ -218,6 +229,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         files,
         node.clone(),
         kept,
+        store.clone(),
         bodies.clone(),
         watch.failure_reasons.clone(),
     ));
@@ -230,10 +242,13 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     log_line(&format!("serving on {scheme}://{address}, the key is in {}", key_file.display()));
     let page =
         web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
-    let router = api::router(service.clone(), key, bodies).merge(web::router(page.clone()));
+    let probes = Probes::new(&state, store.clone());
+    let router = api::router(service.clone(), key, bodies)
+        .merge(web::router(page.clone()))
+        .merge(probes::router(probes.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
-    tokio::spawn(page.sample());
+    tokio::spawn(page.clone().sample());
     if let Some(tls) = tls.clone() {
         tokio::spawn(tls.follow(hung_up));
     }
@@ -244,15 +259,20 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     }));
     notify::notify(notify::READY);
     interrupt.raised(1).await;
+    probes.ends();
     notify::notify(notify::STOPPING);
     log_line("shutting down: completing the calls that an instance has taken");
-    tokio::select! {
-        _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {}
-        () = interrupt.raised(2) => return Ok(ExitCode::FAILURE),
-    }
-    // The last responses are still being sent.
-    let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
-    Ok(ExitCode::SUCCESS)
+    let ended = tokio::select! {
+        _ = tokio::time::timeout(DRAIN_LIMIT, service.drain()) => {
+            // The last responses are still being sent.
+            let _ = tokio::time::timeout(ANSWER_LIMIT, serving).await;
+            ExitCode::SUCCESS
+        }
+        () = interrupt.raised(2) => ExitCode::FAILURE,
+    };
+    page.keep_totals();
+    store.close(STORE_LIMIT);
+    Ok(ended)
 }
 
 /// Raises the limit of open files, for connections and VMs, as far as permitted.

@@ -4,6 +4,7 @@
 mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
+mod killed;
 mod state;
 mod tls;
 
@@ -251,6 +252,21 @@ fn a_daemon_on_loopback_answers_to_its_own_names_only() {
         let refused = get(path, "Host: rebound.example:3233\n");
         assert!(refused.starts_with("HTTP/1.1 421 "), "{path} {refused}");
         assert!(refused.contains("localhost") && !refused.contains("squeezy_"), "{refused}");
+    }
+}
+
+#[test]
+fn whether_it_is_ready_needs_no_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    for (path, says) in [("/healthz", "ok"), ("/readyz", "ready")] {
+        let answer = exchange(
+            &daemon,
+            &format!("GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n"),
+        );
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(says), "{answer}");
     }
 }
 

@@ -88,6 +88,13 @@ fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
     assert!(fs::read_to_string(&actions).unwrap().ends_with("\"f\""));
     fs::remove_file(&actions).unwrap();
 
+    let database = state.join("squeezy.db");
+    fs::write(&database, "not one").unwrap();
+    let error = refusal(directory, &[]);
+    assert!(error.contains("squeezy.db: ") && error.contains("move it"), "{error}");
+    assert_eq!(fs::read(&database).unwrap(), b"not one");
+    fs::remove_file(&database).unwrap();
+
     let function = directory.join("images/f.erofs");
     let error = refusal(directory, &[&function, &function]);
     assert!(error.contains("the function \"f\" exists already"), "{error}");

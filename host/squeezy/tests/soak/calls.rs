@@ -1,7 +1,7 @@
 //! Calls of a client that waits for every result.
 
 use crate::{
-    exchange::{Endpoint, Failure},
+    exchange::Failure,
     ledger::{Kind, Outcome},
     world::World,
 };
@@ -135,7 +135,7 @@ impl World {
         };
         match status {
             // A blocking call that takes too long continues as a non-blocking one.
-            202 => self.follow(&endpoint, &body["activationId"], &page),
+            202 => self.follow(&body["activationId"], &page),
             200 | 502 | 500 if body.get("code").is_none() => {
                 let result = if what == What::Result { &body } else { &body["response"]["result"] };
                 judge(status, result, &page)
@@ -146,17 +146,13 @@ impl World {
         }
     }
 
-    /// Waits for the result of an activation that this daemon has accepted.
-    fn follow(&self, accepted: &Endpoint, id: &Value, page: &Page) -> Outcome {
+    /// Waits for the result of an activation that was accepted, by the daemon that is there then.
+    fn follow(&self, id: &Value, page: &Page) -> Outcome {
         let Some(id) = id.as_str() else { return Outcome::new(Kind::Wrong, "it has no id") };
         let path = format!("/api/v1/namespaces/_/activations/{id}");
         let begin = Instant::now();
         loop {
-            let endpoint = self.endpoint();
-            if endpoint.generation != accepted.generation {
-                return Outcome::new(Kind::Forgotten, id);
-            }
-            match endpoint.exchange("GET", &path, None) {
+            match self.endpoint().exchange("GET", &path, None) {
                 Ok((200, activation)) => {
                     let response = &activation["response"];
                     let status = match response["statusCode"].as_u64() {
@@ -166,7 +162,7 @@ impl World {
                     };
                     return judge(status, &response["result"], page);
                 }
-                // The call is running, or the daemon is gone, which the next poll will show.
+                // The call is running, or the daemon is gone, and the next one will know.
                 Ok((404, _)) | Err(Failure::Refused(_) | Failure::Broken(_)) => {}
                 Ok((status, body)) => {
                     return Outcome::new(Kind::Wrong, format!("{status}: {body}"));
@@ -247,6 +243,8 @@ fn judge(status: u16, result: &Value, page: &Page) -> Outcome {
         (502, "The action raised ValueError", Kind::Raised),
         (500, "the VM for it could not be booted", Kind::VmFailed),
         (500, "the instance for it could not be started", Kind::StartFailed),
+        (500, "the node is shutting down", Kind::Ending),
+        (500, "the daemon was ended while this call ran", Kind::EndedWithDaemon),
         (500, "", Kind::VmEnded),
     ];
     let is_reason = |&(with, part, _): &(u16, &str, Kind)| {

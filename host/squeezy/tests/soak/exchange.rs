@@ -15,8 +15,6 @@ const LIMIT: Duration = Duration::from_secs(180);
 pub struct Endpoint {
     pub address: String,
     pub authorization: String,
-    /// Counts restarts of the daemon.
-    pub generation: u32,
 }
 
 /// Why there is no response.

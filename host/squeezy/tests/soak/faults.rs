@@ -80,9 +80,11 @@ impl Fault {
                 kind,
                 Kind::VmEnded | Kind::VmFailed | Kind::Late | Kind::StartFailed | Kind::AgentLost
             ),
-            Self::DaemonIsKilled => matches!(kind, Kind::Refused | Kind::Broken | Kind::Forgotten),
+            Self::DaemonIsKilled => {
+                matches!(kind, Kind::Refused | Kind::Broken | Kind::EndedWithDaemon)
+            }
             Self::DaemonIsTold => {
-                matches!(kind, Kind::Refused | Kind::Broken | Kind::Forgotten | Kind::Ending)
+                matches!(kind, Kind::Refused | Kind::Broken | Kind::EndedWithDaemon | Kind::Ending)
             }
             Self::DiskIsFull => kind == Kind::NotWritten,
             Self::TooManyCall => kind == Kind::Busy,

@@ -39,8 +39,8 @@ pub enum Kind {
     Refused,
     /// The connection was closed before the response was complete.
     Broken,
-    /// The daemon that accepted it has been restarted since.
-    Forgotten,
+    /// The daemon was restarted while it ran.
+    EndedWithDaemon,
     /// Anything else; never excused.
     Wrong,
 }
@@ -62,7 +62,7 @@ impl fmt::Display for Kind {
             Self::NotWritten => "not written",
             Self::Refused => "refused",
             Self::Broken => "broken off",
-            Self::Forgotten => "forgotten",
+            Self::EndedWithDaemon => "ended with daemon",
             Self::Wrong => "WRONG",
         })
     }

@@ -60,9 +60,8 @@ impl World {
     /// A new daemon has started.
     pub fn moved(&self, address: &str, authorization: &str) {
         let mut endpoint = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
-        let generation = endpoint.generation + 1;
         let (address, authorization) = (address.to_owned(), authorization.to_owned());
-        *endpoint = Endpoint { address, authorization, generation };
+        *endpoint = Endpoint { address, authorization };
     }
 
     /// A name that no other call uses.

@@ -186,7 +186,9 @@ pub async fn invoke(
     let later =
         (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
     let (accepted, call) = api.service.call(action, id, arguments, held);
-    if !options.blocking && accepted.await.is_ok() {
+    if options.blocking {
+        drop(accepted);
+    } else if accepted.await.is_ok() {
         return Ok(later.into_response());
     }
     match tokio::time::timeout(wait, call).await {

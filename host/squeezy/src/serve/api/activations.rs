@@ -1,7 +1,7 @@
 //! Activations: results and logs of calls.
 
-use super::{Api, actions::Part, error::ApiError};
-use crate::serve::activations::Selection;
+use super::{Api, actions::Part, answer_within, error::ApiError};
+use crate::serve::bodies::Held;
 use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     http::StatusCode,
@@ -10,7 +10,11 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use squeezy_openwhisk::activation::Activation;
+use squeezy_store::{Found, Selection};
 use std::sync::Arc;
+
+/// What an activation takes without its result and logs, about, in bytes.
+const HEAD_BYTES: usize = 1 << 10;
 
 /// Selects activations, and how much of each to return.
 #[derive(Deserialize)]
@@ -42,32 +46,43 @@ pub async fn list(
     if count && docs {
         return Err(ApiError::bad_request("The parameter 'docs' cannot be combined with 'count'."));
     }
+    let store = &api.service.store;
     if count {
-        let count = api.service.count_activations(&selection).saturating_sub(part.skip());
+        let count = store.count(&selection).await?.saturating_sub(part.skip());
         return api.answer(StatusCode::OK, &json!({ "activations": count })).await;
     }
-    let activations = api.service.activations(&selection, part.skip(), limit);
-    let all = activations.iter();
-    if docs {
-        let all: Vec<_> = all.map(|activation| activation.describe()).collect();
+    let mut found = store.list(&selection, part.skip(), limit).await?;
+    if !docs {
+        let all: Vec<_> = found.iter().map(|found| found.activation.summary()).collect();
         return api.answer(StatusCode::OK, &all).await;
     }
-    let all: Vec<_> = all.map(|activation| activation.summary()).collect();
-    api.answer(StatusCode::OK, &all).await
+    // A list ends where there is no memory for more; the client gets the rest with `skip`.
+    let (most, mut sum) = (api.bodies.at_most(usize::MAX), 0);
+    let fits = |found: &&Found| {
+        sum += bytes(found);
+        sum <= most
+    };
+    let count = found.iter().take_while(fits).count().max(1);
+    found.truncate(count);
+    let (all, held) = load(&api, found).await?;
+    let all: Vec<_> = all.iter().map(|activation| activation.describe()).collect();
+    answer_within(held, StatusCode::OK, &all)
 }
 
 pub async fn show(
     State(api): State<Api>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    api.answer(StatusCode::OK, &find(&api, &id)?.describe()).await
+    let (activation, held) = find(&api, &id).await?;
+    answer_within(held, StatusCode::OK, &activation.describe())
 }
 
 pub async fn result(
     State(api): State<Api>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    api.answer(StatusCode::OK, &find(&api, &id)?.response()).await
+    let (activation, held) = find(&api, &id).await?;
+    answer_within(held, StatusCode::OK, &activation.response())
 }
 
 pub async fn logs(
@@ -78,9 +93,26 @@ pub async fn logs(
     struct Logs<'a> {
         logs: &'a [String],
     }
-    api.answer(StatusCode::OK, &Logs { logs: &find(&api, &id)?.logs }).await
+    let (activation, held) = find(&api, &id).await?;
+    answer_within(held, StatusCode::OK, &Logs { logs: &activation.logs })
 }
 
-fn find(api: &Api, id: &str) -> Result<Arc<Activation>, ApiError> {
-    api.service.activation(id).ok_or_else(ApiError::not_found)
+async fn find(api: &Api, id: &str) -> Result<(Arc<Activation>, Held), ApiError> {
+    let found = api.service.store.find(id).await?.ok_or_else(ApiError::not_found)?;
+    let (mut all, held) = load(api, vec![found]).await?;
+    // It may have been removed in the meantime.
+    Ok((all.pop().ok_or_else(ApiError::not_found)?, held))
+}
+
+/// Reads results and logs, after reserving memory for them and for the response.
+async fn load(api: &Api, found: Vec<Found>) -> Result<(Vec<Arc<Activation>>, Held), ApiError> {
+    let bytes = found.iter().map(bytes).sum();
+    let held = api.bodies.take(api.bodies.at_most(bytes)).await;
+    let held = held.map_err(|none| ApiError::no_room(none, bytes))?;
+    Ok((api.service.store.load(found).await?, held))
+}
+
+/// The memory that an activation takes, as values and as text, in bytes.
+fn bytes(found: &Found) -> usize {
+    2 * found.size + HEAD_BYTES
 }

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
+use squeezy_store::ReadError;
 
 /// An error response.
 #[derive(Debug)]
@@ -82,6 +83,12 @@ impl From<ServiceError> for ApiError {
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again later."))
     }
 }
 

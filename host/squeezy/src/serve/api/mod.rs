@@ -235,16 +235,27 @@ impl Api {
         value: &impl Serialize,
     ) -> Result<Response, ApiError> {
         let mut length = Length(0);
-        let internal = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error");
         serde_json::to_writer(&mut length, value).map_err(internal)?;
         // A response that exceeds the whole budget is built while no other one is.
         let held = self.bodies.take(self.bodies.at_most(length.0)).await;
         let held = held.map_err(|none| ApiError::no_room(none, length.0))?;
-        let mut text = Vec::with_capacity(length.0);
-        serde_json::to_writer(&mut text, value).map_err(internal)?;
-        let kind = [(CONTENT_TYPE, "application/json")];
-        Ok((status, kind, bodies::held(text, held)).into_response())
+        answer_within(held, status, value)
     }
+}
+
+/// A JSON response whose memory has been reserved.
+fn answer_within(
+    held: Held,
+    status: StatusCode,
+    value: &impl Serialize,
+) -> Result<Response, ApiError> {
+    let text = serde_json::to_vec(value).map_err(internal)?;
+    let kind = [(CONTENT_TYPE, "application/json")];
+    Ok((status, kind, bodies::held(text, held)).into_response())
+}
+
+fn internal(_: serde_json::Error) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")
 }
 
 /// Counts the bytes written to it.

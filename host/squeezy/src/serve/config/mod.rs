@@ -3,8 +3,10 @@
 mod function;
 mod listen;
 
+use super::bodies::Bodies;
 use serde::Deserialize;
 use squeezy_node::{PolicyName, TomlError, function::parse_size, parse_toml};
+use squeezy_store::Limits;
 use squeezy_vmm::{AcceleratorChoice, MemoryBackendChoice};
 use std::{
     path::{Path, PathBuf},
@@ -45,6 +47,10 @@ pub struct Config {
     pub queue: usize,
     /// How many activations are kept.
     pub activations: usize,
+    /// What they may take on the disk, in bytes.
+    pub activations_disk_bytes: u64,
+    /// How long they are kept.
+    pub activations_keep: Duration,
     /// Functions that exist from the start.
     pub functions: Vec<FunctionEntry>,
 }
@@ -68,6 +74,8 @@ struct File {
     freeze_after_seconds: Spanned<f64>,
     queue: Spanned<usize>,
     activations: Spanned<usize>,
+    activations_disk: Spanned<String>,
+    activations_keep_seconds: Spanned<f64>,
     functions: Vec<FunctionEntry>,
 }
 
@@ -89,12 +97,28 @@ impl Default for File {
             freeze_after_seconds: Spanned::new(0..0, 10.0),
             queue: Spanned::new(0..0, 256),
             activations: Spanned::new(0..0, 10_000),
+            activations_disk: text("1G"),
+            // As in OpenWhisk, a week.
+            activations_keep_seconds: Spanned::new(0..0, 604_800.0),
             functions: Vec::new(),
         }
     }
 }
 
+/// The smallest bound of the database in bytes: a few of the largest results fit.
+const LEAST_DISK: u64 = 32 << 20;
+
 impl Config {
+    /// The bounds of the activations.
+    pub fn store_limits(&self, bodies: &Bodies) -> Limits {
+        Limits {
+            most: self.activations,
+            disk_bytes: self.activations_disk_bytes,
+            keep: self.activations_keep,
+            memory_bytes: bodies.kept_bytes,
+        }
+    }
+
     /// Parses a configuration. Relative paths in it are relative to `directory`.
     pub fn parse(text: &str, directory: &Path) -> Result<Self, TomlError> {
         let file: File = parse_toml(text)?;
@@ -122,6 +146,11 @@ impl Config {
         if shared_memory_bytes > 1 << 40 {
             let problem = "must be at most 1024G".to_owned();
             return Err(wrong(file.shared_memory.span(), "shared_memory", problem));
+        }
+        let activations_disk_bytes = size("activations_disk", &file.activations_disk)?;
+        if !(LEAST_DISK..=1 << 40).contains(&activations_disk_bytes) {
+            let problem = format!("must be from {}M to 1024G", LEAST_DISK >> 20);
+            return Err(wrong(file.activations_disk.span(), "activations_disk", problem));
         }
         let seconds = |key, value: &Spanned<f64>| match *value.as_ref() {
             seconds if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -159,6 +188,8 @@ impl Config {
             freeze_after: seconds("freeze_after_seconds", &file.freeze_after_seconds)?,
             queue: within("queue", &file.queue, 1_000_000)?,
             activations: within("activations", &file.activations, 1_000_000)?,
+            activations_disk_bytes,
+            activations_keep: seconds("activations_keep_seconds", &file.activations_keep_seconds)?,
             functions: file
                 .functions
                 .into_iter()
@@ -256,6 +287,7 @@ mod tests {
             ("\ntls_key = \"k\"", "line 2: tls_key: needs a tls_certificate"),
             ("tls_certificate = \"c\"", "line 1: tls_certificate: needs a tls_key"),
             ("queue = 0", "line 1: queue: must be from 1"),
+            ("activations_disk = \"1M\"", "line 1: activations_disk: must be from 32M"),
             ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
             ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),
             ("functions = [", "line 1: "),

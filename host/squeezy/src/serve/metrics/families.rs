@@ -129,6 +129,12 @@ metrics! {
     instances_ended: Counters<OfReason>;
     /// Time from the start of a VM's boot until it takes instances.
     vm_boot: Histogram, Seconds;
+    /// Activations, and starts of calls, that are in memory and not in the database yet.
+    activations_unwritten: Gauge;
+    /// 1 while activations cannot be written to the database, as when the disk is full; otherwise 0.
+    activations_unwritable: Gauge;
+    /// Activations whose result and logs could neither be written nor kept in memory.
+    activations_lost: Counter;
 }
 
 impl Families {
@@ -201,6 +207,12 @@ trait Make {
 }
 
 impl Make for Gauge {
+    fn make() -> Self {
+        Self::default()
+    }
+}
+
+impl Make for Counter {
     fn make() -> Self {
         Self::default()
     }

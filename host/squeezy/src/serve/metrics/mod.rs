@@ -9,6 +9,7 @@ mod names;
 mod reason;
 mod recent;
 mod scrape;
+mod totals;
 mod watch;
 
 use families::Families;
@@ -16,6 +17,7 @@ use labels::{Of, OfReason, OfStart};
 use prometheus_client::registry::Registry;
 use squeezy_scaler::{RejectReason, WaitingFor};
 use std::ops::Deref;
+use totals::Earlier;
 
 pub use labels::{Name, Start};
 pub use names::{Known, Names};
@@ -27,6 +29,8 @@ pub use watch::{Seen, Watch};
 pub struct Metrics {
     families: Families,
     registry: Registry,
+    /// What functions had done before this process.
+    earlier: Earlier,
 }
 
 impl Metrics {
@@ -35,7 +39,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("squeezy");
         let families = Families::new(&mut registry);
         families.memory_limit.set(memory_limit_bytes.try_into().unwrap_or(i64::MAX));
-        Self { families, registry }
+        Self { families, registry, earlier: Earlier::default() }
     }
 
     /// All metrics in Prometheus's text format, which every scraper supports.
@@ -52,25 +56,25 @@ impl Metrics {
     }
 
     /// Calls that got their instance this way.
-    pub fn started(&self, function: &Name, start: Start) -> u64 {
+    fn started(&self, function: &Name, start: Start) -> u64 {
         let labels = OfStart { function: function.clone(), start };
         self.starts.get(&labels).map_or(0, |count| count.get())
     }
 
     /// Reclaimed memory, in bytes.
-    pub fn reclaimed_bytes(&self, function: &Name) -> u64 {
+    fn reclaimed_bytes(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         self.reclaimed.get(&labels).map_or(0, |count| count.get())
     }
 
     /// Memory that the host has taken by itself, in bytes.
-    pub fn taken_bytes(&self, function: &Name) -> u64 {
+    fn taken_bytes(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         self.taken.get(&labels).map_or(0, |count| count.get())
     }
 
     /// Calls that failed, with or without an instance.
-    pub fn failed(&self, function: &Name) -> u64 {
+    fn failed(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         let taken = self.calls_failed.get(&labels).map_or(0, |count| count.get());
         let reasons = [

@@ -12,6 +12,7 @@ use axum::{
 use squeezy_node::{Node, NodeStatus};
 use squeezy_protocol::{Partition, PartitionState};
 use squeezy_scaler::{Counts, VmIndex, VmState};
+use squeezy_store::{Health, Store};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -37,15 +38,16 @@ type Partitions = Vec<(VmIndex, Option<Vec<Partition>>)>;
 pub struct Scraper {
     node: Node,
     watch: Arc<Watch>,
+    store: Arc<Store>,
     /// Time of the last sample. Held while sampling, so that concurrent scrapes cost as much as
     /// one.
     looked: Mutex<Option<Instant>>,
 }
 
 impl Scraper {
-    /// A scraper for this node.
-    pub fn new(node: Node, watch: Arc<Watch>) -> Self {
-        Self { node, watch, looked: Mutex::default() }
+    /// A scraper for this node and this store.
+    pub fn new(node: Node, watch: Arc<Watch>, store: Arc<Store>) -> Self {
+        Self { node, watch, store, looked: Mutex::default() }
     }
 
     /// Samples the state and responds in the requested format.
@@ -57,6 +59,7 @@ impl Scraper {
             let (status, partitions) = timeout(LIMIT, look).await.unwrap_or_default();
             let (status, partitions) = (status.unwrap_or_default(), partitions.unwrap_or_default());
             set(&self.watch, &status, &partitions);
+            set_store(&self.watch, &self.store.health());
             *looked = Some(Instant::now());
         }
         let metrics = &self.watch.metrics;
@@ -130,6 +133,15 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
     silent.sort_unstable();
     silent.dedup();
     metrics.vms_silent.set(silent.len() as i64);
+}
+
+/// Sets what is known of the store.
+fn set_store(watch: &Watch, health: &Health) {
+    let metrics = &watch.metrics;
+    metrics.activations_unwritten.set(signed(health.unwritten as u64));
+    metrics.activations_unwritable.set(health.problem.is_some().into());
+    let lost = &metrics.activations_lost;
+    lost.inc_by(health.lost.saturating_sub(lost.get()));
 }
 
 fn signed(bytes: u64) -> i64 {

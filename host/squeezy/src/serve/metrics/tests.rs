@@ -258,10 +258,18 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
 #[test]
 fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
     let manual = include_str!("../../../../../docs/operations.md");
-    let counted = ["instances", "calls_waiting", "vms", "vms_silent", "partitions"];
+    let counted = [
+        "instances",
+        "calls_waiting",
+        "vms",
+        "vms_silent",
+        "partitions",
+        "activations_unwritten",
+        "activations_unwritable",
+    ];
     for (name, kind, unit, help) in Families::DECLARED {
         assert!(help.len() > 15 && help.ends_with('.'), "{name}: {help:?}");
-        let (unit, counter) = (unit.to_lowercase(), kind.starts_with("Counters"));
+        let (unit, counter) = (unit.to_lowercase(), kind.starts_with("Counter"));
         assert!(["", "bytes", "seconds"].contains(&&*unit), "{name}: {unit}");
         let times = kind.starts_with("Times") || *kind == "Histogram";
         assert_eq!(times, unit == "seconds", "{name}");

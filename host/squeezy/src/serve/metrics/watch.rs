@@ -76,6 +76,7 @@ impl Watch {
         state.ended.remove(function);
         drop(state);
         self.metrics.forget(function);
+        self.metrics.forget_earlier(function);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,14 +1,15 @@
 //! Calls of actions and their results.
 
-use super::{Service, ServiceError, lock};
-use crate::serve::{action::Action, activations::Selection, bodies::Held, key::random};
+use super::{Service, ServiceError};
+use crate::serve::{action::Action, bodies::Held, key::random};
 use serde_json::{Map, Value};
 use squeezy_node::{Call, CallError, InstanceError};
 use squeezy_openwhisk::{
-    activation::{Activation, Explained, ValueSize},
+    activation::{Activation, Called, Explained, ValueSize},
     now_ms, size_of_text,
 };
 use squeezy_scaler::RejectReason;
+use squeezy_store::Running;
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -23,7 +24,8 @@ impl Service {
 
     /// Calls an action and records the activation. The call completes even if nobody waits for it,
     /// and keeps the reservation for its arguments until then. The first future that is returned
-    /// resolves to an error if the call is refused immediately.
+    /// resolves to an error if the call is refused immediately; drop it if nobody hears the ID before
+    /// the result.
     pub fn call(
         self: &Arc<Self>,
         action: Arc<Action>,
@@ -55,10 +57,31 @@ impl Service {
             let logs = action.body.limits().wants_logs();
             let call = Call { id: id.clone(), value, logs };
             let answer = match self.node.submit(action.index, call).await {
-                Ok(answer) => {
-                    accept.take().map(|accept| accept.send(()));
-                    answer.await
-                }
+                Ok(answer) => match accept.take() {
+                    Some(accept) => {
+                        let Called { action: name, version, kind } = action.called();
+                        let running = Running {
+                            id: id.clone(),
+                            action: name,
+                            version,
+                            kind: kind.into(),
+                            start_ms,
+                        };
+                        if accept.is_closed() {
+                            self.store.start_unheard(running);
+                            answer.await
+                        } else {
+                            // Whoever hears the ID finds the call after a restart.
+                            let started = self.store.start(running);
+                            let accept = async {
+                                started.wait().await;
+                                let _ = accept.send(());
+                            };
+                            tokio::join!(answer, accept).0
+                        }
+                    }
+                    None => answer.await,
+                },
                 Err(error) => Err(error),
             };
             // Changing an action must not cause its waiting calls to be refused.
@@ -104,31 +127,12 @@ impl Service {
             explain,
         );
         let activation = Arc::new(activation);
-        // A client that was told the id may ask for the activation.
+        // A client that was told the id may ask for the activation. One that hears the result finds
+        // the same one after a restart.
         if refused.is_none() || accept.is_none() {
-            lock(&self.activations).push(activation.clone());
+            self.store.end(activation.clone()).wait().await;
         }
         refused.map_or(Ok(activation), Err)
-    }
-
-    /// The activation with this id.
-    pub fn activation(&self, id: &str) -> Option<Arc<Activation>> {
-        lock(&self.activations).get(id)
-    }
-
-    /// Matching activations, latest first.
-    pub fn activations(
-        &self,
-        selection: &Selection,
-        skip: usize,
-        limit: usize,
-    ) -> Vec<Arc<Activation>> {
-        lock(&self.activations).list(selection).skip(skip).take(limit).cloned().collect()
-    }
-
-    /// Number of matching activations.
-    pub fn count_activations(&self, selection: &Selection) -> usize {
-        lock(&self.activations).list(selection).count()
     }
 }
 

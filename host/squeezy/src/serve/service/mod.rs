@@ -7,7 +7,6 @@ mod persisted;
 
 use super::{
     action::Action,
-    activations::Activations,
     bodies::Bodies,
     code::{ActionCode, Codes, GivenCode, RunsCode},
     config::{Config, FunctionEntry},
@@ -29,6 +28,7 @@ use squeezy_openwhisk::{
     now_ms,
 };
 use squeezy_scaler::VmIndex;
+use squeezy_store::Store;
 use squeezy_vmm::Artifacts;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,8 @@ pub struct Service {
     files: Artifacts,
     node: Node,
     actions: Mutex<BTreeMap<String, Arc<Action>>>,
-    activations: Mutex<Activations>,
+    /// Activations, and totals of functions.
+    pub store: Arc<Store>,
     failure_reasons: Arc<FailureReasons>,
     images: Arc<Images>,
     codes: Arc<Codes>,
@@ -74,16 +75,16 @@ impl Service {
         files: Artifacts,
         node: Node,
         Kept { state, images, codes }: Kept,
+        store: Arc<Store>,
         bodies: Arc<Bodies>,
         failure_reasons: Arc<FailureReasons>,
     ) -> Self {
-        let activations = Activations::new(config.activations, bodies.kept_bytes);
         Self {
             config,
             files,
             node,
             actions: Mutex::default(),
-            activations: Mutex::new(activations),
+            store,
             failure_reasons,
             images,
             codes,

@@ -45,8 +45,11 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
     let gate = Arc::new(Gate(Mutex::new(gate)));
     let node = Node::start(Budget::new(config.memory_bytes), None, Instant::now(), gate);
     let kept = Kept::open(directory.path()).unwrap();
-    let service =
-        Arc::new(Service::new(config, files, node, kept, Bodies::new(64 << 20), Arc::default()));
+    let bodies = Bodies::new(64 << 20);
+    let store = directory.path().join("squeezy.db");
+    let store = Store::open(&store, config.store_limits(&bodies), |_| ()).unwrap();
+    let service = Service::new(config, files, node, kept, Arc::new(store), bodies, Arc::default());
+    let service = Arc::new(service);
     service.add_functions(&[image.into()]).await.unwrap();
     (service, hold, directory)
 }
@@ -117,10 +120,11 @@ async fn who_was_accepted_can_ask_what_came_of_it() {
         service.call(service.action("f").unwrap(), "2".to_owned(), Map::new(), Arc::from([]));
     assert!(accepted.await.is_err());
     assert!(matches!(refused.await.unwrap(), Err(ServiceError::Busy)));
-    assert!(service.activation("2").is_none());
+    assert!(service.store.find("2").await.unwrap().is_none());
     service.delete_action("f".to_owned()).await.unwrap();
     assert!(matches!(call.await.unwrap(), Err(ServiceError::NotFound)));
-    assert_eq!(service.activation("1").unwrap().status, Status::InternalError);
+    let found = service.store.find("1").await.unwrap().unwrap();
+    assert_eq!(found.activation.status, Status::InternalError);
 }
 
 #[tokio::test]

@@ -29,8 +29,10 @@ use axum::{
 use history::History;
 use serde::Deserialize;
 use squeezy_node::Node;
+use squeezy_store::Totals;
 use state::Latest;
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -49,6 +51,8 @@ pub struct Page {
     memory_limit_bytes: u64,
     history: Mutex<History>,
     latest: Mutex<Latest>,
+    /// The totals that were last given to the store.
+    totals: Mutex<BTreeMap<Name, Totals>>,
 }
 
 impl Page {
@@ -68,7 +72,7 @@ impl Page {
             actions.iter().map(|action| (action.index, Known::of(action))).collect()
         }));
         Arc::new(Self {
-            scraper: Scraper::new(node.clone(), watch.clone()),
+            scraper: Scraper::new(node.clone(), watch.clone(), service.store.clone()),
             node,
             service,
             watch,
@@ -78,6 +82,7 @@ impl Page {
             memory_limit_bytes,
             history: Mutex::default(),
             latest: Mutex::default(),
+            totals: Mutex::default(),
         })
     }
 

@@ -25,6 +25,23 @@ impl Page {
         }
     }
 
+    /// Gives the totals that have changed to the store. A daemon that is killed loses what it has
+    /// counted since the last sample.
+    pub fn keep_totals(&self) {
+        let mut kept = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Vec::new();
+        for name in self.latest().functions.into_keys() {
+            let totals = self.watch.metrics.totals(&name);
+            if kept.get(&name).copied().unwrap_or_default() != totals {
+                changed.push((name.0.to_string(), Some(totals)));
+                kept.insert(name, totals);
+            }
+        }
+        if !changed.is_empty() {
+            self.service.store.put_totals(changed);
+        }
+    }
+
     /// Records a sample of the node's state.
     pub(super) fn take(&self, at_ms: u64, status: &NodeStatus) {
         self.watch.names.refresh();
@@ -40,7 +57,10 @@ impl Page {
         };
         for gone in earlier.functions.keys().filter(|name| !functions.contains_key(name)) {
             self.watch.forget(gone);
+            self.totals.lock().unwrap_or_else(PoisonError::into_inner).remove(gone);
+            self.service.store.put_totals([(gone.0.to_string(), None)]);
         }
+        self.keep_totals();
         self.history(|history| history.push(at_ms, functions));
     }
 }

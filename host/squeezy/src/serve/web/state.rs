@@ -5,12 +5,13 @@ use super::{
     history::{LENGTH, Point, Sample},
 };
 use crate::serve::{
-    failure_reasons::Problem,
+    failure_reasons::{Problem, without_directories},
     metrics::{Name, Reclaim, Start, Window},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use squeezy_scaler::Moment;
+use squeezy_store::{Health, Totals};
 use squeezy_vmm::VmError;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,6 +35,7 @@ pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
             "memory_committed_bytes": latest.committed_bytes,
             "functions": functions,
             "reclaims": reclaims,
+            "activations": describe_store(page.service.store.health()),
             "samples": samples,
         })
     })
@@ -63,7 +65,8 @@ struct Function<'a> {
 }
 
 fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
-    let metrics = &page.watch.metrics;
+    let Totals { cold, warm, recreated, failed, reclaimed_bytes, taken_bytes } =
+        page.watch.metrics.totals(name);
     let since = Moment(page.begin.elapsed().saturating_sub(LENGTH));
     let times_ms = page.watch.recent(|recent| {
         let times = recent.times(name);
@@ -89,13 +92,12 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
         point,
         instance_bytes: page.instance_bytes(name),
         promised_bytes: point.promised_bytes,
-        starts: Start::ALL
-            .map(|start| (start.name(), metrics.started(name, start)))
-            .into_iter()
-            .collect(),
-        reclaimed_bytes: metrics.reclaimed_bytes(name),
-        taken_bytes: metrics.taken_bytes(name),
-        failed: metrics.failed(name),
+        starts: [(Start::Cold, cold), (Start::Warm, warm), (Start::Recreated, recreated)]
+            .map(|(start, count)| (start.name(), count))
+            .into(),
+        reclaimed_bytes,
+        taken_bytes,
+        failed,
         problem: page.problem(name).map(|problem| describe_problem(&problem, has_key)),
         times_ms,
     };
@@ -105,6 +107,12 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
 fn describe_problem(problem: &Problem, has_key: bool) -> Value {
     let Problem { at_ms, what, why, .. } = problem;
     json!({ "at_ms": at_ms, "what": what, "why": has_key.then_some(why) })
+}
+
+fn describe_store(health: Health) -> Value {
+    let Health { unwritten, lost, problem } = health;
+    let problem = problem.map(|problem| without_directories(&problem));
+    json!({ "unwritten": unwritten, "lost": lost, "problem": problem })
 }
 
 fn describe_reclaim(reclaim: &Reclaim) -> Value {

@@ -1,0 +1,224 @@
+//! Reads activations: those that are not in the file yet from memory, the others by an index.
+
+use crate::{ReadError, Store, rows, schema};
+use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
+use squeezy_openwhisk::activation::Activation;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A filter for activations. A list is in the order in which they have ended, the latest first;
+/// with a time, in the order in which they have started, as in OpenWhisk.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only of this action.
+    pub action: Option<String>,
+    /// Only from this time on, in milliseconds since 1970.
+    pub since_ms: Option<i64>,
+    /// Only up to this time, in milliseconds since 1970.
+    pub upto_ms: Option<i64>,
+}
+
+/// An activation that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its place among all that have ended.
+    pub number: i64,
+    /// What its result and logs take in memory, in bytes.
+    pub size: usize,
+    /// The activation; without result and logs if it is in the file.
+    pub activation: Arc<Activation>,
+    /// Whether the result and the logs have yet to be read from the file.
+    pub is_head: bool,
+}
+
+impl Selection {
+    /// Whether an activation passes the filter.
+    pub fn admits(&self, activation: &Activation) -> bool {
+        let start_ms = rows::signed(activation.start_ms);
+        self.action.as_ref().is_none_or(|action| *action == activation.action)
+            && self.since_ms.is_none_or(|since| start_ms >= since)
+            && self.upto_ms.is_none_or(|upto| start_ms <= upto)
+    }
+
+    fn is_by_time(&self) -> bool {
+        self.since_ms.is_some() || self.upto_ms.is_some()
+    }
+
+    /// The key of the order, descending.
+    fn key(&self, found: &Found) -> (i64, i64) {
+        let start_ms = if self.is_by_time() { rows::signed(found.activation.start_ms) } else { 0 };
+        (start_ms, found.number)
+    }
+
+    /// The condition in SQL, and its parameters.
+    fn condition(&self) -> (String, Vec<&dyn ToSql>) {
+        let (mut terms, mut parameters) = (Vec::new(), Vec::<&dyn ToSql>::new());
+        if let Some(action) = &self.action {
+            terms.push("action = ?");
+            parameters.push(action);
+        }
+        if let Some(since_ms) = &self.since_ms {
+            terms.push("start_ms >= ?");
+            parameters.push(since_ms);
+        }
+        if let Some(upto_ms) = &self.upto_ms {
+            terms.push("start_ms <= ?");
+            parameters.push(upto_ms);
+        }
+        let terms = if terms.is_empty() { "true".to_owned() } else { terms.join(" AND ") };
+        (terms, parameters)
+    }
+
+    /// The list in SQL, without result and logs; its parameters are those of the condition, the
+    /// limit and the offset.
+    pub(crate) fn list_sql(&self) -> String {
+        let (condition, _) = self.condition();
+        let order = if self.is_by_time() { "start_ms DESC, number DESC" } else { "number DESC" };
+        let head = rows::HEAD;
+        format!(
+            "SELECT {head}, number, size FROM activations WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?"
+        )
+    }
+
+    /// The number of activations in SQL.
+    pub(crate) fn count_sql(&self) -> String {
+        format!("SELECT count(*) FROM activations WHERE {}", self.condition().0)
+    }
+}
+
+impl Store {
+    /// The activation with this ID.
+    pub async fn find(&self, id: &str) -> Result<Option<Found>, ReadError> {
+        let waiting = self.waiting(|activation| activation.id == id).into_iter().next();
+        if waiting.is_some() {
+            return Ok(waiting);
+        }
+        let id = id.to_owned();
+        self.read(move |connection| {
+            let sql = format!("SELECT {}, number, size FROM activations WHERE id = ?1", rows::HEAD);
+            connection.prepare(&sql)?.query_row([id], found).optional()
+        })
+        .await
+    }
+
+    /// Activations that pass the filter, without the first `skip` and at most `limit`.
+    pub async fn list(
+        &self,
+        selection: &Selection,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<Found>, ReadError> {
+        let selection = selection.clone();
+        let waiting = self.waiting(|activation| selection.admits(activation));
+        // Any of those that wait may come first.
+        let from = if waiting.is_empty() { skip } else { 0 };
+        let most = (skip - from).saturating_add(limit);
+        self.read(move |connection| {
+            let (_, mut parameters) = selection.condition();
+            let (most, offset) = (rows::signed(most as u64), rows::signed(from as u64));
+            parameters.extend([&most as &dyn ToSql, &offset]);
+            let mut statement = connection.prepare(&selection.list_sql())?;
+            let written = statement.query_map(params_from_iter(parameters), found)?;
+            if waiting.is_empty() {
+                return written.collect();
+            }
+            // Some that waited may be in the file by now.
+            let mut all = BTreeMap::new();
+            for found in written {
+                let found = found?;
+                all.insert(selection.key(&found), found);
+            }
+            all.extend(waiting.into_iter().map(|found| (selection.key(&found), found)));
+            Ok(all.into_values().rev().skip(skip - from).take(limit).collect())
+        })
+        .await
+    }
+
+    /// Number of activations that pass the filter.
+    pub async fn count(&self, selection: &Selection) -> Result<usize, ReadError> {
+        let selection = selection.clone();
+        let waiting = self.waiting(|activation| selection.admits(activation));
+        self.read(move |connection| {
+            // The same state of the file for all queries.
+            let read = connection.unchecked_transaction()?;
+            let (_, parameters) = selection.condition();
+            let mut statement = read.prepare(&selection.count_sql())?;
+            let count: i64 = statement.query_row(params_from_iter(parameters), |row| row.get(0))?;
+            let mut there = read.prepare("SELECT 1 FROM activations WHERE number = ?1")?;
+            let mut more = 0;
+            for Found { number, .. } in waiting {
+                more += usize::from(!there.exists([number])?);
+            }
+            Ok(usize::try_from(count).unwrap_or(0) + more)
+        })
+        .await
+    }
+
+    /// Reads the results and logs of activations. One that is gone by now is left out.
+    pub async fn load(&self, found: Vec<Found>) -> Result<Vec<Arc<Activation>>, ReadError> {
+        if found.iter().all(|found| !found.is_head) {
+            return Ok(found.into_iter().map(|found| found.activation).collect());
+        }
+        self.read(move |connection| {
+            let sql =
+                format!("SELECT {}, result, logs FROM activations WHERE number = ?1", rows::HEAD);
+            let mut statement = connection.prepare(&sql)?;
+            let mut all = Vec::new();
+            for Found { number, activation, is_head, .. } in found {
+                if !is_head {
+                    all.push(activation);
+                } else if let Some(whole) = statement.query_row([number], rows::whole).optional()? {
+                    all.push(Arc::new(whole));
+                }
+            }
+            Ok(all)
+        })
+        .await
+    }
+
+    /// Those that are not in the file yet, the latest first.
+    fn waiting(&self, admits: impl Fn(&Activation) -> bool) -> Vec<Found> {
+        let queue = self.shared.queue();
+        let waiting = queue.ended().filter(|(_, activation)| admits(activation));
+        let found = |(number, activation): (i64, &Arc<Activation>)| Found {
+            number,
+            size: activation.size(),
+            activation: activation.clone(),
+            is_head: false,
+        };
+        waiting.map(found).collect()
+    }
+
+    /// Reads from the file, on a thread that may wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let mut reader = self.reader.clone().lock_owned().await;
+        let shared = self.shared.clone();
+        let result = tokio::task::spawn_blocking(move || {
+            let connection = match reader.take() {
+                Some(connection) => connection,
+                None => schema::open_to_read(&shared.path)?,
+            };
+            let result = read(&connection);
+            // After an error, the next one tries another connection.
+            if result.is_ok() {
+                *reader = Some(connection);
+            }
+            result
+        });
+        match result.await {
+            Ok(result) => result.map_err(|error| ReadError(schema::describe(&error))),
+            Err(error) => Err(ReadError(error.to_string())),
+        }
+    }
+}
+
+fn found(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
+    Ok(Found {
+        activation: Arc::new(rows::head(row)?),
+        number: row.get(10)?,
+        size: usize::try_from(row.get::<_, i64>(11)?).unwrap_or(0),
+        is_head: true,
+    })
+}
