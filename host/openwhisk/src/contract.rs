@@ -4,14 +4,19 @@ use crate::clock::now_ms;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use squeezy_node::{Call, Contract, function::Function, quote};
 use squeezy_vmm::BoxFuture;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// The line that ends an activation's output, both on standard output and on standard error.
 pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
+
+/// What a server says about code that it has not taken is read up to this size, in bytes.
+const MAX_PROBLEM_BYTES: usize = 64 << 10;
+/// And quoted up to this length.
+const MAX_PROBLEM_CHARACTERS: usize = 300;
 
 /// OpenWhisk's contract: `POST /init` once, then `POST /run` for each call.
 pub struct OpenWhisk;
@@ -82,12 +87,38 @@ pub fn init_problem(response: &Response<Bytes>) -> Option<String> {
     if response.status().is_success() {
         return None;
     }
-    let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    // The server may be whatever the code has made of it, and it says this without having been asked for anything.
+    let answer = (response.body().len() <= MAX_PROBLEM_BYTES).then_some(response.body());
+    let answer = answer.and_then(|body| serde_json::from_slice::<Problem<'_>>(body).ok());
     let status = response.status().as_u16();
-    Some(match answer["error"].as_str() {
-        Some(error) => error.split_whitespace().collect::<Vec<_>>().join(" "),
+    Some(match answer {
+        Some(Problem { error }) => one_line(&error, MAX_PROBLEM_CHARACTERS),
         None => format!("status {status}: {}", quote(response)),
     })
+}
+
+/// The answer of a server that has not taken the code.
+#[derive(Deserialize)]
+struct Problem<'a> {
+    #[serde(borrow)]
+    error: Cow<'a, str>,
+}
+
+/// The beginning of a text, with single blanks between its words and nothing that moves a terminal's cursor.
+fn one_line(text: &str, most_characters: usize) -> String {
+    let mut line = String::new();
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let mut left = most_characters;
+    for word in words.filter(|word| !word.is_empty()) {
+        let blank = usize::from(!line.is_empty());
+        if left <= blank {
+            break;
+        }
+        left -= blank;
+        line.extend(" ".chars().take(blank).chain(word.chars().take(left)));
+        left = left.saturating_sub(word.chars().count());
+    }
+    line
 }
 
 /// `POST /run` for a function with this value, to be answered within `limit`.
@@ -171,6 +202,12 @@ mod tests {
         assert_eq!(init_problem(&response(200, "{\"ok\":true}")), None);
         let said = init_problem(&response(502, "{\"error\": \"no\\n way\"}"));
         assert_eq!(said.as_deref(), Some("no way"));
+        let error = format!("{{\"error\": \"{}\"}}", "\\u001b[2J ab\\n".repeat(4000));
+        let said = init_problem(&response(502, &error)).unwrap();
+        assert!(said.starts_with("[2J ab [2J ab "), "{said}");
+        assert_eq!((said.len(), said.matches('\u{1b}').count()), (MAX_PROBLEM_CHARACTERS, 0));
+        let said = init_problem(&response(502, &error.repeat(100))).unwrap();
+        assert!(said.starts_with("status 502: ") && said.len() < 200, "{said}");
         let said = init_problem(&response(500, "<html>"));
         assert_eq!(said.as_deref(), Some("status 500: <html>"));
     }
