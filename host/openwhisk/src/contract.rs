@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The line that ends an activation's output, both on standard output and on standard error.
 pub const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
 
+/// The most that is kept of a server's reason, in characters and in words.
+const MAX_REASON: usize = 1000;
+
 /// OpenWhisk's contract: `POST /init` once, then `POST /run` for each call.
 pub struct OpenWhisk;
 
@@ -85,7 +88,10 @@ pub fn init_problem(response: &Response<Bytes>) -> Option<String> {
     let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     let status = response.status().as_u16();
     Some(match answer["error"].as_str() {
-        Some(error) => error.split_whitespace().collect::<Vec<_>>().join(" "),
+        Some(error) => {
+            let words = error.split_whitespace().take(MAX_REASON).collect::<Vec<_>>().join(" ");
+            words.chars().take(MAX_REASON).collect()
+        }
         None => format!("status {status}: {}", quote(response)),
     })
 }
@@ -171,6 +177,8 @@ mod tests {
         assert_eq!(init_problem(&response(200, "{\"ok\":true}")), None);
         let said = init_problem(&response(502, "{\"error\": \"no\\n way\"}"));
         assert_eq!(said.as_deref(), Some("no way"));
+        let long = json!({ "error": "x".repeat(1 << 20) }).to_string();
+        assert_eq!(init_problem(&response(502, &long)).unwrap().len(), MAX_REASON);
         let said = init_problem(&response(500, "<html>"));
         assert_eq!(said.as_deref(), Some("status 500: <html>"));
     }
