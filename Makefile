@@ -32,7 +32,6 @@ test-fast: dependencies ## tests that need no VM
 	@scripts/install-dependencies.sh examples
 	cargo test --workspace --lib --bins
 	cargo test -p squeezy-llfree-tests
-	cargo test -p squeezy-runtime --test actions
 	@python3 scripts/run-unittest.py discover scripts/tests
 	@[ -n "$$SQUEEZY_TRACES" ] || { echo "left out: the published Azure traces, for SQUEEZY_TRACES names no directory with them"; exit; }; \
 	cargo test -p squeezy-load --test real_traces -- --ignored
@@ -51,7 +50,8 @@ test-squeezers: dependencies ## the squeezers that squeeze living instances, and
 # One test at a time: an emulated VM needs every processor there is.
 test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
-	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --exclude squeezy-runtime --no-fail-fast --test '*'
+	@scripts/install-dependencies.sh examples
+	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
