@@ -177,10 +177,7 @@ impl Codes {
         let digest = Digest::of_sum(sink.sum.finalize().into());
         let path = self.directory.join(digest.digits());
         let mut used = self.used();
-        if let Some(code) = used.get(&digest).and_then(Weak::upgrade) {
-            return Ok(code);
-        }
-        // What is there under this name has not been verified since the daemon started.
+        // What is there under this name may have been altered or removed since it was verified.
         fs::rename(&aside.0, &path).map_err(failed(&path))?;
         for directory in [Some(&*self.directory), self.directory.parent()].into_iter().flatten() {
             File::open(directory).and_then(|open| open.sync_all()).map_err(failed(directory))?;
@@ -201,16 +198,18 @@ impl Codes {
         let mut used = self.used();
         used.retain(|_, code| code.strong_count() > 0);
         let Ok(entries) = fs::read_dir(&self.directory) else { return Ok(()) };
+        let mut result = Ok(());
         for entry in entries.flatten() {
             // Any other name is a file that is being written.
             let Ok(digest) = Digest::of_digits(&entry.file_name().to_string_lossy()) else {
                 continue;
             };
             if !kept.contains(&digest) && !used.contains_key(&digest) {
-                fs::remove_file(entry.path()).map_err(failed(&entry.path()))?;
+                let removed = fs::remove_file(entry.path()).map_err(failed(&entry.path()));
+                result = result.and(removed);
             }
         }
-        Ok(())
+        result
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeMap<Digest, Weak<Code>>> {

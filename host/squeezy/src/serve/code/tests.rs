@@ -96,8 +96,13 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     assert_eq!(codes.find(&digest).await.unwrap().read().unwrap(), b"two");
     fs::write(&path, "new").unwrap();
     assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
-    // It is whole again after somebody has given it once more.
+    // It is whole again after somebody has given it once more, also while an action has it.
+    let two = keep(&codes, "python", None, "two").await.unwrap();
+    fs::write(&path, "altered").unwrap();
+    assert!(matches!(two.code.read(), Err(CodeError::Gone(_))));
     keep(&codes, "python", None, "two").await.unwrap();
+    assert_eq!(two.code.read().unwrap(), b"two");
+    drop(two);
     codes.find(&digest).await.unwrap();
     fs::remove_file(&path).unwrap();
     assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
