@@ -26,7 +26,7 @@ pub(super) async fn an_instance_serves_requests(client: &Client) {
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.headers[INSTANCE_HEADER], "web");
     // Not the instance's own answer, so without its header.
-    let long = vec![b'x'; (8 << 20) + 1];
+    let long = vec![b'x'; squeezy_protocol::MAX_REQUEST_BYTES + 1];
     let answer = client.call("POST", "/v1/instances/web/http/cgi-bin/echo", long).await;
     assert_eq!(answer.error().code, ErrorCode::Invalid);
     assert!(!answer.headers.contains_key(INSTANCE_HEADER));

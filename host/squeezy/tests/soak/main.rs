@@ -171,7 +171,7 @@ impl Soak {
         assert_eq!(self.host.children(), [0; 0], "processes that the daemon has left");
         self.world.ledger.say(&format!("without a VM: {empty}"));
         self.host.stop();
-        assert_eq!(self.host.files(), ["actions.json", "key", "lock", "pinned"]);
+        assert_eq!(self.host.files(), ["actions.json", "key", "lock", "pinned", "squeezy.db"]);
         let log = self.host.log_from(0);
         for complaint in [" internal error: ", "panicked", " disagree: "] {
             let line = log.lines().find(|line| line.contains(complaint));
