@@ -127,7 +127,8 @@ fn is_archive(begins: &[u8]) -> bool {
     begins.starts_with(b"PK\x03\x04") || begins.starts_with(b"PK\x05\x06")
 }
 
-fn is_program(begins: &[u8]) -> bool {
+/// Whether code begins as a program for Linux or a script.
+pub fn is_program(begins: &[u8]) -> bool {
     begins.starts_with(b"\x7fELF") || begins.starts_with(b"#!")
 }
 

@@ -3,7 +3,7 @@
 use super::ClientError;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use squeezy_openwhisk::kind::{Kind, is_binary};
+use squeezy_openwhisk::kind::{Kind, is_binary, is_program};
 use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     fs::{self, File},
@@ -94,8 +94,7 @@ fn kind_of(path: &Path) -> Result<Option<&'static str>, ClientError> {
     let mut begins = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut begins));
     read.map_err(|error| ClientError::file(path, &error))?;
-    let is_program = begins.starts_with(b"\x7fELF") || begins.starts_with(b"#!");
-    Ok(is_program.then_some("native:default"))
+    Ok(is_program(&begins).then_some("native:default"))
 }
 
 fn kind_of_archive(path: &Path) -> Result<&'static str, ClientError> {
