@@ -4,7 +4,7 @@ use super::log::log_line;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -83,7 +83,7 @@ impl Tls {
 
     /// For the next connection. Those that are open keep the certificate that they began with.
     pub fn acceptor(&self) -> TlsAcceptor {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.current().1.clone()
     }
 
     /// Takes over new files as they appear, at once if `told`. Bad ones are reported once, and the daemon keeps what
@@ -115,14 +115,18 @@ impl Tls {
         }
     }
 
+    fn current(&self) -> MutexGuard<'_, (Contents, TlsAcceptor)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the files had changed.
     fn reload(&self) -> Result<bool, TlsError> {
         let contents = self.files.read()?;
-        if self.current.lock().unwrap_or_else(PoisonError::into_inner).0 == contents {
+        if self.current().0 == contents {
             return Ok(false);
         }
         let acceptor = self.files.acceptor(&contents)?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (contents, acceptor);
+        *self.current() = (contents, acceptor);
         Ok(true)
     }
 }
