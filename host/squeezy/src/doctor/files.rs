@@ -1,17 +1,12 @@
 //! Programs and files: QEMU, kernel, images, the state directory and its disk.
 
 use super::finding::Finding;
-use crate::serve::{Config, FunctionEntry};
+use crate::serve::{Config, FunctionEntry, holder};
 use bytesize::ByteSize;
-use rustix::fs::{Access, FlockOperation, access, flock, statvfs};
+use rustix::fs::{Access, access, statvfs};
 use squeezy_node::FunctionImage;
 use squeezy_vmm::{Artifacts, Kernel, QemuOptions, VmError, probe_qemu};
-use std::{
-    fs::File,
-    io::{self, Read},
-    net::TcpListener,
-    path::Path,
-};
+use std::{io, net::TcpListener, path::Path};
 
 /// Free space for the state that runs out soon: an image of a function is some hundred MiB.
 const LITTLE_SPACE_BYTES: u64 = 1 << 30;
@@ -28,7 +23,7 @@ pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Findin
         }
     }
     findings.push(state(&config.state_directory));
-    findings.push(match daemon(&config.state_directory) {
+    findings.push(match holder(&config.state_directory) {
         Some(process) => Finding::good("address", format!("the daemon is running{process}")),
         None => address(&config.listen.name, config.listen.port),
     });
@@ -90,17 +85,6 @@ fn state(directory: &Path) -> Finding {
     }
 }
 
-/// The process that has the state directory locked.
-fn daemon(directory: &Path) -> Option<String> {
-    let mut lock = File::open(directory.join("lock")).ok()?;
-    if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
-        return None;
-    }
-    let mut text = String::new();
-    let _ = lock.read_to_string(&mut text);
-    Some(text.trim().parse::<u32>().map_or(String::new(), |id| format!(" (process {id})")))
-}
-
 fn address(name: &str, port: u16) -> Finding {
     let subject = "address";
     match TcpListener::bind((name, port)) {
@@ -120,6 +104,8 @@ fn address(name: &str, port: u16) -> Finding {
 mod tests {
     use super::super::finding::Verdict::{Good, Wrong};
     use super::*;
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::File;
 
     #[test]
     fn what_was_not_built_is_wrong() {
@@ -147,13 +133,13 @@ mod tests {
     #[test]
     fn a_daemon_that_runs_is_no_obstacle() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(daemon(directory.path()), None);
+        assert_eq!(holder(directory.path()), None);
         let lock = File::create(directory.path().join("lock")).unwrap();
-        assert_eq!(daemon(directory.path()), None);
+        assert_eq!(holder(directory.path()), None);
         flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert_eq!(daemon(directory.path()).as_deref(), Some(""));
+        assert_eq!(holder(directory.path()).as_deref(), Some(""));
         std::fs::write(directory.path().join("lock"), "7\n").unwrap();
-        assert_eq!(daemon(directory.path()).as_deref(), Some(" (process 7)"));
+        assert_eq!(holder(directory.path()).as_deref(), Some(" (process 7)"));
     }
 
     #[test]

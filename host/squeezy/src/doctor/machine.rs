@@ -1,7 +1,7 @@
 //! The machine: processors, memory and limits.
 
 use super::finding::Finding;
-use crate::serve::{Config, MOST_FILES, machine_bytes, more_than_there_is};
+use crate::serve::{Config, LESS_MEMORY, MOST_FILES, beyond_machine, machine_bytes};
 use bytesize::ByteSize;
 use rustix::process::{Resource, getrlimit};
 use squeezy_vmm::{
@@ -104,11 +104,8 @@ fn holes(most_missing: Option<&str>) -> Finding {
 
 fn memory(budget_bytes: u64, machine_bytes: Option<u64>, available_bytes: Option<u64>) -> Finding {
     let subject = "memory";
-    if let Some(warning) = more_than_there_is(budget_bytes, machine_bytes) {
-        let warning = warning.trim_start_matches("warning: ");
-        let (found, remedy) =
-            warning.rsplit_once("; ").unwrap_or((warning, "set `memory` to less"));
-        return Finding::wrong(subject, found, remedy);
+    if let Some(problem) = beyond_machine(budget_bytes, machine_bytes) {
+        return Finding::wrong(subject, problem, LESS_MEMORY);
     }
     match available_bytes {
         Some(available_bytes) if available_bytes < budget_bytes => Finding::slow(

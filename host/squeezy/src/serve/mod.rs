@@ -43,6 +43,7 @@ use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
 use squeezy_vmm::{Artifacts, VmError};
 use state::StateError;
+pub use state::holder;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -307,16 +308,23 @@ fn failed_call(reason: &str) -> squeezy_node::CallError {
     }
 }
 
-/// A warning if the configuration allots more memory than the machine has. Not an error: memory
-/// that VMs do not touch costs nothing.
-pub fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
+/// What is to be done then.
+pub const LESS_MEMORY: &str = "set `memory` to less";
+
+/// What is wrong if the configuration allots more memory than the machine has.
+pub fn beyond_machine(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
     let machine_bytes = machine_bytes.filter(|machine| memory_bytes > *machine)?;
     Some(format!(
-        "warning: memory = {}, but this machine has {}: when instances use it all, Linux kills VMs; set `memory` \
-         to less",
+        "memory = {}, but this machine has {}: when instances use it all, Linux kills VMs",
         ByteSize(memory_bytes),
         ByteSize(machine_bytes)
     ))
+}
+
+/// A warning of that. Not an error: memory that VMs do not touch costs nothing.
+fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
+    let problem = beyond_machine(memory_bytes, machine_bytes)?;
+    Some(format!("warning: {problem}; {LESS_MEMORY}"))
 }
 
 /// The configuration in a file, or the default one.

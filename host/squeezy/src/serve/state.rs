@@ -186,9 +186,26 @@ impl State {
     }
 }
 
+/// Name of the file that is locked.
+const LOCK: &str = "lock";
+
+/// The process that has a state directory locked, in brackets if it is known; `None` if nobody has.
+pub fn holder(directory: &Path) -> Option<String> {
+    let path = directory.join(LOCK);
+    let lock = File::open(&path).ok()?;
+    let is_free = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+    (!is_free).then(|| process(&path))
+}
+
+/// The process that a lock names.
+fn process(lock: &Path) -> String {
+    let id = fs::read_to_string(lock).unwrap_or_default();
+    id.trim().parse::<u32>().map_or(String::new(), |id| format!(" (process {id})"))
+}
+
 /// Locks the directory for this process, until the file is closed.
 fn lock(directory: &Path) -> Result<File, StateError> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let failed = |error| StateError::File { path: path.clone(), error };
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
@@ -196,10 +213,8 @@ fn lock(directory: &Path) -> Result<File, StateError> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            let id = fs::read_to_string(&path).unwrap_or_default();
-            let id = id.trim().parse::<u32>();
-            let holder = id.map_or(String::new(), |id| format!(" (process {id})"));
-            return Err(StateError::Locked { directory: directory.to_owned(), holder });
+            let (directory, holder) = (directory.to_owned(), process(&path));
+            return Err(StateError::Locked { directory, holder });
         }
         Err(error) => return Err(failed(error.into())),
     }
