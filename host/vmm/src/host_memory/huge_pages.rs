@@ -1,6 +1,7 @@
 //! Whether shared memory is in huge pages.
 
-use std::{fs, path::Path};
+use crate::measure::selected;
+use std::path::Path;
 
 const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -24,10 +25,6 @@ impl SharedHugePages {
     }
 
     fn read(directory: &Path) -> Self {
-        let selected = |path: &Path| {
-            let text = fs::read_to_string(path).ok()?;
-            Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
-        };
         // Since Linux 6.11 there is a setting for each size, too.
         let own = selected(&directory.join("hugepages-2048kB/shmem_enabled"));
         let setting = own
@@ -42,6 +39,7 @@ impl SharedHugePages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_setting_of_the_size_comes_first() {

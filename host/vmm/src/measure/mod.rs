@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader},
     ops::Range,
+    path::Path,
 };
 
 /// Host memory that backs a range of a process's addresses.
@@ -62,10 +63,14 @@ pub(crate) enum ThreadRole {
 
 /// The host's setting of transparent huge pages: `always`, `madvise` or `never`.
 pub fn transparent_huge_pages() -> String {
-    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
-        .ok()
-        .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned()))
-        .unwrap_or_else(|| "never".to_owned())
+    let setting = selected(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"));
+    setting.unwrap_or_else(|| "never".to_owned())
+}
+
+/// The value in brackets in a file that lists all possible ones; `None` if there is no such file.
+pub(crate) fn selected(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
 /// Bytes that the host could give to a new program without swapping: what the kernel estimates, or
