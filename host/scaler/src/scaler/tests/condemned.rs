@@ -101,6 +101,29 @@ fn nobody_waits_for_an_instance_that_is_being_condemned() {
     assert_eq!(play(&mut scaler, &[(4, condemned(0, 40))]), []);
 }
 
+/// Pauses a VM with a frozen instance of `F`, which is doomed, and one of another function, of 40 bytes each, and leaves
+/// 70 bytes free.
+fn pause_two(scaler: &mut Scaler, other: FunctionIndex, resident_bytes: u64) {
+    let frozen = |number| Event::Frozen { instance: n(number), resident_bytes: 40 };
+    let events = [
+        (0, request(0)),
+        (0, request_to(other, 1)),
+        (0, Event::VmBooted(V)),
+        (0, Event::Started(n(0))),
+        (0, Event::Started(n(1))),
+        (1, Event::Answered(n(0))),
+        (1, Event::Answered(n(1))),
+        (2, Event::Tick),
+        (2, frozen(0)),
+        (2, frozen(1)),
+        (2, Event::Doomed(n(0))),
+        (2, Event::VmPaused { vm: V, resident_bytes }),
+    ];
+    play(scaler, &events);
+    let taken = scaler.budget.free_bytes() - 70;
+    assert!(scaler.budget.commit(taken));
+}
+
 #[test]
 fn a_vm_runs_again_to_end_a_condemned_instance_in_the_way_of_another() {
     // Either there is one instance of the function at a time, or the VM has two.
@@ -110,24 +133,7 @@ fn a_vm_runs_again_to_end_a_condemned_instance_in_the_way_of_another() {
         let other = FunctionIndex(2);
         let policy = scaler.function(F).unwrap().policy;
         scaler.update_function(F, FunctionPolicy { max_instances: most, ..policy }).unwrap();
-        let frozen = |number| Event::Frozen { instance: n(number), resident_bytes: 40 };
-        let events = [
-            (0, request(0)),
-            (0, request_to(other, 1)),
-            (0, Event::VmBooted(V)),
-            (0, Event::Started(n(0))),
-            (0, Event::Started(n(1))),
-            (1, Event::Answered(n(0))),
-            (1, Event::Answered(n(1))),
-            (2, Event::Tick),
-            (2, frozen(0)),
-            (2, frozen(1)),
-            (2, Event::Doomed(n(0))),
-            (2, Event::VmPaused { vm: V, resident_bytes: 90 }),
-        ];
-        play(&mut scaler, &events);
-        let taken = scaler.budget.free_bytes() - 70;
-        assert!(scaler.budget.commit(taken));
+        pause_two(&mut scaler, other, 90);
         let events = [(2, request_to(G, 2)), (2, condemned(0, 40)), (2, Event::VmFailed(W))];
         assert_eq!(play(&mut scaler, &events[..1]), [Command::Condemn(n(0))]);
         play(&mut scaler, &events[1..]);
@@ -192,24 +198,7 @@ fn with_condemned_of_one(done: bool) -> Scaler {
     let policy = scaler.function(other).unwrap().policy;
     let long = FunctionPolicy { keep_alive: 100 * KEEP_ALIVE, ..policy };
     scaler.update_function(other, long).unwrap();
-    let frozen = |number| Event::Frozen { instance: n(number), resident_bytes: 40 };
-    let events = [
-        (0, request(0)),
-        (0, request_to(other, 1)),
-        (0, Event::VmBooted(V)),
-        (0, Event::Started(n(0))),
-        (0, Event::Started(n(1))),
-        (1, Event::Answered(n(0))),
-        (1, Event::Answered(n(1))),
-        (2, Event::Tick),
-        (2, frozen(0)),
-        (2, frozen(1)),
-        (2, Event::Doomed(n(0))),
-        (2, Event::VmPaused { vm: V, resident_bytes: 86 }),
-    ];
-    play(&mut scaler, &events);
-    let taken = scaler.budget.free_bytes() - 70;
-    assert!(scaler.budget.commit(taken));
+    pause_two(&mut scaler, other, 86);
     assert_eq!(play(&mut scaler, &[(2, request_to(G, 2))]), [Command::Condemn(n(0))]);
     if done {
         play(&mut scaler, &[(2, condemned(0, 40))]);
