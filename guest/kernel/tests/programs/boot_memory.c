@@ -239,7 +239,7 @@ static void break_into_pieces(void)
 	char *memory;
 
 	ASSERT(write_text("/proc/sys/vm/watermark_boost_factor", "0"), "%m");
-	ASSERT(write_text("/proc/sys/vm/drop_caches", "3"), "%m");
+	drop_caches();
 	most = meminfo("MemAvailable") / HUGE_PAGE * HUGE_PAGE;
 	memory = map_anon(most);
 	OK(madvise(memory, most, MADV_NOHUGEPAGE));
@@ -353,7 +353,8 @@ TEST(memory_in_pieces_is_joined_for_huge_pages, .seconds = 300)
 {
 	struct actor pieces = in_pieces();
 	const u64 before = meminfo("AnonHugePages"), bytes = 16 * HUGE_PAGE;
-	const u64 enough = REST + HUGE_PAGE;
+	/* Linux's own lists have been seen to join only one beyond what was left whole. */
+	const u64 enough = REST + (on_free_lists() ? 1 : 2) * HUGE_PAGE;
 	char *memory = map_huge(bytes);
 	u64 huge = 0, at;
 	int tries;

@@ -50,8 +50,6 @@ TEST(the_state_is_announced)
  * What the host is just taking counts as held, neither as free nor as whole, and comes back without
  * anybody's help: whoever looks at that moment looks again.
  */
-#define SOON(condition) WAIT_FOR(condition, 5000)
-
 static u64 entirely_free(int partition)
 {
 	return zone_number(partition, "whole_bytes") + zone_number(partition, "evicted_bytes");
@@ -63,13 +61,14 @@ TEST(every_partition_is_a_zone)
 
 	for (i = 0; i < partitions(); i++) {
 		ASSERT_EQ(zone_number(i, "start_address"), partition_start(i));
-		ASSERT(SOON(zone_number(i, "free_bytes") == partition_managed(i)),
-		       "partition %d is not empty", i);
-		ASSERT(SOON(partition_free(i) == partition_managed(i)),
-		       "partition %d is not empty for the rest of the kernel", i);
-		ASSERT(SOON(entirely_free(i) == partition_managed(i)),
-		       "partition %d is in pieces", i);
-		ASSERT(SOON(!zone_number(i, "held_bytes")), "the host keeps partition %d", i);
+		ASSERT(WAIT_FOR(zone_number(i, "free_bytes") == partition_managed(i), PROMPT_MS),
+		       "partition %d: %llu bytes free", i, zone_number(i, "free_bytes"));
+		ASSERT(WAIT_FOR(partition_free(i) == partition_managed(i), PROMPT_MS),
+		       "partition %d: %llu bytes free elsewhere", i, partition_free(i));
+		ASSERT(WAIT_FOR(entirely_free(i) == partition_managed(i), PROMPT_MS),
+		       "partition %d: %llu bytes entirely free", i, entirely_free(i));
+		ASSERT(WAIT_FOR(!zone_number(i, "held_bytes"), PROMPT_MS),
+		       "partition %d: %llu bytes held", i, zone_number(i, "held_bytes"));
 	}
 }
 
@@ -79,13 +78,15 @@ TEST(what_an_instance_has_is_not_free)
 	const u64 managed = partition_managed(1);
 	u64 used;
 
-	ASSERT(SOON((used = managed - zone_number(1, "free_bytes")) <= 32 * MIB),
-	       "%llu bytes are used", used);
+	ASSERT(WAIT_FOR((used = managed - zone_number(1, "free_bytes")) <= 32 * MIB, PROMPT_MS),
+	       "%llu bytes used", used);
 	ASSERT_GE(used, 16 * MIB);
-	ASSERT(SOON(entirely_free(1) >= managed - 48 * MIB), "too little is free");
+	ASSERT(WAIT_FOR(entirely_free(1) >= managed - 48 * MIB, PROMPT_MS),
+	       "%llu bytes entirely free", entirely_free(1));
 	actor_kill(&instance);
 	ASSERT(settle(), "a partition is not empty");
-	ASSERT(SOON(entirely_free(1) == managed), "the partition is in pieces");
+	ASSERT(WAIT_FOR(entirely_free(1) == managed, PROMPT_MS),
+	       "%llu bytes entirely free", entirely_free(1));
 }
 
 TEST(free_pages_are_called_free)

@@ -151,7 +151,7 @@ TEST(compaction_and_drop_caches_do_nothing_to_partitions)
 	for (round = 0; round < 2; round++) {
 		actor = start_instance(0, percent(60));
 		write_text("/proc/sys/vm/compact_memory", "1");
-		write_text("/proc/sys/vm/drop_caches", "3");
+		drop_caches();
 		assert_intact(&actor);
 		actor_kill(&actor);
 		ASSERT(WAIT_FOR(partition_is(0, "free"), 5000), "%s", partition_state(0));

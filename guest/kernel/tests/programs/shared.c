@@ -20,12 +20,6 @@
 
 #define DATA	IMAGE "data"
 
-static void drop_caches(void)
-{
-	sync();
-	ASSERT(write_text("/proc/sys/vm/drop_caches", "3"), "drop_caches: %m");
-}
-
 static u64 data_bytes(void)
 {
 	struct stat st;

@@ -56,6 +56,12 @@ bool write_text(const char *path, const char *text)
 	return put == (ssize_t)strlen(text);
 }
 
+void drop_caches(void)
+{
+	sync();
+	ASSERT(write_text("/proc/sys/vm/drop_caches", "3"), "drop_caches: %m");
+}
+
 u64 read_field(const char *path, const char *field)
 {
 	FILE *file = fopen(path, "re");

@@ -9,6 +9,8 @@
 bool read_text(const char *path, char *text, size_t size);
 u64 read_number(const char *path);
 bool write_text(const char *path, const char *text);
+/* Lets the page cache and what else can be had again go. */
+void drop_caches(void);
 /* A line "NAME VALUE" of /proc/vmstat, /proc/meminfo (in kB), memory.events and the like. */
 u64 read_field(const char *path, const char *field);
 
