@@ -13,9 +13,10 @@ fn usual() -> PartitionLayout {
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
 /// The rules of partitions that have room to spare.
-const RULES: [&str; 15] = [
+const RULES: [&str; 16] = [
     "partition",
     "assign",
+    "join",
     "wait",
     "exec",
     "confine",

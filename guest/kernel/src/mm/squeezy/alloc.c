@@ -37,7 +37,9 @@ static bool squeezy_is_dying(void)
 static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 					const struct vm_area_struct *vma)
 {
-	const bool member = current->mm && current->mm->squeezy == p;
+	/* Who joins a full one is as one inside: its arguments are on their way there. */
+	const bool member = (current->mm && current->mm->squeezy == p) ||
+			    current->squeezy_pending == p;
 	const bool droppable = vma && (vma->vm_flags & VM_DROPPABLE);
 	unsigned int batches, tries = 0;
 	struct folio *folio = NULL;

@@ -7,6 +7,7 @@
  * an mm is in one partition for life.
  */
 #include <linux/capability.h>
+#include <linux/cgroup.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/ptrace.h>
@@ -90,6 +91,57 @@ static int squeezy_prctl_assign(unsigned long number, unsigned long timeout_ms)
 	return p->number;
 }
 
+/* The address space of a process, held, whose partition it cannot change. */
+static struct mm_struct *squeezy_access(unsigned long pid)
+{
+	struct task_struct *task;
+	struct mm_struct *mm;
+
+	if (pid > INT_MAX)
+		return ERR_PTR(-ESRCH);
+	task = find_get_task_by_vpid(pid);
+	if (!task)
+		return ERR_PTR(-ESRCH);
+	mm = mm_access(task, PTRACE_MODE_READ_FSCREDS);
+	put_task_struct(task);
+	return mm;
+}
+
+/* An address space in the partition is held, and holds it. */
+static int squeezy_join(struct squeezy_partition *p)
+{
+	int rc = p->number;
+
+	/* Whoever dooms it holds this, too: it counts us, or we see that it is doomed. */
+	cgroup_lock();
+	if (p->doomed)
+		rc = -EBUSY;
+	else if (WARN_ON_ONCE(!squeezy_get(p)))
+		rc = -ENODATA;
+	else
+		current->squeezy_pending = p;
+	cgroup_unlock();
+	return rc;
+}
+
+static int squeezy_prctl_join(unsigned long pid)
+{
+	struct mm_struct *mm;
+	int rc;
+
+	if (!capable(CAP_SYS_RESOURCE))
+		return -EPERM;
+	if (current->mm->squeezy || current->squeezy_pending)
+		return -EBUSY;
+
+	mm = squeezy_access(pid);
+	if (IS_ERR(mm))
+		return PTR_ERR(mm);
+	rc = mm->squeezy ? squeezy_join(mm->squeezy) : -ENODATA;
+	mmput(mm);
+	return rc;
+}
+
 static int squeezy_prctl_cancel(void)
 {
 	if (!current->squeezy_pending)
@@ -100,7 +152,6 @@ static int squeezy_prctl_cancel(void)
 
 static int squeezy_prctl_get(unsigned long pid)
 {
-	struct task_struct *task;
 	struct mm_struct *mm;
 	int rc = -ENODATA;
 
@@ -109,14 +160,7 @@ static int squeezy_prctl_get(unsigned long pid)
 			rc = current->mm->squeezy->number;
 		return rc;
 	}
-	if (pid > INT_MAX)
-		return -ESRCH;
-
-	task = find_get_task_by_vpid(pid);
-	if (!task)
-		return -ESRCH;
-	mm = mm_access(task, PTRACE_MODE_READ_FSCREDS);
-	put_task_struct(task);
+	mm = squeezy_access(pid);
 	if (IS_ERR(mm))
 		return PTR_ERR(mm);
 	if (mm->squeezy)
@@ -127,7 +171,7 @@ static int squeezy_prctl_get(unsigned long pid)
 
 /**
  * squeezy_prctl - prctl(PR_SQUEEZY)
- * @op: PR_SQUEEZY_ASSIGN, PR_SQUEEZY_CANCEL or PR_SQUEEZY_GET
+ * @op: PR_SQUEEZY_ASSIGN, PR_SQUEEZY_CANCEL, PR_SQUEEZY_GET or PR_SQUEEZY_JOIN
  * @a: the operation's first argument
  * @b: the operation's second argument
  * @c: reserved, 0
@@ -149,6 +193,8 @@ int squeezy_prctl(unsigned long op, unsigned long a, unsigned long b,
 		return a || b ? -EINVAL : squeezy_prctl_cancel();
 	case PR_SQUEEZY_GET:
 		return b ? -EINVAL : squeezy_prctl_get(a);
+	case PR_SQUEEZY_JOIN:
+		return b ? -EINVAL : squeezy_prctl_join(a);
 	default:
 		return -EINVAL;
 	}

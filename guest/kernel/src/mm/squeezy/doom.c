@@ -24,12 +24,14 @@
  *  - a kernel thread that uses the address space, vhost's for instance: it is a
  *    user of it that is not one of its threads
  *  - a process that is not frozen, be it in another cgroup, dumping core, waiting
- *    for a seccomp supervisor, or on its way in by execve or out by exit
+ *    for a seccomp supervisor, or on its way in by execve, after PR_SQUEEZY_JOIN for
+ *    instance, or out by exit
  *  - robust futexes that are held: exit would follow the list through zeros, and
  *    who shares them would never learn that their owner has died
  *
  * Kept out while it is doomed:
  *
+ *  - new processes: PR_SQUEEZY_JOIN fails
  *  - the instance: who leaves the freezer has SIGKILL before it gets anywhere near
  *    user mode. SIGKILL dumps no core. exit has no robust futexes to look at
  *  - process_vm_readv(), /proc/PID/mem, cmdline and environ, ptrace, and all who
@@ -178,7 +180,7 @@ static int squeezy_doom_instance(struct squeezy_instance *instance)
  * squeezy_doom - make a frozen instance one that can only be killed
  * @p: its partition
  *
- * While the checks run, nobody can thaw a cgroup.
+ * While the checks run, nobody can thaw a cgroup, nor join the instance.
  *
  * Return: 0 if it is doomed, -EBUSY if an instance has a process that is not frozen,
  * or somebody else has to do with its memory, -ENODATA if there is no instance,
@@ -192,9 +194,11 @@ int squeezy_doom(struct squeezy_partition *p)
 
 	if (page_poisoning_enabled())
 		return -EOPNOTSUPP;
-	if (!squeezy_get(p))
-		return -ENODATA;
 	cgroup_lock();
+	if (!squeezy_get(p)) {
+		cgroup_unlock();
+		return -ENODATA;
+	}
 	rc = squeezy_doom_instance(&instance);
 	cgroup_unlock();
 
@@ -216,9 +220,11 @@ int squeezy_undoom(struct squeezy_partition *p)
 {
 	int rc = 0;
 
-	if (!squeezy_get(p))
-		return -ENODATA;
 	cgroup_lock();
+	if (!squeezy_get(p)) {
+		cgroup_unlock();
+		return -ENODATA;
+	}
 	if (squeezy_keep_host_from_discarding(p))
 		WRITE_ONCE(p->doomed, false);
 	else

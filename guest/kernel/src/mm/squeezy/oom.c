@@ -292,7 +292,7 @@ static void squeezy_await_victim(struct squeezy_partition *p)
 
 /**
  * squeezy_out_of_memory - a partition is full, and reclaim found too little
- * @p: the partition, of which current is a member
+ * @p: the partition, of which current is a member, or about to become one
  * @gfp: flags of the allocation
  * @order: order of the allocation
  *

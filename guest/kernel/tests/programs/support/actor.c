@@ -33,22 +33,30 @@ void exec_inside(int partition, const char *name, char *const arguments[])
 	exec_body(name, arguments);
 }
 
-struct actor actor_start(int partition, const char *name, ...)
+static void exec_beside(pid_t pid, const char *name, char *const arguments[])
+{
+	long got = squeezy_join(pid);
+
+	ASSERT(got >= 0, "join %d: %m", pid);
+	exec_body(name, arguments);
+}
+
+/* In @partition, or beside @pid if that is not 0. */
+static struct actor start(int partition, pid_t pid, const char *name, va_list ap)
 {
 	struct actor actor = { .name = name, .partition = NOBODY };
 	char *arguments[MAX_ARGUMENTS + 1] = { NULL };
 	int ends[2], i;
-	va_list ap;
 
-	va_start(ap, name);
 	for (i = 0; i < MAX_ARGUMENTS && (arguments[i] = va_arg(ap, char *)); i++)
 		;
-	va_end(ap);
 
 	OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
 	actor.pid = fork_child();
 	if (!actor.pid) {
 		OK(dup2(ends[1], ACTOR_FD));
+		if (pid)
+			exec_beside(pid, name, arguments);
 		if (partition != NOBODY)
 			exec_inside(partition, name, arguments);
 		exec_body(name, arguments);
@@ -59,6 +67,28 @@ struct actor actor_start(int partition, const char *name, ...)
 	actor.partition = atoi(actor_hear(&actor));
 	ASSERT((actor.partition == NOBODY) == (partition == NOBODY), "%s is in partition %d",
 	       name, actor.partition);
+	return actor;
+}
+
+struct actor actor_start(int partition, const char *name, ...)
+{
+	struct actor actor;
+	va_list ap;
+
+	va_start(ap, name);
+	actor = start(partition, 0, name, ap);
+	va_end(ap);
+	return actor;
+}
+
+struct actor actor_start_beside(pid_t pid, const char *name, ...)
+{
+	struct actor actor;
+	va_list ap;
+
+	va_start(ap, name);
+	actor = start(ANY, pid, name, ap);
+	va_end(ap);
 	return actor;
 }
 

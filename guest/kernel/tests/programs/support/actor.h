@@ -45,6 +45,8 @@ struct actor {
 
 /* Starts @name in @partition (a number, ANY or NOBODY) with up to MAX_ARGUMENTS arguments. */
 struct actor actor_start(int partition, const char *name, ...) __attribute__((sentinel));
+/* Starts @name in the partition of process @pid, beside what is there. */
+struct actor actor_start_beside(pid_t pid, const char *name, ...) __attribute__((sentinel));
 /* Sends one message to the actor. */
 void actor_tell(struct actor *actor, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Waits for one message from the actor; fails when it ends instead. */

@@ -27,6 +27,11 @@ long squeezy_get(pid_t pid)
 	return prctl(PR_SQUEEZY, PR_SQUEEZY_GET, (long)pid, 0, 0);
 }
 
+long squeezy_join(pid_t pid)
+{
+	return prctl(PR_SQUEEZY, PR_SQUEEZY_JOIN, (long)pid, 0, 0);
+}
+
 int own_partition(void)
 {
 	return OK(squeezy_get(0));

@@ -16,6 +16,7 @@
 long squeezy_assign(int partition, int wait_ms);
 long squeezy_cancel(void);
 long squeezy_get(pid_t pid);
+long squeezy_join(pid_t pid);
 /* The partition of the caller, which must be in one. */
 int own_partition(void);
 

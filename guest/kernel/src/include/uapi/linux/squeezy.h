@@ -20,6 +20,11 @@
 #define PR_SQUEEZY_CANCEL		2
 /* Return the number of the partition that process @a (0: the caller) is in. */
 #define PR_SQUEEZY_GET			3
+/*
+ * Assign the caller to the partition that process @a is in, beside who is there
+ * already, from its next successful execve on. Returns the partition's number.
+ */
+#define PR_SQUEEZY_JOIN			4
 
 #define PR_SQUEEZY_ANY			(-1)
 #define PR_SQUEEZY_FOREVER		(-1)
