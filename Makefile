@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -72,6 +72,10 @@ lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint
 	@scripts/lint.sh
 
+site: ## the documents as a site with search, in build/site
+	@scripts/install-dependencies.sh site
+	@scripts/site/build.sh
+
 bench: dependencies kernel-release kernel-off kernel-numa kernel-benchmark image programs ## one experiment: EXPERIMENT=reclaim ARGS=--quick
 	target/release/squeezy bench $(EXPERIMENT) $(ARGS)
 
@@ -108,7 +112,7 @@ squeezers: dependencies ## an archive of the squeezers in squeezers/, for other 
 	@scripts/install-dependencies.sh squeezers
 	@squeezers/package/build.sh
 
-release: dependencies ## Debian package, OCI image, bill of materials and checksums, in build/release: of a commit, as root
+release: dependencies ## Debian packages, OCI image, bill of materials and checksums, in build/release: of a commit, as root
 	@packaging/release.sh
 
 dependencies:

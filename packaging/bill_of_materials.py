@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -21,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The programs that are released, and the platforms that they are built for.
 PROGRAMS = {
     "x86_64-unknown-linux-gnu": ["squeezy", "squeezy-bench"],
-    "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads"],
+    "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads", "squeezy-runtime"],
 }
 
 
@@ -70,6 +71,37 @@ def crate(package, checksums):
     return component
 
 
+def runtimes():
+    """What is in the images of runtimes: Debian's packages, and what comes from elsewhere."""
+    found = {}
+    for definition in sorted((ROOT / "runtimes").glob("*/function.toml")):
+        for line in output("packaging/contents.sh", definition.parent.name).splitlines():
+            package, version = line.split()
+            found[package, version] = None
+    for package, version in sorted(found):
+        reference = f"pkg:deb/debian/{package}@{urllib.parse.quote(version, safe='~')}"
+        yield {"type": "library", "bom-ref": reference, "name": package, "version": version, "purl": reference}
+    nodes = (ROOT / "squeezers/v8/tests/nodes.txt").read_text().splitlines()
+    node = next(line.split() for line in nodes if line.startswith("20 "))
+    yield other("pypi", node[1], node[2], "MIT", "Node.js, in the runtime for it")
+    java = (ROOT / "functions/java/build.sh").read_text()
+    gson = re.search(r"^gson_version=(\S+)$", java, re.MULTILINE)[1]
+    yield other("maven", "com.google.code.gson/gson", gson, "Apache-2.0", "in the runtime for Java")
+
+
+def other(registry, name, version, licence, description):
+    reference = f"pkg:{registry}/{name}@{version}"
+    return {
+        "type": "library",
+        "bom-ref": reference,
+        "name": name,
+        "version": version,
+        "description": description,
+        "licenses": [{"license": {"id": licence}}],
+        "purl": reference,
+    }
+
+
 def locked_checksums():
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
     return {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock["package"]}
@@ -100,6 +132,7 @@ def main():
         debian("linux-source-6.12", linux, "GPL-2.0-only", "the guest's kernel, with guest/kernel/src and hooks"),
         debian("busybox-static", busybox, "GPL-2.0-only", "the shell in the guest's initramfs"),
         *(crate(package, checksums) for package in crates()),
+        *runtimes(),
     ]
     time = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
     bill = {

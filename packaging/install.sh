@@ -51,8 +51,11 @@ mkdir -p "$(dirname "$completions")"
 "$tree/usr/bin/squeezy" completion bash >"$completions"
 chmod 644 "$completions"
 
-for file in README.md CHANGELOG.md SECURITY.md docs/operations.md docs/design.md docs/threat-model.md docs/abi.md; do
+for file in README.md CHANGELOG.md SECURITY.md docs/operations.md docs/functions.md docs/design.md docs/threat-model.md docs/abi.md; do
 	place 644 "$root/$file" "$documents/$(basename "$file")"
+done
+for file in alerts.yml dashboard.json; do
+	place 644 "$root/monitoring/$file" "$documents/monitoring/$file"
 done
 place 644 "$own/debian/copyright" "$documents/copyright"
 

@@ -1,31 +1,34 @@
 #!/usr/bin/env bash
-# Builds an OCI image of Debian with the package in it, from packaging/debian.sh's package. As root. The same package
-# and the same packages of Debian give the same bytes.
-# usage: packaging/oci.sh PACKAGE DIRECTORY; prints the path of the archive in it
+# Builds an OCI image of Debian with Squeezy's packages in it, of which the first is packaging/debian.sh's. As root. The
+# same packages, Debian's included, give the same bytes.
+# usage: packaging/oci.sh DIRECTORY PACKAGE...; prints the path of the archive in DIRECTORY
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
 
-package=$(realpath "${1:?usage: packaging/oci.sh PACKAGE DIRECTORY}")
-directory=${2:?usage: packaging/oci.sh PACKAGE DIRECTORY}
+directory=${1:?usage: packaging/oci.sh DIRECTORY PACKAGE...}
+: "${2:?usage: packaging/oci.sh DIRECTORY PACKAGE...}"
+shift
 [ "$(id -u)" = 0 ] || die "run this as root: files in the image keep their owners"
 need mmdebstrap mmdebstrap
 need umoci umoci
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
-version=$(dpkg-deb -f "$package" Version)
+version=$(dpkg-deb -f "$1" Version)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mkdir "$work/packages"
+cp "$@" "$work/packages"
 
 # The hooks are for the shell of mmdebstrap, with the tree as $1.
 # shellcheck disable=SC2016
 make_layer() {
 	mmdebstrap --variant=essential --include=qemu-system-x86,seabios,init-system-helpers,ca-certificates,systemd \
 		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/{doc,man,locale}/*' \
-		--customize-hook="cp '$package' \"\$1/squeezy.deb\"" \
-		--customize-hook='chroot "$1" dpkg --install /squeezy.deb && rm "$1/squeezy.deb"' \
+		--customize-hook="cp -r '$work/packages' \"\$1/packages\"" \
+		--customize-hook='chroot "$1" dpkg --install --recursive /packages && rm -r "$1/packages"' \
 		--customize-hook='sed -i "s/^listen = .*/listen = \"0.0.0.0:3233\"/" "$1/etc/squeezy/squeezy.toml"' \
 		--customize-hook='chroot "$1" install -d -m 700 -o squeezy -g squeezy /var/lib/squeezy' \
 		--customize-hook='rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/etc/machine-id' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a release: Debian package, OCI image, bill of materials and checksums, in build/release. From nothing it takes
-# half an hour on two processors, most of it for the guest's kernel. The same commit on the same Debian gives the same
+# Builds a release: Debian packages of Squeezy and of each runtime, OCI image, bill of materials and checksums, in
+# build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same commit on the same Debian gives the same
 # bytes.
 # usage: packaging/release.sh [--package]
 #
@@ -34,16 +34,21 @@ programs() {
 "$root/guest/kernel/build.sh" release
 with_progress "programs: crates" "$cache/logs/release-programs.log" '^ *Compiling' 0 "cannot build the programs" programs
 "$root/guest/image/initramfs.sh" >/dev/null
+"$root/scripts/install-dependencies.sh" squeezers
+"$root/runtimes/build.sh"
 
 rm -rf "$release"
 mkdir -p "$release"
-package=$("$own/debian.sh" "$release")
-say "$package"
+packages=("$("$own/debian.sh" "$release")")
+for definition in "$root"/runtimes/*/function.toml; do
+	packages+=("$("$own/runtime.sh" "$(basename "$(dirname "$definition")")" "$release")")
+done
+printf '%s\n' "${packages[@]}"
 if [ "${1:-}" != --package ]; then
-	"$own/oci.sh" "$package" "$release"
+	"$own/oci.sh" "$release" "${packages[@]}"
 fi
 "$own/bill_of_materials.py" "$version" >"$release/squeezy_$version.cdx.json"
-(cd "$release" && sha256sum -- squeezy_* >SHA256SUMS)
+(cd "$release" && sha256sum -- squeezy* >SHA256SUMS)
 if [ -n "${SQUEEZY_SIGNING_KEY:-}" ]; then
 	gpg --batch --yes --local-user "$SQUEEZY_SIGNING_KEY" --armor --detach-sign "$release/SHA256SUMS"
 	say "signed: $release/SHA256SUMS.asc"

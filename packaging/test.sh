@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the package of what has been built, installs it with apt into a Debian tree that it boots with
-# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. About two
-# minutes. As root; the kernel, the image of functions/html and target/release/squeezy have to be there: make run has
-# made them.
+# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. About three
+# minutes. As root; the kernel, the image of functions/html, those of runtimes and target/release/squeezy have to be
+# there: make run and make runtimes have made them.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -11,8 +11,8 @@ own=$root/packaging
 [ "$(id -u)" = 0 ] || die "run this as root: it boots a system"
 need systemd-nspawn systemd-container
 need mmdebstrap mmdebstrap
-for file in build/kernel/release/bzImage build/initramfs.cpio build/images/html.erofs; do
-	[ -e "$root/$file" ] || die "$file is missing: make programs kernel image"
+for file in build/kernel/release/bzImage build/initramfs.cpio build/images/html.erofs build/images/runtime-python.erofs; do
+	[ -e "$root/$file" ] || die "$file is missing: make programs kernel image runtimes"
 done
 
 work=$(mktemp -d)
@@ -41,9 +41,10 @@ install_squeezy() {
 	package=$("$own/debian.sh" "$work")
 	[ "$(sha256sum <"$package")" = "$(sha256sum <"$("$own/debian.sh" "$work/again")")" ] || die "two packages of the same differ"
 	cp "$package" "$tree/squeezy.deb"
+	cp "$("$own/runtime.sh" python "$work")" "$tree/runtime.deb"
 	# Nothing runs in the tree yet; apt finds all that the package depends on.
 	chroot "$tree" apt-get -qq update >"$work/apt" 2>&1 || die "apt: $(tail -1 "$work/apt")"
-	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy.deb >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
+	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy.deb /runtime.deb >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
 	# Another daemon may run on this machine, whose network the tree shares.
 	sed -i 's/^listen = .*/listen = "127.0.0.1:3299"/' "$tree/etc/squeezy/squeezy.toml"
 	mkdir -p "$tree/usr/lib/squeezy/images"
@@ -90,6 +91,11 @@ inside squeezy function create html >/dev/null
 inside squeezy invoke html --param items 3 >"$work/answer" || complain "a call fails"
 grep -q '"items": 3' "$work/answer" || complain "a call is not answered"
 say "a call is answered"
+printf 'def main(args):\n    return {"hello": args["name"]}\n' >"$tree/hello.py"
+inside squeezy function create hello /hello.py >/dev/null || complain "code is no action"
+inside squeezy invoke hello --param name you >"$work/answer" || complain "a call of code fails"
+grep -q '"hello": "you"' "$work/answer" || complain "a call of code is not answered"
+say "a call of code is answered"
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
 first=$(inside systemctl show --property MainPID --value squeezy)
@@ -118,13 +124,13 @@ grep -q 'squeezy.toml: line 7: memory: "lots"' "$work/journal" || complain "it d
 inside squeezy doctor --config /etc/squeezy/squeezy.toml >"$work/doctor" 2>&1 && complain "the doctor finds nothing wrong"
 grep -q 'line 7' "$work/doctor" || complain "the doctor does not say what is wrong"
 
-inside apt-get -qq remove -y squeezy >/dev/null 2>&1 || complain "it cannot be removed"
+inside apt-get -qq remove -y squeezy squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be removed"
 for file in etc/squeezy/squeezy.toml var/lib/squeezy/key; do
 	[ -f "$tree/$file" ] || complain "a removal takes /$file along"
 done
 # The package does not know it.
 rm "$tree"/usr/lib/squeezy/images/html.*
-inside apt-get -qq purge -y squeezy >/dev/null 2>&1 || complain "it cannot be purged"
+inside apt-get -qq purge -y squeezy squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be purged"
 [ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
 say "all right"

@@ -55,6 +55,26 @@ maven_jar() {
 	rmdir "$new"
 }
 
+# debian_programs PACKAGE PROGRAM...: sets programs, a directory in the cache with these programs of /usr/bin, extracted
+# from Debian's package, which would start a server if it were installed.
+debian_programs() {
+	local package=$1 program missing=
+	shift
+	programs=$cache/$package
+	for program in "$@"; do [ -x "$programs/$program" ] || missing=yes; done
+	[ -n "$missing" ] || return 0
+	mkdir -p "$programs"
+	work=$(mktemp -d "$programs/new.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	# apt complains if its own user cannot write to the directory, as here.
+	local apt=(apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3)
+	(cd "$work" && { "${apt[@]}" download "$package" || { "${apt[@]}" update && "${apt[@]}" download "$package"; }; }) \
+		>"$work/log" 2>&1 || die "cannot download Debian's package $package: $(tail -n 1 "$work/log")"
+	dpkg-deb --extract "$work/$package"_*.deb "$work"
+	for program in "$@"; do mv "$work/usr/bin/$program" "$programs"; done
+	rm -rf "$work"
+}
+
 # tree_hash DIR...: one hash of the names, modes and contents of all files below.
 tree_hash() {
 	local directory

@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | test | lint | examples | squeezers) purpose=${1:-run} ;;
+run | test | lint | site | examples | squeezers) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|test|lint|examples|squeezers]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|test|lint|site|examples|squeezers]" >&2
 	exit 2
 	;;
 esac
@@ -47,10 +47,12 @@ TABLE
 	# Without root, the image is made in a user namespace.
 	[ "$(id -u)" = 0 ] || echo "uidmap newuidmap function images without root"
 	if [ "$purpose" = test ]; then
+		[ -x /usr/local/go/bin/go ] || echo "golang-go go the OpenTelemetry collector of the tests"
 		cat <<'TABLE'
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
 openssl openssl tests of the daemon's certificate
+iproute2 ip tests of the network of functions
 npm npm the test of OpenWhisk's own client
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
@@ -71,6 +73,13 @@ perl perl checkpatch
 shellcheck shellcheck scripts
 openjdk-17-jdk-headless javac Java
 maven mvn a library of the Java functions
+TABLE
+	fi
+	if [ "$purpose" = lint ] || [ "$purpose" = site ]; then
+		cat <<'TABLE'
+python3-bs4 /usr/lib/python3/dist-packages/bs4 the site of the documents
+sphinx-basic-ng /usr/lib/python3/dist-packages/sphinx_basic_ng the site of the documents
+python3-myst-parser /usr/lib/python3/dist-packages/myst_parser the site of the documents
 TABLE
 	fi
 	if [ "$purpose" = examples ]; then
@@ -148,7 +157,7 @@ install_lint_tools() {
 	local tools
 	tools=$(lint_tools)
 	[ -d "$tools" ] && return
-	say "installing: tools for lint (scripts/lint-tools.txt)"
+	say "installing: tools for lint and the site (scripts/lint-tools.txt)"
 	rm -rf "$tools.new"
 	pip3 install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
 		--require-hashes --target "$tools.new" -r "$root/scripts/lint-tools.txt" ||
@@ -165,4 +174,4 @@ while read -r package sign reason; do
 done < <(wanted)
 [ ${#missing[@]} -eq 0 ] || install_packages
 check_rust
-[ "$purpose" != lint ] || install_lint_tools
+case $purpose in lint | site) install_lint_tools ;; esac

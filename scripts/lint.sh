@@ -137,6 +137,7 @@ check "oxlint" "$tools/oxlint" --quiet --deny-warnings .
 check "javac" java_sources
 check "ruff" "$tools/ruff" check --quiet --no-cache .
 check "links in documents" python3 scripts/check-links.py
+check "site of the documents" scripts/site/build.sh
 check "picture of the architecture" architecture_picture
 
 if [ ${#failed[@]} -gt 0 ]; then

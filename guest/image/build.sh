@@ -11,7 +11,7 @@ usage: guest/image/build.sh [--image | --tree | --reference] FUNCTION
 
 FUNCTION is a directory with a function.toml, or an OCI image: an archive, as `docker save` and
 `skopeo copy ... oci-archive:` make it, or a layout directory. Makes build/images/NAME.erofs as [image]
-says (docs/operations.md), and NAME.toml beside it, which has all that the host has to know. NAME is what
+says (docs/functions.md), and NAME.toml beside it, which has all that the host has to know. NAME is what
 function.toml says; without one it is the image's file name without .tar.
 
 The way goes through a cache in ${SQUEEZY_CACHE:-~/.cache/squeezy} that is keyed by all that this depends

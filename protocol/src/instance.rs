@@ -1,6 +1,6 @@
 //! An instance: one running copy of a function, in a sandbox of its own.
 
-use crate::PartitionNumber;
+use crate::{NetworkAccess, PartitionNumber};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -141,6 +141,9 @@ pub struct InstanceSpec {
     pub seccomp: Seccomp,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
+    /// What network it has.
+    #[serde(default)]
+    pub network: NetworkAccess,
 }
 
 fn root_directory() -> String {

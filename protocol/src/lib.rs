@@ -27,15 +27,19 @@
 //!
 //! An error is a status of 400 or more with an [`ErrorBody`].
 
+mod code;
 mod instance;
 mod memory;
+pub mod network;
 mod profile;
 
+pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
 pub use instance::{
     ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
     Seccomp, Squeezed, SqueezedHeap,
 };
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
+pub use network::NetworkAccess;
 pub use profile::{FunctionCalls, Profile, ProfileRequest};
 
 use serde::{Deserialize, Serialize};
@@ -54,9 +58,6 @@ pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 /// Largest request passed through to an instance's HTTP server, in bytes. Arguments have at most 1 MiB, but
 /// the first request may bring an action's code, of at most [`MAX_CODE_BYTES`] and an envelope around it.
 pub const MAX_REQUEST_BYTES: usize = MAX_CODE_BYTES + (1 << 20);
-
-/// Longest code of an action, in bytes of text: as it is, or in base64.
-pub const MAX_CODE_BYTES: usize = 16 << 20;
 
 /// How long squeezing an instance may take: half of it for its runtime, half for its partition.
 pub const SQUEEZE_LIMIT: Duration = Duration::from_secs(20);

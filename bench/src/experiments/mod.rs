@@ -70,4 +70,5 @@ experiments! {
     several: Several,
     bandwidth: Bandwidth,
     work: Work,
+    network: Network,
 }

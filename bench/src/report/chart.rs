@@ -32,11 +32,11 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
         "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
-        | "soft, pages" | "memfd" => BLUE,
+        | "soft, pages" | "memfd" | "instance" => BLUE,
         "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" => VERMILION,
         "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" | "nothing" | "baseline" => GREY,
+        "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
         "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
         _ => GREEN,

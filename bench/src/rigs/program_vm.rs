@@ -7,7 +7,7 @@ use crate::{
     record::{Guest, Recorded},
 };
 use serde::de::DeserializeOwned;
-use squeezy_protocol::{ExitReason, InstanceSpec, InstanceState, PartitionChoice};
+use squeezy_protocol::{ExitReason, InstanceSpec, InstanceState, NetworkAccess, PartitionChoice};
 use squeezy_vmm::{AgentClient, Kernel, Vm, VmConfig};
 use std::time::Duration;
 
@@ -67,6 +67,18 @@ impl ProgramVm {
             spec.wait_ms = 20_000;
         }
         run_to_end(self.vm.agent()?, &spec, limit).await
+    }
+
+    /// Runs a program that may use the VM's network, and returns the line of JSON that it has printed.
+    pub(crate) async fn run_outbound<T: DeserializeOwned>(
+        &self,
+        command: &[&str],
+        limit: Duration,
+    ) -> Result<T> {
+        let mut spec = instance(0, command.iter().map(|&word| word.to_owned()).collect())?;
+        spec.network = NetworkAccess::Outbound;
+        let mut printed = run_to_end(self.vm.agent()?, &spec, limit).await?;
+        Ok(printed.remove(0))
     }
 
     /// Ends the VM.

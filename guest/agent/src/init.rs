@@ -1,6 +1,6 @@
 //! The agent's duties as process 1: mounts, limits, ending the VM.
 
-use crate::{cgroup, console, sysctl};
+use crate::{cgroup, console, network, sysctl};
 use rustix::{
     mount::{MountFlags, mount, mount_bind, mount_move},
     process::{chdir, chroot},
@@ -49,6 +49,9 @@ pub fn set_up() -> io::Result<()> {
     let files = rustix::process::Rlimit { current: Some(MAX_FILES), maximum: Some(MAX_FILES) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
     sysctl::set_all();
+    if let Err(e) = network::set_up() {
+        console!("{}: {e}", network::DEVICE);
+    }
     if let Err(e) = enable_huge_pages() {
         console!("{HUGE_PAGES}: {e}");
     }

@@ -13,6 +13,8 @@ pub mod error;
 pub mod init;
 pub mod instance;
 pub mod memory;
+pub mod netlink;
+pub mod network;
 pub mod page_cache;
 pub mod port;
 pub mod profile;

@@ -86,10 +86,7 @@ def in_sandbox(source, work, *command):
         check=False,
     )
     if result.returncode != 0:
-        lines = result.stdout.strip().splitlines() or [f"status {result.returncode}"]
-        message = re.search(r'msg="((?:[^"\\]|\\.)*)"', lines[-1])
-        text = message[1].replace('\\"', '"') if message else lines[-1].strip(" ⨯")
-        raise Problem(f"{command[0]} cannot use it: {text.replace('/source', source)}")
+        raise said(command, result, source)
 
 
 def limit_files():
@@ -113,6 +110,28 @@ def read_json(path):
         raise Problem(f"the image's description is larger than {MAX_JSON >> 20} MiB")
     with open(path, encoding="utf-8") as file:
         return json.load(file)
+
+
+def read_image(layout):
+    """Return the config of a layout's only image, and the paths of its layers."""
+    manifest = read_json(blob(layout, read_json(os.path.join(layout, "index.json"))["manifests"][0]))
+    image = read_json(blob(layout, manifest["config"]))
+    machine = image.get("os"), image.get("architecture")
+    if machine != ("linux", "amd64"):
+        raise Problem(f"the image is for {machine[0]} on {machine[1]}, not for linux on amd64")
+    # What says that it is no gzip would be unpacked as it is, and not as it is checked.
+    if not all(layer["mediaType"].endswith(".tar+gzip") for layer in manifest["layers"]):
+        raise Problem("the image has a layer that is not said to be a tar archive with gzip")
+    return image, [blob(layout, layer) for layer in manifest["layers"]]
+
+
+def check_layers(blobs, budget):
+    """Stop at the first entry of a layer that no image should have."""
+    if len(blobs) > layers.MAX_LAYERS:
+        raise Problem(f"the image has {len(blobs)} layers, more than {layers.MAX_LAYERS}")
+    for number, path in enumerate(blobs, 1):
+        print(f"layer {number} of {len(blobs)}: checking", flush=True)
+        layers.check(path, number, budget)
 
 
 def settings(root, config, user):
@@ -144,15 +163,8 @@ def unpack(source, work):
     copy += ["--dest-compress-format", "gzip", f"{kind}:/source", "oci:layout:image"]
     in_sandbox(source, work, *copy)
     layout = os.path.join(work, "layout")
-    manifest = read_json(blob(layout, read_json(os.path.join(layout, "index.json"))["manifests"][0]))
-    image = read_json(blob(layout, manifest["config"]))
-    machine = image.get("os"), image.get("architecture")
-    if machine != ("linux", "amd64"):
-        raise Problem(f"the image is for {machine[0]} on {machine[1]}, not for linux on amd64")
-    budget = layers.Budget()
-    for number, layer in enumerate(manifest["layers"], 1):
-        print(f"layer {number} of {len(manifest['layers'])}: checking", flush=True)
-        layers.check(blob(layout, layer), number, budget)
+    image, blobs = read_image(layout)
+    check_layers(blobs, layers.Budget())
     print("layer all: unpacking", flush=True)
     in_sandbox(source, work, "umoci", "raw", "unpack", "--image", "layout:image", "root")
     remove(layout)
@@ -162,6 +174,14 @@ def unpack(source, work):
     rootfs.put_in_order(root, user)
     with open(os.path.join(work, "config.json"), "w", encoding="utf-8") as file:
         json.dump(settings(root, config, user), file, indent=1)
+
+
+def said(command, result, source):
+    """Return what a tool that failed has said, in one line."""
+    lines = result.stdout.strip().splitlines() or [f"status {result.returncode}"]
+    message = re.search(r'msg="((?:[^"\\]|\\.)*)"', lines[-1])
+    text = message[1].replace('\\"', '"') if message else lines[-1].strip(" ⨯")
+    return Problem(f"{command[0]} cannot use it: {text.replace('/source', source)}")
 
 
 def remove(path):

@@ -43,6 +43,15 @@ def layer(*entries):
     return buffer.getvalue()
 
 
+def ambiguous(content):
+    """Return a layer whose first entry has its size after a zero byte, where some readers see it and others do not."""
+    block = bytearray(content[:512])
+    block[124:136] = b"\0%011o" % int(block[124:135], 8)
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + content[512:]
+
+
 class Layout:
     """An OCI layout directory with one image."""
 

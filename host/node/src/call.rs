@@ -1,6 +1,6 @@
 //! Calls of functions, and their results.
 
-use crate::InstanceError;
+use crate::{CallTrace, InstanceError};
 use bytes::Bytes;
 use http::Response;
 use serde::Serialize;
@@ -17,6 +17,8 @@ pub struct Call {
     pub value: Value,
     /// Whether to return what the instance writes during the call.
     pub logs: bool,
+    /// How it is traced, if it is.
+    pub trace: Option<CallTrace>,
 }
 
 /// What a call waited for until an instance took it.
@@ -100,6 +102,8 @@ pub enum CallError {
 fn reason(reason: RejectReason) -> &'static str {
     match reason {
         RejectReason::QueueFull => "too many calls of this function are waiting",
+        RejectReason::TooManyCalls => "too many calls of its tenant are in flight",
+        RejectReason::OverQuota => "one instance of it needs more memory than the tenant may have",
         RejectReason::WaitedTooLong(WaitingFor::Vm) => {
             "no instance took it in time: the VM was still booting or ending"
         }
@@ -111,6 +115,9 @@ fn reason(reason: RejectReason) -> &'static str {
         }
         RejectReason::WaitedTooLong(WaitingFor::Memory) => {
             "no instance took it in time: other functions used the memory or the room for one"
+        }
+        RejectReason::WaitedTooLong(WaitingFor::Quota) => {
+            "no instance took it in time: other functions of the tenant used the memory that it may have"
         }
         RejectReason::StartFailed => "the instance for it could not be started",
         RejectReason::VmFailed => "the VM for it could not be booted, or has ended",

@@ -2,10 +2,17 @@
 
 use crate::{TomlError, parse_toml};
 use serde::Deserialize;
+use squeezy_protocol::NetworkAccess;
+use squeezy_vmm::network::{Destination, Network};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum length of a function's name.
 const MAX_NAME: usize = 63;
+
+/// Most networks that a rule may list; each is looked at for each connection.
+const MAX_RULES: usize = 64;
+/// Most connections of a VM, and most that it may open in a second.
+const MAX_CONNECTIONS: u32 = 10_000;
 
 /// Minimum memory of an instance, in bytes. A server in compiled code or a small interpreter needs 10 to 20
 /// MiB with its runtime, of which half may be files. With less, an instance is killed before it listens, or
@@ -31,6 +38,10 @@ pub struct Function {
     pub port: u16,
     /// Which system calls its instances may make.
     pub seccomp: Seccomp,
+    /// What network its instances have; `None` if it does not say, which means none.
+    pub network: Option<NetworkAccess>,
+    /// What they reach if they have one, all those of a VM together.
+    pub reach: Network,
     /// An instance's memory, in bytes.
     pub memory_bytes: u64,
     /// An instance's share of a processor, in thousandths.
@@ -129,6 +140,11 @@ struct File {
     port: u16,
     #[serde(default)]
     seccomp: Seccomp,
+    network: Option<NetworkAccess>,
+    network_allow: Option<Vec<Destination>>,
+    network_deny: Option<Vec<Destination>>,
+    network_connections: Option<u32>,
+    network_connections_per_second: Option<u32>,
     memory_limit: String,
     vcpus: f64,
     concurrency: u16,
@@ -158,6 +174,14 @@ impl Function {
         if file.port == 0 {
             return value("port", "must be from 1 to 65535");
         }
+        let mut reach = Network::default();
+        let settings = ReachSettings {
+            allow: file.network_allow,
+            deny: file.network_deny,
+            connections: file.network_connections,
+            connections_per_second: file.network_connections_per_second,
+        };
+        settings.check()?.apply(&mut reach);
         Ok(Self {
             name: file.name,
             description: file.description,
@@ -166,6 +190,8 @@ impl Function {
             environment: file.environment,
             port: file.port,
             seccomp: file.seccomp,
+            network: file.network,
+            reach,
             memory_bytes: memory_bytes(&file.memory_limit)?,
             cpu_millis: cpu_millis(file.vcpus)?,
             concurrency: concurrency(file.concurrency)?,
@@ -190,6 +216,69 @@ pub(crate) fn command(command: Vec<String>) -> Result<Vec<String>, FunctionError
     match command.first() {
         Some(program) if program.starts_with('/') => Ok(command),
         _ => value("command", "must begin with the absolute path of a program"),
+    }
+}
+
+/// What instances of a function reach, as far as a definition or a setting says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReachSettings {
+    /// What they may reach, of private networks or of those that they are denied.
+    pub allow: Option<Vec<Destination>>,
+    /// What they may not reach.
+    pub deny: Option<Vec<Destination>>,
+    /// The most connections of a VM at a time.
+    pub connections: Option<u32>,
+    /// The most connections that a VM may open in a second.
+    pub connections_per_second: Option<u32>,
+}
+
+impl ReachSettings {
+    pub(crate) fn check(self) -> Result<Self, FunctionError> {
+        for (key, list) in [("network_allow", &self.allow), ("network_deny", &self.deny)] {
+            if list.as_ref().is_some_and(|list| list.len() > MAX_RULES) {
+                return value(key, &format!("must be at most {MAX_RULES} networks"));
+            }
+        }
+        for (key, most) in [
+            ("network_connections", self.connections),
+            ("network_connections_per_second", self.connections_per_second),
+        ] {
+            if most.is_some_and(|most| !(1..=MAX_CONNECTIONS).contains(&most)) {
+                return value(key, &format!("must be from 1 to {MAX_CONNECTIONS}"));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn apply(&self, network: &mut Network) {
+        let Self { allow, deny, connections, connections_per_second } = self;
+        set(&mut network.rules.allow, allow.as_ref());
+        set(&mut network.rules.deny, deny.as_ref());
+        set(&mut network.connections, connections.as_ref());
+        set(&mut network.connections_per_second, connections_per_second.as_ref());
+    }
+
+    /// The settings that there are, each as a key and its value.
+    pub(crate) fn describe(&self) -> impl Iterator<Item = String> {
+        let list = |key: &str, list: &Option<Vec<Destination>>| {
+            let texts = |list: &Vec<_>| list.iter().map(Destination::to_string).collect::<Vec<_>>();
+            list.as_ref().map(|list| format!("{key} {}", texts(list).join(" ")))
+        };
+        let number = |key: &str, most: Option<u32>| most.map(|most| format!("{key} {most}"));
+        [
+            list("network_allow", &self.allow),
+            list("network_deny", &self.deny),
+            number("network_connections", self.connections),
+            number("network_connections_per_second", self.connections_per_second),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+pub(crate) fn set<T: Clone>(value: &mut T, setting: Option<&T>) {
+    if let Some(setting) = setting {
+        value.clone_from(setting);
     }
 }
 
@@ -311,10 +400,51 @@ mod tests {
     }
 
     #[test]
+    fn every_key_is_in_the_manual() {
+        let manual = include_str!("../../../docs/functions.md");
+        let table = manual.split("### function.toml").nth(1).unwrap();
+        let table = table.split("### Its image").next().unwrap();
+        let cells: Vec<_> = table.lines().filter_map(|line| line.split('|').nth(1)).collect();
+        let error = Function::parse("x = 1").unwrap_err().to_string();
+        let keys: Vec<_> = error.split('`').skip(3).step_by(2).collect();
+        assert!(keys.contains(&"name") && keys.contains(&"image"), "{error}");
+        for key in keys {
+            let (value, section) = (format!("`{key}`"), format!("`[{key}]`"));
+            let described = |cell: &&str| cell.contains(&value) || cell.contains(&section);
+            assert!(cells.iter().any(described), "docs/functions.md does not describe {key}");
+        }
+    }
+
+    #[test]
     fn system_calls_are_filtered_unless_the_definition_says_otherwise() {
         assert_eq!(Function::parse(HTML).unwrap().seccomp, Seccomp::Default);
         let unconfined = HTML.replacen("port = ", "seccomp = \"unconfined\"\nport = ", 1);
         assert_eq!(Function::parse(&unconfined).unwrap().seccomp, Seccomp::Unconfined);
+    }
+
+    #[test]
+    fn a_network_is_what_the_definition_says() {
+        let function = Function::parse(HTML).unwrap();
+        assert_eq!((function.network, function.reach), (None, Network::default()));
+        let with = |lines: &str| {
+            Function::parse(&HTML.replacen("port = ", &format!("{lines}\nport = "), 1))
+        };
+        let function = with(
+            "network = \"outbound\"\nnetwork_allow = [\"10.0.0.0/8\", \"192.168.0.7:443\"]\n\
+             network_deny = [\"0.0.0.0/0\"]\nnetwork_connections = 7",
+        );
+        let function = function.unwrap();
+        assert_eq!(function.network, Some(NetworkAccess::Outbound));
+        let Network { rules, connections, .. } = function.reach;
+        assert_eq!((rules.allow.len(), rules.deny.len(), connections), (2, 1, 7));
+        for (lines, expected) in [
+            ("network = \"inbound\"", "expected `none` or `outbound`"),
+            ("network_allow = [\"example.com\"]", "\"example.com\" is not a network such as"),
+            ("network_connections = 0", "network_connections: must be from 1 to 10000"),
+        ] {
+            let error = with(lines).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
+        }
     }
 
     #[test]

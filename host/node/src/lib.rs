@@ -27,6 +27,7 @@ mod response;
 pub mod series;
 pub mod settings;
 mod toml_file;
+mod trace;
 mod vm_end;
 
 pub use call::{Answer, Call, CallError, WaitedFor};
@@ -42,4 +43,5 @@ pub use policy::{PolicyName, UnknownPolicy};
 pub use response::quote;
 pub use settings::FunctionSettings;
 pub use toml_file::{TomlError, parse_toml};
+pub use trace::{CallTrace, SpanId, TraceContext, TraceId};
 pub use vm_end::VmEnd;

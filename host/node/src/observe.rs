@@ -1,8 +1,8 @@
 //! Events of a node, for observers.
 
 use crate::{
-    Answer, CallError, InstanceError, MachineDetails, ResizeOutcome, SqueezeReport, StartTimes,
-    vm_end::VmEnd,
+    Answer, CallError, CallTrace, InstanceError, MachineDetails, ResizeOutcome, SqueezeReport,
+    StartTimes, vm_end::VmEnd,
 };
 use squeezy_protocol::ExitReason;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
@@ -151,6 +151,10 @@ pub enum NodeEvent<'a> {
         function: FunctionIndex,
         /// The instance that took it, if one did.
         instance: Option<InstanceNumber>,
+        /// When it came.
+        came: Moment,
+        /// How it is traced, if it is.
+        trace: Option<&'a CallTrace>,
         /// The result.
         result: &'a Result<Answer, CallError>,
     },

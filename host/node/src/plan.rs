@@ -1,14 +1,16 @@
 //! How to build a VM for instances of functions.
 
 use crate::{FunctionImage, PolicyName};
+use squeezy_protocol::NetworkAccess;
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
     AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MEMORY_BLOCK_BYTES,
     MemoryBackend, MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
+    network::{Network, NetworkCounters},
     round_up,
 };
-use std::{path::PathBuf, thread::available_parallelism, time::Duration};
+use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
 
 /// Base memory for the kernel and the agent, in bytes, including the twentieth that Linux keeps free for huge
 /// pages; docs/design.md has the measurements.
@@ -57,6 +59,10 @@ pub struct VmPlan {
     pub accelerator: AcceleratorChoice,
     /// The memory backend.
     pub memory_backend: MemoryBackendChoice,
+    /// What its instances reach over the network, as each function that has one says. A VM has only one.
+    pub networks: Vec<Network>,
+    /// What counts how often they try to reach somebody, in all VMs of this plan.
+    pub network_counters: Arc<NetworkCounters>,
 }
 
 impl VmPlan {
@@ -74,9 +80,14 @@ impl VmPlan {
         let host = available_parallelism().map_or(1, |count| count.get() as u32);
         let memory_bytes = all().map(|f| f.memory_bytes).max().unwrap_or(0);
         let mut images: Vec<PathBuf> = Vec::new();
-        for FunctionImage { image, .. } in functions {
+        let mut networks = Vec::new();
+        for FunctionImage { image, function } in functions {
             if !images.contains(image) {
                 images.push(image.clone());
+            }
+            let has_network = function.network == Some(NetworkAccess::Outbound);
+            if has_network && !networks.contains(&function.reach) {
+                networks.push(function.reach.clone());
             }
         }
         Self {
@@ -94,11 +105,18 @@ impl VmPlan {
             cpu_millis: all().map(|f| f.cpu_millis).max().unwrap_or(1000),
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackendChoice::default(),
+            networks,
+            network_counters: Arc::default(),
         }
     }
 
     /// Checks everything that can be checked before the VM is started.
     pub fn check(&self) -> Result<(), VmError> {
+        if self.networks.len() > 1 {
+            let problem =
+                "functions that share a VM must say the same of what they reach over the network";
+            return Err(VmError::Config(problem.to_owned()));
+        }
         self.config(&*self.new_mechanism()?).check()
     }
 
@@ -157,6 +175,8 @@ impl VmPlan {
         let base = BASE_BYTES + u64::from(instances) * outside_bytes(instance_bytes) + region / 64;
         config.base_bytes = round_up(base, GRANULE_BYTES);
         config.images = self.images.clone();
+        config.network = self.networks.first().cloned();
+        config.network_counters = self.network_counters.clone();
         config.vcpus = self.vcpus;
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend.resolve();
@@ -243,6 +263,24 @@ pub(crate) mod tests {
         assert_eq!(shared.sizing.instance_bytes, 2 * one.sizing.instance_bytes);
         assert_eq!(shared.sizing.instances, 3 * one.sizing.instances);
         assert_eq!(shared.images, [small.image, large.image]);
+    }
+
+    #[test]
+    fn a_vm_has_one_network_or_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let (closed, one) = plan(&directory, "closed");
+        let plan =
+            |functions: &[FunctionImage]| VmPlan::new("both", functions, &one.files, one.policy, 0);
+        let network = |plan: &VmPlan| plan.config(&*plan.new_mechanism().unwrap()).network;
+        assert_eq!(network(&one), None);
+        let mut open = closed.clone();
+        open.function.network = Some(NetworkAccess::Outbound);
+        let both = plan(&[closed, open.clone()]);
+        assert_eq!((network(&both), both.check()), (Some(Network::default()), Ok(())));
+        let mut other = open.clone();
+        other.function.reach.connections += 1;
+        let error = plan(&[open, other]).check().unwrap_err().to_string();
+        assert!(error.contains("functions that share a VM must say the same"), "{error}");
     }
 
     /// Even with all instances at their limits, the kernel and the agent have what they need.

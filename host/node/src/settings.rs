@@ -1,6 +1,7 @@
 //! Settings that override parts of a function's definition.
 
-use crate::function::{self, Function, FunctionError};
+use crate::function::{self, Function, FunctionError, ReachSettings, set};
+use squeezy_protocol::NetworkAccess;
 use std::time::Duration;
 
 /// Keys of `function.toml` that can be overridden; absent ones keep the definition's value.
@@ -16,6 +17,10 @@ pub struct FunctionSettings {
     pub concurrency: Option<u16>,
     /// How long an idle instance is kept, in seconds.
     pub keep_alive_seconds: Option<f64>,
+    /// What network instances have.
+    pub network: Option<NetworkAccess>,
+    /// What they reach if they have one.
+    pub reach: ReachSettings,
 }
 
 /// [`FunctionSettings`] that have been checked.
@@ -26,6 +31,8 @@ pub struct CheckedSettings {
     cpu_millis: Option<u32>,
     concurrency: Option<u16>,
     keep_alive: Option<Duration>,
+    network: Option<NetworkAccess>,
+    reach: ReachSettings,
 }
 
 impl FunctionSettings {
@@ -37,23 +44,37 @@ impl FunctionSettings {
             cpu_millis: self.vcpus.map(function::cpu_millis).transpose()?,
             concurrency: self.concurrency.map(function::concurrency).transpose()?,
             keep_alive: self.keep_alive_seconds.map(function::keep_alive).transpose()?,
+            network: self.network,
+            reach: self.reach.check()?,
         })
     }
 }
 
 impl CheckedSettings {
+    /// The settings that there are, each as a key and its value.
+    pub fn describe(&self) -> impl Iterator<Item = String> {
+        let Self { command, memory_bytes, cpu_millis, concurrency, keep_alive, network, reach } =
+            self;
+        let command = command.as_ref().map(|words| format!("command {}", words.join(" ")));
+        let memory = memory_bytes.map(|bytes| format!("memory_limit {} MiB", bytes >> 20));
+        let vcpus = cpu_millis.map(|millis| format!("vcpus {}", f64::from(millis) / 1e3));
+        let concurrency = concurrency.map(|most| format!("concurrency {most}"));
+        let keep_alive =
+            keep_alive.map(|time| format!("keep_alive_seconds {}", time.as_secs_f64()));
+        let network = network.map(|access| format!("network {access}"));
+        let single = [command, memory, vcpus, concurrency, keep_alive, network];
+        single.into_iter().flatten().chain(reach.describe())
+    }
+
     /// Applies the settings to a function.
     pub fn apply(&self, function: &mut Function) {
-        fn set<T: Clone>(value: &mut T, setting: Option<&T>) {
-            if let Some(setting) = setting {
-                value.clone_from(setting);
-            }
-        }
         set(&mut function.command, self.command.as_ref());
         set(&mut function.memory_bytes, self.memory_bytes.as_ref());
         set(&mut function.cpu_millis, self.cpu_millis.as_ref());
         set(&mut function.concurrency, self.concurrency.as_ref());
         set(&mut function.keep_alive, self.keep_alive.as_ref());
+        function.network = self.network.or(function.network);
+        self.reach.apply(&mut function.reach);
     }
 }
 
@@ -71,9 +92,17 @@ mod tests {
         let settings = FunctionSettings {
             memory_limit: Some("256M".to_owned()),
             keep_alive_seconds: Some(1.5),
+            network: Some(NetworkAccess::Outbound),
+            reach: ReachSettings { connections: Some(7), ..ReachSettings::default() },
             ..FunctionSettings::default()
         };
-        settings.check().unwrap().apply(&mut function);
+        let settings = settings.check().unwrap();
+        let described: Vec<_> = settings.describe().collect();
+        assert_eq!(described[2..], ["network outbound", "network_connections 7"]);
+        settings.apply(&mut function);
+        assert_eq!(function.network, Some(NetworkAccess::Outbound));
+        assert_eq!(function.reach.connections, 7);
+        assert_eq!(function.reach.rules, plain.reach.rules);
         assert_eq!(function.memory_bytes, 256 << 20);
         assert_eq!(function.keep_alive, Duration::from_millis(1500));
         assert_eq!(function.concurrency, plain.concurrency);

@@ -1,14 +1,17 @@
 //! Actions, as clients send and receive them.
 
-use crate::{Digest, Limits, kind};
+use crate::{
+    Digest, Limits, QualifiedName, kind,
+    namespace::{RULE, is_name},
+};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, Error},
 };
 use serde_json::{Map, Value, json};
 
-/// The only namespace; `_` refers to it too.
-pub const NAMESPACE: &str = "guest";
+/// The annotation that chooses an action's network: `none` or `outbound`.
+pub const NETWORK: &str = "network";
 
 /// OpenWhisk's parameters or annotations.
 pub type Pairs = Vec<Pair>;
@@ -86,7 +89,7 @@ pub struct Exec {
 
 /// An action, as clients receive it.
 pub fn describe(
-    name: &str,
+    name: &QualifiedName,
     revision: u32,
     updated_ms: u64,
     exec: Value,
@@ -94,8 +97,8 @@ pub fn describe(
     limits: Value,
 ) -> Value {
     json!({
-        "namespace": NAMESPACE,
-        "name": name,
+        "namespace": name.path(),
+        "name": name.entity(),
         "version": version(revision),
         "publish": false,
         "updated": updated_ms,
@@ -129,14 +132,8 @@ pub fn version(revision: u32) -> String {
     format!("0.0.{revision}")
 }
 
-/// Checks an action's name; says what is wrong otherwise.
+/// Checks an action's name, which may have a package's before it; says what is wrong otherwise.
 pub fn check_name(name: &str) -> Result<(), String> {
-    let right = (1..=63).contains(&name.len())
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-    if right {
-        Ok(())
-    } else {
-        Err("an action's name must be 1 to 63 letters, digits, '-', '_' and '.', and begin with a letter or digit".to_owned())
-    }
+    let (package, own) = name.split_once('/').unwrap_or((name, name));
+    if is_name(package) && is_name(own) { Ok(()) } else { Err(format!("an action's name {RULE}")) }
 }

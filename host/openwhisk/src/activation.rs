@@ -1,6 +1,6 @@
 //! The result of each call, for clients that ask later.
 
-use crate::{action::NAMESPACE, size_of_value};
+use crate::{Namespace, QualifiedName, size_of_value};
 use bytes::Bytes;
 use bytesize::ByteSize;
 use http::{Response, StatusCode};
@@ -15,6 +15,9 @@ use std::{
 
 /// Maximum size of a result, in bytes.
 const MAX_RESULT_BYTES: usize = 5 << 20;
+
+/// What a result of a call without the key may take to be kept, in bytes.
+const MOST_KEPT_BYTES: usize = 16 << 10;
 
 /// How a call ended, with OpenWhisk's code for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub struct ValueSize {
 #[derive(Clone, Debug)]
 pub struct Called {
     /// Its name.
-    pub action: String,
+    pub action: QualifiedName,
     /// Its version.
     pub version: String,
     /// Its kind.
@@ -89,7 +92,7 @@ pub struct Activation {
     /// Its ID.
     pub id: String,
     /// The action that was called.
-    pub action: String,
+    pub action: QualifiedName,
     /// The action's version.
     pub version: String,
     /// The action's kind.
@@ -110,6 +113,9 @@ pub struct Activation {
     pub took: Duration,
     /// What the instance wrote during the call, in OpenWhisk's format: timestamp, stream and line.
     pub logs: Vec<String>,
+    /// Whether the caller had no key: it goes first when there is no memory to keep all that is not written yet. It
+    /// is not in the file.
+    pub by_stranger: bool,
 }
 
 impl Activation {
@@ -171,7 +177,29 @@ impl Activation {
             init,
             took,
             logs,
+            by_stranger: false,
         }
+    }
+
+    /// The activation without its result; `None` if that is no large one.
+    pub fn without_large_result(&self) -> Option<Self> {
+        let bytes = size_of_value(&self.result);
+        if bytes <= MOST_KEPT_BYTES || self.status != Status::Success {
+            return None;
+        }
+        let omitted = format!(
+            "results of calls without the key are kept up to {}",
+            ByteSize(MOST_KEPT_BYTES as u64)
+        );
+        Some(Self {
+            id: self.id.clone(),
+            action: self.action.clone(),
+            version: self.version.clone(),
+            kind: self.kind.clone(),
+            result: json!({ "omitted": omitted }),
+            logs: self.logs.clone(),
+            ..*self
+        })
     }
 
     /// Approximate memory of the result and the logs, in bytes.
@@ -184,7 +212,7 @@ impl Activation {
     pub fn describe(&self) -> Described<'_> {
         Described {
             summary: self.summary(),
-            subject: NAMESPACE,
+            subject: &self.action.namespace,
             response: self.response(),
             logs: &self.logs,
         }
@@ -202,9 +230,10 @@ impl Activation {
 
     /// The activation, as it appears in a list.
     pub fn summary(&self) -> Value {
+        let QualifiedName { namespace, name } = &self.action;
         let milliseconds = |time: Duration| time.as_millis() as u64;
         let mut annotations = vec![
-            json!({ "key": "path", "value": format!("{NAMESPACE}/{}", self.action) }),
+            json!({ "key": "path", "value": format!("{namespace}/{name}") }),
             json!({ "key": "kind", "value": self.kind }),
             json!({ "key": "waitTime", "value": milliseconds(self.waited) }),
         ];
@@ -216,8 +245,8 @@ impl Activation {
         }
         json!({
             "activationId": self.id,
-            "namespace": NAMESPACE,
-            "name": self.action,
+            "namespace": namespace,
+            "name": self.action.entity(),
             "version": self.version,
             "publish": false,
             "start": self.start_ms,
@@ -240,7 +269,7 @@ fn too_long(length: impl std::fmt::Display) -> String {
 pub struct Described<'a> {
     #[serde(flatten)]
     summary: Value,
-    subject: &'static str,
+    subject: &'a Namespace,
     response: Reply<'a>,
     logs: &'a [String],
 }
@@ -291,13 +320,13 @@ fn judge(response: &Response<Bytes>, value: ValueSize) -> (Status, Value) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn activation() -> Activation {
+    pub(crate) fn activation() -> Activation {
         Activation {
             id: "1".to_owned(),
-            action: "f".to_owned(),
+            action: QualifiedName::guest("f"),
             version: "0.0.1".to_owned(),
             kind: "blackbox".into(),
             start_ms: 1000,
@@ -308,7 +337,19 @@ mod tests {
             init: Some(Duration::from_millis(3)),
             took: Duration::from_millis(7),
             logs: Vec::new(),
+            by_stranger: false,
         }
+    }
+
+    #[test]
+    fn only_large_results_of_success_are_omitted() {
+        let of = |status, bytes| {
+            let result = json!({ "text": "x".repeat(bytes) });
+            let activation = Activation { status, result, ..activation() };
+            activation.without_large_result().is_some()
+        };
+        assert!(of(Status::Success, MOST_KEPT_BYTES) && !of(Status::Success, 1000));
+        assert!(!of(Status::ApplicationError, MOST_KEPT_BYTES));
     }
 
     #[test]

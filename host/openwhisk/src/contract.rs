@@ -1,12 +1,11 @@
 //! OpenWhisk's contract with an instance's server.
 
 use crate::clock::now_ms;
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use squeezy_node::{Call, Contract, function::Function, quote};
+use squeezy_node::{Call, Contract, TraceContext, function::Function, quote};
 use squeezy_vmm::BoxFuture;
 use std::{borrow::Cow, time::Duration};
 
@@ -37,7 +36,8 @@ impl Contract for OpenWhisk {
     }
 
     fn call(&self, function: &Function, call: &Call, limit: Duration) -> Request<Bytes> {
-        run(&function.name, &call.id, &call.value, limit)
+        let context = call.trace.as_ref().map(|trace| &trace.context);
+        run(&function.name, &call.id, &call.value, context, limit)
     }
 
     fn end_of_output(&self) -> Option<&'static str> {
@@ -53,28 +53,22 @@ pub fn init(function: &str) -> Request<Bytes> {
     )
 }
 
-/// `POST /init` with an action's code: a text, or in base64 if it is `binary`. The request is made as it will be
-/// sent, because the code may be large.
-pub fn init_with_code(function: &str, code: &[u8], binary: bool, main: Option<&str>) -> Bytes {
-    let code =
-        if binary { BASE64_STANDARD.encode(code).into() } else { String::from_utf8_lossy(code) };
-    /// Borrows the code.
-    #[derive(Serialize)]
-    struct Init<'a> {
-        value: Value<'a>,
-    }
-    #[derive(Serialize)]
-    struct Value<'a> {
-        name: &'a str,
-        main: &'a str,
-        binary: bool,
-        code: &'a str,
-        env: serde_json::Map<String, serde_json::Value>,
-    }
-    let main = main.unwrap_or("main");
-    let value = Value { name: function, main, binary, code: &code, env: Default::default() };
-    // Only a map with keys that are not strings could fail.
-    serde_json::to_vec(&Init { value }).unwrap_or_default().into()
+/// The body of `POST /init` with an action's code, made as it will be sent, because the code may be large: `code`
+/// writes it as a JSON string, in base64 if it is `binary`.
+pub fn write_init<E>(
+    function: &str,
+    binary: bool,
+    main: Option<&str>,
+    to: &mut Vec<u8>,
+    code: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (name, main) = (json!(function), json!(main.unwrap_or("main")));
+    let head =
+        format!(r#"{{"value":{{"name":{name},"main":{main},"binary":{binary},"env":{{}},"code":"#);
+    to.extend_from_slice(head.as_bytes());
+    code(to)?;
+    to.extend_from_slice(b"}}");
+    Ok(())
 }
 
 /// The request of `POST /init` with this body.
@@ -121,8 +115,15 @@ fn one_line(text: &str, most_characters: usize) -> String {
     line
 }
 
-/// `POST /run` for a function with this value, to be answered within `limit`.
-pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> Request<Bytes> {
+/// `POST /run` for a function with this value, to be answered within `limit`. Where it belongs in a trace is said as W3C
+/// wants it, and again where runtimes make variables of it.
+pub fn run(
+    function: &str,
+    activation: &str,
+    value: &Value,
+    context: Option<&TraceContext>,
+    limit: Duration,
+) -> Request<Bytes> {
     let deadline_ms = u128::from(now_ms()) + limit.as_millis();
     /// Borrows the value, which may be large.
     #[derive(Serialize)]
@@ -132,6 +133,10 @@ pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> 
         action_name: String,
         namespace: &'static str,
         deadline: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        traceparent: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tracestate: Option<&'a str>,
     }
     let body = Run {
         value,
@@ -139,8 +144,18 @@ pub fn run(function: &str, activation: &str, value: &Value, limit: Duration) -> 
         action_name: format!("/_/{function}"),
         namespace: "_",
         deadline: deadline_ms.to_string(),
+        traceparent: context.map(ToString::to_string),
+        tracestate: context.and_then(|context| context.state.as_deref()),
     };
-    post("/run", &body)
+    let mut request = post("/run", &body);
+    for (name, value) in
+        [("traceparent", body.traceparent.as_deref()), ("tracestate", body.tracestate)]
+    {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            request.headers_mut().insert(name, value);
+        }
+    }
+    request
 }
 
 fn post(path: &'static str, body: &impl Serialize) -> Request<Bytes> {
@@ -177,22 +192,34 @@ mod tests {
 
     #[test]
     fn a_request_carries_its_value_and_its_deadline() {
-        let request = run("html", "7", &json!({ "items": 1000 }), Duration::from_secs(60));
+        let request = run("html", "7", &json!({ "items": 1000 }), None, Duration::from_secs(60));
         let body: Value = serde_json::from_slice(request.body()).unwrap();
         assert_eq!((&body["value"]["items"], &body["activation_id"]), (&json!(1000), &json!("7")));
         assert!(body["deadline"].as_str().unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
         assert_eq!(request.uri(), "/run");
+        assert_eq!((body.get("traceparent"), request.headers().get("traceparent")), (None, None));
+    }
+
+    #[test]
+    fn a_function_hears_where_its_call_belongs_in_a_trace() {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let context = TraceContext::parse(parent, "a=1").unwrap();
+        let request = run("html", "7", &json!({}), Some(&context), Duration::from_secs(60));
+        let body: Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!((&body["traceparent"], &body["tracestate"]), (&json!(parent), &json!("a=1")));
+        assert_eq!(request.headers()["traceparent"], parent);
+        assert_eq!(request.headers()["tracestate"], "a=1");
     }
 
     #[test]
     fn code_goes_along_as_a_text_or_in_base64() {
-        for (binary, code, text) in
-            [(false, &b"a\n\"b\""[..], "a\n\"b\""), (true, &[0, 255], "AP8=")]
-        {
-            let body = init_with_code("f", code, binary, Some("m"));
-            let body: Value = serde_json::from_slice(init_request(body).body()).unwrap();
+        for (binary, code) in [(false, "a\n\"b\""), (true, "AP8=")] {
+            let mut body = Vec::new();
+            let write = |to: &mut Vec<u8>| serde_json::to_writer(to, code);
+            write_init("f", binary, Some("m"), &mut body, write).unwrap();
+            let body: Value = serde_json::from_slice(init_request(body.into()).body()).unwrap();
             let right =
-                json!({ "name": "f", "main": "m", "binary": binary, "code": text, "env": {} });
+                json!({ "name": "f", "main": "m", "binary": binary, "code": code, "env": {} });
             assert_eq!(body["value"], right);
         }
     }

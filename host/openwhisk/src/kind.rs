@@ -1,6 +1,7 @@
 //! The kinds of actions that are made from code.
 
 use serde_json::{Value, json};
+use squeezy_protocol::is_archive;
 
 /// The kind of an action that is an image.
 pub const IMAGE: &str = "blackbox";
@@ -74,10 +75,11 @@ impl Kind {
     }
 
     /// The kind that a client means who names a kind and perhaps an image, and gives code. OpenWhisk's
-    /// clients call a native program a `blackbox` with a certain image.
+    /// clients call a native program a `blackbox` with a certain image; a `blackbox` without one says
+    /// nothing about what would run the code.
     pub fn find_for(name: &str, image: Option<&str>) -> Option<&'static Self> {
         match (name, image) {
-            (IMAGE, None | Some(SKELETON)) => Self::find("native:1"),
+            (IMAGE, Some(SKELETON)) => Self::find("native:1"),
             _ => Self::find(name),
         }
     }
@@ -123,10 +125,6 @@ pub fn is_binary(begins: &[u8]) -> bool {
     is_archive(begins) || is_program(begins)
 }
 
-fn is_archive(begins: &[u8]) -> bool {
-    begins.starts_with(b"PK\x03\x04") || begins.starts_with(b"PK\x05\x06")
-}
-
 /// Whether code begins as a program for Linux or a script.
 pub fn is_program(begins: &[u8]) -> bool {
     begins.starts_with(b"\x7fELF") || begins.starts_with(b"#!")
@@ -144,7 +142,6 @@ mod tests {
             ("python:3", "python:3.11"),
             ("nodejs:default", "nodejs:20"),
             ("java:17", "java:17"),
-            ("blackbox", "native:1"),
         ] {
             assert_eq!(name(kind, None), Some(right), "{kind}");
         }
@@ -152,7 +149,7 @@ mod tests {
         for wrong in ["php:8.0", "python:2", ""] {
             assert_eq!(name(wrong, None), None, "{wrong}");
         }
-        assert_eq!(name("blackbox", Some("html")), None);
+        assert_eq!((name("blackbox", Some("html")), name("blackbox", None)), (None, None));
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub enum WaitingFor {
     Busy,
     /// Memory, or a free slot in the VM, for an instance.
     Memory,
+    /// Memory within the tenant's quota, for an instance.
+    Quota,
 }
 
 /// Why a request is not served.
@@ -110,6 +112,10 @@ pub enum WaitingFor {
 pub enum RejectReason {
     /// The function's queue is full.
     QueueFull,
+    /// The tenant has as many calls in flight as it may have.
+    TooManyCalls,
+    /// The tenant's memory quota was lowered, and one instance of this function exceeds it.
+    OverQuota,
     /// No instance took a request of this function within the wait limit.
     WaitedTooLong(WaitingFor),
     /// The instance started for it failed to start.

@@ -17,6 +17,10 @@ macro_rules! number {
 }
 
 number! {
+    /// Index of a tenant, counted in the order in which they were added to the [`crate::Scaler`]. Never reused.
+    TenantIndex(u32)
+}
+number! {
     /// Index of a VM, counted from 0 in the order in which they were added to the [`crate::Scaler`]. Never
     /// reused.
     VmIndex(u32)
@@ -33,4 +37,9 @@ number! {
 number! {
     /// Number of a request, chosen by the caller, who must not reuse one.
     RequestNumber(u64)
+}
+
+impl TenantIndex {
+    /// The tenant that every scaler has from the start, with a weight of 1 and no quota.
+    pub const FIRST: Self = Self(0);
 }

@@ -1,6 +1,6 @@
 //! VMs and instances, as the scaler sees them.
 
-use crate::{FunctionIndex, Moment, RequestNumber, VmIndex};
+use crate::{FunctionIndex, Moment, RequestNumber, TenantIndex, VmIndex};
 
 /// The state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub enum InstanceState {
 /// One instance, or what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Instance {
+    /// Its function's tenant.
+    pub tenant: TenantIndex,
     /// Its function.
     pub function: FunctionIndex,
     /// The VM it runs in.

@@ -5,7 +5,7 @@
 //! `squeezy run`, the daemon, a simulation of a whole day, and the property tests.
 //!
 //! - [`Scaler`] turns events into commands. It holds a request queue per function, the VMs with their
-//!   instances, and the host's memory [`Budget`] for all of them.
+//!   instances, and the host's memory [`Budget`] for all of them, which tenants share.
 //! - [`SqueezePolicy`] says when frozen instances collect their garbage and give the memory back.
 
 mod budget;
@@ -20,8 +20,10 @@ mod squeeze;
 pub use budget::Budget;
 pub use command::{Command, RejectReason, StopReason, WaitingFor};
 pub use event::{Event, Unexpected};
-pub use id::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
+pub use id::{FunctionIndex, InstanceNumber, RequestNumber, TenantIndex, VmIndex};
 pub use instance::{InstanceState, VmState};
 pub use moment::Moment;
-pub use scaler::{Counts, FunctionPolicy, PolicyError, Scaler, VmPolicy};
+pub use scaler::{
+    Counts, FunctionPolicy, PolicyError, Scaler, TenantCounts, TenantPolicy, VmPolicy,
+};
 pub use squeeze::SqueezePolicy;

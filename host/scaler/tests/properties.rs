@@ -7,13 +7,15 @@ mod script;
 
 use model::Model;
 use proptest::prelude::*;
-use script::{Step, policies, requests_and_unfit_vms, steps};
-use squeezy_scaler::Event;
+use script::{Step, policies, requests, requests_and_unfit_vms, steps};
+use squeezy_scaler::{Event, FunctionIndex};
 
 const LIMIT_BYTES: u64 = 1000;
 const FUNCTIONS: u32 = 4;
 /// The last two functions share a VM.
 const VMS: u32 = FUNCTIONS - 1;
+/// Which have the VMs, in any way.
+const TENANTS: u32 = 3;
 
 /// At least 400 cases, and more with `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
@@ -57,5 +59,48 @@ proptest! {
             model.step(&Step::Pass { milliseconds: 4000 });
         }
         prop_assert_eq!(&model.asked, &model.answered);
+    }
+
+    /// A call with which its tenant stays within its share waits for calls that run when it comes, and for nothing else,
+    /// whatever others ask for in the meantime.
+    #[test]
+    fn who_stays_within_a_share_waits_only_for_calls_that_run(
+        mut policies in policies(),
+        steps in requests(),
+        function in 0..FUNCTIONS,
+        others in prop::collection::vec(0..FUNCTIONS, 1..5),
+    ) {
+        let function = FunctionIndex(function);
+        policies.functions.iter_mut().for_each(|function| function.wait_limit = None);
+        for tenant in &mut policies.tenants {
+            (tenant.memory_bytes, tenant.calls) = (None, None);
+        }
+        // Small enough for any share.
+        let vm = &mut policies.vms[policies.functions[function.0 as usize].vm.0 as usize];
+        (vm.base_bytes, vm.instance_bytes) = (vm.base_bytes / 8, vm.instance_bytes / 8 + 1);
+        let mut model = Model::new(&policies);
+        let tenant = model.tenant_of(function);
+        for (count, step) in steps.iter().enumerate() {
+            match step {
+                &Step::Request { function } if count > 5 && model.tenant_of(FunctionIndex(function)) == tenant => {}
+                step => model.step(step),
+            }
+        }
+        let running = model.running();
+        let waits = model.waiting.values().any(|&f| model.tenant_of(f) == tenant);
+        prop_assume!(!waits && model.stays_within_share(function));
+        let request = model.request(function);
+        for other in others.iter().map(|&other| FunctionIndex(other)).cycle().take(200) {
+            if !model.waiting.contains_key(&request) {
+                break;
+            }
+            if model.tenant_of(other) != tenant {
+                model.request(other);
+            }
+            if !model.end_but_calls_since(&running) {
+                break;
+            }
+        }
+        prop_assert!(!model.waiting.contains_key(&request), "{model}");
     }
 }

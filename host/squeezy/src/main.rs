@@ -9,6 +9,7 @@ mod interrupt;
 mod output;
 mod run;
 mod serve;
+mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -56,10 +57,14 @@ enum Command {
     Doctor(doctor::Args),
     Invoke(client::Invoke),
     Function(client::Functions),
+    Image(client::Images),
     Activations(client::Activations),
     Logs(client::Logs),
     Status(client::Status),
     Top(client::Top),
+    Reload(client::Reload),
+    Namespace(client::Namespaces),
+    Key(client::Keys),
     Bench(bench::Bench),
     /// Prints a script that makes a shell complete this program's commands and options.
     ///
@@ -89,10 +94,14 @@ fn main() -> ExitCode {
         Command::Doctor(args) => runtime.block_on(doctor::main(args)).unwrap_or_else(fail),
         Command::Invoke(invoke) => invoke.run().unwrap_or_else(fail),
         Command::Function(functions) => functions.run().unwrap_or_else(fail),
+        Command::Image(images) => images.run().unwrap_or_else(fail),
         Command::Activations(activations) => activations.run().unwrap_or_else(fail),
         Command::Logs(logs) => logs.run().unwrap_or_else(fail),
         Command::Status(status) => status.run().unwrap_or_else(fail),
         Command::Top(top) => top.run().unwrap_or_else(fail),
+        Command::Reload(reload) => reload.run().unwrap_or_else(fail),
+        Command::Namespace(namespaces) => namespaces.run().unwrap_or_else(fail),
+        Command::Key(keys) => keys.run().unwrap_or_else(fail),
         Command::Bench(bench) => fail(bench.execute(&log)),
         Command::Completion { shell } => {
             // Generated in full before it is written, so that a closed pipe does not cause a panic.
@@ -108,4 +117,50 @@ fn main() -> ExitCode {
 fn fail(error: impl std::fmt::Display) -> ExitCode {
     output::complain(format_args!("squeezy: {error}"));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commands of this program in the code blocks of a document, each as its words.
+    fn commands(text: &str) -> Vec<Vec<&str>> {
+        let mut in_shell = false;
+        let mut found = Vec::new();
+        for line in text.lines() {
+            if line.starts_with("```") {
+                in_shell = line == "```sh";
+            }
+            let words: Vec<_> = line.split_whitespace().collect();
+            let program = |word: &&str| *word == "squeezy" || word.ends_with("/squeezy");
+            let Some(start) = words.iter().position(program) else { continue };
+            // Elsewhere it is an argument, or part of a path.
+            let command = start == 0 || words[start - 1].starts_with("-I") || words[0] == "time";
+            if command && (in_shell || line.starts_with("    ")) {
+                let ends = |word: &&&str| [">", "|", "&", "#", "2>&1"].contains(*word);
+                found.push(words[start..].iter().take_while(|word| !ends(word)).copied().collect());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_command_in_the_documents_is_one_of_this_program() {
+        let documents = [
+            ("README.md", include_str!("../../../README.md")),
+            ("docs/functions.md", include_str!("../../../docs/functions.md")),
+            ("docs/operations.md", include_str!("../../../docs/operations.md")),
+            ("docs/tutorial.md", include_str!("../../../docs/tutorial.md")),
+            ("packaging/README.md", include_str!("../../../packaging/README.md")),
+        ];
+        for (name, text) in documents {
+            let commands = commands(text);
+            assert!(!commands.is_empty(), "{name}");
+            for words in commands {
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    panic!("{name}: {}: {error}", words.join(" "));
+                }
+            }
+        }
+    }
 }

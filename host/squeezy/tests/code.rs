@@ -2,11 +2,15 @@
 //! it in real ones.
 
 mod common;
+#[path = "soak/disk.rs"]
+mod disk;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use common::{Daemon, NO_VM, build, empty_build, skip};
+use common::{Daemon, NO_VM, build, empty_build, empty_image, skip};
+use disk::Disk;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Cursor, Write},
     path::Path,
@@ -20,11 +24,8 @@ const ACTION: &str = "/namespaces/_/actions/f";
 /// A build directory with the runtimes for Python and for programs, whose images are empty.
 fn empty_runtimes(build: &Path) {
     empty_build(build);
-    let definition = fs::read_to_string(build.join("images/f.toml")).unwrap();
     for name in ["runtime-python", "runtime-native"] {
-        let named = definition.replace("name = \"f\"", &format!("name = \"{name}\""));
-        fs::write(build.join(format!("images/{name}.toml")), named).unwrap();
-        fs::write(build.join(format!("images/{name}.erofs")), "").unwrap();
+        empty_image(build, name);
     }
 }
 
@@ -51,9 +52,11 @@ fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Files with code in the state directory.
-fn kept(directory: &Path) -> usize {
-    fs::read_dir(directory.join("state/code")).map_or(0, Iterator::count)
+/// Waits until the state directory has as many files with code. One is removed when the last instance lets go of it.
+#[track_caller]
+fn has_files(directory: &Path, right: usize) {
+    let count = || fs::read_dir(directory.join("state/code")).unwrap().count();
+    common::until("files with code", || (count() == right).then_some(()));
 }
 
 #[test]
@@ -78,7 +81,8 @@ fn code_is_versioned_kept_and_given_back() {
     let exec = json!({ "kind": "python:3.11", "code": archive, "main": "m" });
     let action = put(&first, json!({ "exec": exec }));
     assert_eq!((&action["version"], &action["exec"]["binary"]), (&json!("0.0.3"), &json!(true)));
-    assert_eq!((&action["limits"]["timeout"], kept(directory)), (&json!(5), 1));
+    assert_eq!(action["limits"]["timeout"], 5);
+    has_files(directory, 1);
 
     // It is all there again, and smaller than its code where actions are.
     first.stop();
@@ -91,7 +95,7 @@ fn code_is_versioned_kept_and_given_back() {
     let exec = json!({ "kind": "blackbox", "image": skeleton, "code": base64(b"\x7fELF") });
     assert_eq!(put(&again, json!({ "exec": exec }))["exec"]["kind"], "native:1");
     put(&again, json!({ "exec": { "kind": "blackbox", "image": "f", "code": "" } }));
-    assert_eq!(kept(directory), 0);
+    has_files(directory, 0);
 }
 
 #[test]
@@ -112,6 +116,7 @@ fn what_is_no_code_is_refused_with_what_would_be() {
         (json!({ "kind": "python:3", "code": base64(b"what"), "binary": true }), "zip archive"),
         (json!({ "kind": "python:3", "code": base64(b"\x7fELF") }), "zip archive"),
         (json!({ "kind": "blackbox", "image": "f", "code": "x" }), "not both"),
+        (json!({ "kind": "blackbox", "code": base64(b"\x7fELF") }), "native:1 for a program"),
         (json!({ "kind": "blackbox" }), "has to name an image"),
     ] {
         let (status, answer) = daemon.ask("PUT", ACTION, Some(json!({ "exec": exec })));
@@ -126,11 +131,101 @@ fn what_is_no_code_is_refused_with_what_would_be() {
     }
     let parameters = json!([{ "key": "a", "value": "x".repeat(2 << 20) }]);
     assert_eq!(daemon.ask("PUT", ACTION, Some(json!({ "parameters": parameters }))).0, 413);
-    assert_eq!((daemon.ask("GET", ACTION, None).0, kept(directory)), (404, 0));
+    assert_eq!(daemon.ask("GET", ACTION, None).0, 404);
+    has_files(directory, 0);
     // As much as there may be.
     let code = base64(&[b"PK\x03\x04".as_slice(), &vec![7; 12_000_000]].concat());
     put(&daemon, python(&code));
     assert!(daemon.ask("GET", ACTION, None).1["exec"]["code"] == code);
+}
+
+#[test]
+fn of_hundreds_of_versions_one_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let daemon = daemon(directory);
+    for version in 1..=300 {
+        let action = put(&daemon, python(&format!("version = {version}")));
+        assert_eq!(action["version"], format!("0.0.{version}"));
+    }
+    assert_eq!(daemon.ask("GET", ACTION, None).1["exec"]["code"], "version = 300");
+    has_files(directory, 1);
+}
+
+#[test]
+fn of_updates_at_once_the_last_one_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let daemon = daemon(directory);
+    let answers = std::thread::scope(|scope| {
+        let put = |number: usize| {
+            let code = format!("{}# {number}", "x = 1\n".repeat(50_000));
+            (put(&daemon, python(&code))["version"].as_str().unwrap().to_owned(), code)
+        };
+        let threads: Vec<_> = (0..12).map(|number| scope.spawn(move || put(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<BTreeMap<_, _>>()
+    });
+    assert_eq!(answers.len(), 12, "each has a version of its own");
+    let last = daemon.ask("GET", ACTION, None).1;
+    assert_eq!(last["version"], "0.0.12");
+    assert!(last["exec"]["code"] == *answers["0.0.12"]);
+    has_files(directory, 1);
+    // A new action has exactly one who made it.
+    let path = "/namespaces/_/actions/g";
+    let made = std::thread::scope(|scope| {
+        let put = |number: usize| daemon.ask("PUT", path, Some(python(&format!("# {number}")))).0;
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(move || put(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(made.iter().filter(|status| **status == 200).count(), 1, "{made:?}");
+    has_files(directory, 2);
+}
+
+#[test]
+fn code_takes_no_more_of_the_disk_than_it_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_runtimes(&directory.join("build"));
+    let configuration = format!("{NO_VM}actions_disk = \"1M\"\n");
+    let daemon = Daemon::start_in(directory, &directory.join("build"), &configuration, &[]);
+    let code = |bytes: usize| python(&"x".repeat(bytes));
+    put(&daemon, code(600 << 10));
+    let (status, refused) =
+        daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(code(500 << 10)));
+    let error = refused["error"].as_str().unwrap();
+    assert!(status == 507 && error.contains("may take 1 MiB"), "{status} {error}");
+    assert_eq!(
+        daemon.ask("GET", ACTION, None).1["exec"]["code"].as_str().unwrap().len(),
+        600 << 10
+    );
+    put(&daemon, code(300 << 10));
+    has_files(directory, 1);
+    put(&daemon, code(500 << 10));
+}
+
+#[test]
+fn a_full_disk_leaves_the_version_that_there_is() {
+    let disk = Disk::new();
+    let directory = disk.path();
+    let daemon = daemon(directory);
+    let version = |number: usize| python(&format!("{}# {number}", "x = 1\n".repeat(200_000)));
+    put(&daemon, version(1));
+    if !disk.fill() {
+        return skip("a small disk cannot be mounted: run this as root");
+    }
+    let update = || daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(version(2)));
+    let (status, refused) = update();
+    let error = refused["error"].as_str().unwrap();
+    assert!(status == 507 && error.contains("the disk of the state directory is full"), "{error}");
+    // Nor is there room for the list of actions, if the code is there already.
+    let same = json!({ "limits": { "timeout": 5 } });
+    assert_eq!(daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(same)).0, 507);
+    let action = daemon.ask("GET", ACTION, None).1;
+    assert!(action["exec"]["code"] == version(1)["exec"]["code"] && action["version"] == "0.0.1");
+    has_files(directory, 1);
+    disk.free();
+    assert_eq!(update().1["version"], "0.0.2");
+    has_files(directory, 1);
 }
 
 #[test]
@@ -167,7 +262,7 @@ fn a_daemon_killed_in_the_middle_has_either_version_whole() {
         }
         current =
             [current, round].into_iter().find(|at| *code == version(*at)["exec"]["code"]).unwrap();
-        assert_eq!(kept(directory), 1, "{round}");
+        has_files(directory, 1);
     }
     daemon.stop();
 
@@ -215,6 +310,14 @@ fn the_command_line_sees_what_a_file_is() {
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(error.contains("runtimes/build.sh node"), "{error}");
     said(&["function", "create", "greet", &hello, "--overwrite", "--kind", "native"]);
+    let noted = json!({ "annotations": [{ "key": "note", "value": 1 }] });
+    assert_eq!(daemon.ask("PUT", "/namespaces/_/actions/greet?overwrite=true", Some(noted)).0, 200);
+    for network in ["outbound", "none"] {
+        let shown = ["function", "create", "greet", &hello, "--overwrite", "--network", network];
+        let shown: Value = serde_json::from_str(&said(&shown)).unwrap();
+        let network = json!({ "key": "network", "value": network });
+        assert_eq!(shown["annotations"], json!([{ "key": "note", "value": 1 }, network]));
+    }
 }
 
 /// The build directory, if it has this runtime.
@@ -382,7 +485,7 @@ func main() {
     let daemon = Daemon::start(&build, "");
     for code in [base64(&program), archive(&[("exec", &program)])] {
         let answer =
-            first_answer(&daemon, json!({ "kind": "blackbox", "code": code }), json!({ "x": 1 }));
+            first_answer(&daemon, json!({ "kind": "native:1", "code": code }), json!({ "x": 1 }));
         assert_eq!(answer["got"]["value"], json!({ "x": 1 }), "{answer}");
         assert!(answer["got"]["activation_id"].is_string(), "{answer}");
     }

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, python_packages};
+use common::{Daemon, NO_VM, empty_build, empty_image, python_packages};
+use serde_json::json;
 use std::{fs, path::Path, process::Command};
 
 /// The configuration and requirements of schemathesis.
@@ -17,12 +18,19 @@ fn the_api_is_as_it_is_described() {
     let build = directory.path().join("build");
     empty_build(&build);
     // The description's example needs this image.
-    let images = build.join("images");
-    let definition = fs::read_to_string(images.join("f.toml")).unwrap();
-    fs::write(images.join("html.toml"), definition.replace("\"f\"", "\"html\"")).unwrap();
-    let function = images.join("html.erofs");
-    fs::write(&function, "").unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, NO_VM, &[&function]);
+    let function = empty_image(&build, "html");
+    // No other registry is asked for the images that it makes up.
+    let configuration = format!("{NO_VM}registries = [\"127.0.0.1:1\"]\n");
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[&function]);
+    let (status, answer) = daemon.ask("PUT", "/namespaces/_/packages/tools", Some(json!({})));
+    assert_eq!(status, 200, "{answer}");
+    // And this web action.
+    let web = json!({
+        "exec": { "kind": "blackbox", "image": "html" },
+        "annotations": [{ "key": "web-export", "value": true }],
+    });
+    let (status, answer) = daemon.ask("PUT", "/namespaces/_/actions/page", Some(web));
+    assert_eq!(status, 200, "{answer}");
     let key = fs::read_to_string(daemon.key_file()).unwrap();
     let mut run = Command::new("python3");
     run.arg(schemathesis.join("bin/schemathesis")).env("PYTHONPATH", &schemathesis);

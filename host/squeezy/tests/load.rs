@@ -16,8 +16,8 @@ use std::{
 
 /// The daemon's maximum resident memory, and what it returns to within a minute after all clients
 /// have left.
-const MOST_RESIDENT: u64 = 128 << 20;
-const RESIDENT_AFTER: u64 = 32 << 20;
+const MOST_RESIDENT: u64 = 96 << 20;
+const RESIDENT_AFTER: u64 = 12 << 20;
 
 /// How long a well-behaved client may wait for a response.
 const WAIT: Duration = Duration::from_secs(5);
@@ -42,10 +42,11 @@ fn address(daemon: &Daemon) -> SocketAddr {
     daemon.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// The daemon's current resident memory, in bytes.
+/// The memory that the daemon itself has at the moment, in bytes. Pages of the program's file, of which a debug build
+/// has tens of MiB, are not counted: nothing that clients do is in them.
 fn resident(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
@@ -150,4 +151,44 @@ fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_them() {
         60.0 - until.saturating_duration_since(Instant::now()).as_secs_f64(),
         slowest.as_secs_f64()
     );
+}
+
+#[test]
+fn clients_without_the_key_take_no_memory_from_those_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = daemon(directory.path());
+    let address = address(&daemon);
+    let web = serde_json::json!({ "annotations": [{ "key": "web-export", "value": true }] });
+    let (status, _) = daemon.ask("PUT", "/namespaces/_/actions/f?overwrite=true", Some(web));
+    assert_eq!(status, 200);
+    let body = format!("{{\"a\": \"{}\"}}", "x".repeat(800_000));
+    let length = body.len();
+    let head = format!(
+        "POST /api/v1/web/guest/default/f HTTP/1.1\r\nHost: localhost\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    // More of them than there is memory for; the rest of each body does not come.
+    let held: Vec<_> = (0..100)
+        .filter_map(|_| hold(address, &[head.as_bytes(), &body.as_bytes()[..700_000]]))
+        .collect();
+    assert!(held.len() > 50, "{}", held.len());
+    let request = |head: &str| format!("{head}{body}");
+    // One more of them finds no memory: none at once, or after a while.
+    let (status, _) = ask(address, &request(&head));
+    assert_eq!(status, "HTTP/1.1 503");
+    let known = format!("Host: localhost\r\nAuthorization: {}", daemon.authorization);
+    let path = "/api/v1/namespaces/_/actions/f?blocking=true";
+    for head in [
+        head.replace("Host: localhost", &known),
+        head.replace("Host: localhost", &known).replace("/api/v1/web/guest/default/f", path),
+    ] {
+        let (status, took) = ask(address, &request(&head));
+        // The VM cannot be booted, but it has been tried.
+        let right = if head.contains("/web/") { 400 } else { 500 };
+        assert_eq!(status, format!("HTTP/1.1 {right}"));
+        assert!(took < WAIT, "{took:?}");
+    }
+    let most = resident(&daemon);
+    assert!(most <= MOST_RESIDENT, "{} MiB resident", most >> 20);
+    drop(held);
 }

@@ -254,7 +254,8 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
     kept.sort();
     // SQLite removes the last two when it is closed.
     let database = ["squeezy.db", "squeezy.db-shm", "squeezy.db-wal"];
-    assert_eq!(kept, ["key", "lock", "pinned"].into_iter().chain(database).collect::<Vec<_>>());
+    let others = ["code", "key", "lock", "namespaces.json", "pinned"];
+    assert_eq!(kept, others.into_iter().chain(database).collect::<Vec<_>>());
     assert_eq!(start().ask("POST", call, arguments()).0, 200);
 }
 

@@ -22,7 +22,7 @@ pub use queue::Running;
 
 use queue::Queue;
 use rusqlite::Connection;
-use squeezy_openwhisk::activation::Activation;
+use squeezy_openwhisk::{Namespace, activation::Activation};
 use std::{
     collections::BTreeMap,
     io,
@@ -43,9 +43,9 @@ pub const LINGER: Duration = Duration::from_millis(100);
 pub const ENDED_WITH_DAEMON: &str = "the daemon was ended while this call ran";
 
 /// The bounds of the store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of activations.
+    /// Maximum number of activations of a namespace that has no bound of its own.
     pub most: usize,
     /// Maximum size of the database in bytes; its log of changes comes on top, see docs/adr/0034.
     pub disk_bytes: u64,
@@ -133,7 +133,8 @@ pub struct Store {
 /// What the writer shares with the others.
 struct Shared {
     path: PathBuf,
-    limits: Limits,
+    limits: Mutex<Limits>,
+    most_of: Mutex<BTreeMap<Namespace, usize>>,
     queue: Mutex<Queue>,
     /// Something was added to an empty queue, or the daemon is about to end.
     changed: Condvar,
@@ -145,6 +146,14 @@ struct Shared {
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn most_of(&self) -> BTreeMap<Namespace, usize> {
+        self.most_of.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Nobody waits until the file has kept up.
@@ -197,7 +206,8 @@ impl Store {
         let queue = Queue::new(limits.memory_bytes);
         let shared = Arc::new(Shared {
             path: path.to_owned(),
-            limits,
+            limits: Mutex::new(limits),
+            most_of: Mutex::default(),
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             done: Condvar::new(),
@@ -219,6 +229,30 @@ impl Store {
         let writer = writer.map_err(|error| OpenError::File { path: path.to_owned(), error })?;
         let reader = Arc::new(tokio::sync::Mutex::new(schema::open_to_read(path).ok()));
         Ok(Self { shared, reader, writer: Mutex::new(Some(writer)), earlier })
+    }
+
+    /// Changes what is kept in the file, within a second. What may be kept in memory stays as it is.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Removes all activations of a namespace, in which no call runs. Returns when that is done, however long the file
+    /// cannot be written.
+    pub async fn forget(&self, namespace: &Namespace) {
+        loop {
+            self.shared.queue().forgotten.insert(namespace.clone());
+            self.shared.changed.notify_one();
+            if self.count(&Selection::of(namespace.clone())).await == Ok(0) {
+                self.shared.queue().forgotten.remove(namespace);
+                return;
+            }
+            tokio::time::sleep(LINGER).await;
+        }
+    }
+
+    /// How many activations of these namespaces are kept, within a second.
+    pub fn set_most_of(&self, most_of: BTreeMap<Namespace, usize>) {
+        *self.shared.most_of.lock().unwrap_or_else(PoisonError::into_inner) = most_of;
     }
 
     /// Adds a call that has been accepted. Before a client hears its ID, this should have been

@@ -2,13 +2,15 @@
 
 use crate::{ReadError, Store, rows, schema};
 use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
-use squeezy_openwhisk::activation::Activation;
+use squeezy_openwhisk::{Namespace, QualifiedName, activation::Activation};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A filter for activations. A list is in the order in which they have ended, the latest first;
 /// with a time, in the order in which they have started, as in OpenWhisk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Selection {
+    /// Only of this namespace.
+    pub namespace: Namespace,
     /// Only of this action.
     pub action: Option<String>,
     /// Only from this time on, in milliseconds since 1970.
@@ -31,10 +33,16 @@ pub struct Found {
 }
 
 impl Selection {
+    /// All of a namespace.
+    pub fn of(namespace: Namespace) -> Self {
+        Self { namespace, action: None, since_ms: None, upto_ms: None }
+    }
+
     /// Whether an activation passes the filter.
     pub fn admits(&self, activation: &Activation) -> bool {
         let start_ms = rows::signed(activation.start_ms);
-        self.action.as_ref().is_none_or(|action| *action == activation.action)
+        self.namespace == activation.action.namespace
+            && self.action.as_ref().is_none_or(|action| **action == *activation.action.name)
             && self.since_ms.is_none_or(|since| start_ms >= since)
             && self.upto_ms.is_none_or(|upto| start_ms <= upto)
     }
@@ -50,22 +58,28 @@ impl Selection {
     }
 
     /// The condition in SQL, and its parameters.
-    fn condition(&self) -> (String, Vec<&dyn ToSql>) {
-        let (mut terms, mut parameters) = (Vec::new(), Vec::<&dyn ToSql>::new());
-        if let Some(action) = &self.action {
-            terms.push("action = ?");
-            parameters.push(action);
-        }
-        if let Some(since_ms) = &self.since_ms {
+    fn condition(&self) -> (String, Vec<Box<dyn ToSql>>) {
+        // An action's name in the file says the namespace, too: in guest, which is not written, a client could name
+        // the whole path of somebody else's action.
+        let (mut terms, mut parameters): (_, Vec<Box<dyn ToSql>>) = match &self.action {
+            Some(action) => {
+                let action = QualifiedName::new(self.namespace.clone(), action);
+                let text = action.to_string();
+                let is_its_own = text.parse().is_ok_and(|read: QualifiedName| read == action);
+                let term = if is_its_own { "action = ?" } else { "action = ? AND FALSE" };
+                (vec![term], vec![Box::new(text)])
+            }
+            None => (vec!["namespace = ?"], vec![Box::new(self.namespace.to_string())]),
+        };
+        if let Some(since_ms) = self.since_ms {
             terms.push("start_ms >= ?");
-            parameters.push(since_ms);
+            parameters.push(Box::new(since_ms));
         }
-        if let Some(upto_ms) = &self.upto_ms {
+        if let Some(upto_ms) = self.upto_ms {
             terms.push("start_ms <= ?");
-            parameters.push(upto_ms);
+            parameters.push(Box::new(upto_ms));
         }
-        let terms = if terms.is_empty() { "true".to_owned() } else { terms.join(" AND ") };
-        (terms, parameters)
+        (terms.join(" AND "), parameters)
     }
 
     /// The list in SQL, without result and logs; its parameters are those of the condition, the
@@ -86,8 +100,13 @@ impl Selection {
 }
 
 impl Store {
-    /// The activation with this ID.
-    pub async fn find(&self, id: &str) -> Result<Option<Found>, ReadError> {
+    /// The activation of this namespace with this ID.
+    pub async fn find(&self, namespace: &Namespace, id: &str) -> Result<Option<Found>, ReadError> {
+        let found = self.find_any(id).await?;
+        Ok(found.filter(|found| found.activation.action.namespace == *namespace))
+    }
+
+    async fn find_any(&self, id: &str) -> Result<Option<Found>, ReadError> {
         let waiting = self.waiting(|activation| activation.id == id).into_iter().next();
         if waiting.is_some() {
             return Ok(waiting);
@@ -114,8 +133,9 @@ impl Store {
         let most = (skip - from).saturating_add(limit);
         self.read(move |connection| {
             let (_, mut parameters) = selection.condition();
-            let (most, offset) = (rows::signed(most as u64), rows::signed(from as u64));
-            parameters.extend([&most as &dyn ToSql, &offset]);
+            for number in [most, from] {
+                parameters.push(Box::new(rows::signed(number as u64)));
+            }
             let mut statement = connection.prepare(&selection.list_sql())?;
             let written = statement.query_map(params_from_iter(parameters), found)?;
             if waiting.is_empty() {

@@ -6,10 +6,13 @@
 
 use crate::Totals;
 use serde_json::json;
-use squeezy_openwhisk::activation::{Activation, Status};
+use squeezy_openwhisk::{
+    Namespace, QualifiedName,
+    activation::{Activation, Status},
+};
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -24,7 +27,7 @@ pub struct Running {
     /// The activation's ID.
     pub id: String,
     /// The action that is called.
-    pub action: String,
+    pub action: QualifiedName,
     /// The action's version.
     pub version: String,
     /// The action's kind.
@@ -50,6 +53,7 @@ impl Running {
             init: None,
             took: Duration::ZERO,
             logs: Vec::new(),
+            by_stranger: false,
         }
     }
 }
@@ -73,6 +77,13 @@ struct Entry {
     is_cut: bool,
 }
 
+impl Entry {
+    /// Whether it is what became of a stranger's call.
+    fn is_of_stranger(&self) -> bool {
+        matches!(&self.event, Event::Ended(_, activation) if activation.by_stranger)
+    }
+}
+
 /// What is not in the file yet.
 pub struct Queue {
     entries: VecDeque<Entry>,
@@ -84,6 +95,8 @@ pub struct Queue {
     next_number: i64,
     /// Functions whose totals have changed; `None` if the function is gone.
     pub totals: BTreeMap<String, Option<Totals>>,
+    /// Namespaces whose activations are removed.
+    pub forgotten: BTreeSet<Namespace>,
     /// Results that could neither be written nor kept.
     pub lost: u64,
     /// Why the file cannot be written.
@@ -105,6 +118,7 @@ impl Queue {
             next_ticket: 0,
             next_number: 1,
             totals: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             lost: 0,
             problem: None,
             is_behind: false,
@@ -141,7 +155,9 @@ impl Queue {
         self.entries.push_back(Entry { ticket: self.next_ticket, event, waiter, is_cut: false });
         self.next_ticket += 1;
         while self.entries.len() > self.most {
-            let Some(oldest) = self.entries.pop_front() else { break };
+            // Those of strangers go first.
+            let of_stranger = self.entries.iter().position(Entry::is_of_stranger).unwrap_or(0);
+            let Some(oldest) = self.entries.remove(of_stranger) else { break };
             if let Event::Ended(_, activation) = &oldest.event {
                 self.bytes -= activation.size();
                 // A result that was cut has been counted.
@@ -154,16 +170,21 @@ impl Queue {
         receiver
     }
 
-    /// Drops the result and logs of the oldest activation before this one that still has them.
+    /// Drops the result and logs of the oldest activation before this one that still has them, preferably of a
+    /// stranger's.
     fn cut_oldest(&mut self, before: u64) -> bool {
-        let oldest = self.entries.iter_mut().find_map(|entry| match &mut entry.event {
-            Event::Ended(_, activation) if !entry.is_cut && entry.ticket < before => {
-                entry.is_cut = true;
-                Some(activation)
-            }
-            _ => None,
-        });
-        let Some(activation) = oldest else { return false };
+        let has_them = |entry: &Entry| {
+            let is_ended = matches!(entry.event, Event::Ended(..));
+            is_ended && !entry.is_cut && entry.ticket < before
+        };
+        let of_stranger = |entry: &Entry| has_them(entry) && entry.is_of_stranger();
+        let oldest = self.entries.iter().position(of_stranger);
+        let oldest = oldest.or_else(|| self.entries.iter().position(has_them));
+        let Some(entry) = oldest.and_then(|oldest| self.entries.get_mut(oldest)) else {
+            return false;
+        };
+        entry.is_cut = true;
+        let Event::Ended(_, activation) = &mut entry.event else { return false };
         let mut cut = (**activation).clone();
         cut.status = Status::InternalError;
         cut.result = json!({ "error": "the result and the logs of this call are lost: they could not be written, and there was no memory to keep them" });

@@ -4,7 +4,10 @@ use crate::{Totals, queue::Running};
 use rusqlite::{Connection, Row, Statement, params, types::Type};
 use serde_json::Value;
 use squeezy_node::WaitedFor;
-use squeezy_openwhisk::activation::{Activation, Status};
+use squeezy_openwhisk::{
+    Namespace, QualifiedName,
+    activation::{Activation, Status},
+};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The columns of an activation without its result and logs.
@@ -49,7 +52,7 @@ impl<'c> Statements<'c> {
     /// Writes that a call is running.
     pub fn start(&mut self, call: &Running) -> rusqlite::Result<()> {
         let Running { id, action, version, kind, start_ms } = call;
-        self.started.execute(params![id, action, version, kind, signed(*start_ms)])?;
+        self.started.execute(params![id, action.to_string(), version, kind, signed(*start_ms)])?;
         Ok(())
     }
 
@@ -68,7 +71,7 @@ impl<'c> Statements<'c> {
         self.ended.execute(params![
             number,
             activation.id,
-            activation.action,
+            activation.action.to_string(),
             activation.version,
             activation.kind,
             signed(activation.start_ms),
@@ -104,7 +107,7 @@ pub fn head(row: &Row<'_>) -> rusqlite::Result<Activation> {
     let named = |name: String| WaitedFor::ALL.into_iter().find(|one| one.name() == name);
     Ok(Activation {
         id: row.get(0)?,
-        action: row.get(1)?,
+        action: action(row)?,
         version: row.get(2)?,
         kind: row.get::<_, String>(3)?.into(),
         start_ms: unsigned(row.get(4)?),
@@ -115,7 +118,22 @@ pub fn head(row: &Row<'_>) -> rusqlite::Result<Activation> {
         init: row.get::<_, Option<i64>>(8)?.map(duration),
         took: duration(row.get(9)?),
         logs: Vec::new(),
+        by_stranger: false,
     })
+}
+
+/// Reads the name of the action that was called.
+fn action(row: &Row<'_>) -> rusqlite::Result<QualifiedName> {
+    let wrong =
+        |error: String| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, error.into());
+    row.get_ref(1)?.as_str()?.parse().map_err(wrong)
+}
+
+/// Reads a namespace.
+pub fn namespace(row: &Row<'_>, column: usize) -> rusqlite::Result<Namespace> {
+    let wrong =
+        |error: String| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into());
+    row.get_ref(column)?.as_str()?.parse().map_err(wrong)
 }
 
 /// Reads an activation from the columns [`HEAD`], `result` and `logs`.
@@ -138,7 +156,7 @@ pub fn running(connection: &Connection) -> rusqlite::Result<Vec<Running>> {
     let rows = statement.query_map([], |row| {
         Ok(Running {
             id: row.get(0)?,
-            action: row.get(1)?,
+            action: action(row)?,
             version: row.get(2)?,
             kind: row.get::<_, String>(3)?.into(),
             start_ms: unsigned(row.get(4)?),

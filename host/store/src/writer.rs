@@ -2,12 +2,13 @@
 
 use crate::{
     ENDED_WITH_DAEMON, LINGER, OpenError, Shared, Totals,
-    prune::Pruner,
+    prune::{Held, Pruner},
     queue::Event,
     rows::{self, Statements},
     schema,
 };
 use rusqlite::Connection;
+use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, PoisonError},
@@ -58,6 +59,7 @@ impl Opened {
 pub fn run(shared: &Shared, opened: Option<Opened>) {
     let mut was_open = opened.is_some();
     let mut connection = opened.map(|opened| opened.connection);
+    let mut held = None;
     loop {
         let open = match connection.take() {
             Some(connection) => Ok(connection),
@@ -67,7 +69,7 @@ pub fn run(shared: &Shared, opened: Option<Opened>) {
         let result = match &open {
             Ok(connection) => {
                 was_open = true;
-                write_all(shared, connection).map_err(|error| {
+                write_all(shared, connection, &mut held).map_err(|error| {
                     format!("{}: {}", shared.path.display(), schema::describe(&error))
                 })
             }
@@ -119,10 +121,15 @@ fn succeeded(shared: &Shared, last: Option<u64>) {
     }
 }
 
-/// Writes until the store is closed and everything is written, or until something fails.
-fn write_all(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
+/// Writes until the store is closed and everything is written, or until something fails. `held` is what is in the
+/// file, once that is known: finding it out takes a while.
+fn write_all(
+    shared: &Shared,
+    connection: &Connection,
+    held: &mut Option<BTreeMap<Namespace, Held>>,
+) -> rusqlite::Result<()> {
     let mut statements = Statements::new(connection)?;
-    let mut pruner = Pruner::new(connection, shared.limits)?;
+    let mut pruner = Pruner::new(connection, shared.limits(), held.take())?;
     // A retry begins with little: it may fit where much does not.
     let mut together = MOST_TOGETHER;
     if shared.queue().problem.is_some() {
@@ -159,6 +166,7 @@ fn write_all(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
                     }
                     drop(queue);
                     undo(connection);
+                    *held = Some(pruner.held());
                     return Err(error);
                 }
             }
@@ -168,7 +176,8 @@ fn write_all(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
         // Nobody waits for what follows, except who comes meanwhile.
         if looked.is_none_or(|looked: Instant| looked.elapsed() >= TICK) || pruner.has_more() {
             looked = Some(Instant::now());
-            pruner.look_for_old();
+            let forgotten = shared.queue().forgotten.clone();
+            pruner.look_anew(shared.limits(), shared.most_of(), forgotten);
         }
         let is_idle = !shared.queue().has_work();
         pruner.step(connection, &mut statements, is_idle);
@@ -207,8 +216,13 @@ fn write(
                 if !started.contains(activation.id.as_str()) {
                     statements.no_longer_running(&activation.id)?;
                 }
-                added.rows += statements.end(*number, activation)?;
+                let rows = statements.end(*number, activation)?;
+                added.rows += rows;
                 added.bytes += activation.size();
+                if rows > 0 {
+                    let of = added.of.entry(activation.action.namespace.clone()).or_default();
+                    of.add(activation.size());
+                }
             }
         }
     }
@@ -225,7 +239,7 @@ fn write(
 }
 
 /// What a transaction has added to the file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Added {
     /// Activations.
     pub rows: usize,
@@ -233,6 +247,8 @@ pub struct Added {
     pub bytes: usize,
     /// Everything that was written, including what is no activation.
     pub writes: usize,
+    /// Activations by namespace.
+    pub of: BTreeMap<Namespace, Held>,
 }
 
 fn undo(connection: &Connection) {

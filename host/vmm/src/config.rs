@@ -8,6 +8,7 @@ use crate::{
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
     names::names,
+    network::{self, Network, NetworkCounters},
 };
 use bytesize::ByteSize;
 use squeezy_protocol::ImageNumber;
@@ -56,6 +57,10 @@ pub struct VmConfig {
     /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by
     /// default, because it would distort what a resize gives back.
     pub free_page_reporting: bool,
+    /// What the guest may reach over the network; `None` if it has none.
+    pub network: Option<Network>,
+    /// What counts how often it tries to reach somebody, for all VMs that this configuration is for.
+    pub network_counters: Arc<NetworkCounters>,
     /// Whether the VMM logs each request to a virtio-mem device, for
     /// [`Resize::device`](crate::Resize).
     pub count_device_requests: bool,
@@ -166,6 +171,8 @@ impl VmConfig {
             llfree: Llfree::default(),
             take_free_every: None,
             free_page_reporting: false,
+            network: None,
+            network_counters: Arc::default(),
             count_device_requests: false,
             clock: GuestClock::default(),
             console_log: None,
@@ -236,6 +243,11 @@ impl VmConfig {
             ));
         }
         if let Some(problem) = self.llfree_problem() {
+            return fail(problem);
+        }
+        if self.network.is_some()
+            && let Some(problem) = network::problem()
+        {
             return fail(problem);
         }
         if self.kernel_command_line().len() > 2047 {

@@ -44,6 +44,7 @@ pub mod mechanism;
 pub mod memory;
 mod memory_backend;
 mod names;
+pub mod network;
 mod process;
 mod vm;
 

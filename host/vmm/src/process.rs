@@ -29,14 +29,14 @@ pub(crate) struct Spawned {
 }
 
 impl Process {
-    /// Starts `command` with its output piped. It inherits `fds` under their numbers. `remedy` says
-    /// what to do if the program does not exist.
+    /// Starts `command` with its output piped. It inherits `fds` under their numbers, and what `confine` does to the
+    /// thread that starts it. `remedy` says what to do if the program does not exist.
     pub(crate) fn spawn(
         mut command: Command,
         fds: Vec<OwnedFd>,
+        confine: impl FnOnce() -> std::io::Result<()> + Send + 'static,
         remedy: &'static str,
     ) -> Result<Spawned> {
-        let program = command.get_program().to_owned();
         let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
         // SAFETY: between fork and exec there are only system calls, all of them async-signal-safe,
@@ -69,11 +69,18 @@ impl Process {
         std::thread::Builder::new()
             .name("vmm-keeper".to_owned())
             .spawn(move || {
-                let mut child = match command.spawn() {
+                let confined =
+                    confine().map_err(|e| VmError::system("the VMM cannot be confined", e));
+                let child = confined.and_then(|()| {
+                    command.spawn().map_err(|error| {
+                        let program = command.get_program().into();
+                        VmError::Program { program, reason: error.to_string(), remedy }
+                    })
+                });
+                let mut child = match child {
                     Ok(child) => child,
                     Err(error) => return drop(started.send(Err(error))),
                 };
-                drop(fds);
                 let parts = (child.id(), pidfd(&child), child.stdout.take(), child.stderr.take());
                 if started.send(Ok(parts)).is_err() {
                     let _ = child.kill();
@@ -82,13 +89,11 @@ impl Process {
                 exited.send_replace(Some(status));
             })
             .map_err(|e| VmError::system("a thread cannot be started", e))?;
-        let (id, pidfd, stdout, stderr) = start
-            .recv()
-            .map_err(|e| VmError::system("the VMM cannot be started", e))?
-            .map_err(|e| {
-                let reason = e.to_string();
-                VmError::Program { program: program.into(), reason, remedy }
-            })?;
+        let started = start.recv();
+        // Not by the thread that started it: what is confined may be unable to close them.
+        drop(fds);
+        let (id, pidfd, stdout, stderr) =
+            started.map_err(|e| VmError::system("the VMM cannot be started", e))??;
         let process =
             Self { id, pidfd: pidfd.map_err(|e| VmError::system("pidfd_open", e))?, exit };
         match (stdout, stderr) {
@@ -100,6 +105,11 @@ impl Process {
     /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.id
+    }
+
+    /// A descriptor of the process.
+    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.pidfd.try_clone()
     }
 
     /// Kills it, if it still runs.
@@ -139,7 +149,7 @@ mod tests {
     async fn a_child_ends_with_its_handle() {
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let spawned = Process::spawn(command, Vec::new(), "").unwrap();
+        let spawned = Process::spawn(command, Vec::new(), || Ok(()), "").unwrap();
         let exit = spawned.process.exit.clone();
         let id = spawned.process.id();
         drop(spawned);
@@ -155,7 +165,7 @@ mod tests {
         let spawned = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
             command.arg("1000");
-            Process::spawn(command, Vec::new(), "").unwrap()
+            Process::spawn(command, Vec::new(), || Ok(()), "").unwrap()
         })
         .join()
         .unwrap();
@@ -166,7 +176,8 @@ mod tests {
     #[test]
     fn a_program_that_is_missing_is_named() {
         let command = Command::new("no-such-vmm");
-        let Err(error) = Process::spawn(command, Vec::new(), "install it") else { panic!() };
+        let spawned = Process::spawn(command, Vec::new(), || Ok(()), "install it");
+        let Err(error) = spawned else { panic!() };
         let text = error.to_string();
         assert!(text.contains("no-such-vmm") && text.contains("install it"), "{text}");
     }

@@ -19,11 +19,6 @@ const KIND: u32 = 0o170_000;
 const PLAIN: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
-/// Whether these bytes begin as a zip archive does.
-pub fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
-}
-
 /// Unpacks an archive into a directory. Files that lead out of it, links and devices are refused; so is
 /// what is larger than an action can be, whatever the archive itself says about that.
 pub fn unpack(archive: &[u8], directory: &Path) -> Result<(), Refused> {

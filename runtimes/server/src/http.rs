@@ -7,12 +7,11 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
+use squeezy_protocol::MAX_REQUEST_BYTES;
 use std::{convert::Infallible, io, rc::Rc, time::Duration};
 use tokio::net::TcpListener;
 
-/// Largest bodies, in bytes. Code comes as text, with an envelope around it; the arguments of a call may
-/// have OpenWhisk's 1 MiB.
-const MOST_INIT_BYTES: usize = (16 << 20) + (1 << 20);
+/// The largest body of a call, in bytes: its arguments may have OpenWhisk's 1 MiB.
 const MOST_RUN_BYTES: usize = (1 << 20) + (64 << 10);
 
 /// How long the head of a request may take.
@@ -45,7 +44,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let answer = match (&parts.method, parts.uri.path()) {
-        (&Method::POST, "/init") => match body::read(body, MOST_INIT_BYTES).await {
+        (&Method::POST, "/init") => match body::read(body, MAX_REQUEST_BYTES).await {
             Ok(body) => server.init(&body).await,
             Err(refused) => Err(refused),
         },

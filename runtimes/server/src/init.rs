@@ -1,19 +1,10 @@
 //! What `POST /init` brings.
 
 use crate::{body::Object, refused::Refused};
-use base64::{
-    Engine,
-    alphabet::STANDARD,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
+use base64::Engine;
 use serde_json::{Value, value::RawValue};
+use squeezy_protocol::BASE64;
 use std::borrow::Cow;
-
-/// Base64 whose padding may be left out.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// An action: its code, the name of its entry point, and variables of its environment.
 #[derive(Debug)]

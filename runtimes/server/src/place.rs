@@ -1,9 +1,10 @@
 //! Puts an action's code where its process finds it.
 
 use crate::{
-    archive::{empty, is_archive, unpack},
+    archive::{empty, unpack},
     refused::Refused,
 };
+use squeezy_protocol::is_archive;
 use std::{
     fs::File,
     io::{self, Read, Write},

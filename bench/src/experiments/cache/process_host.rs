@@ -14,7 +14,7 @@ use crate::{
 };
 use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, PolicyError,
-    RequestNumber, Scaler, SqueezePolicy, StopReason, VmPolicy,
+    RequestNumber, Scaler, SqueezePolicy, StopReason, TenantIndex, VmPolicy,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -89,7 +89,7 @@ impl ProcessHost {
                 queue_limit: usize::MAX,
                 wait_limit: None,
             };
-            scaler.add_function(policy).map_err(refused)?;
+            scaler.add_function(TenantIndex::FIRST, policy).map_err(refused)?;
         }
         let (reporter, reports) = unbounded_channel();
         Ok(Self {

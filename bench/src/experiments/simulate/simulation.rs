@@ -6,7 +6,7 @@ use crate::error::{BenchError, Result};
 use squeezy_load::Random;
 use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber,
-    Scaler, SqueezePolicy, StopReason, VmIndex, VmPolicy, VmState,
+    Scaler, SqueezePolicy, StopReason, TenantIndex, VmIndex, VmPolicy, VmState,
 };
 use squeezy_vmm::MemoryBackend;
 use std::{
@@ -109,7 +109,7 @@ pub(super) async fn play(
             queue_limit: rules.queue,
             wait_limit: None,
         };
-        scaler.add_function(policy).map_err(refused)?;
+        scaler.add_function(TenantIndex::FIRST, policy).map_err(refused)?;
     }
     let mut simulation = Simulation {
         workload,

@@ -24,7 +24,7 @@ use crate::{
 };
 use squeezy_node::{Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan};
 use squeezy_openwhisk::{OpenWhisk, contract};
-use squeezy_scaler::{Budget, Counts, FunctionIndex};
+use squeezy_scaler::{Budget, Counts, FunctionIndex, TenantIndex};
 use squeezy_vmm::MemoryUse;
 use std::{
     sync::Arc,
@@ -107,7 +107,9 @@ impl Fleet {
                 let keep_alive = plan.keep_alive;
                 let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
                 let contract = Arc::new(OpenWhisk);
-                let index = node.add_function(vm, image.clone(), contract, limits).await;
+                let index = node
+                    .add_function(vm, TenantIndex::FIRST, image.clone(), contract, limits)
+                    .await;
                 members.push((index.map_err(node_error)?, image.clone()));
             }
         }
@@ -232,7 +234,7 @@ async fn call(
     let value = serde_json::to_value(&function.request).unwrap_or_default();
     let id = format!("{:032x}", arrival.at.as_nanos());
     let start = Instant::now();
-    let answer = node.call(*index, Call { id, value, logs: false }).await;
+    let answer = node.call(*index, Call { id, value, logs: false, trace: None }).await;
     let latency = start.elapsed();
     let (waited, cold, problem) = match answer {
         Ok(answer) => (answer.waited, answer.cold, contract::problem(function, &answer.response)),

@@ -1,7 +1,7 @@
 //! Programs in the guest's initramfs, above all `memhog`, which touches memory and holds it.
 
 use crate::error::{BenchError, Result};
-use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, PartitionChoice};
+use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, NetworkAccess, PartitionChoice};
 use squeezy_vmm::AgentClient;
 use std::{
     collections::BTreeMap,
@@ -42,6 +42,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
         port: None,
+        network: NetworkAccess::None,
     })
 }
 

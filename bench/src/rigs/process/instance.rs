@@ -163,7 +163,7 @@ impl Instance {
     pub(crate) async fn call(&self) -> Result<Call> {
         let NativeFunction { name, function, value, .. } = &*self.function;
         let limit = function.run_timeout;
-        let request = contract::run(name, "0", value, limit);
+        let request = contract::run(name, "0", value, None, limit);
         let (cpu_before, start) = (self.cpu_ns()?, Instant::now());
         let answer = self.exchange(request, limit).await?;
         let latency = start.elapsed();

@@ -101,8 +101,9 @@ mod tests {
             cpu_limit_millis: None,
             seccomp: Seccomp::Default,
             port: None,
+            network: Default::default(),
         };
-        let entry = Entry::new(&spec, 0);
+        let entry = Entry::new(&spec, 0, None);
         entry.start.set(Start { partition: Some(PartitionNumber(0)), ..Start::default() });
         entry.frozen.set(true);
         *entry.doomed.try_lock().unwrap() = true;

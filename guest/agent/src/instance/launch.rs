@@ -9,7 +9,7 @@ use super::{
 use crate::{
     cgroup::Cgroup,
     error::ApiError,
-    init,
+    init, network,
     sandbox::{Plan, Report},
     sysfs,
 };
@@ -40,6 +40,9 @@ pub async fn launch(
 ) -> Result<oneshot::Receiver<ExitStatus>, ApiError> {
     if spec.partition != PartitionChoice::None && !sysfs::present() {
         return Err(ApiError::invalid(crate::abi::AssignError::NoPartitions.to_string()));
+    }
+    if entry.address.is_some() && !network::is_there() {
+        return Err(ApiError::invalid("network: this VM has no network"));
     }
     let lower = match spec.image {
         Some(number) => init::image(number)
@@ -81,7 +84,8 @@ fn begin_sandbox(
     spec: &InstanceSpec,
     lower: String,
 ) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
-    let plan = plan_file(&Plan { spec: spec.clone(), lower, user: entry.user })?;
+    let plan =
+        plan_file(&Plan { spec: spec.clone(), lower, user: entry.user, address: entry.address })?;
     let (log, output) = Log::start()?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
     let reports = Receiver::from_owned_fd(reports)?;

@@ -16,13 +16,15 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use squeezy_protocol::{
-    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, PartitionNumber,
+    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, NetworkAccess,
+    PartitionNumber, network,
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io,
+    net::Ipv4Addr,
     os::fd::AsFd,
     rc::Rc,
     time::{Duration, Instant},
@@ -44,6 +46,9 @@ const FREEZE_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Instances {
     entries: RefCell<BTreeMap<InstanceId, Rc<Entry>>>,
+    /// The number of the next address. An address is not given away again before all others were: connections of its
+    /// last instance may still be known outside.
+    next_address: Cell<u16>,
     reaper: Rc<Reaper>,
 }
 
@@ -53,6 +58,8 @@ pub struct Entry {
     id: InstanceId,
     /// Number that sets its users apart from those of all others.
     user: u32,
+    /// Its address in the VM's network, if it has one.
+    address: Option<Ipv4Addr>,
     port: Option<u16>,
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
@@ -84,7 +91,8 @@ struct Start {
 impl Instances {
     /// Creates an empty list of instances, and starts to reap orphans.
     pub fn start() -> io::Result<Rc<Self>> {
-        Ok(Rc::new(Self { entries: RefCell::default(), reaper: Reaper::start()? }))
+        let (entries, next_address) = (RefCell::default(), Cell::new(0));
+        Ok(Rc::new(Self { entries, next_address, reaper: Reaper::start()? }))
     }
 
     /// All instances, ordered by ID.
@@ -124,13 +132,29 @@ impl Instances {
             }
             let taken: BTreeSet<u32> = entries.values().map(|entry| entry.user).collect();
             let user = (0..).find(|user| !taken.contains(user)).unwrap_or_default();
-            let entry = Rc::new(Entry::new(&spec, user));
+            let address = match spec.network {
+                NetworkAccess::None => None,
+                NetworkAccess::Outbound => Some(self.address(&entries)),
+            };
+            let entry = Rc::new(Entry::new(&spec, user, address));
             entries.insert(spec.id.clone(), Rc::clone(&entry));
             entry
         };
         let (report, reported) = oneshot::channel();
         tokio::task::spawn_local(Rc::clone(self).live(entry, spec, begin, report));
         reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
+    }
+
+    /// An address that none of these instances has, of which there are fewer than addresses.
+    fn address(&self, entries: &BTreeMap<InstanceId, Rc<Entry>>) -> Ipv4Addr {
+        loop {
+            let number = self.next_address.get();
+            self.next_address.set((number + 1) % network::ADDRESSES);
+            let address = network::address(number);
+            if entries.values().all(|entry| entry.address != Some(address)) {
+                return address;
+            }
+        }
     }
 
     /// Runs an instance from start to end.
@@ -194,10 +218,11 @@ impl Instances {
 }
 
 impl Entry {
-    fn new(spec: &InstanceSpec, user: u32) -> Self {
+    fn new(spec: &InstanceSpec, user: u32, address: Option<Ipv4Addr>) -> Self {
         Self {
             id: spec.id.clone(),
             user,
+            address,
             port: spec.port,
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),

@@ -23,11 +23,14 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_protocol::{ErrorCode, InstanceSpec, PartitionChoice, PartitionNumber};
+use squeezy_protocol::{
+    ErrorCode, InstanceSpec, PartitionChoice, PartitionNumber, network::RESOLVER,
+};
 use std::{
     ffi::CString,
     fs::{self, File},
     io::{self, Read, Write},
+    net::Ipv4Addr,
     os::fd::{AsRawFd, FromRawFd, RawFd},
     process::ExitCode,
     time::{Duration, Instant},
@@ -50,6 +53,8 @@ pub struct Plan {
     pub lower: String,
     /// Number that sets its users apart from those of all other instances.
     pub user: u32,
+    /// Its address in the VM's network, if it has one.
+    pub address: Option<Ipv4Addr>,
 }
 
 /// How far the process got.
@@ -123,9 +128,11 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     // A program may open /dev/stdout, but is not the user that created the pipe.
     user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
+    network::enter(plan.address).map_err(internal("setting up the network"))?;
     let limits =
         root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
-    root::enter(&plan.lower, &limits, &user).map_err(internal("making the root"))?;
+    let resolver = plan.address.map(|_| RESOLVER);
+    root::enter(&plan.lower, &limits, &user, resolver).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,
@@ -156,18 +163,13 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
 }
 
-/// Leaves the agent's namespaces and sets up the new network. The process was started in its own PID
-/// namespace.
+/// Leaves the agent's namespaces, except that of its network. The process was started in its own PID namespace.
 fn isolate(host_name: &str) -> io::Result<()> {
-    let namespaces = UnshareFlags::NEWNS
-        | UnshareFlags::NEWNET
-        | UnshareFlags::NEWIPC
-        | UnshareFlags::NEWUTS
-        | UnshareFlags::NEWCGROUP;
+    let namespaces =
+        UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
     // SAFETY: none of these flags unshares the file table or memory, and there is one thread.
     unsafe { unshare_unsafe(namespaces) }?;
-    rustix::system::sethostname(host_name.as_bytes())?;
-    network::set_up()
+    Ok(rustix::system::sethostname(host_name.as_bytes())?)
 }
 
 /// Waits for the partition; returns its number and how many nanoseconds that took.

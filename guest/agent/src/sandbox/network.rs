@@ -1,7 +1,12 @@
-//! The network of an instance: a loopback interface.
+//! The network of an instance: a loopback interface, and one to the outside if it may use that.
 
-use rustix::net::{AddressFamily, SocketType};
-use std::{fs, io, os::fd::AsRawFd};
+use crate::{
+    netlink::{Netlink, own_namespace},
+    network::DEVICE,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use squeezy_protocol::network::GATEWAY;
+use std::{fs, io, net::Ipv4Addr};
 
 /// Settings in `/proc/sys/net/ipv4` that differ from Linux's defaults.
 const SYSCTLS: [(&str, &str); 3] = [
@@ -13,25 +18,37 @@ const SYSCTLS: [(&str, &str); 3] = [
     ("tcp_rmem", "4096 131072 524288"),
 ];
 
-/// Sets up the network namespace of this process.
-pub fn set_up() -> io::Result<()> {
+/// The name of the interface to the outside. The machine's namespace must not have it: the kernel looks for it there.
+const INTERFACE: &str = "net0";
+
+/// Moves this process into a network namespace of its own and sets that up. With an address, it reaches the outside.
+pub fn enter(address: Option<Ipv4Addr>) -> io::Result<()> {
+    let outside = |_| Ok::<_, io::Error>((Netlink::open()?, Netlink::index(DEVICE)?));
+    let machine = address.map(outside).transpose()?;
+    // SAFETY: this flag unshares neither the file table nor memory, and there is one thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     // This is still the agent's /proc, but it shows the network of the process that opens it.
     for (name, value) in SYSCTLS {
         fs::write(format!("/proc/sys/net/ipv4/{name}"), value)?;
     }
-    loopback_up()
+    let own = Netlink::open()?;
+    own.turn_on(Netlink::index("lo")?)?;
+    match (machine, address) {
+        (Some((machine, device)), Some(address)) => {
+            machine.share(device, INTERFACE, own_namespace()?)?;
+            connect(&own, address)
+        }
+        _ => Ok(()),
+    }
 }
 
-fn loopback_up() -> io::Result<()> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    // SAFETY: all-zero bytes are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: `request` is a valid ifreq with a terminated name, which SIOCSIFFLAGS only reads.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Sets up the interface to the outside. The only other machine on its link is the gateway. So the instance cannot fill
+/// the table of neighbours, which all instances share.
+fn connect(own: &Netlink, address: Ipv4Addr) -> io::Result<()> {
+    fs::write(format!("/proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6"), "1")?;
+    let interface = Netlink::index(INTERFACE)?;
+    own.add_address(interface, address)?;
+    own.turn_on(interface)?;
+    own.add_route(interface, Some(GATEWAY), None)?;
+    own.add_route(interface, None, Some(GATEWAY))
 }

@@ -13,6 +13,7 @@ use rustix::{
 };
 use std::{
     fs, io,
+    net::Ipv4Addr,
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::{PermissionsExt, chown, symlink},
@@ -89,8 +90,14 @@ impl Limits {
     }
 }
 
-/// Builds the root of the instance on `lower` and moves into it. Its files belong to the user.
-pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
+/// Builds the root of the instance on `lower` and moves into it. Its files belong to the user. Programs ask `resolver`,
+/// if there is one, for the addresses of names.
+pub fn enter(
+    lower: &str,
+    limits: &Limits,
+    user: &User,
+    resolver: Option<Ipv4Addr>,
+) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
     mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &limits.options())?;
@@ -101,6 +108,9 @@ pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
     for (directory, mode) in [("upper", 0o755), ("tmp", 0o1777), ("shm", 0o1777)] {
         chown(directory, Some(user.id()), Some(user.id()))?;
         fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
+    }
+    if let Some(resolver) = resolver {
+        write_resolver(resolver, user)?;
     }
     let lower = if lower == "/" {
         // The initramfs cannot be mounted like that. Its files show up as nobody's, but anyone may read them.
@@ -127,6 +137,19 @@ pub fn enter(lower: &str, limits: &Limits, user: &User) -> io::Result<()> {
     chdir("/")?;
     for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
         read_only(path)?;
+    }
+    Ok(())
+}
+
+/// Writes the resolver's address where the C library looks for it: into the upper layer before it is mounted, so that no
+/// link in the image leads the writer anywhere.
+fn write_resolver(resolver: Ipv4Addr, user: &User) -> io::Result<()> {
+    let (directory, file) = ("upper/etc", "upper/etc/resolv.conf");
+    fs::create_dir(directory)?;
+    fs::write(file, format!("nameserver {resolver}\n"))?;
+    for (path, mode) in [(directory, 0o755), (file, 0o644)] {
+        chown(path, Some(user.id()), Some(user.id()))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
     Ok(())
 }

@@ -119,6 +119,7 @@ impl Instance {
             cpu_share_millis: Some(function.cpu_millis),
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),
+            network: function.network.unwrap_or_default(),
             seccomp: match function.seccomp {
                 Seccomp::Default => squeezy_protocol::Seccomp::Default,
                 Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,

@@ -2,12 +2,16 @@
 
 use super::{Blueprint, Machine, MachineDetails, micro::MicroVms, shared::SharedVm};
 use crate::{PolicyName, VmPlan};
-use squeezy_vmm::{BootStep, BoxFuture, VmError};
+use squeezy_vmm::{BootStep, BoxFuture, VmError, network::NetworkCounts};
 use std::{path::PathBuf, sync::Arc};
 
 impl Blueprint for VmPlan {
     fn images(&self) -> &[PathBuf] {
         &self.images
+    }
+
+    fn network_counts(&self) -> Option<NetworkCounts> {
+        (!self.networks.is_empty()).then(|| self.network_counters.read())
     }
 
     fn boot<'a>(

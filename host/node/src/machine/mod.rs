@@ -10,6 +10,7 @@ use squeezy_protocol::{InstanceSpec, Partition};
 use squeezy_vmm::{
     AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Taken, Vm, VmError,
     mechanism::{Slot, Slots},
+    network::NetworkCounts,
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,6 +18,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 pub trait Blueprint: Send + Sync {
     /// The read-only root file systems of its instances, by [`ImageNumber`](squeezy_protocol::ImageNumber).
     fn images(&self) -> &[PathBuf];
+    /// How often its instances have tried to reach somebody, if they have a network.
+    fn network_counts(&self) -> Option<NetworkCounts> {
+        None
+    }
     /// Boots it; `tell` is called at each step. Dropping the future ends it.
     fn boot<'a>(
         &'a self,

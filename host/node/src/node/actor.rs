@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use squeezy_protocol::ImageNumber;
 use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber,
-    Scaler, SqueezePolicy, VmIndex,
+    Scaler, SqueezePolicy, TenantIndex, VmIndex,
 };
 use squeezy_vmm::BoxFuture;
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
@@ -136,8 +136,17 @@ impl Actor {
                 }
                 let _ = reply.send(index);
             }
-            Message::AddFunction { vm, function, contract, limits, reply } => {
-                let _ = reply.send(self.add_function(vm, *function, contract, limits));
+            Message::AddTenant { policy, reply } => {
+                let _ = reply.send(self.scaler.add_tenant(policy));
+            }
+            Message::UpdateTenant { tenant, policy, reply } => {
+                let _ = reply.send(self.scaler.update_tenant(tenant, policy));
+                // The new quotas take effect at once.
+                self.event(Event::Tick);
+            }
+            Message::RemoveTenant(tenant) => self.scaler.remove_tenant(tenant),
+            Message::AddFunction { vm, tenant, function, contract, limits, reply } => {
+                let _ = reply.send(self.add_function(vm, tenant, *function, contract, limits));
             }
             Message::UpdateFunction { function, limits, reply } => {
                 let result = match self.functions.get(&function) {
@@ -146,6 +155,10 @@ impl Actor {
                 };
                 let _ = reply.send(result);
                 // The new limits take effect at once.
+                self.event(Event::Tick);
+            }
+            Message::KeepEmptyVms(idle_time) => {
+                self.scaler.keep_empty_vms(idle_time);
                 self.event(Event::Tick);
             }
             Message::RemoveFunction(function) => self.event(Event::Retire(function)),
@@ -162,6 +175,7 @@ impl Actor {
     fn add_function(
         &mut self,
         vm: VmIndex,
+        tenant: TenantIndex,
         FunctionImage { function, image }: FunctionImage,
         contract: Arc<dyn Contract>,
         limits: FunctionLimits,
@@ -171,7 +185,7 @@ impl Actor {
         let number = number.and_then(|number| u8::try_from(number).ok());
         let image = ImageNumber(number.ok_or(NodeError::NoImage(image))?);
         let entry = FunctionEntry { vm, function: Arc::new(function), contract, image };
-        let index = self.scaler.add_function(entry.policy(limits))?;
+        let index = self.scaler.add_function(tenant, entry.policy(limits))?;
         self.functions.insert(index, entry);
         Ok(index)
     }

@@ -138,7 +138,9 @@ impl Actor {
     fn close(&mut self, request: RequestNumber, result: Result<Answer, CallError>) {
         if let Some(call) = self.calls.remove(&request) {
             let instance = call.assignment.map(|taken| taken.instance);
-            self.tell(NodeEvent::Called { function: call.function, instance, result: &result });
+            let PendingCall { function, came, .. } = call;
+            let trace = call.call.trace.as_ref();
+            self.tell(NodeEvent::Called { function, instance, came, trace, result: &result });
             // The caller may be gone.
             let _ = call.reply.send(result);
         }

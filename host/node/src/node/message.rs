@@ -8,7 +8,8 @@ use crate::{
 use futures_util::stream::FuturesUnordered;
 use squeezy_protocol::{ExitReason, Partition};
 use squeezy_scaler::{
-    FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber, VmIndex, VmPolicy,
+    FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber, TenantIndex, TenantPolicy,
+    VmIndex, VmPolicy,
 };
 use squeezy_vmm::{BoxFuture, VmError};
 use std::{sync::Arc, time::Duration};
@@ -27,8 +28,19 @@ pub(super) enum Message {
         policy: VmPolicy,
         reply: oneshot::Sender<Result<VmIndex, PolicyError>>,
     },
+    AddTenant {
+        policy: TenantPolicy,
+        reply: oneshot::Sender<Result<TenantIndex, PolicyError>>,
+    },
+    UpdateTenant {
+        tenant: TenantIndex,
+        policy: TenantPolicy,
+        reply: oneshot::Sender<Result<(), PolicyError>>,
+    },
+    RemoveTenant(TenantIndex),
     AddFunction {
         vm: VmIndex,
+        tenant: TenantIndex,
         function: Box<FunctionImage>,
         contract: Arc<dyn Contract>,
         limits: FunctionLimits,
@@ -39,6 +51,7 @@ pub(super) enum Message {
         limits: FunctionLimits,
         reply: oneshot::Sender<Result<(), PolicyError>>,
     },
+    KeepEmptyVms(Option<Duration>),
     RemoveFunction(FunctionIndex),
     Call {
         function: FunctionIndex,

@@ -16,9 +16,10 @@ use crate::{Answer, Blueprint, Call, CallError, Contract, FunctionImage, Observe
 use actor::Actor;
 use message::{Message, PartitionsOfVms};
 use squeezy_scaler::{
-    Budget, Counts, FunctionIndex, PolicyError, SqueezePolicy, VmIndex, VmPolicy, VmState,
+    Budget, Counts, FunctionIndex, PolicyError, SqueezePolicy, TenantCounts, TenantIndex,
+    TenantPolicy, VmIndex, VmPolicy, VmState,
 };
-use squeezy_vmm::{MemoryUse, VmError};
+use squeezy_vmm::{MemoryUse, VmError, network::NetworkCounts};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -60,12 +61,16 @@ pub enum NodeError {
 pub struct NodeStatus {
     /// Committed memory, in bytes.
     pub committed_bytes: u64,
+    /// All tenants.
+    pub tenants: Vec<(TenantIndex, TenantCounts)>,
     /// All functions.
     pub functions: Vec<(FunctionIndex, Counts)>,
     /// The VM of each function's instances.
     pub vm_of: BTreeMap<FunctionIndex, VmIndex>,
     /// All VMs, with the memory of those that run and answer in time.
     pub vms: Vec<(VmIndex, VmState, Option<MemoryUse>)>,
+    /// How often the instances of VMs that have a network have tried to reach somebody, in all VMs of this number.
+    pub networks: Vec<(VmIndex, NetworkCounts)>,
 }
 
 /// A handle to the functions, VMs and instances of one machine. Dropping the last handle ends them all.
@@ -87,6 +92,27 @@ impl Node {
         let actor = Actor::new(budget, squeezing, begin.into(), observer);
         tokio::spawn(actor.run(receiver));
         Self { messages }
+    }
+
+    /// Adds a tenant. There is one from the start, [`TenantIndex::FIRST`].
+    pub async fn add_tenant(&self, policy: TenantPolicy) -> Result<TenantIndex, NodeError> {
+        let message = |reply| Message::AddTenant { policy, reply };
+        Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Changes what a tenant may have. What it has beyond a quota is given up as soon as it is idle.
+    pub async fn update_tenant(
+        &self,
+        tenant: TenantIndex,
+        policy: TenantPolicy,
+    ) -> Result<(), NodeError> {
+        let message = |reply| Message::UpdateTenant { tenant, policy, reply };
+        Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Removes a tenant, which gets no more functions. It goes with the last of those that it has.
+    pub fn remove_tenant(&self, tenant: TenantIndex) {
+        let _ = self.messages.send(Message::RemoveTenant(tenant));
     }
 
     /// Adds a VM, which is booted on demand and kept for `idle_time` without an instance; for ever if that is
@@ -111,17 +137,19 @@ impl Node {
         Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
     }
 
-    /// Adds a function. Its instances run in `vm`, which must have its image, and their servers follow
-    /// `contract`.
+    /// Adds a function of `tenant`. Its instances run in `vm`, which must have its image and no function of another
+    /// tenant, and their servers follow `contract`.
     pub async fn add_function(
         &self,
         vm: VmIndex,
+        tenant: TenantIndex,
         function: FunctionImage,
         contract: Arc<dyn Contract>,
         limits: FunctionLimits,
     ) -> Result<FunctionIndex, NodeError> {
         let function = Box::new(function);
-        let message = |reply| Message::AddFunction { vm, function, contract, limits, reply };
+        let message =
+            |reply| Message::AddFunction { vm, tenant, function, contract, limits, reply };
         self.ask(message).await.ok_or(NodeError::Ended)?
     }
 
@@ -133,6 +161,11 @@ impl Node {
     ) -> Result<(), NodeError> {
         let message = |reply| Message::UpdateFunction { function, limits, reply };
         Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Changes how long VMs without an instance are kept, for all VMs that there are; for ever if absent.
+    pub fn keep_empty_vms(&self, idle_time: Option<Duration>) {
+        let _ = self.messages.send(Message::KeepEmptyVms(idle_time));
     }
 
     /// Removes a function: waiting calls are rejected, running ones are answered.

@@ -31,8 +31,15 @@ impl Actor {
     pub(super) fn status(&mut self, reply: oneshot::Sender<NodeStatus>) {
         let functions =
             self.functions.keys().map(|&index| (index, self.scaler.counts(index))).collect();
+        let tenants =
+            self.scaler.tenants().map(|index| (index, self.scaler.tenant_counts(index))).collect();
         let vm_of = self.functions.iter().map(|(&index, entry)| (index, entry.vm)).collect();
         let committed_bytes = self.scaler.budget().committed_bytes();
+        let networks = self
+            .vms
+            .iter()
+            .filter_map(|(&index, entry)| Some((index, entry.blueprint.network_counts()?)));
+        let networks = networks.collect();
         let vms: Vec<_> = self
             .vms
             .iter()
@@ -49,7 +56,14 @@ impl Actor {
                 (index, state, memory.and_then(Result::ok))
             };
             let vms = join_all(vms.into_iter().map(look)).await;
-            let _ = reply.send(NodeStatus { committed_bytes, functions, vm_of, vms });
+            let _ = reply.send(NodeStatus {
+                committed_bytes,
+                tenants,
+                functions,
+                vm_of,
+                vms,
+                networks,
+            });
             Completion::Nothing
         });
     }

@@ -1,8 +1,11 @@
 //! Which instances and VMs have to give up their memory.
 
-use super::{Scaler, Vm, scale::Shortage};
-use crate::{Command, InstanceNumber, StopReason, VmIndex, VmState, instance::Instance};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{Scaler, Vm, claim::Claim, scale::Shortage};
+use crate::{Command, InstanceNumber, Moment, StopReason, TenantIndex, VmIndex, VmState};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Pauses and freezes that were under way when memory became short. Only these are waited for: on a busy host there is
 /// always one that began later.
@@ -13,7 +16,7 @@ pub(super) struct Awaited {
 
 /// Something that can be ended to make room.
 #[derive(Clone, Copy)]
-enum Evictable {
+pub(super) enum Evictable {
     Instance(InstanceNumber),
     /// An instance of a paused VM, without the VM.
     Condemned(InstanceNumber),
@@ -36,47 +39,27 @@ impl Scaler {
         }
     }
 
-    /// Ends idle instances and unused VMs, least recently used first, until `wanted` bytes are free or on
-    /// their way back. Spares whatever is to get the memory.
-    pub(super) fn evict(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
-        let mut room = self.budget.free_bytes().saturating_add(self.coming_bytes(shortage));
+    /// Ends idle instances and unused VMs until what is claimed is free or on its way back, or nothing is left that may
+    /// be taken for it. Spares whatever is to get the memory.
+    pub(super) fn evict(&mut self, claim: &Claim, commands: &mut Vec<Command>) {
+        let (room, wanted) = (self.room_bytes(claim), self.wanted_bytes(claim));
         if room >= wanted {
-            self.awaited = None;
+            self.awaited.remove(&claim.tenant);
             return;
         }
-        self.freeze_evictables(shortage.thawing, commands);
-        if self.waits(shortage) {
+        let sources = self.sources(claim, room);
+        self.freeze_evictables(&sources, claim.shortage.thawing, commands);
+        if self.waits(claim, &sources) {
             return;
         }
-        let mut going = self.going_in();
-        let mut evictables = Vec::new();
-        for (evictable, bytes) in self.evictables(shortage) {
-            if room >= wanted {
-                break;
-            }
-            room += bytes;
-            if let Evictable::Instance(number) = evictable
-                && let Some(Instance { vm, .. }) = self.pool.get(number)
-            {
-                let count = going.entry(vm).or_default();
-                *count += 1;
-                room += self.left_empty_bytes(vm, *count, shortage);
-            }
-            if let Evictable::Vm(index) = evictable {
-                // What was to be condemned in it goes with it. It has been counted twice, until the next step.
-                evictables.retain(|&other| match other {
-                    Evictable::Condemned(n) => self.pool.get(n).is_some_and(|i| i.vm != index),
-                    _ => true,
-                });
-            }
-            evictables.push(evictable);
-        }
+        let (plan, room) = self.plan(claim);
         // Who is being frozen is not ended, and may bring what is lacking.
-        let most: u64 = self.freezing.iter().map(|&number| self.most_gain(number, shortage)).sum();
+        let gain = |&number: &InstanceNumber| self.most_gain(number, claim, &sources);
+        let most: u64 = self.freezing.iter().map(gain).sum();
         if room < wanted && room.saturating_add(most) >= wanted {
             return;
         }
-        for evictable in evictables {
+        for evictable in plan {
             match evictable {
                 Evictable::Instance(number) => self.stop(number, StopReason::Evicted, commands),
                 Evictable::Condemned(number) => self.condemn(number, commands),
@@ -89,44 +72,64 @@ impl Scaler {
             }
         }
         if room < wanted {
-            self.evict_within(wanted, shortage, commands);
+            self.evict_within(claim, commands);
         }
     }
 
     /// Whether to wait until it is known what VMs and instances hold that are being paused and frozen.
-    fn waits(&mut self, shortage: &Shortage) -> bool {
-        let may_gain = |&number: &InstanceNumber| self.most_gain(number, shortage) > 0;
-        let instances: BTreeSet<_> = self.freezing.iter().copied().filter(may_gain).collect();
-        let vms = &self.pausing;
+    fn waits(&mut self, claim: &Claim, sources: &[TenantIndex]) -> bool {
+        let (vms, instances) = self.settling(claim, sources);
         let awaited = self
             .awaited
-            .get_or_insert_with(|| Awaited { vms: vms.clone(), instances: instances.clone() });
+            .entry(claim.tenant)
+            .or_insert_with(|| Awaited { vms: vms.clone(), instances: instances.clone() });
         awaited.vms.retain(|vm| vms.contains(vm));
         awaited.instances.retain(|number| instances.contains(number));
         !awaited.vms.is_empty() || !awaited.instances.is_empty()
     }
 
+    /// VMs that are being paused and instances that are being frozen, and that may bring something for a claim.
+    pub(super) fn settling(
+        &self,
+        claim: &Claim,
+        sources: &[TenantIndex],
+    ) -> (BTreeSet<VmIndex>, BTreeSet<InstanceNumber>) {
+        let of_source = |index: &VmIndex| {
+            let tenant = self.vms.get(index).and_then(|vm| vm.tenant);
+            tenant.is_some_and(|tenant| sources.contains(&tenant))
+        };
+        let may_gain = |&number: &InstanceNumber| self.most_gain(number, claim, sources) > 0;
+        let vms = self.pausing.iter().copied().filter(of_source).collect();
+        (vms, self.freezing.iter().copied().filter(may_gain).collect())
+    }
+
     /// The most bytes that may come back with the end of an instance's freeze.
-    fn most_gain(&self, number: InstanceNumber, shortage: &Shortage) -> u64 {
-        let instance = self.pool.get(number).filter(|_| shortage.thawing != Some(number));
+    fn most_gain(&self, number: InstanceNumber, claim: &Claim, sources: &[TenantIndex]) -> u64 {
+        let instance = self.pool.get(number).filter(|_| claim.shortage.thawing != Some(number));
+        let instance = instance.filter(|instance| sources.contains(&instance.tenant));
         instance.map_or(0, |instance| instance.charged_bytes)
     }
 
     /// Bytes on their way back, including those of VMs that will be empty once their stopping instances are
-    /// gone.
-    fn coming_bytes(&self, shortage: &Shortage) -> u64 {
-        let ending = self.ending.iter().map(|&index| self.vm_bytes(index));
+    /// gone. If the claim is to a tenant's quota, only what is that tenant's.
+    pub(super) fn coming_bytes(&self, claim: &Claim) -> u64 {
+        let only = claim.only();
+        let counts = |tenant| only.is_none_or(|only| tenant == Some(only));
+        let counts_vm = |index: &VmIndex| counts(self.vms.get(index).and_then(|vm: &Vm| vm.tenant));
+        let ending = self.ending.iter().filter(|index| counts_vm(index));
+        let ending = ending.map(|&index| self.vm_bytes(index));
         // Instances that end with their VM are counted with it.
         let going = self.pool.going().filter(|i| !self.ending.contains(&i.vm));
         let empty = self.going_in();
-        let empty =
-            empty.iter().map(|(&index, &count)| self.left_empty_bytes(index, count, shortage));
-        let going = going.chain(self.pool.condemning()).map(|i| i.charged_bytes);
+        let empty = empty.iter().filter(|(index, _)| counts_vm(index));
+        let empty = empty.map(|(&index, &count)| self.left_empty_bytes(index, count, claim));
+        let going = going.chain(self.pool.condemning()).filter(|i| counts(Some(i.tenant)));
+        let going = going.map(|i| i.charged_bytes);
         ending.chain(going).chain(empty).sum()
     }
 
     /// How many instances are going, per VM that is not itself ending.
-    fn going_in(&self) -> BTreeMap<VmIndex, usize> {
+    pub(super) fn going_in(&self) -> BTreeMap<VmIndex, usize> {
         let mut going = BTreeMap::new();
         for instance in self.pool.going().filter(|i| !self.ending.contains(&i.vm)) {
             *going.entry(instance.vm).or_default() += 1;
@@ -136,8 +139,8 @@ impl Scaler {
 
     /// What comes back with a VM if `count` instances are all it has: a VM left empty is ended when memory is
     /// short, unless it is the one that is to get memory.
-    fn left_empty_bytes(&self, index: VmIndex, count: usize, shortage: &Shortage) -> u64 {
-        let stays = Some(index) == shortage.first || self.pool.alive(index) > count;
+    pub(super) fn left_empty_bytes(&self, index: VmIndex, count: usize, claim: &Claim) -> u64 {
+        let stays = Some(index) == claim.shortage.first || self.pool.alive(index) > count;
         self.vms.get(&index).filter(|_| !stays).map_or(0, |vm| vm.charged_bytes)
     }
 
@@ -146,7 +149,8 @@ impl Scaler {
     /// is on its way back, one of two things is ended: the instance that lacks memory, if a new one fits into
     /// what the guest kept of another; or the whole VM, if nothing in it is busy and it can be booted again
     /// with the memory that this frees.
-    fn evict_within(&mut self, wanted: u64, shortage: &Shortage, commands: &mut Vec<Command>) {
+    fn evict_within(&mut self, claim: &Claim, commands: &mut Vec<Command>) {
+        let shortage = &claim.shortage;
         let Some(index) = shortage.first else { return };
         let Some(&Vm { policy, state, .. }) = self.vms.get(&index) else { return };
         // Nothing can be ended in it before it is paused or resumed.
@@ -159,12 +163,16 @@ impl Scaler {
                 || self.pool.condemned(index).next().is_some();
         let missing = self.missing_base_bytes(index);
         if paused && evictable && self.resume(index, commands) {
-            return self.evict(wanted.saturating_sub(missing), shortage, commands);
+            let mut shortage = shortage.clone();
+            if let Some(need) = shortage.needs.first_mut() {
+                *need = need.saturating_sub(missing);
+            }
+            return self.evict(&Claim { shortage, ..*claim }, commands);
         }
-        if self.coming_bytes(shortage) > 0 {
+        if self.coming_bytes(claim) > 0 {
             return;
         }
-        let free = self.budget.free_bytes();
+        let free = self.free_bytes(index);
         let had = |number| self.pool.get(number).map_or(0, |instance| instance.charged_bytes);
         let kept = self.pool.stranded(index).map(had);
         let anew = |&n: &InstanceNumber| {
@@ -190,14 +198,19 @@ impl Scaler {
         }
     }
 
-    /// What frees memory when it is ended, and how much, least recently used first. Leaves out whatever is to
-    /// get the memory.
-    fn evictables(&self, shortage: &Shortage) -> impl Iterator<Item = (Evictable, u64)> {
-        let &Shortage { first: needed, thawing, .. } = shortage;
+    /// What frees memory of a tenant when it is ended, and how much, least recently used first. Leaves out whatever is
+    /// to get the memory.
+    pub(super) fn evictables(
+        &self,
+        tenant: TenantIndex,
+        claim: &Claim,
+    ) -> impl Iterator<Item = (Evictable, u64)> + use<'_> {
+        let Shortage { first: needed, thawing, .. } = claim.shortage;
         let runs = move |vm| {
             matches!(self.vm_state(vm), Some(VmState::Up { .. })) && !self.pausing.contains(&vm)
         };
-        let instances = self.pool.idle().filter(move |&(_, number)| Some(number) != thawing);
+        let instances =
+            self.pool.idle_by(tenant).filter(move |&(_, number)| Some(number) != thawing);
         let instances = instances.filter_map(move |(at, number)| {
             let instance = self.pool.get(number)?;
             if self.is_condemnable(number, instance.vm) {
@@ -223,8 +236,11 @@ impl Scaler {
             let empty = self.pool.alive(index) == 0 && !self.pausing.contains(&index);
             Some(index) != needed && (paused || empty)
         };
-        let vms = self.evictable_vms.iter().filter(move |(_, index)| free(*index));
-        let vms = vms.map(|&(at, index)| (at, Evictable::Vm(index), self.vm_bytes(index)));
+        let (first, last) =
+            ((Moment::START, VmIndex(0)), (Moment(Duration::MAX), VmIndex(u32::MAX)));
+        let vms = self.evictable_vms.range((tenant, first)..=(tenant, last));
+        let vms = vms.filter(move |(_, (_, index))| free(*index));
+        let vms = vms.map(|&(_, (at, index))| (at, Evictable::Vm(index), self.vm_bytes(index)));
         let (mut instances, mut vms) = (instances.peekable(), vms.peekable());
         let merged = std::iter::from_fn(move || match (instances.peek(), vms.peek()) {
             (Some((idle, ..)), Some((empty, ..))) if empty < idle => vms.next(),

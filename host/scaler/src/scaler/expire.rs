@@ -92,6 +92,7 @@ impl Scaler {
             Some(VmState::Booting | VmState::Ending) => WaitingFor::Vm,
             _ if counts.starting > 0 => WaitingFor::Start,
             _ if counts.busy > 0 => WaitingFor::Busy,
+            _ if self.lacks_quota(index) => WaitingFor::Quota,
             _ => WaitingFor::Memory,
         }
     }

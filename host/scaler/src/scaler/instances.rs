@@ -172,13 +172,25 @@ impl Scaler {
         }
     }
 
+    /// Records an instance, and with its tenant.
+    pub(super) fn place(
+        &mut self,
+        number: InstanceNumber,
+        instance: Option<Instance>,
+    ) -> Option<Instance> {
+        let before = self.pool.put(number, instance);
+        self.count(before, false);
+        self.count(instance, true);
+        before
+    }
+
     /// The only place where instances are added, changed and removed. Returns what the instance was before.
     pub(super) fn put(
         &mut self,
         number: InstanceNumber,
         instance: Option<Instance>,
     ) -> Option<Instance> {
-        let before = self.pool.put(number, instance);
+        let before = self.place(number, instance);
         self.set_deadline(number);
         if !instance.is_some_and(|instance| is_frozen(&instance)) {
             self.thawed(number, instance.is_none());

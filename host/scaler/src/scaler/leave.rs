@@ -48,7 +48,9 @@ impl Scaler {
         for (index, function) in std::mem::take(&mut self.touched) {
             left.insert(index);
             if self.function(function).is_some_and(|f| f.retired) && !self.pool.has_any(function) {
-                self.functions.remove(&function);
+                if let Some(gone) = self.functions.remove(&function) {
+                    self.lose_part(gone.tenant);
+                }
                 if let Some(squeeze_manager) = &mut self.squeeze_manager {
                     squeeze_manager.forget_function(function);
                 }
@@ -56,7 +58,9 @@ impl Scaler {
             let Some(vm) = self.vms.get(&index) else { continue };
             match vm.state {
                 VmState::Absent if vm.retired => {
-                    self.vms.remove(&index);
+                    if let Some(tenant) = self.vms.remove(&index).and_then(|vm| vm.tenant) {
+                        self.lose_part(tenant);
+                    }
                 }
                 VmState::Up { .. } if self.pool.alive(index) > 0 => {
                     self.set_vm(index, VmState::Up { empty_since: None });

@@ -13,6 +13,7 @@ impl Scaler {
             let runs = matches!(vm.state, VmState::Up { .. }) && !self.pausing.contains(&index);
             let most = vm.policy.instance_bytes.saturating_sub(vm.lent_bytes);
             let free = self.budget.free_bytes().saturating_sub(self.budget.reserve_bytes());
+            let free = free.min(self.free_bytes(index));
             let (bytes, charged_bytes) = (wanted_bytes.min(most).min(free), vm.charged_bytes);
             if runs && bytes > 0 && self.charge_vm(index, charged_bytes + bytes) {
                 if let Some(vm) = self.vms.get_mut(&index) {

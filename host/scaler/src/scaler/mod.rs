@@ -1,12 +1,13 @@
 //! Decides which VMs and instances start and stop, and which instance gets which request.
 //!
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
-//! follows from it: who gets a request or memory (`scale`, and `lend` for guests that lack it) and who gives it up
-//! (`evict`), timeouts (`expire`),
+//! follows from it: whose turn it is (`turns`, by the rules of `tenants`), who gets a request or memory (`scale`, and
+//! `lend` for guests that lack it) and who gives it up (`evict`, to what is entitled to it, `claim`), timeouts (`expire`),
 //! frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
 //! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
 //! instances, `deadlines` the times at which they need attention.
 
+mod claim;
 mod condemn;
 mod counts;
 mod deadlines;
@@ -21,22 +22,26 @@ mod pool;
 mod queue;
 mod scale;
 mod squeeze;
+mod tenant;
+mod tenants;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod vms;
 
 use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RequestNumber,
-    StopReason, Unexpected, VmIndex, VmState, squeeze::SqueezeManager,
+    StopReason, TenantIndex, Unexpected, VmIndex, VmState, squeeze::SqueezeManager,
 };
 use deadlines::Deadlines;
 use evict::Awaited;
 use pool::Pool;
-use scale::Shortage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tenant::Tenant;
 
 pub use counts::Counts;
-pub use policy::{FunctionPolicy, PolicyError, VmPolicy};
+pub use policy::{FunctionPolicy, PolicyError, TenantPolicy, VmPolicy};
+pub use tenant::TenantCounts;
 
 struct Waiting {
     request: RequestNumber,
@@ -44,6 +49,7 @@ struct Waiting {
 }
 
 struct Function {
+    tenant: TenantIndex,
     policy: FunctionPolicy,
     queue: VecDeque<Waiting>,
     /// When an instance last took one of its requests.
@@ -53,6 +59,8 @@ struct Function {
 
 struct Vm {
     policy: VmPolicy,
+    /// Whose functions it has; absent before it has any.
+    tenant: Option<TenantIndex>,
     state: VmState,
     /// Bytes of the budget charged to it, apart from its instances: its base memory, or what it holds while
     /// it is paused.
@@ -73,16 +81,19 @@ struct Vm {
 
 /// Turns events into commands. See the crate's documentation.
 pub struct Scaler {
+    tenants: BTreeMap<TenantIndex, Tenant>,
+    /// Tenants that may hold more memory than they may have by now.
+    shrunk: BTreeSet<TenantIndex>,
     functions: BTreeMap<FunctionIndex, Function>,
     /// Functions with queued requests.
     waiting: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
-    /// VMs that can be ended as a whole because they are empty or paused, least recently used first.
-    evictable_vms: BTreeSet<(Moment, VmIndex)>,
+    /// VMs of each tenant that can be ended as a whole because they are empty or paused, least recently used first.
+    evictable_vms: BTreeSet<(TenantIndex, (Moment, VmIndex))>,
     /// VMs being paused; what they hold is known once they are.
     pausing: BTreeSet<VmIndex>,
-    /// What was under way when memory became short.
-    awaited: Option<Awaited>,
+    /// What was under way when memory became short for a tenant, or for the reserve.
+    awaited: BTreeMap<Option<TenantIndex>, Awaited>,
     /// VMs whose guests lack memory, and how much, until this event is handled.
     starving: BTreeMap<VmIndex, u64>,
     /// VMs shutting down.
@@ -98,6 +109,7 @@ pub struct Scaler {
     freezing: BTreeSet<InstanceNumber>,
     /// Frozen instances that can be condemned. Their VMs are paused, or about to be.
     doomed: BTreeSet<InstanceNumber>,
+    next_tenant: u32,
     next_function: u32,
     next_vm: u32,
     next_instance: u64,
@@ -105,15 +117,18 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// Creates a scaler without VMs or functions.
+    /// Creates a scaler with one tenant, [`TenantIndex::FIRST`], and without VMs or functions.
     pub fn new(budget: Budget) -> Self {
+        let first = Tenant::new(TenantPolicy::default());
         Self {
+            tenants: BTreeMap::from([(TenantIndex::FIRST, first)]),
+            shrunk: BTreeSet::new(),
             functions: BTreeMap::new(),
             waiting: BTreeSet::new(),
             vms: BTreeMap::new(),
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
-            awaited: None,
+            awaited: BTreeMap::new(),
             starving: BTreeMap::new(),
             ending: BTreeSet::new(),
             pool: Pool::default(),
@@ -123,6 +138,7 @@ impl Scaler {
             squeeze_manager: None,
             freezing: BTreeSet::new(),
             doomed: BTreeSet::new(),
+            next_tenant: TenantIndex::FIRST.0 + 1,
             next_function: 0,
             next_vm: 0,
             next_instance: 0,
@@ -137,6 +153,7 @@ impl Scaler {
         self.next_vm += 1;
         let vm = Vm {
             policy,
+            tenant: None,
             state: VmState::Absent,
             charged_bytes: 0,
             lent_bytes: 0,
@@ -150,16 +167,24 @@ impl Scaler {
         Ok(index)
     }
 
-    /// Adds a function. Its VM goes with the last of the VM's functions.
-    pub fn add_function(&mut self, policy: FunctionPolicy) -> Result<FunctionIndex, PolicyError> {
-        if self.vms.get(&policy.vm).is_none_or(|vm| vm.retired) {
-            return Err(PolicyError::NoVm(policy.vm));
-        }
+    /// Adds a function of a tenant. Its VM, which belongs to the tenant from the first of its functions on, goes with
+    /// the last of them.
+    pub fn add_function(
+        &mut self,
+        tenant: TenantIndex,
+        policy: FunctionPolicy,
+    ) -> Result<FunctionIndex, PolicyError> {
         policy.check()?;
+        self.own(tenant, policy.vm)?;
         let index = FunctionIndex(self.next_function);
         self.next_function += 1;
-        let function =
-            Function { policy, queue: VecDeque::new(), taken: Moment::START, retired: false };
+        let function = Function {
+            tenant,
+            policy,
+            queue: VecDeque::new(),
+            taken: Moment::START,
+            retired: false,
+        };
         self.functions.insert(index, function);
         Ok(index)
     }
@@ -312,9 +337,7 @@ impl Scaler {
             self.stop_idle(StopReason::Draining, commands);
         } else {
             self.leave_unfit(commands);
-            let mut shortage = Shortage::default();
-            self.dispatch(now, &mut shortage, commands);
-            self.scale_up(shortage, commands);
+            self.serve(now, commands);
             self.squeeze(now, commands);
         }
         commands.len() > sent

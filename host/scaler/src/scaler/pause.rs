@@ -74,7 +74,7 @@ impl Scaler {
         bytes: u64,
         commands: &mut Vec<Command>,
     ) -> bool {
-        bytes.saturating_add(self.missing_base_bytes(index)) <= self.budget.free_bytes()
+        bytes.saturating_add(self.missing_base_bytes(index)) <= self.free_bytes(index)
             && self.resume(index, commands)
             && self.budget.commit(bytes)
     }

@@ -1,7 +1,7 @@
 //! The limits and timeouts of VMs and functions.
 
-use crate::{FunctionIndex, VmIndex};
-use std::time::Duration;
+use crate::{FunctionIndex, TenantIndex, VmIndex};
+use std::{num::NonZeroU32, time::Duration};
 
 /// The policy for one VM and all instances in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,23 @@ pub struct FunctionPolicy {
     pub wait_limit: Option<Duration>,
 }
 
+/// What one tenant may have of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantPolicy {
+    /// Its part of the memory, in proportion to that of other tenants, while there is not enough for all.
+    pub weight: NonZeroU32,
+    /// The most memory that its VMs and instances may have together, in bytes; unlimited if absent.
+    pub memory_bytes: Option<u64>,
+    /// The most requests that it may have in flight, waiting or being served; unlimited if absent.
+    pub calls: Option<usize>,
+}
+
+impl Default for TenantPolicy {
+    fn default() -> Self {
+        Self { weight: NonZeroU32::MIN, memory_bytes: None, calls: None }
+    }
+}
+
 /// A policy under which no request could ever be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
@@ -55,6 +72,26 @@ pub enum PolicyError {
     /// There is no such function.
     #[error("there is no function {0}")]
     NoFunction(FunctionIndex),
+    /// There is no such tenant.
+    #[error("there is no tenant {0}")]
+    NoTenant(TenantIndex),
+    /// No request of the tenant may be in flight.
+    #[error("the limit on calls in flight is 0; allow at least one")]
+    NoCall,
+    /// The VM has functions of another tenant.
+    #[error("VM {0} belongs to another tenant; functions of different tenants cannot share a VM")]
+    OtherTenant(VmIndex),
+    /// One VM with one instance exceeds the tenant's quota.
+    #[error(
+        "a VM with one instance needs {} MiB, and the tenant may have {} MiB in all: allow it more, or give an instance less",
+        needed_bytes.div_ceil(1 << 20), quota_bytes >> 20
+    )]
+    OverQuota {
+        /// Memory of a VM with one instance, in bytes.
+        needed_bytes: u64,
+        /// The quota, in bytes.
+        quota_bytes: u64,
+    },
     /// One VM with one instance exceeds the whole budget.
     #[error(
         "a VM with one instance needs {} MiB, but only {} MiB are allowed for all VMs: allow more, or give an instance less",
@@ -80,6 +117,12 @@ impl VmPolicy {
         } else {
             Ok(())
         }
+    }
+}
+
+impl TenantPolicy {
+    pub(super) fn check(&self) -> Result<(), PolicyError> {
+        if self.calls == Some(0) { Err(PolicyError::NoCall) } else { Ok(()) }
     }
 }
 
@@ -126,7 +169,10 @@ mod tests {
         let mut scaler = Scaler::new(Budget::new(1000));
         scaler.add_vm(vm()).unwrap();
         let none = FunctionPolicy { queue_limit: 0, ..function(V) };
-        assert_eq!(scaler.add_function(none), Err(PolicyError::NoQueue));
-        assert_eq!(scaler.add_function(function(VmIndex(9))), Err(PolicyError::NoVm(VmIndex(9))));
+        assert_eq!(scaler.add_function(TenantIndex::FIRST, none), Err(PolicyError::NoQueue));
+        assert_eq!(
+            scaler.add_function(TenantIndex::FIRST, function(VmIndex(9))),
+            Err(PolicyError::NoVm(VmIndex(9)))
+        );
     }
 }

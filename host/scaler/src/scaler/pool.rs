@@ -2,7 +2,9 @@
 //! event must not look at all of them.
 
 use super::Counts;
-use crate::{FunctionIndex, InstanceNumber, InstanceState, Moment, VmIndex, instance::Instance};
+use crate::{
+    FunctionIndex, InstanceNumber, InstanceState, Moment, TenantIndex, VmIndex, instance::Instance,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
@@ -20,6 +22,7 @@ pub(super) struct Pool {
     counts: BTreeMap<FunctionIndex, Counts>,
     /// Idle instances, least recently used first.
     idle: BTreeSet<(Moment, InstanceNumber)>,
+    idle_by: BTreeSet<(TenantIndex, (Moment, InstanceNumber))>,
     idle_of: BTreeSet<(FunctionIndex, (Moment, InstanceNumber))>,
     idle_in: BTreeSet<(VmIndex, (Moment, InstanceNumber))>,
     condemned: BTreeSet<(VmIndex, InstanceNumber)>,
@@ -77,6 +80,11 @@ impl Pool {
     /// All idle instances with the time since when they are idle, least recently used first.
     pub fn idle(&self) -> impl Iterator<Item = (Moment, InstanceNumber)> {
         self.idle.iter().copied()
+    }
+
+    /// The same, for one tenant.
+    pub fn idle_by(&self, tenant: TenantIndex) -> impl Iterator<Item = (Moment, InstanceNumber)> {
+        self.idle_by.range((tenant, FIRST)..=(tenant, LAST)).map(|&(_, idle)| idle)
     }
 
     /// The same, for one function.
@@ -143,7 +151,7 @@ impl Pool {
 
     /// Adds an instance to all indices, or removes it.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
-        let Instance { function, vm, state, charged_bytes } = instance;
+        let Instance { tenant, function, vm, state, charged_bytes } = instance;
         let counts = self.counts.entry(function).or_default();
         add(counts.of(state), adds);
         if let InstanceState::Idle { frozen: true, .. } = state {
@@ -166,6 +174,7 @@ impl Pool {
         match state {
             InstanceState::Idle { since, .. } => {
                 note(&mut self.idle, (since, number), adds);
+                note(&mut self.idle_by, (tenant, (since, number)), adds);
                 note(&mut self.idle_of, (function, (since, number)), adds);
                 note(&mut self.idle_in, (vm, (since, number)), adds);
             }
@@ -225,6 +234,7 @@ mod tests {
             since.prop_map(|since| InstanceState::Stranded { since }),
         ];
         (0..4_u32, 0..3_u32, state).prop_map(|(function, vm, state)| Instance {
+            tenant: TenantIndex(vm % 2),
             function: FunctionIndex(function),
             vm: VmIndex(vm),
             state,

@@ -12,16 +12,25 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let idle = self.pool.counts(function).idle;
+        let tenant = self.tenant_of(function);
+        let in_flight = tenant.map_or(0, |tenant| tenant.queued + tenant.busy);
+        let most = tenant.and_then(|tenant| tenant.policy.calls);
+        let fits = self.function(function).is_some_and(|f| self.fits_quota(f.policy.vm));
         let reason = match self.functions.get_mut(&function) {
             _ if self.draining => RejectReason::Draining,
             None => RejectReason::Retired,
             Some(function) if function.retired => RejectReason::Retired,
-            Some(f) if idle == 0 && f.queue.len() >= f.policy.queue_limit => {
+            Some(_) if most.is_some_and(|most| in_flight >= most) => RejectReason::TooManyCalls,
+            Some(_) if !fits => RejectReason::OverQuota,
+            // An idle instance may have to wait for memory, too.
+            Some(f) if f.queue.len() >= f.policy.queue_limit.saturating_add(idle) => {
                 RejectReason::QueueFull
             }
             Some(f) => {
+                let tenant = f.tenant;
                 f.queue.push_back(Waiting { request, since: now });
                 self.waiting.insert(function);
+                self.tenants.entry(tenant).and_modify(|tenant| tenant.queued += 1);
                 self.set_waiting_deadline(function);
                 return;
             }
@@ -44,10 +53,13 @@ impl Scaler {
 
     /// Takes the oldest request off a function's queue.
     pub(super) fn next_waiting(&mut self, index: FunctionIndex) -> Option<RequestNumber> {
-        let queue = &mut self.functions.get_mut(&index)?.queue;
-        let next = queue.pop_front();
-        if queue.is_empty() {
+        let function = self.functions.get_mut(&index)?;
+        let next = function.queue.pop_front();
+        if function.queue.is_empty() {
             self.waiting.remove(&index);
+        }
+        if next.is_some() {
+            self.tenants.entry(function.tenant).and_modify(|tenant| tenant.queued -= 1);
         }
         self.set_waiting_deadline(index);
         next.map(|waiting| waiting.request)

@@ -2,67 +2,68 @@
 
 use super::{Function, Scaler};
 use crate::{
-    Command, FunctionIndex, InstanceNumber, InstanceState, Moment, VmIndex, VmState,
+    Command, FunctionIndex, InstanceNumber, InstanceState, Moment, RequestNumber, VmIndex, VmState,
     instance::Instance,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What is lacking to serve all queued requests.
-#[derive(Default)]
+/// What is lacking to serve the queued requests of one tenant.
+#[derive(Clone, Default)]
 pub(super) struct Shortage {
-    /// Bytes that the budget lacks.
-    pub(super) bytes: u64,
+    /// Bytes that each request lacks, in line.
+    pub(super) needs: Vec<u64>,
     /// The VM that gets them first: the first one in line.
     pub(super) first: Option<VmIndex>,
     /// The frozen instance that gets them first, to serve a request.
     pub(super) thawing: Option<InstanceNumber>,
     /// How many instances to end in each full VM.
     pub(super) room: BTreeMap<VmIndex, usize>,
-    /// VMs whose missing base memory is already counted in `bytes`.
+    /// VMs whose missing base memory is already counted in `needs`.
     resuming: BTreeSet<VmIndex>,
+    /// Whether it is the tenant's quota that does not have them.
+    pub(super) is_of_quota: bool,
+    /// Whether another tenant gets memory first.
+    pub(super) is_behind: bool,
+}
+
+impl Shortage {
+    /// Whether it is the node that does not have them.
+    pub(super) fn is_of_node(&self) -> bool {
+        !self.needs.is_empty() && !self.is_of_quota
+    }
+
+    fn add(&mut self, bytes: u64, left_bytes: u64) {
+        if self.needs.is_empty() {
+            self.is_of_quota = bytes > left_bytes;
+        }
+        let sum = self.needs.iter().fold(bytes, |sum, &need| sum.saturating_add(need));
+        // What the quota does not have is of no use to it.
+        if bytes > 0 && (self.is_of_quota || sum <= left_bytes) {
+            self.needs.push(bytes);
+        }
+    }
 }
 
 impl Scaler {
-    /// Gives queued requests to idle instances, most recently used first, so that the others reach the end of
-    /// their keep-alive time. Since a frozen instance that gave up memory first has to get it back, functions
-    /// take turns by their oldest request.
+    /// Gives a function's oldest request to its most recently used idle instance, so that the others reach the end of
+    /// their keep-alive time. The instance must have been charged in full.
     pub(super) fn dispatch(
         &mut self,
         now: Moment,
-        shortage: &mut Shortage,
+        index: FunctionIndex,
+        instance: InstanceNumber,
         commands: &mut Vec<Command>,
     ) {
-        for index in self.in_turn() {
-            while self.waiting.contains(&index)
-                && let Some(instance) = self.pool.last_used(index)
-            {
-                if !self.charge_in_full(instance, shortage, commands) {
-                    break;
-                }
-                let Some(function) = self.functions.get_mut(&index) else { break };
-                function.taken = now;
-                let Some(request) = self.next_waiting(index) else { break };
-                let thaw =
-                    matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));
-                self.set(instance, InstanceState::Busy { request, dying: false });
-                commands.push(Command::Dispatch { instance, request, thaw });
-            }
-        }
-    }
-
-    /// The functions with queued requests, oldest request first.
-    fn in_turn(&self) -> Vec<FunctionIndex> {
-        let first = |&index: &FunctionIndex| {
-            let waiting = self.functions[&index].queue.front()?;
-            Some((waiting.since, waiting.request, index))
-        };
-        let mut first: Vec<_> = self.waiting.iter().filter_map(first).collect();
-        first.sort_unstable();
-        first.into_iter().map(|(_, _, index)| index).collect()
+        let Some(function) = self.functions.get_mut(&index) else { return };
+        function.taken = now;
+        let Some(request) = self.next_waiting(index) else { return };
+        let thaw = matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));
+        self.set(instance, InstanceState::Busy { request, dying: false });
+        commands.push(Command::Dispatch { instance, request, thaw });
     }
 
     /// Charges an idle instance with all the memory it may use and resumes its VM, or notes what is lacking.
-    fn charge_in_full(
+    pub(super) fn charge_in_full(
         &mut self,
         number: InstanceNumber,
         shortage: &mut Shortage,
@@ -76,7 +77,7 @@ impl Scaler {
             self.charge(number, instance.charged_bytes + missing);
             return true;
         }
-        if shortage.bytes == 0 {
+        if shortage.needs.is_empty() {
             shortage.first = Some(instance.vm);
             shortage.thawing = Some(number);
         }
@@ -87,58 +88,87 @@ impl Scaler {
     /// Whether something in this VM may get `bytes` now: nothing ahead of it in line lacks memory, or it
     /// needs none.
     fn comes_next(&self, vm: VmIndex, bytes: u64, shortage: &Shortage) -> bool {
-        shortage.bytes == 0 || (bytes == 0 && self.missing_base_bytes(vm) == 0)
+        (shortage.needs.is_empty() && !shortage.is_behind)
+            || (bytes == 0 && self.missing_base_bytes(vm) == 0)
     }
 
     /// Adds `bytes` to the shortage and, once per VM, what the VM lacks to run.
     fn lacks(&self, vm: VmIndex, bytes: u64, shortage: &mut Shortage) {
         let base = if shortage.resuming.insert(vm) { self.missing_base_bytes(vm) } else { 0 };
-        shortage.bytes = shortage.bytes.saturating_add(bytes).saturating_add(base);
+        shortage.add(bytes.saturating_add(base), self.left_in(vm));
     }
 
-    /// Starts an instance for every queued request that has none coming, oldest first, up to the VM's limit
-    /// on concurrent starts. Behind the first one that does not fit the budget nothing gets memory, or small
-    /// instances would starve a large one; the missing memory is taken from the least recently used.
-    pub(super) fn scale_up(&mut self, mut shortage: Shortage, commands: &mut Vec<Command>) {
-        for function in self.wanted() {
-            let Some(index) = self.function(function).map(|f| f.policy.vm) else { continue };
-            match self.vm_state(index) {
-                Some(VmState::Absent) => self.boot(index, &mut shortage, commands),
-                Some(VmState::Up { .. } | VmState::Paused { .. }) => {
-                    self.start(function, index, &mut shortage, commands);
-                }
-                Some(VmState::Booting | VmState::Ending) | None => {}
+    /// Bytes that the quota of a VM's tenant leaves it.
+    fn left_in(&self, vm: VmIndex) -> u64 {
+        let tenant = self.vms.get(&vm).and_then(|vm| vm.tenant);
+        tenant.map_or(0, |tenant| self.left_bytes(tenant))
+    }
+
+    /// What an idle instance and its VM lack to serve a request, in bytes.
+    pub(super) fn thaw_bytes(&self, number: InstanceNumber) -> u64 {
+        let Some(instance) = self.pool.get(number) else { return 0 };
+        self.missing_bytes(&instance).saturating_add(self.missing_base_bytes(instance.vm))
+    }
+
+    /// What a new instance of a function takes, in bytes.
+    pub(super) fn start_bytes(&self, function: FunctionIndex) -> u64 {
+        let Some(index) = self.function(function).map(|f| f.policy.vm) else { return 0 };
+        let Some(vm) = self.vms.get(&index) else { return 0 };
+        match vm.state {
+            VmState::Absent => vm.policy.base_bytes + vm.policy.instance_bytes,
+            VmState::Up { .. } | VmState::Paused { .. } => {
+                let room = if self.is_full(function, index) { 0 } else { self.fresh_bytes(index) };
+                room.saturating_add(self.missing_base_bytes(index))
             }
-        }
-        if shortage.bytes == 0 {
-            self.lend(commands);
-        }
-        self.make_room(&shortage, commands);
-        let wanted = shortage.bytes.saturating_add(self.budget.reserve_bytes());
-        if wanted > 0 {
-            self.evict(wanted, &shortage, commands);
-        } else {
-            self.awaited = None;
+            VmState::Booting | VmState::Ending => 0,
         }
     }
 
-    fn boot(&mut self, index: VmIndex, shortage: &mut Shortage, commands: &mut Vec<Command>) {
+    /// Whether the tenant's quota does not have the memory for the function's next request.
+    pub(super) fn lacks_quota(&self, function: FunctionIndex) -> bool {
+        let needed = match self.pool.last_used(function) {
+            Some(instance) => self.thaw_bytes(instance),
+            None => self.start_bytes(function),
+        };
+        self.function(function).is_some_and(|f| needed > self.left_bytes(f.tenant))
+    }
+
+    /// What an instance takes beyond what the guest has kept of another, in bytes.
+    fn fresh_bytes(&self, vm: VmIndex) -> u64 {
+        let kept = self.pool.stranded(vm).and_then(|number| self.pool.get(number));
+        self.instance_bytes(vm).saturating_sub(kept.map_or(0, |kept| kept.charged_bytes))
+    }
+
+    /// Whether a function or its VM has all the instances that it may have.
+    fn is_full(&self, function: FunctionIndex, vm: VmIndex) -> bool {
+        let most = self.vms.get(&vm).map_or(0, |vm| vm.policy.max_instances as usize);
+        let own = self.function(function).map_or(0, |f| f.policy.max_instances as usize);
+        self.pool.alive(vm) >= most || self.pool.counts(function).alive() >= own
+    }
+
+    pub(super) fn boot(
+        &mut self,
+        index: VmIndex,
+        shortage: &mut Shortage,
+        commands: &mut Vec<Command>,
+    ) {
         let Some(vm) = self.vms.get(&index) else { return };
         // A VM is of no use without memory for an instance.
         let needed = vm.policy.base_bytes + vm.policy.instance_bytes;
-        if shortage.bytes == 0
-            && needed <= self.budget.free_bytes()
+        if shortage.needs.is_empty()
+            && !shortage.is_behind
+            && needed <= self.free_bytes(index)
             && self.charge_vm(index, vm.policy.base_bytes)
         {
             self.set_vm(index, VmState::Booting);
             commands.push(Command::BootVm(index));
         } else if shortage.first != Some(index) {
             shortage.first.get_or_insert(index);
-            shortage.bytes = shortage.bytes.saturating_add(needed);
+            shortage.add(needed, self.left_in(index));
         }
     }
 
-    fn start(
+    pub(super) fn start(
         &mut self,
         function: FunctionIndex,
         vm: VmIndex,
@@ -150,10 +180,8 @@ impl Scaler {
         if self.pool.starting(vm) >= policy.max_starting as usize {
             return;
         }
-        let most = self.function(function).map_or(0, |f| f.policy.max_instances as usize);
-        if self.pool.alive(vm) >= policy.max_instances as usize
-            || self.pool.counts(function).alive() >= most
-        {
+        let Some(tenant) = self.function(function).map(|f| f.tenant) else { return };
+        if self.is_full(function, vm) {
             // Its idle instances can be ended only while it runs, and its condemned ones are ended then.
             if self.comes_next(vm, 0, shortage) && self.resume(vm, commands) {
                 *shortage.room.entry(vm).or_default() += 1;
@@ -164,8 +192,7 @@ impl Scaler {
             return;
         }
         let stranded = self.pool.stranded(vm);
-        let kept_bytes = stranded.and_then(|n| self.pool.get(n)).map_or(0, |i| i.charged_bytes);
-        let needed_bytes = policy.instance_bytes.saturating_sub(kept_bytes);
+        let needed_bytes = self.fresh_bytes(vm);
         if self.comes_next(vm, needed_bytes, shortage)
             && self.commit_within(vm, needed_bytes, commands)
         {
@@ -177,7 +204,7 @@ impl Scaler {
             self.next_instance += 1;
             let state = InstanceState::Starting;
             let charged_bytes = policy.instance_bytes;
-            self.put(instance, Some(Instance { function, vm, state, charged_bytes }));
+            self.put(instance, Some(Instance { tenant, function, vm, state, charged_bytes }));
             commands.push(Command::Start { function, vm, instance });
         } else {
             shortage.first.get_or_insert(vm);
@@ -203,17 +230,21 @@ impl Scaler {
         }
     }
 
-    /// The function of each instance to start, oldest request first.
-    fn wanted(&self) -> Vec<FunctionIndex> {
+    /// The function of each instance to start for these functions, oldest request first.
+    pub(super) fn wanted(
+        &self,
+        functions: &[FunctionIndex],
+    ) -> VecDeque<((Moment, RequestNumber), FunctionIndex)> {
         let mut wanted = Vec::new();
-        for (&index, function) in self.waiting.iter().map(|i| (i, &self.functions[i])) {
+        for &index in functions {
+            let Some(function) = self.function(index) else { continue };
             let counts = self.pool.counts(index);
             // Idle instances get a request as soon as there is memory for it.
             let coming = counts.starting + counts.idle;
             let waiting = function.queue.iter().skip(coming).take(self.may_start(index, function));
-            wanted.extend(waiting.map(|w| (w.since, w.request, index)));
+            wanted.extend(waiting.map(|w| ((w.since, w.request), index)));
         }
         wanted.sort_unstable();
-        wanted.into_iter().map(|(_, _, function)| function).collect()
+        wanted.into()
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
-    Command, Event, InstanceNumber, InstanceState, Moment, SqueezePolicy, StopReason, Unexpected,
-    instance::Instance, squeeze::SqueezeManager,
+    Command, Event, InstanceNumber, InstanceState, Moment, SqueezePolicy, StopReason, TenantIndex,
+    Unexpected, instance::Instance, squeeze::SqueezeManager,
 };
 use std::time::Duration;
 
@@ -29,9 +29,10 @@ impl Scaler {
         commands.push(Command::Freeze(number));
     }
 
-    /// Freezes all instances that could be evicted, because freezing them may free enough memory.
+    /// Freezes all instances of these tenants that could be evicted, because freezing them may free enough memory.
     pub(super) fn freeze_evictables(
         &mut self,
+        tenants: &[TenantIndex],
         but: Option<InstanceNumber>,
         commands: &mut Vec<Command>,
     ) {
@@ -40,6 +41,7 @@ impl Scaler {
         }
         let awake = |number: &InstanceNumber| {
             let instance = self.pool.get(*number).filter(|instance| !is_frozen(instance));
+            let instance = instance.filter(|instance| tenants.contains(&instance.tenant));
             let function = instance.and_then(|instance| self.function(instance.function));
             function.is_some_and(|function| function.policy.freeze_after.is_some())
         };
@@ -180,7 +182,7 @@ impl Scaler {
     /// Records what an instance is charged. The budget must have committed that much to it.
     pub(super) fn charge(&mut self, number: InstanceNumber, charged_bytes: u64) {
         if let Some(instance) = self.pool.get(number) {
-            self.pool.put(number, Some(Instance { charged_bytes, ..instance }));
+            self.place(number, Some(Instance { charged_bytes, ..instance }));
         }
     }
 }

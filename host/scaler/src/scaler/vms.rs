@@ -2,9 +2,10 @@
 
 use super::{Scaler, deadlines::Subject};
 use crate::{
-    Command, Event, FunctionIndex, InstanceState, Moment, RejectReason, StopReason, Unexpected,
-    VmIndex, VmState, instance::Instance,
+    Command, Event, FunctionIndex, InstanceState, Moment, RejectReason, StopReason, TenantIndex,
+    Unexpected, VmIndex, VmState, instance::Instance,
 };
+use std::time::Duration;
 
 impl Scaler {
     pub(super) fn booted(
@@ -75,13 +76,14 @@ impl Scaler {
 
     /// Sets what a VM is charged apart from its instances; `false` if the budget does not have it.
     pub(super) fn charge_vm(&mut self, index: VmIndex, bytes: u64) -> bool {
-        let Some(vm) = self.vms.get_mut(&index) else { return false };
+        let Some(vm) = self.vms.get(&index) else { return false };
         let more = bytes.saturating_sub(vm.charged_bytes);
-        if !self.budget.commit(more) {
+        let less = vm.charged_bytes.saturating_sub(bytes);
+        if more > self.free_bytes(index) || !self.budget.commit(more) {
             return false;
         }
-        self.budget.release(vm.charged_bytes.saturating_sub(bytes));
-        vm.charged_bytes = bytes;
+        self.budget.release(less);
+        self.alter_vm(index, |vm| vm.charged_bytes = bytes);
         true
     }
 
@@ -97,27 +99,22 @@ impl Scaler {
 
     /// The only place where a VM's state changes.
     pub(super) fn set_vm(&mut self, index: VmIndex, state: VmState) {
-        let Some(vm) = self.vms.get_mut(&index) else { return };
-        let before = std::mem::replace(&mut vm.state, state);
-        if before == state {
+        if self.vm_state(index) == Some(state) {
             return;
         }
+        self.alter_vm(index, |vm| vm.state = state);
+        let Some(vm) = self.vms.get_mut(&index) else { return };
         if state == VmState::Absent {
             (vm.unfit, vm.proven, vm.lent_bytes) = (false, false, 0);
         }
-        let idle_time = vm.policy.idle_time;
-        let evictable = |state| match state {
-            VmState::Up { empty_since } => empty_since,
-            VmState::Paused { since } => Some(since),
-            _ => None,
-        };
         // Ordered by last use, like instances: ordered by the time it became empty, it would come after all
         // of them, and they would be ended in its place.
         let last_used = evictable(state).map(|_| vm.last_used);
         let evictable_before = std::mem::replace(&mut vm.evictable_since, last_used);
-        self.evictable_vms.extend(last_used.map(|since| (since, index)));
+        let tenant = vm.tenant.unwrap_or(TenantIndex::FIRST);
+        self.evictable_vms.extend(last_used.map(|since| (tenant, (since, index))));
         if let Some(since) = evictable_before.filter(|_| evictable_before != last_used) {
-            self.evictable_vms.remove(&(since, index));
+            self.evictable_vms.remove(&(tenant, (since, index)));
         }
         self.pausing.remove(&index);
         if state == VmState::Ending {
@@ -125,9 +122,25 @@ impl Scaler {
         } else {
             self.ending.remove(&index);
         }
+        self.set_vm_deadline(index);
+    }
+
+    /// Changes how long empty VMs are kept, for all VMs that there are; for ever if absent. Those that have been
+    /// empty for longer are ended at the next [`Event::Tick`].
+    pub fn keep_empty_vms(&mut self, idle_time: Option<Duration>) {
+        for index in self.vms.keys().copied().collect::<Vec<_>>() {
+            if let Some(vm) = self.vms.get_mut(&index) {
+                vm.policy.idle_time = idle_time;
+            }
+            self.set_vm_deadline(index);
+        }
+    }
+
+    fn set_vm_deadline(&mut self, index: VmIndex) {
+        let Some(vm) = self.vms.get(&index) else { return };
         let is_empty = self.pool.alive(index) == 0;
-        let deadline =
-            evictable(state).filter(|_| is_empty).and_then(|since| Some(since + idle_time?));
+        let since = evictable(vm.state).filter(|_| is_empty);
+        let deadline = since.and_then(|since| Some(since + vm.policy.idle_time?));
         self.deadlines.set(Subject::Vm(index), deadline);
     }
 
@@ -154,5 +167,14 @@ impl Scaler {
     pub(super) fn waiting_in(&self, vm: VmIndex) -> impl Iterator<Item = FunctionIndex> {
         let of_vm = move |index: &FunctionIndex| self.functions[index].policy.vm == vm;
         self.waiting.iter().copied().filter(of_vm)
+    }
+}
+
+/// Since when a VM can be ended as a whole, if it can.
+fn evictable(state: VmState) -> Option<Moment> {
+    match state {
+        VmState::Up { empty_since } => empty_since,
+        VmState::Paused { since } => Some(since),
+        VmState::Absent | VmState::Booting | VmState::Ending => None,
     }
 }

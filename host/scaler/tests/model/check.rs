@@ -30,7 +30,10 @@ impl Model {
                 let within = self.instances.values_mut().filter(|entry| entry.vm == vm);
                 within.for_each(|entry| entry.doomed = false);
             }
-            Command::EndVm { vm, .. } => {
+            Command::EndVm { vm, reason } => {
+                if reason == StopReason::Evicted {
+                    self.check_taken(self.owner(vm));
+                }
                 let before = self.vms.insert(vm, VmModel::Ending);
                 match before {
                     Some(VmModel::Paused) => {
@@ -111,6 +114,7 @@ impl Model {
             Command::Condemn(instance) => {
                 let entry = self.instances.get_mut(&instance).expect("condemned nobody");
                 let (vm, used) = (entry.vm, (entry.free_since, instance));
+
                 assert!(std::mem::take(&mut entry.doomed), "condemned what may be in use");
                 assert!(!std::mem::replace(&mut entry.condemned, true), "condemned twice");
                 assert_eq!(self.vms[&vm], VmModel::Paused, "condemned in a VM that runs");
@@ -118,14 +122,19 @@ impl Model {
                 let mut others = self.instances.iter().filter(|(_, e)| e.vm == vm && !e.condemned);
                 let later = others.any(|(&number, other)| (other.free_since, number) > used);
                 assert!(later, "condemned the one that was used last");
+                self.check_taken(self.owner(vm));
             }
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];
+                let (vm, condemned) = (entry.vm, entry.condemned);
                 assert_eq!(entry.request, None, "stopped during a request");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a paused VM");
                 if reason == StopReason::KeepAliveOver {
                     let keep_alive = self.function_policy(entry.function).keep_alive;
                     assert!(self.now.since(entry.free_since) >= keep_alive, "stopped too early");
+                }
+                if reason == StopReason::Evicted && !condemned {
+                    self.check_taken(self.owner(vm));
                 }
                 self.forget_rest(instance);
             }
@@ -137,7 +146,12 @@ impl Model {
                 if let RejectReason::WaitedTooLong(_) = reason {
                     assert!(self.has_waited_too_long(request), "rejected too early");
                 }
-                self.waiting.remove(&request);
+                let function = self.waiting.remove(&request);
+                if reason == RejectReason::TooManyCalls {
+                    let tenant = self.tenant_of(function.expect("a waiting request"));
+                    let most = self.tenant_policy(tenant).calls;
+                    assert!(most.is_some_and(|most| self.calls_of(tenant) >= most), "it had room");
+                }
                 self.answer(request);
             }
         }

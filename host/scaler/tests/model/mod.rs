@@ -2,14 +2,15 @@
 //! or fail in any order, and checks every command against what it knows itself.
 
 mod check;
+mod tenants;
 
 use crate::{
-    LIMIT_BYTES, VMS,
+    LIMIT_BYTES, TENANTS, VMS,
     script::{Policies, Step},
 };
 use squeezy_scaler::{
     Budget, Command, Event, FunctionIndex, FunctionPolicy, InstanceNumber, InstanceState, Moment,
-    RejectReason, RequestNumber, Scaler, StopReason, VmIndex, VmPolicy,
+    RejectReason, RequestNumber, Scaler, StopReason, TenantIndex, TenantPolicy, VmIndex, VmPolicy,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,6 +68,8 @@ pub struct Model {
     /// When an instance last took one of a function's requests.
     pub taken_at: BTreeMap<FunctionIndex, Moment>,
     pub answered: BTreeSet<RequestNumber>,
+    /// What each tenant had after the last event.
+    had_bytes: BTreeMap<TenantIndex, u64>,
 }
 
 impl Model {
@@ -76,11 +79,19 @@ impl Model {
         if let Some(policy) = policies.squeeze {
             scaler = scaler.with_squeezing(policy);
         }
+        for tenant in (1..TENANTS).map(TenantIndex) {
+            assert_eq!(scaler.add_tenant(TenantPolicy::default()), Ok(tenant));
+        }
         for &vm in &policies.vms {
             scaler.add_vm(vm).expect("a valid policy");
         }
         for &function in &policies.functions {
-            scaler.add_function(function).expect("a valid policy");
+            let owner = policies.owners[function.vm.0 as usize];
+            scaler.add_function(owner, function).expect("a valid policy");
+        }
+        // Its functions may exceed a quota that was lowered.
+        for (tenant, &policy) in (0..).map(TenantIndex).zip(&policies.tenants) {
+            scaler.update_tenant(tenant, policy).expect("a valid policy");
         }
         Self {
             scaler,
@@ -98,6 +109,7 @@ impl Model {
             asked_at: BTreeMap::new(),
             taken_at: BTreeMap::new(),
             answered: BTreeSet::new(),
+            had_bytes: BTreeMap::new(),
         }
     }
 
@@ -132,6 +144,7 @@ impl Model {
             }
         }
         self.check_budget();
+        self.check_tenants();
         for (&number, entry) in self.instances.iter().filter(|(_, entry)| entry.condemned) {
             let state = self.scaler.state(number);
             let ends = !matches!(state, Some(InstanceState::Condemned { .. }));
@@ -339,15 +352,18 @@ impl Model {
         self.tell(Event::VmEnded(vm));
     }
 
+    pub fn request(&mut self, function: FunctionIndex) -> RequestNumber {
+        let request = RequestNumber(self.asked.len() as u64);
+        self.asked.insert(request);
+        self.asked_at.insert(request, self.now);
+        self.waiting.insert(request, function);
+        self.tell(Event::Request { function, request });
+        request
+    }
+
     pub fn step(&mut self, step: &Step) {
         match *step {
-            Step::Request { function } => {
-                let request = RequestNumber(self.asked.len() as u64);
-                self.asked.insert(request);
-                self.asked_at.insert(request, self.now);
-                self.waiting.insert(request, FunctionIndex(function));
-                self.tell(Event::Request { function: FunctionIndex(function), request });
-            }
+            Step::Request { function } => drop(self.request(FunctionIndex(function))),
             Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
             Step::Die { which } => {
                 let running: Vec<_> = self
@@ -374,6 +390,7 @@ impl Model {
                 }
                 self.tell(Event::VmUnfit(vm));
             }
+            Step::Quota { tenant, memory_bytes } => self.set_quota(tenant, memory_bytes),
             Step::Retire { function } => self.tell(Event::Retire(FunctionIndex(function))),
             Step::Pass { milliseconds } => {
                 self.now = self.now + Duration::from_millis(milliseconds);

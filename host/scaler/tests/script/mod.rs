@@ -1,9 +1,9 @@
 //! Random inputs for a scaler.
 
-use crate::{FUNCTIONS, LIMIT_BYTES, VMS};
+use crate::{FUNCTIONS, LIMIT_BYTES, TENANTS, VMS};
 use proptest::prelude::*;
-use squeezy_scaler::{FunctionPolicy, SqueezePolicy, VmIndex, VmPolicy};
-use std::time::Duration;
+use squeezy_scaler::{FunctionPolicy, SqueezePolicy, TenantIndex, TenantPolicy, VmIndex, VmPolicy};
+use std::{num::NonZeroU32, time::Duration};
 
 /// What may happen next. Numbers are taken modulo the number of choices.
 #[derive(Clone, Debug)]
@@ -37,6 +37,11 @@ pub enum Step {
     Retire {
         function: u32,
     },
+    /// A tenant's memory quota changes.
+    Quota {
+        tenant: u32,
+        memory_bytes: Option<u64>,
+    },
     Pass {
         milliseconds: u64,
     },
@@ -57,11 +62,24 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (0..VMS, prop_oneof![0..200_u64, Just(u64::MAX)])
             .prop_map(|(vm, bytes)| Step::Starve { vm, bytes }),
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
+        5 => (0..TENANTS, prop::option::of(0..LIMIT_BYTES))
+            .prop_map(|(tenant, memory_bytes)| Step::Quota { tenant, memory_bytes }),
         60 => prop_oneof![0..4000_u64, 0..600_u64]
             .prop_map(|milliseconds| Step::Pass { milliseconds }),
         20 => any::<u64>().prop_map(|seed| Step::Settle { seed }),
     ];
     prop::collection::vec(step, 0..300)
+}
+
+/// Commands that all succeed.
+pub fn requests() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        6 => (any::<usize>(), 0..600_u64)
+            .prop_map(|(which, resident_bytes)| Step::End { which, well: true, resident_bytes }),
+        1 => (0..3000_u64).prop_map(|milliseconds| Step::Pass { milliseconds }),
+    ];
+    prop::collection::vec(step, 1..80)
 }
 
 /// Commands that all succeed, in VMs that may turn out to be unfit.
@@ -79,7 +97,10 @@ pub fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
 pub struct Policies {
     pub reserve_bytes: u64,
     pub squeeze: Option<SqueezePolicy>,
+    pub tenants: Vec<TenantPolicy>,
     pub vms: Vec<VmPolicy>,
+    /// Whose the VMs are.
+    pub owners: Vec<TenantIndex>,
     pub functions: Vec<FunctionPolicy>,
 }
 
@@ -102,17 +123,30 @@ pub fn policies() -> impl Strategy<Value = Policies> {
     let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
+    let owners = prop::collection::vec((0..TENANTS).prop_map(TenantIndex), VMS as usize);
+    let quota = prop::option::weighted(0.3, 0..=LIMIT_BYTES);
+    let tenant = (1..4_u32, quota, prop::option::weighted(0.2, 1..6_usize)).prop_map(
+        |(weight, memory_bytes, calls)| TenantPolicy {
+            weight: NonZeroU32::new(weight).expect("at least 1"),
+            memory_bytes,
+            calls,
+        },
+    );
+    let tenants = prop::collection::vec(tenant, TENANTS as usize);
     let squeeze = (0..100_u64, 0..100_u64, milliseconds(2000), milliseconds(300), 1..9_u32);
     let squeeze = squeeze.prop_map(|(floor_bytes, range, rise, frozen_for, processors)| {
         let ceiling_bytes = floor_bytes + range;
         SqueezePolicy { floor_bytes, ceiling_bytes, rise, frozen_for, processors }
     });
     let functions = prop::collection::vec(function, FUNCTIONS as usize);
-    (reserve, prop::option::weighted(0.8, squeeze), vms, functions).prop_map(
-        |(reserve_bytes, squeeze, vms, functions)| Policies {
+    let whose = (tenants, owners);
+    (reserve, prop::option::weighted(0.8, squeeze), vms, functions, whose).prop_map(
+        |(reserve_bytes, squeeze, vms, functions, (tenants, owners))| Policies {
             reserve_bytes,
             squeeze,
+            tenants,
             vms,
+            owners,
             functions: (0..)
                 .zip(functions)
                 .map(|(index, function)| {

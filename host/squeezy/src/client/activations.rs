@@ -1,7 +1,7 @@
 //! `squeezy activations`.
 
 use super::{
-    ClientError, Connection, segment, show,
+    ClientError, Connection, action, segment, show,
     table::{print_list, text},
 };
 use clap::Args;
@@ -44,7 +44,7 @@ impl Activations {
             return Ok(ExitCode::SUCCESS);
         }
         let name = match &self.name {
-            Some(name) => format!("&name={}", segment(name)?),
+            Some(name) => format!("&name={}", action(name)?),
             None => String::new(),
         };
         let path = format!("/activations?limit={}{name}", self.limit);
@@ -77,7 +77,7 @@ fn status(code: &Value) -> String {
 }
 
 /// A time in milliseconds since 1970, as text.
-fn time(milliseconds: &Value) -> String {
+pub fn time(milliseconds: &Value) -> String {
     let since = milliseconds.as_u64().map(Duration::from_millis);
     let moment = since.and_then(|since| UNIX_EPOCH.checked_add(since));
     moment.map_or("-".to_owned(), |moment| humantime::format_rfc3339_seconds(moment).to_string())

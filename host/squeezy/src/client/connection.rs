@@ -1,5 +1,6 @@
 //! A client's connection to its daemon.
 
+use crate::trust::{SYSTEM, trusting};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::Value;
@@ -7,13 +8,15 @@ use squeezy_node::ImageError;
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::TlsConfig;
 
 /// Longer than the daemon waits for a blocking call.
 const LIMIT: Duration = Duration::from_secs(90);
+
+/// How long the daemon may take to answer when it pulls an image first, which others may do before.
+const PULL_LIMIT: Duration = Duration::from_secs(7200);
 
 /// The largest response that is read: a result of 5 MiB may be six times as long as text, and there
 /// are logs.
@@ -38,7 +41,7 @@ pub struct Connection {
         long,
         value_name = "FILE",
         env = "SQUEEZY_CA_FILE",
-        default_value = "/etc/ssl/certs/ca-certificates.crt"
+        default_value = SYSTEM
     )]
     ca_file: PathBuf,
 }
@@ -151,10 +154,27 @@ impl Connection {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, ClientError> {
-        match self.send(method, path, body)? {
-            (200..=299, answer) => Ok(answer),
-            (status, answer) => Err(ClientError::refused(status, &answer)),
-        }
+        accepted(self.send(method, path, body)?)
+    }
+
+    /// As [`Self::ask`], for what may take as long as a pull.
+    pub fn ask_patiently(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        accepted(self.send_with_key(method, &below_namespace(path), body, PULL_LIMIT)?)
+    }
+
+    /// Sends a request about the daemon or a namespace itself.
+    pub fn ask_daemon(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        accepted(self.send_with_key(method, &format!("/api/v1{path}"), body, LIMIT)?)
     }
 
     /// Sends a request below the namespace; returns the response's status and body.
@@ -164,6 +184,16 @@ impl Connection {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value), ClientError> {
+        self.send_with_key(method, &below_namespace(path), body, LIMIT)
+    }
+
+    fn send_with_key(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<(u16, Value), ClientError> {
         let key = std::fs::read_to_string(&self.key_file)
             .map_err(|error| ClientError::Key { path: self.key_file.clone(), error })?;
         let request = http::Request::builder()
@@ -171,8 +201,7 @@ impl Connection {
             .header("Authorization", authorization(&key))
             .header("Content-Type", "application/json");
         let body = body.map_or(String::new(), Value::to_string);
-        let path = format!("/api/v1/namespaces/_{path}");
-        let (status, text) = self.exchange(request, &path, body)?;
+        let (status, text) = self.exchange(request, path, body, limit)?;
         Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
     }
 
@@ -183,7 +212,7 @@ impl Connection {
             Ok(key) => request.header("Authorization", authorization(&key)),
             Err(_) => request,
         };
-        match self.exchange(request, path, String::new())? {
+        match self.exchange(request, path, String::new(), LIMIT)? {
             (200, text) => Ok(text),
             (status, text) => {
                 let answer = serde_json::from_str(&text).unwrap_or(Value::Null);
@@ -202,12 +231,13 @@ impl Connection {
         request: http::request::Builder,
         path: &str,
         body: String,
+        limit: Duration,
     ) -> Result<(u16, String), ClientError> {
         let unreachable = |reason: &dyn Display| self.unreachable(reason);
         let request = request.uri(format!("{}{path}", self.url())).body(body);
         let request = request.map_err(|error| unreachable(&error))?;
         let mut config =
-            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(LIMIT));
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(limit));
         if self.url.starts_with("https:") {
             config = config.tls_config(self.tls()?);
         }
@@ -220,28 +250,24 @@ impl Connection {
 
     /// What a daemon at an https URL has to prove.
     fn tls(&self) -> Result<TlsConfig, ClientError> {
-        let failed = |reason: &dyn Display| ClientError::file(&self.ca_file, reason);
-        let pem = std::fs::read(&self.ca_file).map_err(|error| failed(&error))?;
-        let certificates = parse_pem(&pem).filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-            Ok(_) => None,
-            Err(error) => Some(Err(error)),
-        });
-        let certificates =
-            certificates.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
-        if certificates.is_empty() {
-            return Err(failed(&"no certificate in PEM"));
-        }
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        Ok(TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&certificates))
-            .unversioned_rustls_crypto_provider(provider)
-            .build())
+        trusting(&self.ca_file).map_err(|reason| ClientError::file(&self.ca_file, &reason))
     }
 
     /// An error for a server that does not answer, or not as the daemon does.
     pub fn unreachable(&self, reason: &dyn Display) -> ClientError {
         ClientError::Unreachable { url: self.url.clone(), reason: reason.to_string() }
+    }
+}
+
+fn below_namespace(path: &str) -> String {
+    format!("/api/v1/namespaces/_{path}")
+}
+
+/// The answer to a request, or the daemon's reason why it was refused.
+fn accepted((status, answer): (u16, Value)) -> Result<Value, ClientError> {
+    match status {
+        200..=299 => Ok(answer),
+        _ => Err(ClientError::refused(status, &answer)),
     }
 }
 

@@ -1,15 +1,18 @@
 //! `squeezy function`.
 
 use super::{
-    ClientError, Connection,
+    ClientError, Connection, action,
     code::{CodeFile, decode, full_name},
     image::Source,
-    segment, show,
+    pulled::while_pulling,
+    show,
     table::{print_list, text},
 };
 use crate::output::complain;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use squeezy_openwhisk::action::NETWORK;
+use squeezy_protocol::NetworkAccess;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Creates, lists and removes functions of a running daemon.
@@ -41,8 +44,13 @@ enum FunctionCommand {
         /// What it is made from.
         ///
         /// A .py, .js, .jar or .zip file, or a program or script for Linux, is code: one of the runtimes
-        /// (`make runtimes`) runs it.
+        /// (the packages squeezy-runtime-NAME, or `make runtimes`) runs it.
         file: Option<PathBuf>,
+        /// An image in a registry that it is made from, such as registry.example/team/thing:1.2.
+        ///
+        /// The daemon pulls it, and keeps to the digest that a tag means now.
+        #[arg(long, value_name = "REFERENCE", conflicts_with_all = ["file", "kind", "main", "name"])]
+        image: Option<String>,
         /// The function's name; the default is that of its image or its file.
         #[arg(long, conflicts_with = "file")]
         name: Option<String>,
@@ -52,6 +60,17 @@ enum FunctionCommand {
         /// The name of its code's entry point, which Java needs.
         #[arg(long)]
         main: Option<String>,
+        /// Its network: none, or outbound.
+        ///
+        /// The default is what it had or, for a new function, what its definition or the daemon's configuration
+        /// says.
+        #[arg(long, value_name = "NETWORK")]
+        network: Option<NetworkAccess>,
+        /// Whether anybody may call it over HTTP, without the key: yes, no, or raw.
+        ///
+        /// Its address is then /api/v1/web/guest/default/NAME. With raw, it gets the requests as they are.
+        #[arg(long, value_name = "WEB")]
+        web: Option<Web>,
         /// Changes an existing function.
         #[arg(long)]
         overwrite: bool,
@@ -80,28 +99,51 @@ enum FunctionCommand {
 impl Functions {
     /// Runs the command.
     pub fn run(self) -> Result<ExitCode, ClientError> {
-        let one = |name: &str| Ok::<_, ClientError>(format!("/actions/{}", segment(name)?));
+        let one = |name: &str| Ok::<_, ClientError>(format!("/actions/{}", action(name)?));
         match self.what {
-            FunctionCommand::Create { function, file, name, kind, main, overwrite } => {
-                let name = match &file {
-                    Some(_) => Some(function.to_string_lossy().into_owned()),
-                    None => name,
+            FunctionCommand::Create {
+                function,
+                file,
+                image,
+                name,
+                kind,
+                main,
+                network,
+                web,
+                overwrite,
+            } => {
+                let name = match file.is_some() || image.is_some() {
+                    true => Some(function.to_string_lossy().into_owned()),
+                    false => name,
                 };
-                let file = file.unwrap_or(function);
-                let made = match CodeFile::find(&file, kind.as_deref(), main.as_deref())? {
-                    Some(code) => Made::Code(code),
-                    None => Made::Image(Source::find(&file)?),
+                let made = match image {
+                    Some(image) => Made::Pulled(image),
+                    None => {
+                        let file = file.unwrap_or(function);
+                        match CodeFile::find(&file, kind.as_deref(), main.as_deref())? {
+                            Some(code) => Made::Code(code),
+                            None => Made::Image(Source::find(&file)?),
+                        }
+                    }
                 };
                 let path = one(&name.unwrap_or_else(|| made.name()))?;
                 // Checked first, because building an image takes a while.
-                match self.connection.send("GET", &format!("{path}?code=false"), None)? {
+                let existing = self.connection.send("GET", &format!("{path}?code=false"), None)?;
+                let existing = match existing {
                     (200, _) if !overwrite => return Err(ClientError::Exists),
-                    (200 | 404, _) => {}
+                    (200 | 404, existing) => existing,
                     (status, answer) => return Err(ClientError::refused(status, &answer)),
+                };
+                let mut body = json!({ "exec": made.exec()? });
+                let network = network.map(|network| vec![(NETWORK, json!(network))]);
+                let set: Vec<_> =
+                    network.into_iter().chain(web.map(Web::annotations)).flatten().collect();
+                if !set.is_empty() {
+                    body["annotations"] = with(&existing["annotations"], set);
                 }
-                let body = json!({ "exec": made.exec()? });
                 let path = format!("{path}?overwrite={overwrite}");
-                let made = self.connection.ask("PUT", &path, Some(&body));
+                let put = || self.connection.ask_patiently("PUT", &path, Some(&body));
+                let made = while_pulling(&self.connection, put);
                 show(&made.map_err(|error| match error {
                     ClientError::Refused { status: 409, .. } => ClientError::Exists,
                     other => other,
@@ -146,9 +188,40 @@ impl Functions {
     }
 }
 
+/// These annotations, and those that are set.
+fn with(annotations: &Value, set: Vec<(&str, Value)>) -> Value {
+    let is_set = |pair: &&Value| set.iter().any(|(key, _)| pair["key"] == *key);
+    let others = annotations.as_array().into_iter().flatten().filter(|pair| !is_set(pair));
+    let set = set.iter().map(|(key, value)| json!({ "key": key, "value": value }));
+    others.cloned().chain(set).collect()
+}
+
+/// Whether anybody may call a function over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Web {
+    #[value(alias = "true")]
+    Yes,
+    Raw,
+    #[value(alias = "false")]
+    No,
+}
+
+impl Web {
+    /// The annotations that say so.
+    fn annotations(self) -> Vec<(&'static str, Value)> {
+        let is_web = self != Self::No;
+        vec![
+            ("web-export", is_web.into()),
+            ("raw-http", (self == Self::Raw).into()),
+            ("final", is_web.into()),
+        ]
+    }
+}
+
 /// What a function is made from.
 enum Made {
     Image(Source),
+    Pulled(String),
     Code(CodeFile),
 }
 
@@ -157,6 +230,7 @@ impl Made {
     fn name(&self) -> String {
         match self {
             Self::Image(source) => source.name().to_owned(),
+            Self::Pulled(image) => image.clone(),
             Self::Code(code) => code.name(),
         }
     }
@@ -168,6 +242,7 @@ impl Made {
                 let image = source.image()?;
                 Ok(json!({ "kind": "blackbox", "image": image.name, "digest": image.digest }))
             }
+            Self::Pulled(image) => Ok(json!({ "kind": "blackbox", "image": image })),
             Self::Code(code) => {
                 let exec = code.exec()?;
                 let length = exec["code"].as_str().map_or(0, str::len);

@@ -1,6 +1,6 @@
 //! `squeezy invoke`.
 
-use super::{ClientError, Connection, segment, show};
+use super::{ClientError, Connection, action, show};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::{
@@ -52,7 +52,7 @@ impl Invoke {
             let parsed = serde_json::from_str(value);
             arguments.insert(key.clone(), parsed.unwrap_or_else(|_| value.as_str().into()));
         }
-        let path = format!("/actions/{}?blocking={}", segment(&self.name)?, !self.no_wait);
+        let path = format!("/actions/{}?blocking={}", action(&self.name)?, !self.no_wait);
         let (status, answer) =
             self.connection.send("POST", &path, Some(&Value::Object(arguments)))?;
         let activation = match status {

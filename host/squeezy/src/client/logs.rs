@@ -1,6 +1,6 @@
 //! `squeezy logs`.
 
-use super::{ClientError, Connection, segment};
+use super::{ClientError, Connection, action, segment};
 use crate::output::print;
 use clap::Args;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ impl Logs {
             return Ok(Vec::new());
         }
         let name = match &self.name {
-            Some(name) => format!("&name={}", segment(name)?),
+            Some(name) => format!("&name={}", action(name)?),
             None => String::new(),
         };
         let path = format!("/activations?limit={limit}&skip={skip}{name}");

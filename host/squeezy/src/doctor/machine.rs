@@ -4,9 +4,10 @@ use super::finding::Finding;
 use crate::serve::{Config, LESS_MEMORY, MOST_FILES, beyond_machine, machine_bytes};
 use bytesize::ByteSize;
 use rustix::process::{Resource, getrlimit};
+use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::{
     AcceleratorChoice, MemoryBackend, SHARED_HUGE_PAGES_ON, SharedHugePages, available_bytes,
-    probe_kvm, transparent_huge_pages,
+    network, probe_kvm, transparent_huge_pages,
 };
 use std::fs;
 
@@ -29,6 +30,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     }
     findings.push(memory(config.memory_bytes, machine_bytes(), available_bytes().ok()));
     findings.push(files(getrlimit(Resource::Nofile).maximum));
+    findings.push(network(config.network, network::problem()));
     findings
 }
 
@@ -134,10 +136,31 @@ fn files(most: Option<u64>) -> Finding {
     }
 }
 
+fn network(access: NetworkAccess, problem: Option<String>) -> Finding {
+    let subject = "network";
+    match (problem, access) {
+        (None, _) => Finding::good(subject, "functions can have one, and only what it allows"),
+        (Some(problem), NetworkAccess::Outbound) => {
+            Finding::wrong(subject, problem, "or set network = \"none\"")
+        }
+        (Some(problem), NetworkAccess::None) => {
+            Finding::slow(subject, problem, "functions without a network are served")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Verdict::{Good, Slow, Wrong};
     use super::*;
+
+    #[test]
+    fn a_machine_without_network_serves_functions_that_need_none() {
+        let problem = || Some("no network".to_owned());
+        assert_eq!(network(NetworkAccess::Outbound, None).verdict, Good);
+        assert_eq!(network(NetworkAccess::None, problem()).verdict, Slow);
+        assert_eq!(network(NetworkAccess::Outbound, problem()).verdict, Wrong);
+    }
 
     #[test]
     fn a_machine_without_kvm_is_slow_unless_kvm_is_required() {

@@ -165,7 +165,12 @@ impl Replay {
 
     async fn call(&self, number: u64) -> Result<Answer, CallError> {
         let value = serde_json::to_value(&self.function.request).unwrap_or(Value::Null);
-        self.node.call(self.index, Call { id: format!("{number:032x}"), value, logs: false }).await
+        self.node
+            .call(
+                self.index,
+                Call { id: format!("{number:032x}"), value, logs: false, trace: None },
+            )
+            .await
     }
 
     async fn request(&self, load: Instant, number: u64) -> RequestRecord {

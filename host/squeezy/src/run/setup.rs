@@ -12,7 +12,7 @@ use super::{
 use crate::interrupt::Interrupt;
 use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
 use squeezy_openwhisk::OpenWhisk;
-use squeezy_scaler::{Budget, Moment, VmPolicy};
+use squeezy_scaler::{Budget, Moment, TenantIndex, VmPolicy};
 use squeezy_vmm::Artifacts;
 use std::{
     sync::Arc,
@@ -134,7 +134,9 @@ impl Setup {
         let function = &self.input.function;
         // The first instance is not kept alive, whatever the keep-alive.
         let limits = limits(&self.args, function.keep_alive);
-        let index = node.add_function(vm, self.input.clone(), Arc::new(OpenWhisk), limits).await?;
+        let index = node
+            .add_function(vm, TenantIndex::FIRST, self.input.clone(), Arc::new(OpenWhisk), limits)
+            .await?;
         Ok(Replay { node, begin, index, function: Arc::new(function.clone()), recorder })
     }
 

@@ -1,12 +1,14 @@
 //! Actions: functions under the names that clients use, with their default parameters.
 
-use super::{code::ActionCode, images::Pinned};
+use super::{code::ActionCode, images::Pinned, state::Origin};
 use serde_json::{Map, Value};
 use squeezy_node::FunctionImage;
 use squeezy_openwhisk::{
+    QualifiedName,
     action::{ActionBody, describe, exec, exec_of_code, version},
     activation::Called,
     kind,
+    package::Package,
 };
 use squeezy_scaler::FunctionIndex;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Action {
     /// Its name.
-    pub name: String,
+    pub name: QualifiedName,
     /// As the client sent it.
     pub body: ActionBody,
     /// Number of changes.
@@ -25,7 +27,9 @@ pub struct Action {
     /// The image it runs.
     pub image: FunctionImage,
     /// Keeps its image from being removed; `None` for a function of the configuration.
-    pub pinned: Option<Arc<Pinned>>,
+    pub pinned: Option<Pinned>,
+    /// Where in a registry the image comes from; `None` if it was built here.
+    pub origin: Option<Origin>,
     /// The code that this image runs; `None` if the image is all there is.
     pub code: Option<ActionCode>,
     /// The function's index in the node.
@@ -48,9 +52,11 @@ impl Action {
         Called { action: self.name.clone(), version: self.version(), kind: self.kind() }
     }
 
-    /// The arguments that the function receives: those of the call override the action's own.
-    pub fn arguments(&self, given: Map<String, Value>) -> Value {
-        let own = self.body.parameters.iter().flatten();
+    /// The arguments that the function receives: those of the call override the action's own, and those override
+    /// what the packages say, the later before the earlier.
+    pub fn arguments(&self, packages: &[Arc<Package>], given: Map<String, Value>) -> Value {
+        let of_packages = packages.iter().flat_map(|package| &package.parameters);
+        let own = of_packages.chain(self.body.parameters.iter().flatten());
         let mut arguments: Map<_, _> =
             own.map(|pair| (pair.key.clone(), pair.value.clone())).collect();
         arguments.extend(given);
@@ -64,7 +70,10 @@ impl Action {
         let digest = self.pinned.as_ref().map(|pinned| &pinned.digest);
         let exec = match &self.code {
             Some(code) => exec_of_code(code.kind.name, code.binary, code.main.as_deref()),
-            None => exec(&function.name, digest),
+            None => match &self.origin {
+                Some(origin) => exec(&origin.reference, Some(&origin.digest)),
+                None => exec(&function.name, digest),
+            },
         };
         describe(&self.name, self.revision, self.updated_ms, exec, &self.body, limits)
     }

@@ -151,6 +151,11 @@ impl Place {
         self.change(|_| Rank::Busy);
     }
 
+    /// Has this connection closed.
+    pub fn leave(&self) {
+        self.leave.notify_one();
+    }
+
     /// Waits until this connection has to close.
     pub async fn left(&self) {
         self.leave.notified().await;

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::serve::failed_call;
     use squeezy_node::{InstanceError, ResizeOutcome, VmEnd};
-    use squeezy_scaler::VmIndex;
+    use squeezy_scaler::{Moment, VmIndex};
     use squeezy_vmm::VmError;
     use std::time::Duration;
 
@@ -161,6 +161,8 @@ mod tests {
         failure_reasons.see(&NodeEvent::Called {
             function: F,
             instance: None,
+            came: Moment::START,
+            trace: None,
             result: &Err(error.clone()),
         });
         failure_reasons.explain(F, &error).0
@@ -219,8 +221,8 @@ mod tests {
         assert!(said.ends_with("started: /init: SyntaxError"), "{said}");
         assert!(failure_reasons.explain(F, &error).1, "its own doing");
 
-        let (instance, result) = (Some(instance), &Err(failed_call("")));
-        failure_reasons.see(&NodeEvent::Called { function, instance, result });
+        let (instance, came, result) = (Some(instance), Moment::START, &Err(failed_call("")));
+        failure_reasons.see(&NodeEvent::Called { function, instance, came, trace: None, result });
         assert_eq!(failure_reasons.of(F), None);
     }
 

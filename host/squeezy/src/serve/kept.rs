@@ -1,35 +1,51 @@
 //! What is kept in the state directory.
 
 use super::{
-    code::{CodeError, Codes},
-    images::Images,
+    blobs::{BlobError, DiskSpace},
+    code::{self, Codes},
+    images::{self, Images},
+    key::Key,
     state::{State, StateError},
+    tenants::Tenants,
 };
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
+
+/// Name of the file with the operator's key.
+pub const KEY: &str = "key";
 
 /// The state directory, locked for this process, with what its actions are made from.
-#[derive(Debug)]
 pub struct Kept {
+    /// The namespaces and their keys.
+    pub tenants: Arc<Tenants>,
     /// The actions.
     pub state: State,
     /// Their images.
     pub images: Arc<Images>,
     /// Their code.
-    pub codes: Arc<Codes>,
+    pub codes: Codes,
+    /// How much of the disk their images and their code may take.
+    pub space: Arc<DiskSpace>,
 }
 
 impl Kept {
-    /// Creates the directory if necessary, and locks it.
-    pub fn open(directory: &Path) -> Result<Self, StateError> {
+    /// Creates the directory if necessary, and locks it. Images and code may take `actions_disk_bytes` of the disk.
+    pub fn open(directory: &Path, actions_disk_bytes: u64) -> Result<Self, StateError> {
         let state = State::open(directory)?;
-        let images = Images::open(directory)
-            .map_err(|error| StateError::File { path: directory.join("pinned"), error })?;
-        let codes = Codes::open(directory).map_err(|error| match error {
-            CodeError::File { path, error } => StateError::File { path, error },
+        let path = directory.join(KEY);
+        let key = Key::read_or_make(&path);
+        let key = key.map_err(|error| StateError::File { path, error })?;
+        let tenants = Arc::new(Tenants::open(directory, key)?);
+        let space = DiskSpace::new(actions_disk_bytes);
+        let failed = |name: &str, error| match error {
+            BlobError::File { path, error } => StateError::File { path, error },
             other => {
-                StateError::Damaged { path: directory.join("code"), problem: other.to_string() }
+                StateError::File { path: directory.join(name), error: io::Error::other(other) }
             }
-        })?;
-        Ok(Self { state, images: Arc::new(images), codes: Arc::new(codes) })
+        };
+        let images = Images::open(directory, space.clone());
+        let images = images.map_err(|error| failed(images::DIRECTORY, error))?;
+        let codes = Codes::open(directory, space.clone());
+        let codes = codes.map_err(|error| failed(code::DIRECTORY, error))?;
+        Ok(Self { tenants, state, images, codes, space })
     }
 }

@@ -1,4 +1,4 @@
-//! Authentication: a single key, in the form OpenWhisk's clients send it.
+//! The operator's key, in the form OpenWhisk's clients send it.
 
 use super::state::write_whole;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -8,6 +8,9 @@ use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 /// Lengths of the name and of the secret.
 const NAME_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
+
+/// The maximum length of a key, encoded, in bytes.
+const MOST_BYTES: usize = 4096;
 
 /// `name:secret`, credentials for HTTP basic authentication.
 #[derive(Clone)]
@@ -48,18 +51,20 @@ impl Key {
         }
     }
 
-    /// Whether a request with this `Authorization` header is authorized.
-    pub fn admits(&self, header: Option<&str>) -> bool {
-        let Some(encoded) = header.and_then(|header| header.strip_prefix("Basic ")) else {
-            return false;
-        };
-        let Ok(given) = BASE64_STANDARD.decode(encoded.trim()) else { return false };
-        equal(&given, self.0.as_bytes())
+    /// What a client with this `Authorization` header gives as its key, if it is not too long for one.
+    pub fn given(header: &str) -> Option<Vec<u8>> {
+        let encoded = header.strip_prefix("Basic ").filter(|encoded| encoded.len() <= MOST_BYTES);
+        BASE64_STANDARD.decode(encoded?.trim()).ok()
+    }
+
+    /// Whether this is the key.
+    pub fn admits(&self, given: &[u8]) -> bool {
+        equal(given, self.0.as_bytes())
     }
 }
 
 /// Compares in constant time.
-fn equal(given: &[u8], right: &[u8]) -> bool {
+pub fn equal(given: &[u8], right: &[u8]) -> bool {
     let different = given.iter().zip(right).fold(0, |different, (a, b)| different | (a ^ b));
     given.len() == right.len() && std::hint::black_box(different) == 0
 }
@@ -102,12 +107,13 @@ mod tests {
     #[test]
     fn only_the_right_key_is_admitted() {
         let key = Key::parse("name:0123456789abcdef").unwrap();
-        assert!(key.admits(Some(&basic("name:0123456789abcdef"))));
+        let admits = |header: &str| Key::given(header).is_some_and(|given| key.admits(&given));
+        assert!(admits(&basic("name:0123456789abcdef")));
         for wrong in ["", "name:", "name:0123456789abcdee", "name:0123456789abcdef0", "\u{0}"] {
-            assert!(!key.admits(Some(&basic(wrong))), "{wrong}");
+            assert!(!admits(&basic(wrong)), "{wrong}");
         }
-        assert!(!key.admits(None));
-        assert!(!key.admits(Some("Basic ???")));
-        assert!(!key.admits(Some("Bearer name:0123456789abcdef")));
+        for wrong in ["", "Basic ???", "Bearer name:0123456789abcdef", &basic(&"x".repeat(4000))] {
+            assert!(!admits(wrong), "{wrong}");
+        }
     }
 }

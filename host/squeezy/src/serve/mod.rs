@@ -3,7 +3,9 @@
 
 mod action;
 mod api;
+mod blobs;
 mod bodies;
+mod callers;
 mod code;
 mod config;
 mod connections;
@@ -18,8 +20,13 @@ mod memory;
 mod metrics;
 mod notify;
 mod probes;
+mod registry;
+mod reload;
 mod service;
 mod state;
+mod strangers;
+mod telemetry;
+mod tenants;
 mod tls;
 mod web;
 mod write_timeout;
@@ -28,17 +35,20 @@ use crate::interrupt::Interrupt;
 use axum::middleware;
 use bodies::Bodies;
 use bytesize::ByteSize;
+pub use callers::Role;
 use clap::Args as ClapArgs;
 pub use config::{Config, FunctionEntry, HELP as CONFIG_HELP};
 use connections::ConnectionLimits;
-use kept::Kept;
-use key::Key;
-use log::{Log, log_line};
+use kept::{KEY, Kept};
+use log::{Log, log_line, log_warning};
 use metrics::{Seen, Watch};
 use probes::Probes;
+pub use reload::Reloaded;
+use reload::Reloader;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Service, ServiceError};
-use squeezy_node::{Node, TomlError};
+use squeezy_node::{Node, Observer, TomlError};
+use squeezy_openwhisk::Namespace;
 use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
 use squeezy_vmm::{Artifacts, VmError};
@@ -51,11 +61,13 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use strangers::Strangers;
+use telemetry::{Telemetry, TelemetryError, Traced};
+use tenants::Tenants;
 use tls::{Tls, TlsError};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    sync::Notify,
+    signal::unix::{Signal, SignalKind, signal},
 };
 
 /// How long instances and VMs may take to end at shutdown.
@@ -63,6 +75,9 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long writing the last activations may take.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often it is written when keys were last used.
+const KEEP_USES: Duration = Duration::from_secs(60);
 
 /// The limit of open files to request, if the hard limit allows it.
 pub const MOST_FILES: u64 = 65536;
@@ -136,6 +151,9 @@ pub enum ServeError {
     /// The certificate cannot be used.
     #[error("{0}")]
     Tls(#[from] TlsError),
+    /// Traces and metrics cannot be sent.
+    #[error("{0}")]
+    Telemetry(#[from] TelemetryError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}; choose another `listen`")]
     Listen {
@@ -158,19 +176,6 @@ fn about(path: &Path, error: &ServiceError) -> String {
     if error.starts_with(&path) { error } else { format!("{path}: {error}") }
 }
 
-/// Groups the functions that share a VM; each of the others is a group of its own.
-fn sharing_a_vm(functions: Vec<FunctionEntry>) -> Vec<Vec<FunctionEntry>> {
-    let mut all: Vec<Vec<FunctionEntry>> = Vec::new();
-    for entry in functions {
-        let same = all.iter_mut().find(|group| entry.vm.is_some() && group[0].vm == entry.vm);
-        match same {
-            Some(group) => group.push(entry),
-            None => all.push(vec![entry]),
-        }
-    }
-    all
-}
-
 /// Serves until it is told to end.
 pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let result = serve(args).await;
@@ -180,13 +185,18 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
 
 async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let mut config = read(args.config.as_deref())?;
-    config.functions.extend(args.functions.into_iter().map(FunctionEntry::from));
+    let given: Vec<_> = args.functions.into_iter().map(FunctionEntry::from).collect();
+    config.functions.extend(given.iter().cloned());
+    let output = match &config.log_file {
+        Some(path) => log::Output::file(path)
+            .map_err(|error| ServeError::File { path: path.clone(), error })?,
+        None => log::Output::standard(),
+    };
+    log::send_to(output, config.log_format);
     let files = Artifacts::find(args.build.as_deref())?;
     let state = config.state_directory.clone();
-    let kept = Kept::open(&state)?;
-    let key_file = state.join("key");
-    let key = Key::read_or_make(&key_file)
-        .map_err(|error| ServeError::File { path: key_file.clone(), error })?;
+    let kept = Kept::open(&state, config.actions_disk_bytes)?;
+    let tenants = kept.tenants.clone();
     let tls = config.tls.clone().map(Tls::open).transpose()?;
     let listen = config.listen.clone();
     let cannot_listen = |error| ServeError::Listen { address: listen.to_string(), error };
@@ -194,38 +204,36 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let listener = listener.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     let interrupt = Interrupt::listen_as_daemon().map_err(ServeError::Signals)?;
-    let mut hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    let hung_up = Arc::new(Notify::new());
-    let told = hung_up.clone();
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            log_line(
-                "SIGHUP: only the certificate is read again; restart the daemon to change its configuration",
-            );
-            told.notify_one();
-        }
-    });
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     allow_files();
     tokio::spawn(memory::give_back());
 
     if let Some(warning) = more_than_there_is(config.memory_bytes, machine_bytes()) {
-        log_line(&warning);
+        log_warning(&warning);
     }
     let bodies_bytes = bodies::share(config.memory_bytes);
     let bodies = Bodies::new(bodies_bytes);
+    let strangers_bytes = bodies::share_for_strangers(config.memory_bytes);
+    let strangers = Strangers::new(strangers_bytes);
     let store = state.join("squeezy.db");
-    let store = Arc::new(Store::open(&store, config.store_limits(&bodies), log_line)?);
+    let store = Arc::new(Store::open(&store, config.store_limits(&bodies), log_warning)?);
     // The rest is for VMs and instances.
-    let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes);
+    let memory_bytes = config.memory_bytes.saturating_sub(bodies_bytes + strangers_bytes);
     let budget = Budget::new(memory_bytes).with_reserve(config.policy.reserve_bytes(memory_bytes));
     let (begin, watch) = (Instant::now(), Arc::new(Watch::new(memory_bytes)));
     watch.metrics.go_on(store.earlier_totals());
     let policy = config.policy.name();
     let squeezing = config.policy.squeezing(memory_bytes);
-    let node =
-        Node::start(budget, squeezing, begin, Arc::new(Seen(watch.clone(), Log(watch.clone()))));
-    let functions = config.functions.clone();
-    let service = Arc::new(Service::new(
+    let telemetry = config.collector.clone();
+    let telemetry = telemetry.map(|to| Telemetry::start(to, begin, &watch)).transpose()?;
+    let seen = Seen(watch.clone(), Log(watch.clone()));
+    let observer: Arc<dyn Observer> = match &telemetry {
+        Some(telemetry) => Arc::new(Traced::new(telemetry.clone(), watch.clone(), seen)),
+        None => Arc::new(seen),
+    };
+    let node = Node::start(budget, squeezing, begin, observer);
+    let functions = FunctionEntry::sharing_a_vm(&config.functions);
+    let service = Service::new(
         config,
         files,
         node.clone(),
@@ -233,25 +241,37 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         store.clone(),
         bodies.clone(),
         watch.failure_reasons.clone(),
-    ));
-    for together in sharing_a_vm(functions) {
+    );
+    let service = Arc::new(service.with_telemetry(telemetry.clone()));
+    for together in functions {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
     }
+    let applied = service.apply_quotas(&Namespace::guest()).await;
+    applied.map_err(|error| ServeError::Internal(error.to_string()))?;
+    service.go_on_deleting().await.map_err(|error| ServeError::Internal(error.to_string()))?;
     service.restore().await;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    log_line(&format!("serving on {scheme}://{address}, the key is in {}", key_file.display()));
-    let page =
-        web::Page::new(node, service.clone(), watch, key.clone(), begin, policy, memory_bytes);
+    log_line(&format!(
+        "serving on {scheme}://{address}, the key is in {}",
+        state.join(KEY).display()
+    ));
+    let page = web::Page::new(node, service.clone(), watch, begin, policy, memory_bytes);
     let probes = Probes::new(&state, store.clone());
-    let router = api::router(service.clone(), key, bodies)
+    let reloader = Reloader::new(args.config, given, service.clone(), tls.clone());
+    tokio::spawn(reload_on(hangups, reloader.clone()));
+    let router = api::router(service.clone(), bodies, strangers, reloader)
         .merge(web::router(page.clone()))
         .merge(probes::router(probes.clone()));
     let names = host::Names::new(&listen.name, address);
     let router = router.layer(middleware::from_fn_with_state(names, host::check));
     tokio::spawn(page.clone().sample());
+    tokio::spawn(keep_uses(tenants.clone()));
+    if let Some(telemetry) = telemetry.clone() {
+        tokio::spawn(telemetry.send_metrics(page.clone()));
+    }
     if let Some(tls) = tls.clone() {
-        tokio::spawn(tls.follow(hung_up));
+        tokio::spawn(tls.follow());
     }
     let told = interrupt.clone();
     let limits = ConnectionLimits::default();
@@ -272,8 +292,39 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         () = interrupt.raised(2) => ExitCode::FAILURE,
     };
     page.keep_totals();
+    let _ = tenants.keep_uses().await;
     store.close(STORE_LIMIT);
+    if let Some(telemetry) = telemetry {
+        tokio::select! {
+            () = telemetry.close() => {}
+            () = interrupt.raised(2) => {}
+        }
+    }
     Ok(ended)
+}
+
+/// Reads the configuration again on each SIGHUP.
+async fn reload_on(mut hangups: Signal, reloader: Arc<Reloader>) {
+    while hangups.recv().await.is_some() {
+        match reloader.reload().await {
+            Ok(reloaded) => {
+                let said = reloaded.to_string();
+                said.lines().for_each(|line| log_line(&format!("reload: {line}")));
+            }
+            Err(error) => log_warning(&format!("reload: {error}")),
+        }
+    }
+}
+
+/// Writes now and then when keys were last used.
+async fn keep_uses(tenants: Arc<Tenants>) {
+    let mut ticks = tokio::time::interval(KEEP_USES);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = tenants.keep_uses().await {
+            log_warning(&format!("when keys were last used could not be written: {error}"));
+        }
+    }
 }
 
 /// Raises the limit of open files, for connections and VMs, as far as permitted.
@@ -324,7 +375,7 @@ pub fn beyond_machine(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<S
 /// A warning of that. Not an error: memory that VMs do not touch costs nothing.
 fn more_than_there_is(memory_bytes: u64, machine_bytes: Option<u64>) -> Option<String> {
     let problem = beyond_machine(memory_bytes, machine_bytes)?;
-    Some(format!("warning: {problem}; {LESS_MEMORY}"))
+    Some(format!("{problem}; {LESS_MEMORY}"))
 }
 
 /// The configuration in a file, or the default one.
@@ -351,7 +402,7 @@ mod tests {
         assert_eq!(more_than_there_is(4 << 30, Some(4 << 30)), None);
         assert_eq!(more_than_there_is(4 << 30, None), None);
         let warning = more_than_there_is(200 << 30, Some(23 << 30)).unwrap();
-        let right = "warning: memory = 200.0 GiB, but this machine has 23.0 GiB: ";
+        let right = "memory = 200.0 GiB, but this machine has 23.0 GiB: ";
         assert!(warning.starts_with(right), "{warning}");
         assert!(machine_bytes().is_some_and(|bytes| bytes > 1 << 28));
     }

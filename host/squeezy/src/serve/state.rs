@@ -1,11 +1,12 @@
-//! Persistent state: actions that were created over the API, in the state directory.
+//! Persistent state: actions and packages that were created over the API, in the state directory.
 
+use super::tenants::TenantError;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_openwhisk::{Digest, action::ActionBody};
+use squeezy_openwhisk::{Digest, Namespace, QualifiedName, action::ActionBody, package::Package};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -15,12 +16,12 @@ use std::{
 };
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
-const VERSION: u32 = 2;
+const VERSION: u32 = 4;
 
-/// The oldest version that can be read: without code.
+/// The oldest version that can be read: without code. The second one has no namespaces, the third no packages.
 const OLDEST: u32 = 1;
 
-/// The maximum size of the file in bytes, and the maximum number of actions in it.
+/// The maximum size of the file in bytes, and the maximum number of actions and of packages in it.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_ACTIONS: usize = 1000;
 
@@ -35,6 +36,9 @@ pub struct StoredAction {
     /// Digest of the image. Earlier versions stored none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// Where in a registry the image comes from, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The code that the image runs, if it is a runtime's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<StoredCode>,
@@ -44,6 +48,15 @@ pub struct StoredAction {
     pub updated_ms: u64,
     /// As the client sent it, without `exec`.
     pub body: ActionBody,
+}
+
+/// An image in a registry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The reference that the client gave.
+    pub reference: String,
+    /// What it meant then.
+    pub digest: Digest,
 }
 
 /// An action's code as it is stored: all but the code.
@@ -94,9 +107,12 @@ pub enum StateError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The namespaces cannot be used.
+    #[error("{0}")]
+    Tenants(#[from] TenantError),
     /// The file would become too large.
     #[error(
-        "at most {MOST_ACTIONS} actions of {} MiB together are allowed: delete some first",
+        "at most {MOST_ACTIONS} actions and as many packages of {} MiB together are allowed: delete some first",
         MOST_BYTES >> 20
     )]
     Full,
@@ -106,16 +122,20 @@ pub enum StateError {
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
-    actions: BTreeMap<String, StoredAction>,
+    actions: BTreeMap<QualifiedName, StoredAction>,
+    packages: BTreeMap<QualifiedName, Package>,
     /// Holds the lock until it is dropped.
     _lock: File,
 }
 
 /// The file's contents.
 #[derive(Serialize, Deserialize)]
-struct Contents<A> {
+struct Contents<A, P> {
     version: u32,
     actions: A,
+    /// Earlier versions had none.
+    #[serde(default)]
+    packages: P,
 }
 
 /// What every version of the file contains.
@@ -141,24 +161,51 @@ impl State {
                 fs::remove_file(entry.path()).map_err(failed(&entry.path()))?;
             }
         }
-        let actions = read(&path)?;
-        Ok(Self { path, actions, _lock: lock })
+        let (actions, packages) = read(&path)?;
+        Ok(Self { path, actions, packages, _lock: lock })
     }
 
     /// All actions, sorted by name.
-    pub fn actions(&self) -> &BTreeMap<String, StoredAction> {
+    pub fn actions(&self) -> &BTreeMap<QualifiedName, StoredAction> {
         &self.actions
     }
 
+    /// All packages, sorted by name.
+    pub fn packages(&self) -> &BTreeMap<QualifiedName, Package> {
+        &self.packages
+    }
+
+    /// Stores a package durably.
+    pub async fn put_package(
+        &mut self,
+        name: &QualifiedName,
+        package: Package,
+    ) -> Result<(), StateError> {
+        let mut packages = self.packages.clone();
+        packages.insert(name.clone(), package);
+        self.write(self.actions.clone(), packages).await
+    }
+
+    /// Removes a package.
+    pub async fn remove_package(&mut self, name: &QualifiedName) -> Result<(), StateError> {
+        let mut packages = self.packages.clone();
+        packages.remove(name);
+        self.write(self.actions.clone(), packages).await
+    }
+
     /// Stores an action durably.
-    pub async fn put(&mut self, name: &str, action: StoredAction) -> Result<(), StateError> {
+    pub async fn put(
+        &mut self,
+        name: &QualifiedName,
+        action: StoredAction,
+    ) -> Result<(), StateError> {
         let mut actions = self.actions.clone();
-        actions.insert(name.to_owned(), action);
+        actions.insert(name.clone(), action);
         self.replace(actions).await
     }
 
     /// Removes an action, if there is one.
-    pub async fn remove(&mut self, name: &str) -> Result<(), StateError> {
+    pub async fn remove(&mut self, name: &QualifiedName) -> Result<(), StateError> {
         if !self.actions.contains_key(name) {
             return Ok(());
         }
@@ -167,21 +214,45 @@ impl State {
         self.replace(actions).await
     }
 
-    async fn replace(&mut self, actions: BTreeMap<String, StoredAction>) -> Result<(), StateError> {
+    /// Removes all actions and packages of a namespace.
+    pub async fn remove_all(&mut self, namespace: &Namespace) -> Result<(), StateError> {
+        let (mut actions, mut packages) = (self.actions.clone(), self.packages.clone());
+        actions.retain(|name, _| name.namespace != *namespace);
+        packages.retain(|name, _| name.namespace != *namespace);
+        if (actions.len(), packages.len()) == (self.actions.len(), self.packages.len()) {
+            return Ok(());
+        }
+        self.write(actions, packages).await
+    }
+
+    async fn replace(
+        &mut self,
+        actions: BTreeMap<QualifiedName, StoredAction>,
+    ) -> Result<(), StateError> {
+        self.write(actions, self.packages.clone()).await
+    }
+
+    async fn write(
+        &mut self,
+        actions: BTreeMap<QualifiedName, StoredAction>,
+        packages: BTreeMap<QualifiedName, Package>,
+    ) -> Result<(), StateError> {
         let path = self.path.clone();
         // Not on the threads that answer calls, because it waits for the disk.
         let written = tokio::task::spawn_blocking(move || {
-            let contents = Contents { version: VERSION, actions: &actions };
+            let contents = Contents { version: VERSION, actions: &actions, packages: &packages };
             let text = serde_json::to_vec_pretty(&contents)
                 .map_err(|error| StateError::File { path: path.clone(), error: error.into() })?;
-            if actions.len() > MOST_ACTIONS || text.len() > MOST_BYTES {
+            let most = actions.len().max(packages.len());
+            if most > MOST_ACTIONS || text.len() > MOST_BYTES {
                 return Err(StateError::Full);
             }
             let written = write_whole(&path, &text);
-            written.map(|()| actions).map_err(|error| StateError::File { path, error })
+            written.map(|()| (actions, packages)).map_err(|error| StateError::File { path, error })
         });
         let failed = |error| StateError::File { path: self.path.clone(), error };
-        self.actions = written.await.map_err(|error| failed(io::Error::other(error)))??;
+        let written = written.await.map_err(|error| failed(io::Error::other(error)))?;
+        (self.actions, self.packages) = written?;
         Ok(())
     }
 }
@@ -224,14 +295,17 @@ fn lock(directory: &Path) -> Result<File, StateError> {
     Ok(file)
 }
 
-fn read(path: &Path) -> Result<BTreeMap<String, StoredAction>, StateError> {
+/// What a file holds.
+type Read = (BTreeMap<QualifiedName, StoredAction>, BTreeMap<QualifiedName, Package>);
+
+fn read(path: &Path) -> Result<Read, StateError> {
     let failed = |error| StateError::File { path: path.to_owned(), error };
     let damaged = |problem: String| StateError::Damaged { path: path.to_owned(), problem };
     match path.metadata() {
         Ok(metadata) if metadata.len() > MOST_BYTES as u64 => {
             return Err(damaged(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::default()),
         result => result.map_err(failed)?,
     };
     let text = fs::read(path).map_err(failed)?;
@@ -240,9 +314,9 @@ fn read(path: &Path) -> Result<BTreeMap<String, StoredAction>, StateError> {
     if !(OLDEST..=VERSION).contains(&version) {
         return Err(damaged(format!("it has version {version}, this squeezy supports {VERSION}")));
     }
-    let contents: Contents<BTreeMap<_, _>> =
+    let contents: Contents<BTreeMap<_, _>, BTreeMap<_, _>> =
         serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    Ok(contents.actions)
+    Ok((contents.actions, contents.packages))
 }
 
 /// Replaces a file atomically and durably, readable only by its owner.
@@ -273,11 +347,16 @@ mod tests {
         StoredAction {
             image: "html".into(),
             digest: Some(format!("sha256:{}", "0a".repeat(32)).parse().unwrap()),
+            origin: None,
             code: None,
             revision,
             updated_ms: 7,
             body: serde_json::from_str(body).unwrap(),
         }
+    }
+
+    fn name(text: &str) -> QualifiedName {
+        text.parse().unwrap()
     }
 
     #[tokio::test]
@@ -286,19 +365,75 @@ mod tests {
         let directory = directory.path().join("state");
         let mut state = State::open(&directory).unwrap();
         assert!(state.actions().is_empty());
-        state.put("f", action(1)).await.unwrap();
-        state.put("g", action(2)).await.unwrap();
-        state.put("f", action(3)).await.unwrap();
-        state.remove("g").await.unwrap();
-        state.remove("h").await.unwrap();
+        state.put(&name("f"), action(1)).await.unwrap();
+        state.put(&name("/acme/f"), action(2)).await.unwrap();
+        state.put(&name("g"), action(2)).await.unwrap();
+        state.put(&name("f"), action(3)).await.unwrap();
+        state.remove(&name("g")).await.unwrap();
+        state.remove(&name("/acme/g")).await.unwrap();
         drop(state);
         // A daemon was killed while it wrote the file.
         fs::write(directory.join("actions.json.new"), "{").unwrap();
         let state = State::open(&directory).unwrap();
-        assert_eq!(*state.actions(), BTreeMap::from([("f".to_owned(), action(3))]));
+        assert_eq!(
+            *state.actions(),
+            BTreeMap::from([(name("f"), action(3)), (name("/acme/f"), action(2))])
+        );
         assert!(!directory.join("actions.json.new").exists());
         let mode = fs::metadata(directory.join("actions.json")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn packages_are_there_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = State::open(directory.path()).unwrap();
+        let package = Package { binding: Some(name("p")), revision: 7, ..Package::default() };
+        for each in ["p", "/acme/p", "b"] {
+            state.put_package(&name(each), package.clone()).await.unwrap();
+        }
+        // A change of one leaves the other.
+        state.put(&name("p/f"), action(1)).await.unwrap();
+        state.remove_package(&name("/acme/p")).await.unwrap();
+        drop(state);
+        let state = State::open(directory.path()).unwrap();
+        assert_eq!(state.packages().keys().collect::<Vec<_>>(), [&name("b"), &name("p")]);
+        assert_eq!(state.packages()[&name("b")], package);
+        assert_eq!(state.actions()[&name("p/f")], action(1));
+    }
+
+    #[tokio::test]
+    async fn a_namespace_s_packages_go_with_it_also_without_actions() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = State::open(directory.path()).unwrap();
+        for each in ["p", "/acme/p", "/zeta/p"] {
+            state.put_package(&name(each), Package::default()).await.unwrap();
+        }
+        state.put(&name("/zeta/p/f"), action(1)).await.unwrap();
+        for namespace in ["acme", "zeta"] {
+            state.remove_all(&namespace.parse().unwrap()).await.unwrap();
+        }
+        drop(state);
+        let state = State::open(directory.path()).unwrap();
+        assert_eq!(state.packages().keys().collect::<Vec<_>>(), [&name("p")]);
+        assert!(state.actions().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_from_before_there_were_packages_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("actions.json");
+        let stored = BTreeMap::from([(name("f"), action(1)), (name("/acme/f"), action(2))]);
+        for version in 1..VERSION {
+            let text = serde_json::json!({ "version": version, "actions": stored }).to_string();
+            fs::write(&path, text).unwrap();
+            let mut state = State::open(directory.path()).unwrap();
+            assert!(*state.actions() == stored && state.packages().is_empty());
+            state.put_package(&name("p"), Package::default()).await.unwrap();
+            drop(state);
+            let state = State::open(directory.path()).unwrap();
+            assert!(*state.actions() == stored && state.packages().len() == 1);
+        }
     }
 
     #[tokio::test]
@@ -326,7 +461,7 @@ mod tests {
         for (text, part) in [
             ("", "EOF"),
             ("{", "line 1"),
-            ("{ \"version\": 3, \"things\": [] }", "version 3, this squeezy supports 2"),
+            ("{ \"version\": 5, \"things\": [] }", "version 5, this squeezy supports 4"),
             ("{ \"version\": 1, \"actions\": { \"f\": {} } }", "missing field"),
             ("{ \"version\": 1, \"actions\": [] }", "invalid type"),
         ] {
@@ -342,10 +477,10 @@ mod tests {
     async fn too_many_are_refused_and_the_rest_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let mut state = State::open(directory.path()).unwrap();
-        let many = (0..MOST_ACTIONS).map(|number| (number.to_string(), action(1))).collect();
+        let many = (0..MOST_ACTIONS).map(|number| (name(&number.to_string()), action(1))).collect();
         state.replace(many).await.unwrap();
-        assert!(matches!(state.put("more", action(1)).await, Err(StateError::Full)));
-        state.put("1", action(2)).await.unwrap();
+        assert!(matches!(state.put(&name("more"), action(1)).await, Err(StateError::Full)));
+        state.put(&name("1"), action(2)).await.unwrap();
         drop(state);
         assert_eq!(State::open(directory.path()).unwrap().actions().len(), MOST_ACTIONS);
     }

@@ -1,13 +1,12 @@
 //! The daemon's certificate, which can be replaced while it runs.
 
-use super::log::log_line;
+use super::log::{log_line, log_warning};
 use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::Notify;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -61,9 +60,14 @@ pub enum TlsError {
 
 /// The certificate in use.
 pub struct Tls {
+    current: Mutex<Loaded>,
+}
+
+/// Files, their contents, and what was made of them.
+pub struct Loaded {
     files: TlsFiles,
-    /// The files' contents, and what was made of them.
-    current: Mutex<(Contents, TlsAcceptor)>,
+    contents: Contents,
+    acceptor: TlsAcceptor,
 }
 
 /// What is in the two files.
@@ -76,22 +80,28 @@ struct Contents {
 impl Tls {
     /// Reads the files.
     pub fn open(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        let contents = files.read()?;
-        let acceptor = files.acceptor(&contents)?;
-        Ok(Arc::new(Self { files, current: Mutex::new((contents, acceptor)) }))
+        Ok(Arc::new(Self { current: Mutex::new(files.load()?) }))
+    }
+
+    /// Uses other files from now on, and says so if they are.
+    pub fn replace(&self, loaded: Loaded) {
+        let path = loaded.files.certificate.clone();
+        let before = std::mem::replace(&mut *self.current(), loaded);
+        if before.contents != self.current().contents {
+            say_new(&path);
+        }
     }
 
     /// For the next connection. Those that are open keep the certificate that they began with.
     pub fn acceptor(&self) -> TlsAcceptor {
-        self.current().1.clone()
+        self.current().acceptor.clone()
     }
 
-    /// Takes over new files as they appear, at once if `told`. Bad ones are reported once, and the daemon keeps what
-    /// it has.
-    pub async fn follow(self: Arc<Self>, told: Arc<Notify>) {
+    /// Takes over new files as they appear. Bad ones are reported once, and the daemon keeps what it has.
+    pub async fn follow(self: Arc<Self>) {
         let mut reported = None;
         loop {
-            let _ = tokio::time::timeout(INTERVAL, told.notified()).await;
+            tokio::time::sleep(INTERVAL).await;
             let tls = self.clone();
             let Ok(result) = tokio::task::spawn_blocking(move || tls.reload()).await else {
                 continue;
@@ -100,14 +110,16 @@ impl Tls {
                 Ok(changed) => {
                     reported = None;
                     if changed {
-                        let path = self.files.certificate.display();
-                        log_line(&format!("{path}: new connections have the new certificate"));
+                        let path = self.current().files.certificate.clone();
+                        say_new(&path);
                     }
                 }
                 Err(error) => {
                     let error = error.to_string();
                     if reported.as_ref() != Some(&error) {
-                        log_line(&format!("{error}; the daemon keeps the certificate that it has"));
+                        log_warning(&format!(
+                            "{error}; the daemon keeps the certificate that it has"
+                        ));
                     }
                     reported = Some(error);
                 }
@@ -115,23 +127,37 @@ impl Tls {
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, (Contents, TlsAcceptor)> {
+    fn current(&self) -> MutexGuard<'_, Loaded> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the files had changed.
     fn reload(&self) -> Result<bool, TlsError> {
-        let contents = self.files.read()?;
-        if self.current().0 == contents {
-            return Ok(false);
+        let files = self.current().files.clone();
+        let new = files.load()?;
+        let mut current = self.current();
+        // Others may have been named meanwhile.
+        let is_new = current.files == new.files && current.contents != new.contents;
+        if is_new {
+            *current = new;
         }
-        let acceptor = self.files.acceptor(&contents)?;
-        *self.current() = (contents, acceptor);
-        Ok(true)
+        Ok(is_new)
     }
 }
 
+fn say_new(certificate: &Path) {
+    let path = certificate.display();
+    log_line(&format!("{path}: new connections have the new certificate"));
+}
+
 impl TlsFiles {
+    /// Reads the files and checks that they can be used.
+    pub fn load(self) -> Result<Loaded, TlsError> {
+        let contents = self.read()?;
+        let acceptor = self.acceptor(&contents)?;
+        Ok(Loaded { files: self, contents, acceptor })
+    }
+
     fn read(&self) -> Result<Contents, TlsError> {
         let read = |path: &Path| {
             fs::read(path).map_err(|error| TlsError::File { path: path.to_owned(), error })
@@ -196,6 +222,8 @@ pub mod tests {
         }
         fs::remove_file(&first.key).unwrap();
         assert!(matches!(tls.reload(), Err(TlsError::File { .. })));
+        tls.replace(second.load().unwrap());
+        assert!(!tls.reload().unwrap());
         assert!(matches!(Tls::open(first), Err(TlsError::File { .. })));
     }
 }

@@ -75,19 +75,25 @@ http.server.HTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 /// [`NO_VM`] its instances are so large that no host has enough memory for their VM, which is
 /// detected before the VM starts.
 pub fn empty_build(build: &Path) {
-    let definition = include_str!("../../../../functions/html/function.toml")
-        .replace("name = \"html\"", "name = \"f\"")
-        .replace("memory_limit = \"", "memory_limit = \"1T\" # \"");
-    for (file, text) in [
-        ("kernel/release/bzImage", ""),
-        ("initramfs.cpio", ""),
-        ("images/f.erofs", ""),
-        ("images/f.toml", &definition),
-    ] {
+    for file in ["kernel/release/bzImage", "initramfs.cpio"] {
         let file = build.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
+        fs::write(file, "").unwrap();
     }
+    empty_image(build, "f");
+}
+
+/// Adds the image of another such function; returns its path.
+pub fn empty_image(build: &Path, name: &str) -> PathBuf {
+    let definition = include_str!("../../../../functions/html/function.toml")
+        .replace("name = \"html\"", &format!("name = {name:?}"))
+        .replace("memory_limit = \"", "memory_limit = \"1T\" # \"");
+    let images = build.join("images");
+    fs::create_dir_all(&images).unwrap();
+    fs::write(images.join(format!("{name}.toml")), definition).unwrap();
+    let image = images.join(format!("{name}.erofs"));
+    fs::write(&image, "").unwrap();
+    image
 }
 
 /// The configuration for [`empty_build`].
@@ -358,7 +364,7 @@ impl Drop for Daemon {
     }
 }
 
-fn base64(text: &str) -> String {
+pub fn base64(text: &str) -> String {
     use base64::{Engine, prelude::BASE64_STANDARD};
     BASE64_STANDARD.encode(text)
 }

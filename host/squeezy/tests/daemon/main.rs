@@ -5,10 +5,13 @@ mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
 mod killed;
+mod reload;
 mod state;
+mod tenants;
 mod tls;
+mod web_actions;
 
-use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy};
+use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy, until};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -140,7 +143,7 @@ fn how_a_daemon_stands_is_a_table_or_json() {
         assert!(Instant::now() < until, "{table}");
         std::thread::sleep(Duration::from_millis(100));
     };
-    assert!(rows[0].contains(": memory promised 0 of 67108800 MiB"), "{rows:?}");
+    assert!(rows[0].contains(": memory promised 0 of 67108776 MiB"), "{rows:?}");
     assert!(rows[0].ends_with(", by policy static"), "{rows:?}");
     assert!(rows[2].starts_with("FUNCTION") && rows[3].starts_with("f "), "{rows:?}");
     let (text, _) = said(&daemon.client(&["status", "--json"]));
@@ -271,15 +274,53 @@ fn whether_it_is_ready_needs_no_key() {
 }
 
 #[test]
-fn a_hangup_is_not_the_end() {
+fn the_log_can_be_a_file_of_json() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     empty_build(directory);
-    let mut daemon = daemon(directory);
-    daemon.signal("HUP");
-    daemon.says("SIGHUP: ");
-    assert_eq!(daemon.ask("GET", "/namespaces", None).0, 200);
-    daemon.stop();
+    let function = directory.join("images/f.erofs");
+    let configuration = format!("{NO_VM}log_file = \"squeezy.log\"\nlog_format = \"json\"");
+    let serve = &mut serve(directory, directory, &configuration, &[&function]);
+    let mut daemon = Ended(serve.stdout(Stdio::piped()).spawn().unwrap());
+    let file = directory.join("squeezy.log");
+    let lines = || -> Vec<Value> {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let says = |part: &str| {
+        let found = |line: &Value| line["message"].as_str().unwrap().contains(part);
+        until(part, || lines().into_iter().find(found))
+    };
+    assert_eq!(says("this machine has")["level"], "warning");
+    let serving = says("serving on ");
+    assert_eq!(serving["level"], "info", "{serving}");
+    let url = serving["message"].as_str().unwrap().split([' ', ',']).nth(2).unwrap().to_owned();
+    let mut invoke = squeezy();
+    invoke.args(["invoke", "f", "--url", &url, "--key-file"]).arg(directory.join("state/key"));
+    assert_eq!(invoke.output().unwrap().status.code(), Some(1));
+    let ended = says("ended: ");
+    assert_eq!((&ended["level"], ended["vm"].is_number()), (&json!("warning"), true), "{ended}");
+    let id = daemon.0.id().to_string();
+    assert!(Command::new("kill").arg(id).status().unwrap().success());
+    let mut text = String::new();
+    daemon.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "", "it is all in the file");
+    assert!(daemon.0.wait().unwrap().success());
+    says("shutting down");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_said_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let configuration = format!("{NO_VM}log_file = \"none/squeezy.log\"");
+    let output = serve(directory, directory, &configuration, &[]).output().unwrap();
+    let (_, error) = said(&output);
+    assert!(
+        error.contains("none/squeezy.log: No such file") && error.lines().count() == 1,
+        "{error}"
+    );
 }
 
 #[test]
@@ -317,18 +358,19 @@ fn what_there_is_not_is_said() {
     let daemon = daemon(directory);
     for (method, path, status, part) in [
         ("GET", "/triggers", 200, ""),
-        ("GET", "/triggers/t", 404, "trigger"),
-        ("PUT", "/triggers/t", 501, "no triggers"),
-        ("POST", "/rules/r", 501, "no rules"),
-        ("DELETE", "/packages/p", 404, "package"),
-        ("GET", "/actions/p/a", 404, "no package \"p\""),
+        ("GET", "/triggers/t", 404, "no triggers"),
+        ("PUT", "/triggers/t", 501, "call an action"),
+        ("POST", "/rules/r", 501, "call an action"),
+        ("PUT", "/actions/s", 501, "no sequences"),
+        ("DELETE", "/packages/p", 404, "does not exist"),
+        ("GET", "/actions/p/a", 404, "does not exist"),
     ] {
-        let body = (method != "GET").then(|| json!({}));
+        let body = (method != "GET").then(|| json!({ "exec": { "kind": "sequence" } }));
         let (is, answer) = daemon.ask(method, &format!("/namespaces/_{path}"), body);
         assert_eq!(is, status, "{method} {path}: {answer}");
         if status != 200 {
             let error = answer["error"].as_str().unwrap();
-            assert!(error.contains(part) && error.contains("action"), "{error}");
+            assert!(error.contains(part), "{error}");
             assert!(answer["code"].is_string());
         }
     }

@@ -29,7 +29,7 @@ fn clients_that_trust_the_certificate_are_answered_also_after_it_was_replaced() 
     let (second, second_key) = certificate::make(directory, "second");
     fs::copy(&second, &certificate).unwrap();
     daemon.signal("HUP");
-    daemon.says("the daemon keeps the certificate that it has");
+    daemon.says("cannot be used together: ");
     assert!(with("trusted.pem", "status").status.success());
     fs::copy(&second_key, &key).unwrap();
     daemon.signal("HUP");

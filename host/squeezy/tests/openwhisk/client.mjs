@@ -31,6 +31,12 @@ async function until (what, limitMs = 60000) {
   }
 }
 
+// The activation of a blocking call. On a slow machine a VM may boot for longer than such a call waits.
+async function called (name, params = {}) {
+  const answer = await ow.actions.invoke({ name, blocking: true, params })
+  return answer.response ? answer : until(() => ow.activations.get(answer.activationId), 180000)
+}
+
 assert.deepEqual(await ow.namespaces.list(), ['guest'])
 assert.deepEqual((await ow.namespaces.get('_')).rules, [])
 
@@ -52,10 +58,11 @@ assert.deepEqual(await ow.actions.list({ count: true }), { actions: 2 })
 assert.equal((await failure(ow.actions.get('none'))).statusCode, 404)
 
 // Calls.
-const whole = await ow.actions.invoke({ name: 'page', blocking: true })
+const whole = await called('page')
 assert.equal(whole.response.result.items, 3)
 assert.equal(whole.response.success, true)
-const result = await ow.actions.invoke({ name: '/_/html', blocking: true, result: true, params: { items: 1 } })
+assert.equal((await called('/_/html', { items: 1 })).response.result.items, 1)
+const result = await ow.actions.invoke({ name: 'page', blocking: true, result: true, params: { items: 1 } })
 assert.equal(result.items, 1)
 const failed = await failure(ow.actions.invoke({ name: 'page', blocking: true, params: { items: 'many' } }))
 assert.equal(failed.statusCode, 502)
@@ -73,13 +80,63 @@ assert.equal((await ow.activations.result(activationId)).result.items, 4)
 assert.ok(Array.isArray((await ow.activations.logs(activationId)).logs))
 assert.match((await ow.activations.logs(failed.error.activationId)).logs.join('\n'), /ValueError/)
 const listed = await ow.activations.list({ name: 'page' })
-assert.deepEqual(listed.map(one => one.statusCode), [0, 2, 0])
+assert.deepEqual(listed.map(one => one.statusCode), [0, 2, 0, 0])
 assert.ok(!('logs' in listed[0]))
 const [full] = await ow.activations.list({ limit: 1, docs: true, since: activation.start })
 assert.deepEqual(full, activation)
 assert.deepEqual(await ow.activations.list({ upto: whole.start - 1 }), [])
-assert.deepEqual(await ow.activations.list({ count: true }), { activations: 4 })
+assert.deepEqual(await ow.activations.list({ count: true }), { activations: 5 })
 assert.equal((await failure(ow.activations.get('0'.repeat(32)))).statusCode, 404)
+
+// Web actions, for clients without the key.
+const web = (path, options) => fetch(`${apihost}/api/v1/web/guest/default/${path}`, options)
+assert.equal((await web('page.html')).status, 404)
+await ow.actions.update({ name: 'page', params: { username: 'default' }, annotations: { 'web-export': true } })
+const page = await web('page.html?other=2')
+assert.equal(page.status, 200)
+assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8')
+assert.equal(page.headers.get('access-control-allow-origin'), '*')
+assert.match(page.headers.get('content-security-policy'), /^sandbox /)
+assert.match(await page.text(), /<html[^]*default/)
+const headers = { 'Content-Type': 'application/json' }
+const part = await web('page.json/a/path', { method: 'POST', headers, body: '{"items":3}' })
+assert.equal((await part.json()).items, 3)
+const head = await web('page.html', { method: 'HEAD' })
+assert.deepEqual([head.status, await head.text()], [200, ''])
+const seen = await ow.activations.get(part.headers.get('x-openwhisk-activation-id'))
+assert.equal(seen.name, 'page')
+assert.equal((await web('page.json?username=me')).status, 400)
+const wrong = await web('page.json?items=many')
+assert.equal(wrong.status, 400)
+assert.doesNotMatch(await wrong.text(), /ValueError/)
+
+// Packages and bindings. What is nearer to the call goes before what is farther.
+const pairs = (params) => Object.entries(params).map(([key, value]) => ({ key, value }))
+await ow.packages.create({ name: 'tools', package: { parameters: pairs({ username: 'tools', items: 1 }) } })
+assert.equal((await failure(ow.packages.create({ name: 'tools' }))).statusCode, 409)
+const bound = { binding: { namespace: '_', name: 'tools' }, parameters: pairs({ items: 2 }) }
+await ow.packages.create({ name: 'mine', package: bound })
+assert.equal((await failure(ow.actions.create({ name: 'none/page', action: { exec: image } }))).statusCode, 404)
+await ow.actions.create({ name: 'tools/page', action: { exec: image } })
+const listing = await ow.packages.list()
+assert.deepEqual(listing.map(one => [one.name, one.binding.name]), [['mine', 'tools'], ['tools', undefined]])
+assert.deepEqual((await ow.packages.get('mine')).actions.map(action => action.name), ['page'])
+assert.deepEqual((await ow.actions.get('mine/page')).parameters, pairs({ items: 2, username: 'tools' }))
+const packaged = (await ow.actions.list()).find(action => action.namespace === 'guest/tools')
+assert.equal(packaged.name, 'page')
+const inTools = await called('tools/page')
+assert.equal(inTools.response.result.items, 1)
+assert.deepEqual([inTools.name, annotation(inTools, 'path')], ['page', 'guest/tools/page'])
+assert.equal((await called('mine/page')).response.result.items, 2)
+assert.equal((await called('/guest/mine/page', { items: 3 })).response.result.items, 3)
+assert.equal((await failure(ow.packages.delete('tools'))).statusCode, 409)
+await ow.actions.update({ name: 'tools/page', annotations: { 'web-export': true } })
+const ofTools = await fetch(`${apihost}/api/v1/web/guest/mine/page.json`)
+assert.equal((await ofTools.json()).items, 2)
+await ow.actions.delete('tools/page')
+await ow.packages.delete('tools')
+assert.equal((await failure(ow.actions.invoke('mine/page'))).statusCode, 404)
+assert.equal((await ow.packages.delete('mine')).name, 'mine')
 
 // Code, if there is a runtime for it.
 const { runtimes } = await (await fetch(`${apihost}/api/v1`)).json()
@@ -88,9 +145,29 @@ if (runtimes.nodejs) {
   const { exec, version } = await ow.actions.create(code)
   assert.deepEqual([exec.kind, version], ['nodejs:20', '0.0.1'])
   assert.equal((await ow.actions.get('code')).exec.code, code.action)
-  const greeting = await until(() => ow.actions.invoke({ name: 'code', blocking: true, params: { name: 'you' } }))
+  const greeting = await called('code', { name: 'you' })
   assert.deepEqual(greeting.response.result, { hello: 'you' })
   await ow.actions.delete('code')
+  const teapot = `function main (args) {
+    return { statusCode: 418, headers: { 'X-Own': args.__ow_method, 'Set-Cookie': ['a=1', 'b=2'] }, body: args }
+  }`
+  await ow.actions.create({ name: 'tea', action: teapot, annotations: { 'web-export': true, 'raw-http': true } })
+  const options = { method: 'PATCH', body: 'pot', headers: { Authorization: 'Bearer own', Cookie: 'c=3' } }
+  const tea = await until(async () => {
+    const tea = await web('tea/a%20b?c=d', options)
+    assert.equal(tea.status, 418)
+    return tea
+  }, 180000)
+  assert.deepEqual([tea.headers.get('x-own'), tea.headers.getSetCookie()], ['patch', ['a=1', 'b=2'].map(
+    cookie => `${cookie}; Path=/api/v1/web/guest/default/tea`
+  )])
+  const told = await tea.json()
+  assert.deepEqual([told.__ow_path, told.__ow_query, told.__ow_body], ['/a%20b', 'c=d', 'pot'])
+  assert.deepEqual([told.__ow_headers.authorization, told.__ow_headers.cookie], ['Bearer own', 'c=3'])
+  const basic = 'Basic ' + Buffer.from(key).toString('base64')
+  const known = await (await web('tea', { headers: { Authorization: basic } })).json()
+  assert.deepEqual([known.__ow_user, known.__ow_headers.authorization], ['guest', undefined])
+  await ow.actions.delete('tea')
 } else {
   assert.match((await failure(ow.actions.create(code))).message, /runtimes\/build.sh node/)
 }

@@ -62,7 +62,7 @@ impl Action<'_> {
                 self.possible = vec![None];
                 Outcome::right()
             }
-            Ok((500, body)) if is_full(&body) => Outcome::new(Kind::NotWritten, body.to_string()),
+            Ok((507, body)) if is_full(&body) => Outcome::new(Kind::NotWritten, body.to_string()),
             Ok((status, body)) => Outcome::new(Kind::Wrong, format!("{status}: {body}")),
             Err(failure) => {
                 self.possible.push(next);
@@ -87,9 +87,8 @@ impl Action<'_> {
     }
 }
 
-/// Whether an error says that the action could not be written, where, and why.
+/// Whether an error says that the action could not be written, and why.
 fn is_full(body: &Value) -> bool {
     let error = body["error"].as_str().unwrap_or_default();
-    let is_state = error.contains("/state/actions.json") || error.contains("/state/pinned/");
-    is_state && error.contains("No space left on device")
+    error.starts_with("the disk of the state directory is full: ")
 }

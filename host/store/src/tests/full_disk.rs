@@ -13,7 +13,7 @@ async fn are_there(store: &Store, all: &[Arc<Activation>]) {
         let read = read.unwrap_or_else(|| panic!("{} is lost", activation.id));
         assert_eq!(seen(&read), seen(activation));
     }
-    let list = store.list(&Selection::default(), 0, 10_000).await.unwrap();
+    let list = store.list(&everything(), 0, 10_000).await.unwrap();
     assert_eq!(list.len(), all.len());
 }
 
@@ -48,7 +48,7 @@ async fn a_disk_that_runs_full_anywhere_costs_nothing() {
         disk.free();
         until("there is room again", async || store.health() == Health::default()).await;
         all.drain(..all.len().saturating_sub(60));
-        let count = async || store.count(&Selection::default()).await.unwrap();
+        let count = async || store.count(&everything()).await.unwrap();
         until("the oldest are gone", async || count().await == all.len()).await;
         are_there(&store, &all).await;
         drop(store);
@@ -102,7 +102,7 @@ async fn a_daemon_starts_on_a_full_disk_with_what_was_written() {
         lines(&store).await;
         drop(store);
         let store = open(disk.path(), Limits { most: 1, ..LIMITS });
-        until("it is empty", async || store.count(&Selection::default()).await.unwrap() == 1).await;
+        until("it is empty", async || store.count(&everything()).await.unwrap() == 1).await;
     }
 }
 
@@ -124,7 +124,7 @@ async fn without_any_room_for_a_file_calls_go_on_and_later_it_is_made() {
     assert!(get(&store, "4").await.is_some());
     disk.free();
     until("there is room", async || store.health() == Health::default()).await;
-    assert_eq!(store.count(&Selection::default()).await.unwrap(), 5);
+    assert_eq!(store.count(&everything()).await.unwrap(), 5);
     let said = said.lock().unwrap();
     assert!(said[0].contains("full") && said[1].contains("again") && said.len() == 2, "{said:?}");
 }

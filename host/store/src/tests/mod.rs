@@ -11,7 +11,7 @@ mod plans;
 use super::*;
 use serde_json::json;
 use squeezy_node::WaitedFor;
-use squeezy_openwhisk::activation::Status;
+use squeezy_openwhisk::{Namespace, QualifiedName, activation::Status};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Longer than anything here takes, on a machine that is busy with something else.
@@ -28,7 +28,7 @@ const LIMITS: Limits = Limits {
 fn running(id: &str, start_ms: u64) -> Running {
     Running {
         id: id.to_owned(),
-        action: "f".to_owned(),
+        action: QualifiedName::guest("f"),
         version: "0.0.1".to_owned(),
         kind: "blackbox".into(),
         start_ms,
@@ -50,6 +50,11 @@ fn activation(id: &str, start_ms: u64, bytes: usize) -> Arc<Activation> {
     })
 }
 
+/// All activations that [`activation`] makes.
+fn everything() -> Selection {
+    Selection::of(Namespace::guest())
+}
+
 fn now_ms() -> u64 {
     squeezy_openwhisk::now_ms()
 }
@@ -65,7 +70,7 @@ fn seen(activation: &Activation) -> String {
 }
 
 async fn get(store: &Store, id: &str) -> Option<Arc<Activation>> {
-    let found = store.find(id).await.unwrap()?;
+    let found = store.find(&Namespace::guest(), id).await.unwrap()?;
     store.load(vec![found]).await.unwrap().pop()
 }
 
@@ -153,7 +158,7 @@ async fn a_call_that_never_ended_ends_with_the_daemon_once() {
         assert_eq!(b.status, Status::InternalError);
         assert_eq!((&b.result, b.start_ms), (&json!({ "error": ENDED_WITH_DAEMON }), 1000));
         assert_eq!(get(&store, "a").await.unwrap().status, Status::Success);
-        assert_eq!(store.count(&Selection::default()).await.unwrap(), 2);
+        assert_eq!(store.count(&everything()).await.unwrap(), 2);
     }
 }
 
@@ -172,7 +177,7 @@ async fn a_file_stays_within_its_bound_and_shrinks_again() {
     // One transaction may be on top, which the largest result dominates.
     assert!(largest <= BOUND + (2 << 20), "{largest}");
     assert!(get(&store, "399").await.is_some() && get(&store, "0").await.is_none());
-    let count = store.count(&Selection::default()).await.unwrap();
+    let count = store.count(&everything()).await.unwrap();
     assert!((60..200).contains(&count), "{count}");
     drop(store);
     // Once little of it is in use, the file system gets the rest back.
@@ -183,6 +188,89 @@ async fn a_file_stays_within_its_bound_and_shrinks_again() {
     drop((store, reader));
     let length = file.metadata().unwrap().len();
     assert!(length < 2 << 20, "{length}");
+}
+
+/// An activation of another namespace.
+fn of_acme(id: &str, bytes: usize) -> Arc<Activation> {
+    let mut activation = (*activation(id, now_ms(), bytes)).clone();
+    activation.action = "/acme/f".parse().unwrap();
+    Arc::new(activation)
+}
+
+#[tokio::test]
+async fn nobody_pushes_out_what_is_another_s() {
+    let directory = tempfile::tempdir().unwrap();
+    let acme: Namespace = "acme".parse().unwrap();
+    let limits = Limits { most: 20, disk_bytes: 4 << 20, ..LIMITS };
+    let store = open(directory.path(), limits);
+    let counts = async |store: &Store| {
+        let acme = store.count(&Selection::of(acme.clone())).await.unwrap();
+        (acme, store.count(&everything()).await.unwrap())
+    };
+    for number in 0..10 {
+        end(&store, of_acme(&format!("a{number}"), 1000)).await;
+    }
+    for number in 0..60 {
+        end(&store, activation(&format!("{number}"), now_ms(), 1000)).await;
+    }
+    until("the oldest of who has too many are gone", async || counts(&store).await == (10, 20))
+        .await;
+    // The disk is too small: whoever has most on it pays.
+    for number in 0..20 {
+        end(&store, activation(&format!("large {number}"), now_ms(), 600_000)).await;
+    }
+    until("it is within its bound", async || counts(&store).await.1 < 9).await;
+    assert_eq!(counts(&store).await.0, 10);
+    drop(store);
+    // It is known again after a restart, and a namespace may have a bound of its own.
+    let store = open(directory.path(), limits);
+    store.set_most_of(BTreeMap::from([(acme.clone(), 4)]));
+    until("fewer are kept", async || counts(&store).await.0 == 4).await;
+    assert!(store.find(&acme, "a9").await.unwrap().is_some());
+    assert!(store.find(&acme, "a0").await.unwrap().is_none());
+    assert!(store.find(&Namespace::guest(), "a9").await.unwrap().is_none());
+    store.forget(&acme).await;
+    assert_eq!(counts(&store).await.0, 0);
+    assert!(counts(&store).await.1 > 3);
+}
+
+#[test]
+fn strangers_are_cut_first_in_memory() {
+    let size = activation("0", 0, 1000).size();
+    let mut queue = Queue::new(7 * size);
+    for number in 0..10 {
+        let mut one = (*activation(&format!("{number}"), now_ms(), 1000)).clone();
+        one.by_stranger = number >= 3;
+        let _ = queue.end(Arc::new(one));
+    }
+    let whole = queue.ended().filter(|(_, one)| one.status == Status::Success);
+    let mut ids: Vec<_> = whole.map(|(_, one)| one.id.as_str()).collect();
+    ids.sort();
+    assert_eq!((ids.len(), &ids[..3], ids.last()), (6, &["0", "1", "2"][..], Some(&"9")));
+}
+
+#[tokio::test]
+async fn a_whole_name_leads_to_no_other_namespace() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), LIMITS);
+    end(&store, of_acme("a", 10)).await;
+    for namespace in [Namespace::guest(), "acme".parse().unwrap()] {
+        let path = Selection { action: Some("/acme/f".to_owned()), ..Selection::of(namespace) };
+        assert_eq!(store.count(&path).await.unwrap(), 0);
+        assert!(store.list(&path, 0, 10).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn bounds_may_change_while_it_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), LIMITS);
+    for number in 0..20 {
+        end(&store, activation(&format!("{number}"), now_ms(), 10)).await;
+    }
+    store.set_limits(Limits { most: 5, ..LIMITS });
+    until("only five are left", async || store.count(&everything()).await.unwrap() == 5).await;
+    assert!(get(&store, "19").await.is_some() && get(&store, "0").await.is_none());
 }
 
 #[tokio::test]
@@ -204,12 +292,14 @@ async fn who_looks_while_much_is_written_misses_nothing() {
         if there == 0 {
             continue;
         }
-        assert!(store.count(&Selection::default()).await.unwrap() >= there);
-        assert!(store.find(&format!("{}", there - 1)).await.unwrap().is_some());
-        let list = store.list(&Selection::default(), 0, 50).await.unwrap();
+        assert!(store.count(&everything()).await.unwrap() >= there);
+        assert!(
+            store.find(&Namespace::guest(), &format!("{}", there - 1)).await.unwrap().is_some()
+        );
+        let list = store.list(&everything(), 0, 50).await.unwrap();
         let ids: Vec<u64> = list.iter().map(|found| found.activation.id.parse().unwrap()).collect();
         assert!(ids[0] as usize >= there - 1 && ids.is_sorted_by(|a, b| *a == b + 1), "{ids:?}");
     }
     write.join().unwrap();
-    assert_eq!(store.count(&Selection::default()).await.unwrap(), 2000);
+    assert_eq!(store.count(&everything()).await.unwrap(), 2000);
 }

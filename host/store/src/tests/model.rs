@@ -6,14 +6,21 @@ use proptest::{collection::vec, prelude::*};
 /// What happens to the store.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A call of one of few actions starts, at a time that may be long before the last one's.
+    /// A call of one of few actions of two namespaces starts, at a time that may be long before the last one's.
     Start(u8, u64),
     /// One of those that run ends.
     End(prop::sample::Index),
     /// The process ends, and another one begins.
     Restart,
     /// Somebody looks.
-    Look { action: Option<u8>, since: Option<u64>, upto: Option<u64>, skip: usize, limit: usize },
+    Look {
+        is_acme: bool,
+        action: Option<u8>,
+        since: Option<u64>,
+        upto: Option<u64>,
+        skip: usize,
+        limit: usize,
+    },
 }
 
 /// Times lie around now, within this, in milliseconds.
@@ -22,13 +29,22 @@ const SPREAD: u64 = 1000;
 fn step() -> impl Strategy<Value = Step> {
     let time = || prop::option::of(0..SPREAD);
     prop_oneof![
-        4 => (0_u8..3, 0..SPREAD).prop_map(|(action, time)| Step::Start(action, time)),
+        4 => (0_u8..6, 0..SPREAD).prop_map(|(action, time)| Step::Start(action, time)),
         4 => any::<prop::sample::Index>().prop_map(Step::End),
         1 => Just(Step::Restart),
-        4 => (prop::option::of(0_u8..3), time(), time(), 0_usize..12, 0_usize..12).prop_map(
-            |(action, since, upto, skip, limit)| Step::Look { action, since, upto, skip, limit }
+        4 => (any::<bool>(), prop::option::of(0_u8..4), time(), time(), 0_usize..12, 0_usize..12).prop_map(
+            |(is_acme, action, since, upto, skip, limit)| Step::Look { is_acme, action, since, upto, skip, limit }
         ),
     ]
+}
+
+fn namespace(is_acme: bool) -> Namespace {
+    if is_acme { "acme".parse().unwrap() } else { Namespace::guest() }
+}
+
+/// One of three names in one of two namespaces.
+fn name(action: u8) -> QualifiedName {
+    QualifiedName::new(namespace(action >= 3), &format!("f{}", action % 3))
 }
 
 /// What the store should contain.
@@ -40,6 +56,21 @@ struct Model {
 }
 
 impl Model {
+    /// Removes the oldest of each namespace beyond this many; returns how many.
+    fn keep(&mut self, most: usize) -> usize {
+        let before = self.ended.len();
+        for is_acme in [false, true] {
+            let own = |a: &Arc<Activation>| a.action.namespace == namespace(is_acme);
+            let mut excess = self.ended.iter().filter(|a| own(a)).count().saturating_sub(most);
+            self.ended.retain(|a| {
+                let goes = own(a) && excess > 0;
+                excess -= usize::from(goes);
+                !goes
+            });
+        }
+        before - self.ended.len()
+    }
+
     fn list(&self, selection: &Selection) -> Vec<&str> {
         let mut list: Vec<_> = self.ended.iter().filter(|a| selection.admits(a)).collect();
         if selection.since_ms.is_some() || selection.upto_ms.is_some() {
@@ -59,10 +90,8 @@ async fn check(steps: Vec<Step>, most: usize, waits: bool) {
         match step {
             Step::Start(action, time) => {
                 count += 1;
-                let call = Running {
-                    action: format!("f{action}"),
-                    ..running(&format!("{count}"), base + time)
-                };
+                let call =
+                    Running { action: name(action), ..running(&format!("{count}"), base + time) };
                 model.running.push(call.clone());
                 let _ = store.start(call).wait().await;
             }
@@ -84,20 +113,26 @@ async fn check(steps: Vec<Step>, most: usize, waits: bool) {
                 let ended = model.running.drain(..).map(|call| call.ended(ENDED_WITH_DAEMON));
                 model.ended.extend(ended.map(Arc::new));
             }
-            Step::Look { action, since, upto, skip, limit } => {
+            Step::Look { is_acme, action, since, upto, skip, limit } => {
                 let time = |time: Option<u64>| time.map(|time| (base + time) as i64);
                 let selection = Selection {
-                    action: action.map(|action| format!("f{action}")),
+                    namespace: namespace(is_acme),
+                    action: action.map(|action| match action {
+                        // As another namespace's is called in the file.
+                        3 => "/acme/f0".to_owned(),
+                        _ => format!("f{action}"),
+                    }),
                     since_ms: time(since),
                     upto_ms: time(upto),
                 };
-                let excess = model.ended.len().saturating_sub(most);
-                model.ended.drain(..excess);
+                let excess = model.keep(most);
                 let right = model.list(&selection);
                 if excess > 0 || right.len() < model.ended.len() || most < 100 {
                     // The oldest are removed after the latest were written.
                     until("all is written and removed", async || {
-                        let all = store.count(&Selection::default()).await.unwrap();
+                        let acme = Selection::of(namespace(true));
+                        let acme = store.count(&acme).await.unwrap();
+                        let all = acme + store.count(&everything()).await.unwrap();
                         store.health().unwritten == 0 && all == model.ended.len()
                     })
                     .await;
@@ -140,7 +175,7 @@ async fn what_is_too_old_goes_even_while_nothing_comes() {
     }
     let _ = store.end(activation("new", now, 10));
     let _ = store.end(activation("from the future", now + 3_600_000, 10));
-    let count = async || store.count(&Selection::default()).await.unwrap();
+    let count = async || store.count(&everything()).await.unwrap();
     until("the old are gone", async || count().await == 2 && store.health().unwritten == 0).await;
     assert!(now_ms() < now + 3000 || get(&store, "new").await.is_none());
     until("the new one is old", async || count().await == 1).await;
@@ -164,9 +199,9 @@ async fn a_clock_that_jumps_back_changes_no_order() {
         let list = store.list(&selection, 0, 10).await.unwrap();
         list.iter().map(|found| found.activation.id.clone()).collect()
     };
-    assert_eq!(ids(Selection::default()).await, ["3", "2", "1", "0"]);
+    assert_eq!(ids(everything()).await, ["3", "2", "1", "0"]);
     let since_ms = Some(now as i64);
-    assert_eq!(ids(Selection { since_ms, ..Selection::default() }).await, ["2", "0"]);
+    assert_eq!(ids(Selection { since_ms, ..everything() }).await, ["2", "0"]);
     let upto_ms = Some(now as i64 - 1);
-    assert_eq!(ids(Selection { upto_ms, ..Selection::default() }).await, ["3", "1"]);
+    assert_eq!(ids(Selection { upto_ms, ..everything() }).await, ["3", "1"]);
 }

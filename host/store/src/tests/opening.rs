@@ -24,9 +24,9 @@ async fn a_file_that_cannot_be_understood_is_refused_and_kept() {
     let change = |sql: &str| {
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     };
-    change("PRAGMA user_version = 2");
-    assert!(refusal(&path).contains("it has version 2, this squeezy knows 1"));
-    change("PRAGMA user_version = 1; PRAGMA application_id = 5");
+    change("PRAGMA user_version = 3");
+    assert!(refusal(&path).contains("it has version 3, this squeezy knows 2"));
+    change("PRAGMA user_version = 2; PRAGMA application_id = 5");
     assert!(refusal(&path).contains("of another program"));
     change(&format!("PRAGMA application_id = {}; DROP TABLE totals", 0x7371_7a79));
     assert!(refusal(&path).contains("no such table: totals"));
@@ -89,7 +89,7 @@ async fn who_locks_the_file_stops_nobody() {
     }
     assert!(begin.elapsed() < 5 * PATIENCE, "{:?}", begin.elapsed());
     until("it is said", async || store.health().problem.is_some()).await;
-    assert_eq!(store.count(&Selection::default()).await.unwrap(), 101);
+    assert_eq!(store.count(&everything()).await.unwrap(), 101);
     operator.execute_batch("COMMIT").unwrap();
     until("it is written", async || store.health() == Health::default()).await;
     assert!(store.end(activation("z", now_ms(), 10)).wait().await);

@@ -7,16 +7,17 @@ fn every_list_is_read_by_an_index_in_its_order() {
     let directory = tempfile::tempdir().unwrap();
     let connection = schema::open(&directory.path().join("x.db")).unwrap();
     for (action, since_ms, upto_ms, right) in [
-        (None, None, None, "SCAN activations"),
+        (None, None, None, "USING INDEX by_namespace "),
         (Some("f"), None, None, "USING INDEX by_action "),
-        (None, Some(1), None, "USING INDEX by_time "),
-        (None, None, Some(1), "USING INDEX by_time "),
-        (None, Some(1), Some(2), "USING INDEX by_time "),
+        (None, Some(1), None, "USING INDEX by_namespace_and_time "),
+        (None, None, Some(1), "USING INDEX by_namespace_and_time "),
+        (None, Some(1), Some(2), "USING INDEX by_namespace_and_time "),
         (Some("f"), Some(1), None, "USING INDEX by_action_and_time "),
         (Some("f"), None, Some(1), "USING INDEX by_action_and_time "),
         (Some("f"), Some(1), Some(2), "USING INDEX by_action_and_time "),
     ] {
-        let selection = Selection { action: action.map(str::to_owned), since_ms, upto_ms };
+        let selection =
+            Selection { action: action.map(str::to_owned), since_ms, upto_ms, ..everything() };
         let plan = |sql: String| -> String {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters: Vec<i64> = vec![1; statement.parameter_count()];
@@ -26,8 +27,9 @@ fn every_list_is_read_by_an_index_in_its_order() {
         let list = plan(selection.list_sql());
         assert!(list.contains(right) && !list.contains("TEMP B-TREE"), "{selection:?}: {list}");
         let count = plan(selection.count_sql());
-        assert!(count.contains("COVERING INDEX"), "{selection:?}: {count}");
-        assert!(count.contains("SEARCH") || right.starts_with("SCAN"), "{selection:?}: {count}");
+        // Without the table: by a namespace its rows are sought too, but only once a column is asked for.
+        let index = if selection.action.is_some() { "COVERING INDEX" } else { "USING INDEX" };
+        assert!(count.contains("SEARCH") && count.contains(index), "{selection:?}: {count}");
     }
 }
 

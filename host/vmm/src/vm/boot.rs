@@ -118,6 +118,7 @@ impl Vm {
         let mut vm = Self { agent: None, shared };
         if vm.config().agent {
             vm.await_agent(channel, open, &mut report).await?;
+            vm.limit_connections()?;
             vm.settle().await?;
         }
         report(BootStep::Ready(started.elapsed()));
@@ -169,6 +170,13 @@ impl Vm {
             self.let_take_free(info.llfree.ok_or_else(missing)?)?;
         }
         Ok(())
+    }
+
+    /// Limits the guest's connections, if it has a network.
+    fn limit_connections(&self) -> Result<()> {
+        let Some(network) = &self.config().network else { return Ok(()) };
+        let limited = network.limit_connections(self.shared.backend.process());
+        limited.map_err(|error| VmError::system("the VM's connections cannot be limited", error))
     }
 
     /// Waits until the initial memory is plugged.

@@ -37,6 +37,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
         port: None,
+        network: squeezy_protocol::NetworkAccess::None,
     }
 }
 

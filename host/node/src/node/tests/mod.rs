@@ -14,7 +14,7 @@ use contracts::{PlainServer, StartThenCall};
 use fake::{FakeBlueprint, World};
 use script::Script;
 use serde_json::json;
-use squeezy_scaler::Moment;
+use squeezy_scaler::{Moment, TenantIndex};
 use std::sync::Mutex;
 
 /// Memory of a VM without instances, and of one instance, in bytes.
@@ -143,8 +143,15 @@ impl Scene {
             };
             let blueprint = Arc::new(FakeBlueprint(world.clone()));
             let vm = node.add_machine(blueprint, policy).await.unwrap();
-            let index =
-                node.add_function(vm, function.clone(), contract.clone(), setup.limits).await;
+            let index = node
+                .add_function(
+                    vm,
+                    TenantIndex::FIRST,
+                    function.clone(),
+                    contract.clone(),
+                    setup.limits,
+                )
+                .await;
             functions.push(index.unwrap());
         }
         Self { node, seen, worlds, functions }
@@ -157,7 +164,7 @@ impl Scene {
 
     /// Calls a function, with a limit on the wait.
     async fn call(&self, function: usize) -> Result<Answer, CallError> {
-        let call = Call { id: "a".to_owned(), value: json!({}), logs: true };
+        let call = Call { id: "a".to_owned(), value: json!({}), logs: true, trace: None };
         let answer = self.node.call(self.functions[function], call);
         tokio::time::timeout(EVER, answer).await.expect("a call has its answer")
     }

@@ -23,7 +23,9 @@ pub(super) fn freezing(
     }
     let freeze_after = Some(Duration::from_secs(1));
     for &vm in of {
-        scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+        scaler
+            .add_function(TenantIndex::FIRST, FunctionPolicy { freeze_after, ..function(vm) })
+            .unwrap();
     }
     scaler
 }

@@ -5,6 +5,7 @@ mod frozen;
 mod lent;
 mod paused;
 mod room;
+mod tenants;
 mod unfit;
 
 use super::*;
@@ -90,7 +91,7 @@ fn scaler(budget: u64) -> Scaler {
     let mut scaler = Scaler::new(Budget::new(budget));
     for index in [V, W] {
         assert_eq!(scaler.add_vm(vm()), Ok(index));
-        scaler.add_function(function(index)).unwrap();
+        scaler.add_function(TenantIndex::FIRST, function(index)).unwrap();
     }
     scaler
 }
@@ -136,10 +137,25 @@ fn a_request_goes_all_the_way() {
 }
 
 #[test]
+fn how_long_empty_vms_are_kept_may_change() {
+    let mut scaler = with_idle(1000, 3);
+    play(
+        &mut scaler,
+        &[(13, Event::Tick), (14, Event::Stopped(n(0))), (15, Event::Reclaimed(n(0)))],
+    );
+    assert_eq!(scaler.next_deadline(), Some(at(75)));
+    scaler.keep_empty_vms(None);
+    assert_eq!(scaler.next_deadline(), None);
+    scaler.keep_empty_vms(Some(Duration::from_secs(5)));
+    assert_eq!(scaler.next_deadline(), Some(at(20)));
+    assert_eq!(play(&mut scaler, &[(30, Event::Tick)]), [end(StopReason::KeepAliveOver)]);
+}
+
+#[test]
 fn no_more_instances_start_at_a_time_than_the_vm_has_processors_for() {
     let mut scaler = Scaler::new(Budget::new(1000));
     scaler.add_vm(VmPolicy { max_starting: 1, ..vm() }).unwrap();
-    scaler.add_function(function(V)).unwrap();
+    scaler.add_function(TenantIndex::FIRST, function(V)).unwrap();
     let start = |number| Command::Start { function: F, vm: V, instance: n(number) };
     let events = [(0, request(0)), (0, request(1)), (0, request(2)), (0, Event::VmBooted(V))];
     assert_eq!(play(&mut scaler, &events), [start(0)]);
@@ -154,7 +170,9 @@ fn a_function_leaves_the_instances_of_its_vm_that_are_not_its_own_to_others() {
     let mut scaler = Scaler::new(Budget::new(1000));
     scaler.add_vm(vm()).unwrap();
     for max_instances in [2, 1] {
-        scaler.add_function(FunctionPolicy { max_instances, ..function(V) }).unwrap();
+        scaler
+            .add_function(TenantIndex::FIRST, FunctionPolicy { max_instances, ..function(V) })
+            .unwrap();
     }
     let start = |number, function| Command::Start { function, vm: V, instance: n(number) };
     let events = [(0, request(0)), (0, request(1)), (0, request(2)), (1, Event::VmBooted(V))];
@@ -169,10 +187,18 @@ fn an_idle_instance_is_used_before_a_new_one_is_started() {
 }
 
 #[test]
+fn a_queue_without_a_bound_takes_calls_beside_an_idle_instance() {
+    let mut scaler = with_idle(1000, 1);
+    let policy = FunctionPolicy { queue_limit: usize::MAX, ..function(V) };
+    assert_eq!(scaler.update_function(F, policy), Ok(()));
+    assert_eq!(play(&mut scaler, &[(2, request(1))]), [dispatch(0, 1)]);
+}
+
+#[test]
 fn a_reserve_is_refilled_by_ending_what_was_used_least_recently() {
     let mut scaler = Scaler::new(Budget::new(400).with_reserve(150));
     scaler.add_vm(vm()).unwrap();
-    scaler.add_function(function(V)).unwrap();
+    scaler.add_function(TenantIndex::FIRST, function(V)).unwrap();
     play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, Event::VmBooted(V))]);
     // Both use the reserve at once, and nothing is idle.
     assert_eq!(scaler.budget().free_bytes(), 190);
@@ -205,7 +231,9 @@ fn an_idle_instance_is_frozen_and_thawed() {
     let mut scaler = Scaler::new(Budget::new(1000));
     let vm = scaler.add_vm(vm()).unwrap();
     let freeze_after = Some(Duration::from_secs(3));
-    scaler.add_function(FunctionPolicy { freeze_after, ..function(vm) }).unwrap();
+    scaler
+        .add_function(TenantIndex::FIRST, FunctionPolicy { freeze_after, ..function(vm) })
+        .unwrap();
     play(&mut scaler, &[(0, request(0)), (0, Event::VmBooted(V)), (0, Event::Started(n(0)))]);
     play(&mut scaler, &[(1, Event::Answered(n(0)))]);
     assert_eq!(scaler.next_deadline(), Some(at(4)));
@@ -257,8 +285,10 @@ fn an_empty_vm_makes_room_too() {
 fn functions_that_share_a_vm_make_room_for_each_other() {
     let mut scaler = Scaler::new(Budget::new(1000));
     let vm = scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
-    let (f, g) =
-        (scaler.add_function(function(vm)).unwrap(), scaler.add_function(function(vm)).unwrap());
+    let (f, g) = (
+        scaler.add_function(TenantIndex::FIRST, function(vm)).unwrap(),
+        scaler.add_function(TenantIndex::FIRST, function(vm)).unwrap(),
+    );
     play(&mut scaler, &[(0, request_to(f, 0)), (0, Event::VmBooted(vm))]);
     play(&mut scaler, &[(0, Event::Started(n(0))), (0, Event::Answered(n(0)))]);
     let evicted = stop(0, StopReason::Evicted);
@@ -342,7 +372,7 @@ fn a_retired_function_goes_with_its_vm() {
     assert_eq!(play(&mut scaler, &[(6, Event::Reclaimed(n(1)))]), [end(StopReason::Retired)]);
     play(&mut scaler, &[(7, Event::VmEnded(V))]);
     assert_eq!(scaler.vm_state(V), None);
-    assert_eq!(scaler.add_function(function(V)), Err(PolicyError::NoVm(V)));
+    assert_eq!(scaler.add_function(TenantIndex::FIRST, function(V)), Err(PolicyError::NoVm(V)));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn an_instance_whose_vm_has_not_the_memory_to_run_is_ended_later() {
 /// host has `free_bytes` left.
 fn wanted_in_paused_vm(free_bytes: u64) -> Vec<Command> {
     let mut scaler = with_paused(1000);
-    let other = scaler.add_function(function(V)).unwrap();
+    let other = scaler.add_function(TenantIndex::FIRST, function(V)).unwrap();
     let taken = scaler.budget.free_bytes() - free_bytes;
     assert!(scaler.budget.commit(taken));
     play(&mut scaler, &[(4, request_to(other, 2))])

@@ -17,7 +17,7 @@ fn with_one_ending() -> Scaler {
 fn a_request_waits_as_long_as_others_of_its_function_are_taken() {
     let mut scaler = Scaler::new(Budget::new(1000));
     scaler.add_vm(VmPolicy { max_instances: 1, ..vm() }).unwrap();
-    scaler.add_function(function(V)).unwrap();
+    scaler.add_function(TenantIndex::FIRST, function(V)).unwrap();
     let events = [
         (0, request(0)),
         (0, Event::VmBooted(V)),
@@ -85,8 +85,8 @@ fn a_vm_that_has_its_memory_from_its_boot_on_makes_room_when_all_in_it_are_idle(
     let mut scaler = Scaler::new(Budget::new(500));
     scaler.add_vm(VmPolicy { base_bytes: 400, instance_bytes: 0, ..vm() }).unwrap();
     scaler.add_vm(vm()).unwrap();
-    scaler.add_function(function(V)).unwrap();
-    scaler.add_function(function(W)).unwrap();
+    scaler.add_function(TenantIndex::FIRST, function(V)).unwrap();
+    scaler.add_function(TenantIndex::FIRST, function(W)).unwrap();
     let events = [
         (0, request(0)),
         (0, request(1)),
@@ -115,7 +115,7 @@ fn the_vm_of_the_last_idle_instance_counts_as_memory_on_its_way() {
     // 100.
     let mut scaler = scaler(220);
     let third = scaler.add_vm(VmPolicy { base_bytes: 5, ..vm() }).unwrap();
-    let other = scaler.add_function(function(third)).unwrap();
+    let other = scaler.add_function(TenantIndex::FIRST, function(third)).unwrap();
     let events = [
         (0, request(0)),
         (0, Event::VmBooted(V)),

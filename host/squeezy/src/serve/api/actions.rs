@@ -1,31 +1,37 @@
 //! Actions and their invocation.
 
-use super::{Api, MAX_BODY_BYTES, error::ApiError, put};
+use super::{Api, MAX_BODY_BYTES, error::ApiError, namespaces::ActionName, put};
 use crate::serve::{
+    blobs::blocking,
     bodies::{self, Held},
-    code::{ActionCode, blocking, write_as_json},
+    code::{ActionCode, CodeError, write_as_json},
     failure_reasons::without_directories,
+    service::{Answered, CallOrigin},
 };
 use axum::{
     Json,
     body::Bytes,
-    extract::{Extension, Path, Query, State, rejection::QueryRejection},
-    http::{StatusCode, header::CONTENT_TYPE},
+    extract::{Extension, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use squeezy_openwhisk::activation::{Activation, Status};
+use squeezy_node::TraceContext;
+use squeezy_openwhisk::{
+    Namespace,
+    activation::{Activation, Status},
+};
 use std::{sync::Arc, time::Duration};
 
 /// The maximum number of entries in a list.
 const MOST_LISTED: usize = 200;
 
 /// How long a blocking call waits; after that the client gets the activation's id.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The response header with the activation's id.
-const ID_HEADER: &str = "x-openwhisk-activation-id";
+pub const ID_HEADER: &str = "x-openwhisk-activation-id";
 
 /// Selects part of a list.
 #[derive(Deserialize)]
@@ -50,27 +56,37 @@ impl Part {
             Some(_) => Err(ApiError::bad_request(format!("limit must be from 0 to {MOST_LISTED}"))),
         }
     }
+
+    /// This part of a list of `kind`, or how many there are from there on.
+    pub fn of(
+        &self,
+        kind: &str,
+        all: Vec<Value>,
+        options: ListOptions,
+    ) -> Result<Json<Value>, ApiError> {
+        let limit = self.limit()?;
+        if options.count {
+            return Ok(Json(json!({ kind: all.len().saturating_sub(self.skip()) })));
+        }
+        Ok(Json(all.into_iter().skip(self.skip()).take(limit).collect()))
+    }
 }
 
 /// Whether to return the number of entries instead of the entries.
 #[derive(Deserialize)]
 pub struct ListOptions {
     #[serde(default)]
-    count: bool,
+    pub count: bool,
 }
 
 pub async fn list(
     State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
-    let actions = api.service.describe_actions();
-    if options.count {
-        return Ok(Json(json!({ "actions": actions.len().saturating_sub(part.skip()) })));
-    }
-    let shown = actions.iter().skip(part.skip()).take(part.limit()?);
-    Ok(Json(shown.cloned().collect()))
+    part.of("actions", api.service.describe_actions(&namespace), options)
 }
 
 /// Whether to return an action's code too.
@@ -81,11 +97,12 @@ pub struct ShowOptions {
 
 pub async fn show(
     State(api): State<Api>,
-    Path((_, name)): Path<(String, String)>,
+    ActionName(name): ActionName,
     options: Result<Query<ShowOptions>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(options) = options?;
     let described = api.service.describe_action(&name).ok_or_else(ApiError::not_found)?;
+    let (name, _) = api.service.resolve(&name)?;
     let action = api.service.action(&name).filter(|_| options.code != Some(false));
     match action.and_then(|action| action.code.clone()) {
         Some(code) => with_code(&api, described, code).await,
@@ -105,7 +122,8 @@ async fn with_code(
     let exec = described.as_object_mut().and_then(|action| action.remove("exec"));
     let (exec, rest) = (exec.unwrap_or_default().to_string(), described.to_string());
     // As text, and as it is read: an archive is encoded piece by piece.
-    let length = usize::try_from(code.code.bytes).unwrap_or(usize::MAX).saturating_mul(2);
+    let length = code.bytes().map_err(|error| internal(&error))?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(2);
     let bytes = api.bodies.at_most(length.saturating_add(exec.len() + rest.len()));
     let held = api.bodies.take(bytes).await.map_err(|none| ApiError::no_room(none, bytes))?;
     let text = blocking(move || {
@@ -116,23 +134,23 @@ async fn with_code(
         write_as_json(&code, &mut text)?;
         text.extend_from_slice(b"},");
         text.extend_from_slice(rest.trim_start_matches('{').as_bytes());
-        Ok(text)
+        Ok::<_, CodeError>(text)
     });
     let text = text.await.map_err(|error| internal(&error))?;
     let kind = [(CONTENT_TYPE, "application/json")];
     Ok((kind, bodies::held(text, held)).into_response())
 }
 
-/// Query parameters for creating an action.
+/// Query parameters for creating an action or a package.
 #[derive(Deserialize)]
 pub struct PutOptions {
     #[serde(default)]
-    overwrite: bool,
+    pub overwrite: bool,
 }
 
 pub async fn put(
     State(api): State<Api>,
-    Path((_, name)): Path<(String, String)>,
+    ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
     Extension(held): Extension<Arc<[Held]>>,
     body: Bytes,
@@ -145,7 +163,7 @@ pub async fn put(
 
 pub async fn delete(
     State(api): State<Api>,
-    Path((_, name)): Path<(String, String)>,
+    ActionName(name): ActionName,
 ) -> Result<Json<Value>, ApiError> {
     Ok(Json(api.service.delete_action(name).await?))
 }
@@ -163,9 +181,10 @@ pub struct InvokeOptions {
 
 pub async fn invoke(
     State(api): State<Api>,
-    Path((_, name)): Path<(String, String)>,
+    ActionName(name): ActionName,
     options: Result<Query<InvokeOptions>, QueryRejection>,
     Extension(held): Extension<Arc<[Held]>>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let Query(options) = options?;
@@ -176,16 +195,21 @@ pub async fn invoke(
         Some(_) => return Err(ApiError::bad_request("timeout must be from 1 to 60000 ms")),
         None => LONGEST_WAIT,
     };
-    let action = api.service.callable(&name).await?;
-    // The limit applies to the payload that results from merging them with the action's own.
-    let own = action.body.parameters.as_ref().map_or(0, |own| json!(own).to_string().len());
+    let callable = api.service.callable(&name).await?;
+    // The limit applies to the payload that results from merging them with the action's and its packages' own.
+    let own = match callable.parameters() {
+        own if own.is_empty() => 0,
+        own => json!(own).to_string().len(),
+    };
     if length + own > MAX_BODY_BYTES {
         return Err(ApiError::too_large(length + own, MAX_BODY_BYTES));
     }
     let id = api.service.new_id()?;
     let later =
         (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
-    let (accepted, call) = api.service.call(action, id, arguments, held);
+    let origin = CallOrigin { span: caller(&headers), web: None };
+    let (accepted, call) =
+        api.service.call(callable, id, arguments, origin, held, api.bodies.clone());
     if options.blocking {
         drop(accepted);
     } else if accepted.await.is_ok() {
@@ -193,13 +217,24 @@ pub async fn invoke(
     }
     match tokio::time::timeout(wait, call).await {
         // If there is no memory for the response, the client can still ask for it later.
-        Ok(Ok(Ok(activation))) => {
+        Ok(Ok(Ok(Answered { activation, held }))) => {
+            // The response has a reservation of its own. Those who hold one never wait for another.
+            drop(held);
             Ok(answer(&api, &activation, options.result).await.unwrap_or(later.into_response()))
         }
         Ok(Ok(Err(error))) => Err(error.into()),
         Ok(Err(_)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")),
         Err(_) => Ok(later.into_response()),
     }
+}
+
+/// The caller's span, if it says so as W3C wants it.
+fn caller(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    let mut parents = headers.get_all("traceparent").iter();
+    let (Some(parent), None) = (parents.next().and_then(text), parents.next()) else { return None };
+    let states: Option<Vec<_>> = headers.get_all("tracestate").iter().map(text).collect();
+    TraceContext::parse(&parent, &states.unwrap_or_default().join(","))
 }
 
 /// The arguments of a call: a JSON object, or an empty body.
@@ -239,19 +274,35 @@ async fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{key::Key, service::tests::service};
+    use crate::serve::{service::tests::service, strangers::Strangers};
+    use squeezy_openwhisk::QualifiedName;
+
+    #[test]
+    fn a_part_of_a_list_or_its_number_has_a_limit_that_is_checked() {
+        let list = |skip, limit, count| {
+            let all = (0..40).map(Value::from).collect();
+            let part = Part { skip, limit }.of("things", all, ListOptions { count });
+            part.map(|Json(value)| value).map_err(|error| error.into_response().status())
+        };
+        assert_eq!(list(38, None, false), Ok(json!([38, 39])));
+        assert_eq!(list(0, Some(1), false), Ok(json!([0])));
+        assert_eq!(list(30, Some(1), true), Ok(json!({ "things": 10 })));
+        assert_eq!(list(41, Some(0), true), Ok(json!({ "things": 0 })));
+        for count in [false, true] {
+            assert_eq!(list(0, Some(MOST_LISTED + 1), count), Err(StatusCode::BAD_REQUEST));
+        }
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
     async fn who_does_not_wait_hears_whether_the_call_was_taken() {
-        let (service, _hold, directory) = service().await;
-        let key = Key::read_or_make(&directory.path().join("key")).unwrap();
-        let bodies = service.bodies.clone();
-        let api = Api { service, key: Arc::new(key), bodies };
+        let (service, _hold, _directory) = service().await;
+        let (bodies, strangers) = (service.bodies.clone(), Strangers::new(16 << 20));
+        let api = Api { tenants: service.tenants.clone(), service, bodies, strangers };
         let call = |blocking, timeout| {
-            let path = Path(("_".to_owned(), "f".to_owned()));
+            let path = ActionName(QualifiedName::guest("f"));
             let options = Query(InvokeOptions { blocking, result: false, timeout });
             let held = Extension(Arc::from([]));
-            invoke(State(api.clone()), path, Ok(options), held, Bytes::new())
+            invoke(State(api.clone()), path, Ok(options), held, HeaderMap::new(), Bytes::new())
         };
         let error = call(true, Some(0)).await.unwrap_err().into_response();
         assert_eq!(error.status(), StatusCode::BAD_REQUEST);
@@ -263,6 +314,23 @@ mod tests {
             assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
             assert_eq!(refused.headers()["retry-after"], "1");
         }
+    }
+
+    #[test]
+    fn the_callers_span_is_read_if_it_is_said_once() {
+        const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let mut headers = HeaderMap::new();
+        assert_eq!(caller(&headers), None);
+        headers.insert("traceparent", HeaderValue::from_static(PARENT));
+        headers.append("tracestate", HeaderValue::from_static("a=1"));
+        headers.append("tracestate", HeaderValue::from_static("b=2"));
+        let context = caller(&headers).unwrap();
+        assert_eq!(
+            (context.to_string().as_str(), context.state.as_deref()),
+            (PARENT, Some("a=1,b=2"))
+        );
+        headers.append("traceparent", HeaderValue::from_static(PARENT));
+        assert_eq!(caller(&headers), None);
     }
 
     #[test]

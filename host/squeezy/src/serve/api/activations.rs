@@ -3,13 +3,13 @@
 use super::{Api, actions::Part, answer_within, error::ApiError};
 use crate::serve::bodies::Held;
 use axum::{
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Extension, Path, Query, State, rejection::QueryRejection},
     http::StatusCode,
     response::Response,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use squeezy_openwhisk::activation::Activation;
+use squeezy_openwhisk::{Namespace, activation::Activation};
 use squeezy_store::{Found, Selection};
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ pub struct ListOptions {
 
 pub async fn list(
     State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -42,7 +43,7 @@ pub async fn list(
     let limit = part.limit()?;
     let ListOptions { name, since, upto, count, docs } = options;
     let action = name.filter(|name| !name.trim().is_empty());
-    let selection = Selection { action, since_ms: since, upto_ms: upto };
+    let selection = Selection { namespace, action, since_ms: since, upto_ms: upto };
     if count && docs {
         return Err(ApiError::bad_request("The parameter 'docs' cannot be combined with 'count'."));
     }
@@ -71,34 +72,41 @@ pub async fn list(
 
 pub async fn show(
     State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let (activation, held) = find(&api, &id).await?;
+    let (activation, held) = find(&api, &namespace, &id).await?;
     answer_within(held, StatusCode::OK, &activation.describe())
 }
 
 pub async fn result(
     State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let (activation, held) = find(&api, &id).await?;
+    let (activation, held) = find(&api, &namespace, &id).await?;
     answer_within(held, StatusCode::OK, &activation.response())
 }
 
 pub async fn logs(
     State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     #[derive(Serialize)]
     struct Logs<'a> {
         logs: &'a [String],
     }
-    let (activation, held) = find(&api, &id).await?;
+    let (activation, held) = find(&api, &namespace, &id).await?;
     answer_within(held, StatusCode::OK, &Logs { logs: &activation.logs })
 }
 
-async fn find(api: &Api, id: &str) -> Result<(Arc<Activation>, Held), ApiError> {
-    let found = api.service.store.find(id).await?.ok_or_else(ApiError::not_found)?;
+async fn find(
+    api: &Api,
+    namespace: &Namespace,
+    id: &str,
+) -> Result<(Arc<Activation>, Held), ApiError> {
+    let found = api.service.store.find(namespace, id).await?.ok_or_else(ApiError::not_found)?;
     let (mut all, held) = load(api, vec![found]).await?;
     // It may have been removed in the meantime.
     Ok((all.pop().ok_or_else(ApiError::not_found)?, held))

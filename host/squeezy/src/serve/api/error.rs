@@ -1,7 +1,11 @@
 //! Errors, worded as OpenWhisk does.
 
 use super::code;
-use crate::serve::{bodies::NoRoom, service::ServiceError};
+use crate::serve::{
+    bodies::NoRoom,
+    service::ServiceError,
+    tenants::{OverQuota, TenantError},
+};
 use axum::{
     Json,
     extract::rejection::QueryRejection,
@@ -76,13 +80,50 @@ impl From<ServiceError> for ApiError {
         let status = match error {
             ServiceError::Invalid(_) => StatusCode::BAD_REQUEST,
             ServiceError::NotFound => StatusCode::NOT_FOUND,
-            ServiceError::Exists => StatusCode::CONFLICT,
-            ServiceError::Busy => StatusCode::TOO_MANY_REQUESTS,
+            ServiceError::Exists | ServiceError::Conflict(_) | ServiceError::InUse(_) => {
+                StatusCode::CONFLICT
+            }
+            ServiceError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            ServiceError::Busy | ServiceError::TooManyCalls | ServiceError::Pulling(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             ServiceError::Ending | ServiceError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServiceError::Full(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            ServiceError::Tenant(ref error) => of_tenant(error),
+            ServiceError::NoDisk(_) => StatusCode::INSUFFICIENT_STORAGE,
+            ServiceError::Registry(_) => StatusCode::BAD_GATEWAY,
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+fn of_tenant(error: &TenantError) -> StatusCode {
+    match error {
+        TenantError::NoNamespace | TenantError::NoKey => StatusCode::NOT_FOUND,
+        TenantError::Exists
+        | TenantError::KeyExists
+        | TenantError::Going
+        | TenantError::HasActions(_)
+        | TenantError::HasPackages(_)
+        | TenantError::TooManyNamespaces(_)
+        | TenantError::TooManyKeys(_) => StatusCode::CONFLICT,
+        TenantError::Over(OverQuota::Concurrency { .. } | OverQuota::Rate { .. }) => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        TenantError::Over(
+            OverQuota::Actions { .. } | OverQuota::Packages { .. } | OverQuota::Code { .. },
+        ) => StatusCode::PAYLOAD_TOO_LARGE,
+        TenantError::Guest | TenantError::MonitorsAll | TenantError::Quotas(_) => {
+            StatusCode::BAD_REQUEST
+        }
+        TenantError::File { .. } | TenantError::Damaged { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl From<TenantError> for ApiError {
+    fn from(error: TenantError) -> Self {
+        ServiceError::from(error).into()
     }
 }
 

@@ -1,18 +1,13 @@
-//! OpenWhisk features that this daemon does not have: triggers, rules and packages.
+//! OpenWhisk features that this daemon does not have: triggers and rules.
 
 use super::{Api, error::ApiError};
-use axum::{
-    Json, Router,
-    extract::Path,
-    http::StatusCode,
-    routing::{any, get},
-};
+use axum::{Json, Router, http::StatusCode, routing::get};
 use serde_json::{Value, json};
 
 /// Routes below a namespace.
 pub fn router() -> Router<Api> {
     let mut router = Router::new();
-    for (kind, one) in [("triggers", "trigger"), ("rules", "rule"), ("packages", "package")] {
+    for (kind, one) in [("triggers", "trigger"), ("rules", "rule")] {
         let named = get(move || async move { not_found(one) })
             .delete(move || async move { not_found(one) })
             .put(move || async move { not_implemented(kind) })
@@ -22,7 +17,7 @@ pub fn router() -> Router<Api> {
             .route(&format!("/{kind}"), get(nothing))
             .route(&format!("/{kind}/{{name}}"), named);
     }
-    router.route("/actions/{package}/{name}", any(in_package))
+    router
 }
 
 async fn nothing() -> Json<Value> {
@@ -30,19 +25,13 @@ async fn nothing() -> Json<Value> {
 }
 
 fn not_found(one: &str) -> ApiError {
-    let message =
-        format!("There is no such {one}: this daemon supports only actions and activations.");
+    let message = format!("There is no such {one}: this daemon has no {one}s.");
     ApiError::new(StatusCode::NOT_FOUND, message)
 }
 
 fn not_implemented(kind: &str) -> ApiError {
-    let message = format!("This daemon has no {kind}, only actions and activations.");
-    ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
-}
-
-async fn in_package(Path((_, package, name)): Path<(String, String, String)>) -> ApiError {
     let message = format!(
-        "There is no package {package:?}: packages are not supported, and the action {name:?} can only be outside one."
+        "This daemon has no {kind}: it keeps no clock and hears of no events. Have cron, a systemd timer or the source of an event call an action."
     );
-    ApiError::new(StatusCode::NOT_FOUND, message)
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
 }

@@ -1,39 +1,51 @@
 //! OpenWhisk's REST API.
 //!
-//! <https://github.com/apache/openwhisk/blob/master/docs/rest_api.md>, restricted to actions in one
-//! namespace, without packages, triggers and rules.
+//! <https://github.com/apache/openwhisk/blob/master/docs/rest_api.md>, restricted to actions,
+//! without triggers and rules; and web actions.
 
 mod actions;
 mod activations;
 mod error;
+mod images;
 pub mod info;
 mod missing;
+mod namespaces;
+mod origin;
+mod packages;
 mod put;
+mod reload;
+mod sending;
+mod tenants;
+mod web_actions;
 
 use super::{
     bodies::{self, Bodies, Held, NoRoom},
+    callers::Caller,
     crowd::Place,
-    key::{Key, random},
+    key::random,
+    reload::Reloader,
     service::Service,
+    strangers::Strangers,
+    tenants::Tenants,
 };
 use axum::body::Body;
 use axum::{
-    Json, Router,
+    Router,
     body::{Bytes, HttpBody},
-    extract::{DefaultBodyLimit, Path, Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{
-        Method, StatusCode,
+        Extensions, HeaderMap, Method, StatusCode,
         header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
+        request::Parts,
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
-use error::ApiError;
+pub use error::ApiError;
 use http_body_util::BodyExt;
 use serde::Serialize;
-use serde_json::{Value, json};
-use squeezy_openwhisk::{action::NAMESPACE, size_of_text};
+use squeezy_openwhisk::size_of_text;
 use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     sync::Arc,
@@ -71,54 +83,65 @@ const DESCRIPTION: &str = include_str!("openapi.json");
 #[derive(Clone)]
 pub struct Api {
     service: Arc<Service>,
-    key: Arc<Key>,
+    tenants: Arc<Tenants>,
     bodies: Arc<Bodies>,
+    strangers: Arc<Strangers>,
 }
 
 /// All routes of the API.
-pub fn router(service: Arc<Service>, key: Key, bodies: Arc<Bodies>) -> Router {
-    let api = Api { service, key: Arc::new(key), bodies };
+pub fn router(
+    service: Arc<Service>,
+    bodies: Arc<Bodies>,
+    strangers: Arc<Strangers>,
+    reloader: Arc<Reloader>,
+) -> Router {
+    let api = Api { tenants: service.tenants.clone(), service, bodies, strangers };
+    let action =
+        || get(actions::show).put(actions::put).post(actions::invoke).delete(actions::delete);
     let namespace = Router::new()
         .route("/actions", get(actions::list))
-        .route(
-            "/actions/{name}",
-            get(actions::show).put(actions::put).post(actions::invoke).delete(actions::delete),
-        )
+        .route("/actions/{name}", action())
+        .route("/actions/{name}/", get(packages::actions))
+        .route("/actions/{package}/{name}", action())
+        .route("/packages", get(packages::list))
+        .route("/packages/{name}", get(packages::show).put(packages::put).delete(packages::delete))
+        .route("/images", get(images::list).post(images::pull))
+        .route("/images/{image}", get(images::show).delete(images::remove))
         .route("/activations", get(activations::list))
         .route("/activations/{id}", get(activations::show))
         .route("/activations/{id}/result", get(activations::result))
         .route("/activations/{id}/logs", get(activations::logs))
         .merge(missing::router())
-        .layer(middleware::from_fn(known_namespace));
+        .layer(middleware::from_fn_with_state(api.clone(), namespaces::known));
     let protected = Router::new()
-        .route("/namespaces", get(namespaces))
+        .route("/namespaces", get(namespaces::list))
+        .route("/reload", post(reload::reload).with_state(reloader))
+        .merge(tenants::router())
         .nest("/namespaces/{namespace}", namespace)
         // It has read the body, within limits of its own.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(api.clone(), whole_body))
-        .layer(middleware::from_fn_with_state(api.clone(), authenticated));
+        .layer(middleware::from_fn_with_state(api.clone(), authenticated))
+        .layer(middleware::from_fn(origin::own));
     Router::new()
         .route("/ping", get(|| async { "pong" }))
         .route("/api/v1", get(info::about))
         .route("/api/v1/api-docs", get(description))
         .nest("/api/v1", protected)
+        .merge(web_actions::router())
         .fallback(|| async { ApiError::not_found() })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .with_state(api)
 }
 
+/// Puts the [`Caller`] into the request's extensions.
 async fn authenticated(
     State(api): State<Api>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let header = request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-    if !api.key.admits(header) {
-        return Err(ApiError::unauthorized());
-    }
-    if let Some(place) = request.extensions().get::<Arc<Place>>() {
-        place.is_known();
-    }
+    let caller = api.caller(request.headers(), request.extensions());
+    request.extensions_mut().insert(caller.ok_or_else(ApiError::unauthorized)?);
     Ok(next.run(request).await)
 }
 
@@ -131,28 +154,41 @@ async fn whole_body(
     next: Next,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    // Only actions are put.
+    // Nothing else that is put is so large.
     let most = if parts.method == Method::PUT { MAX_CODE_BODY_BYTES } else { MAX_BODY_BYTES };
-    let place = parts.extensions.get::<Arc<Place>>().cloned();
-    if let Some(place) = &place {
-        place.waits();
-    }
-    let body = tokio::time::timeout(BODY_LIMIT, collect(&api.bodies, body, most)).await;
-    let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
-    if let Some(place) = &place {
-        place.works();
-    }
-    let more = more_for_values(&body);
-    if more > 0 {
-        let none_ever = more + reserved(&api.bodies, body.len()) > api.bodies.at_most(usize::MAX);
-        let taken = if none_ever { Err(NoRoom::Never) } else { api.bodies.take_now(more) };
-        held.push(taken.map_err(|none| ApiError::no_room(none, more + body.len()))?);
-    }
+    let (body, held) = read(&api.bodies, &parts, body, most, more_for_values).await?;
     let held: Arc<[Held]> = held.into();
     parts.extensions.insert(held.clone());
     let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
     drop(held);
     Ok(answer)
+}
+
+/// Reads the whole body of a request with this head into memory of this budget. `more` says how much more
+/// what is made of a body takes than is reserved with it, in bytes.
+async fn read(
+    bodies: &Bodies,
+    head: &Parts,
+    body: Body,
+    most: usize,
+    more: impl FnOnce(&[u8]) -> usize,
+) -> Result<(Bytes, Vec<Held>), ApiError> {
+    let place = head.extensions.get::<Arc<Place>>();
+    if let Some(place) = place {
+        place.waits();
+    }
+    let body = tokio::time::timeout(BODY_LIMIT, collect(bodies, body, most)).await;
+    let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
+    if let Some(place) = place {
+        place.works();
+    }
+    let more = more(&body);
+    if more > 0 {
+        let none_ever = more + reserved(bodies, body.len()) > bodies.at_most(usize::MAX);
+        let taken = if none_ever { Err(NoRoom::Never) } else { bodies.take_now(more) };
+        held.push(taken.map_err(|none| ApiError::no_room(none, more + body.len()))?);
+    }
+    Ok((body, held))
 }
 
 /// Memory to reserve for a body of this length, in bytes. Of a large one nearly all is code, which is not
@@ -228,6 +264,17 @@ async fn collect(
 }
 
 impl Api {
+    /// Who sends a request; `None` for a client without a key. From then on, the connection of one with a key
+    /// counts as such a client's.
+    fn caller(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Caller> {
+        let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+        let caller = self.tenants.caller(header)?;
+        if let Some(place) = extensions.get::<Arc<Place>>() {
+            place.is_known();
+        }
+        Some(caller)
+    }
+
     /// A JSON response, built once there is memory for it.
     async fn answer(
         &self,
@@ -281,25 +328,8 @@ pub fn misdirected(host: &str) -> Response {
     ApiError::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
-async fn known_namespace(
-    Path(parameters): Path<Vec<(String, String)>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let namespace =
-        parameters.iter().find(|(name, _)| name == "namespace").map(|(_, n)| n.as_str());
-    match namespace {
-        Some("_" | NAMESPACE) => Ok(next.run(request).await),
-        _ => Err(ApiError::forbidden()),
-    }
-}
-
 async fn description() -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(CONTENT_TYPE, "application/json")], DESCRIPTION)
-}
-
-async fn namespaces() -> Json<Value> {
-    Json(json!([NAMESPACE]))
 }
 
 /// A code to find an error response in a log.
@@ -310,6 +340,7 @@ fn code() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::{
         convert::Infallible,
         pin::Pin,

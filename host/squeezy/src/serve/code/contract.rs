@@ -1,6 +1,6 @@
 //! The contract with instances of an action that is made from code.
 
-use super::{ActionCode, blocking};
+use super::{ActionCode, CodeError, blocking, write_as_json};
 use axum::body::Bytes;
 use axum::http::{Request, Response};
 use squeezy_node::{Call, Contract, function::Function};
@@ -37,11 +37,12 @@ impl RunsCode {
         if let Some(body) = sending.upgrade() {
             return Ok(Bytes::from_owner(Shared(body)));
         }
-        let ActionCode { binary, ref main, ref code, .. } = self.code;
-        let (name, main, code) = (name.to_owned(), main.clone(), code.clone());
+        let (name, code) = (name.to_owned(), self.code.clone());
         let body = blocking(move || {
-            let code = code.read()?;
-            Ok(contract::init_with_code(&name, &code, binary, main.as_deref()))
+            let mut body = Vec::new();
+            let write = |to: &mut Vec<u8>| write_as_json(&code, to);
+            contract::write_init(&name, code.binary, code.main.as_deref(), &mut body, write)?;
+            Ok::<_, CodeError>(body.into())
         });
         let body = Arc::new(body.await.map_err(|error| error.to_string())?);
         *sending = Arc::downgrade(&body);

@@ -1,21 +1,12 @@
 //! Code as a client sends it.
 
-use super::{CodeError, Sink};
+use super::CodeError;
 use crate::serve::bodies::Held;
 use axum::body::Bytes;
-use base64::{
-    Engine,
-    alphabet::STANDARD,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
+use base64::Engine;
 use squeezy_openwhisk::kind::is_binary;
+use squeezy_protocol::BASE64;
 use std::{borrow::Cow, sync::Arc};
-
-/// Base64 whose padding may be left out.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Text that is decoded at a time: a multiple of four characters.
 const PART: usize = 1 << 16;
@@ -64,11 +55,15 @@ impl GivenCode {
         if binary { BASE64.decode(begins).map_err(no_base64) } else { Ok(begins.into()) }
     }
 
-    /// Writes the code, decoded if it is in base64.
-    pub(super) fn write(&self, binary: bool, sink: &mut Sink) -> Result<(), CodeError> {
+    /// Passes the code to `write` part by part, decoded if it is in base64.
+    pub(super) fn write(
+        &self,
+        binary: bool,
+        mut write: impl FnMut(&[u8]) -> Result<(), CodeError>,
+    ) -> Result<(), CodeError> {
         let text = self.text();
         if !binary {
-            return sink.take(text.as_bytes());
+            return write(text.as_bytes());
         }
         let mut parts = text.trim_ascii().as_bytes().chunks(PART).peekable();
         while let Some(part) = parts.next() {
@@ -78,7 +73,7 @@ impl GivenCode {
                     "it has more than its end after the padding".to_owned(),
                 ));
             }
-            sink.take(&BASE64.decode(part).map_err(no_base64)?)?;
+            write(&BASE64.decode(part).map_err(no_base64)?)?;
         }
         Ok(())
     }

@@ -1,14 +1,28 @@
 //! What code is kept, and when it is removed.
 
 use super::*;
+use crate::serve::blobs::tests::has;
 use axum::body::Bytes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn place() -> (TempDir, Arc<Codes>) {
+fn place() -> (TempDir, Codes) {
     let directory = tempfile::tempdir().unwrap();
-    let codes = Arc::new(Codes::open(directory.path()).unwrap());
+    let codes = open(&directory);
     (directory, codes)
+}
+
+fn open(directory: &TempDir) -> Codes {
+    Codes::open(directory.path(), DiskSpace::new(1 << 30)).unwrap()
+}
+
+/// The code as it is read for an instance.
+fn read(code: &ActionCode) -> Result<Vec<u8>, CodeError> {
+    let mut json = Vec::new();
+    write_as_json(code, &mut json)?;
+    let text: String = serde_json::from_slice(&json).unwrap();
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    Ok(if code.binary { BASE64_STANDARD.decode(text).unwrap() } else { text.into_bytes() })
 }
 
 fn given(text: &str) -> GivenCode {
@@ -16,7 +30,7 @@ fn given(text: &str) -> GivenCode {
 }
 
 async fn keep(
-    codes: &Arc<Codes>,
+    codes: &Codes,
     kind: &str,
     binary: Option<bool>,
     text: &str,
@@ -52,7 +66,7 @@ async fn code_is_given_back_as_it_came() {
         let mut json = Vec::new();
         write_as_json(&code, &mut json).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&json).unwrap(), json!(text));
-        assert_eq!(code.code.read().unwrap().len() as u64, code.code.bytes);
+        assert_eq!(read(&code).unwrap().len() as u64, code.bytes().unwrap());
         assert_eq!(code.binary, !text.contains(['(', '#']), "{text:.10}");
     }
 }
@@ -77,35 +91,51 @@ async fn what_is_no_code_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     let (directory, codes) = place();
+    let place = directory.path().join(DIRECTORY);
     let one = keep(&codes, "python", None, "one").await.unwrap();
     let same = keep(&codes, "nodejs", None, "one").await.unwrap();
     let two = keep(&codes, "python", None, "two").await.unwrap();
-    assert_eq!((names(&directory), &one.code.digest), (2, &same.code.digest));
-    drop(one);
-    codes.sweep(BTreeSet::from([two.code.digest.clone()])).await;
-    assert_eq!(names(&directory), 2, "an action still has it");
     let (digest, path) = (two.code.digest.clone(), two.code.path.clone());
+    has(&place, [&one.code.digest, &digest]);
+    codes.keep_named([digest.clone()].into_iter());
+    drop(one);
+    has(&place, [&same.code.digest, &digest]);
     drop((same, two));
-    codes.sweep(BTreeSet::from([digest.clone()])).await;
-    assert_eq!(names(&directory), 1);
+    has(&place, [&digest]);
 
     // As a restarted daemon finds it.
-    fs::write(path.with_extension("new"), "half").unwrap();
-    let codes = Arc::new(Codes::open(directory.path()).unwrap());
-    assert_eq!(names(&directory), 1);
-    assert_eq!(codes.find(&digest).await.unwrap().read().unwrap(), b"two");
+    let codes = open(&directory);
+    let found =
+        |code| ActionCode { kind: Kind::find("python").unwrap(), binary: false, main: None, code };
+    let two = found(codes.find(&digest).await.unwrap());
+    assert_eq!(read(&two).unwrap(), b"two");
+    drop(two);
     fs::write(&path, "new").unwrap();
     assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
     // It is whole again after somebody has given it once more, also while an action has it.
     let two = keep(&codes, "python", None, "two").await.unwrap();
     fs::write(&path, "altered").unwrap();
-    assert!(matches!(two.code.read(), Err(CodeError::Gone(_))));
+    assert!(matches!(read(&two), Err(CodeError::Gone(_))));
     keep(&codes, "python", None, "two").await.unwrap();
-    assert_eq!(two.code.read().unwrap(), b"two");
+    assert_eq!(read(&two).unwrap(), b"two");
     drop(two);
     codes.find(&digest).await.unwrap();
     fs::remove_file(&path).unwrap();
     assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
+}
+
+#[tokio::test]
+async fn a_text_is_read_in_parts_between_characters() {
+    let (_directory, codes) = place();
+    // Characters of one to four bytes around the end of each part.
+    for shift in 0..4 {
+        let text = "x".repeat(shift) + &"aé€😀\n".repeat(60_000);
+        let code = keep(&codes, "python", None, &text).await.unwrap();
+        assert_eq!(read(&code).unwrap(), text.as_bytes());
+    }
+    let code = keep(&codes, "python", None, "a").await.unwrap();
+    fs::write(&code.code.path, b"\xff\xff").unwrap();
+    assert!(matches!(read(&code), Err(CodeError::Gone(_))));
 }
 
 #[tokio::test]

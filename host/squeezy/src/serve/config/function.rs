@@ -4,7 +4,9 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use squeezy_node::{FunctionSettings, settings::CheckedSettings};
+use squeezy_node::{FunctionSettings, function::ReachSettings, settings::CheckedSettings};
+use squeezy_protocol::NetworkAccess;
+use squeezy_vmm::network::Destination;
 use std::{fmt, path::PathBuf};
 
 /// A function that exists from the start.
@@ -24,6 +26,31 @@ impl From<PathBuf> for FunctionEntry {
     }
 }
 
+/// The path with what else is said of it.
+impl fmt::Display for FunctionEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut more: Vec<String> = self.vm.iter().map(|vm| format!("vm {vm}")).collect();
+        more.extend(self.settings.describe());
+        write!(f, "{}", self.path.display())?;
+        if more.is_empty() { Ok(()) } else { write!(f, " ({})", more.join(", ")) }
+    }
+}
+
+impl FunctionEntry {
+    /// Groups the functions that share a VM; each of the others is a group of its own.
+    pub fn sharing_a_vm(functions: &[Self]) -> Vec<Vec<Self>> {
+        let mut all: Vec<Vec<Self>> = Vec::new();
+        for entry in functions.iter().cloned() {
+            let same = all.iter_mut().find(|group| entry.vm.is_some() && group[0].vm == entry.vm);
+            match same {
+                Some(group) => group.push(entry),
+                None => all.push(vec![entry]),
+            }
+        }
+        all
+    }
+}
+
 /// The entry in its form as a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +67,11 @@ struct Table {
     concurrency: Option<u16>,
     #[serde(default, deserialize_with = "keep_alive_seconds")]
     keep_alive_seconds: Option<f64>,
+    network: Option<NetworkAccess>,
+    network_allow: Option<Vec<Destination>>,
+    network_deny: Option<Vec<Destination>>,
+    network_connections: Option<u32>,
+    network_connections_per_second: Option<u32>,
 }
 
 /// Generates a type that validates each setting where it is parsed, so that an error names its
@@ -89,6 +121,13 @@ impl<'de> Deserialize<'de> for FunctionEntry {
                     vcpus: table.vcpus,
                     concurrency: table.concurrency,
                     keep_alive_seconds: table.keep_alive_seconds,
+                    network: table.network,
+                    reach: ReachSettings {
+                        allow: table.network_allow,
+                        deny: table.network_deny,
+                        connections: table.network_connections,
+                        connections_per_second: table.network_connections_per_second,
+                    },
                 };
                 let settings = settings.check().map_err(A::Error::custom)?;
                 Ok(FunctionEntry { path: table.path, vm: table.vm, settings })

@@ -1,11 +1,15 @@
 //! The configuration file of the daemon.
 
+mod collector;
+mod difference;
 mod function;
 mod listen;
+mod registries;
 
-use super::bodies::Bodies;
+use super::{bodies::Bodies, log::Format, registry::Reference};
 use serde::Deserialize;
 use squeezy_node::{PolicyName, TomlError, function::parse_size, parse_toml};
+use squeezy_protocol::NetworkAccess;
 use squeezy_store::Limits;
 use squeezy_vmm::{AcceleratorChoice, MemoryBackendChoice};
 use std::{
@@ -14,8 +18,11 @@ use std::{
 };
 
 use super::tls::TlsFiles;
+pub use collector::{Collector, Endpoint};
+pub use difference::{Difference, differences};
 pub use function::FunctionEntry;
 pub use listen::Listen;
+pub use registries::RegistryEntry;
 
 /// Every key with its default.
 pub const HELP: &str = include_str!("help.toml");
@@ -39,18 +46,32 @@ pub struct Config {
     pub memory_backend: MemoryBackendChoice,
     /// Shared memory of each VM, in bytes.
     pub shared_memory_bytes: u64,
+    /// What network the instances of functions have that do not say.
+    pub network: NetworkAccess,
     /// How long a VM without an instance is kept.
     pub vm_idle: Duration,
     /// How long an instance runs without a call before it is frozen.
     pub freeze_after: Duration,
     /// How many calls of one function may wait for an instance.
     pub queue: usize,
+    /// What the code and the images of actions may take on the disk, in bytes.
+    pub actions_disk_bytes: u64,
+    /// The registries from which images may be pulled.
+    pub registries: Vec<RegistryEntry>,
+    /// The file with credentials for registries; `None` for the one in the state directory, if it is there.
+    pub registry_auth: Option<PathBuf>,
     /// How many activations are kept.
     pub activations: usize,
     /// What they may take on the disk, in bytes.
     pub activations_disk_bytes: u64,
     /// How long they are kept.
     pub activations_keep: Duration,
+    /// Where the log goes; `None` for standard output.
+    pub log_file: Option<PathBuf>,
+    /// The form of its lines.
+    pub log_format: Format,
+    /// Where traces and metrics are sent; `None` for nowhere.
+    pub collector: Option<Collector>,
     /// Functions that exist from the start.
     pub functions: Vec<FunctionEntry>,
 }
@@ -70,12 +91,22 @@ struct File {
     accelerator: Spanned<String>,
     memory_backend: Spanned<String>,
     shared_memory: Spanned<String>,
+    network: Spanned<String>,
     vm_idle_seconds: Spanned<f64>,
     freeze_after_seconds: Spanned<f64>,
     queue: Spanned<usize>,
+    actions_disk: Spanned<String>,
+    registries: Vec<RegistryEntry>,
+    registry_auth: PathBuf,
     activations: Spanned<usize>,
     activations_disk: Spanned<String>,
     activations_keep_seconds: Spanned<f64>,
+    log_file: PathBuf,
+    log_format: Spanned<String>,
+    otlp_endpoint: Spanned<String>,
+    otlp_headers_file: PathBuf,
+    otlp_sampling: Spanned<f64>,
+    otlp_metrics_seconds: Spanned<f64>,
     functions: Vec<FunctionEntry>,
 }
 
@@ -93,13 +124,23 @@ impl Default for File {
             accelerator: text("auto"),
             memory_backend: text("auto"),
             shared_memory: text("128M"),
+            network: text("none"),
             vm_idle_seconds: Spanned::new(0..0, 600.0),
             freeze_after_seconds: Spanned::new(0..0, 10.0),
             queue: Spanned::new(0..0, 256),
+            actions_disk: text("20G"),
+            registries: Vec::new(),
+            registry_auth: PathBuf::new(),
             activations: Spanned::new(0..0, 10_000),
             activations_disk: text("1G"),
             // As in OpenWhisk, a week.
             activations_keep_seconds: Spanned::new(0..0, 604_800.0),
+            log_file: PathBuf::new(),
+            log_format: text("text"),
+            otlp_endpoint: text(""),
+            otlp_headers_file: PathBuf::new(),
+            otlp_sampling: Spanned::new(0..0, 1.0),
+            otlp_metrics_seconds: Spanned::new(0..0, 60.0),
             functions: Vec::new(),
         }
     }
@@ -116,6 +157,22 @@ impl Config {
             disk_bytes: self.activations_disk_bytes,
             keep: self.activations_keep,
             memory_bytes: bodies.kept_bytes,
+        }
+    }
+
+    /// How the registry of an image is reached; an error says that it may not be asked.
+    pub fn registry(&self, reference: &Reference) -> Result<RegistryEntry, String> {
+        let host = &reference.registry;
+        match self.registries.iter().find(|entry| entry.host == *host) {
+            Some(entry) => Ok(entry.clone()),
+            None if self.registries.is_empty() => Err(format!(
+                "images of {host} may not be pulled: this daemon's configuration lists no registry; \
+                 registries = [{host:?}] allows this one"
+            )),
+            None => Err(format!(
+                "images of {host} may not be pulled: the registries of this daemon are {}",
+                self.registries.iter().map(|entry| &*entry.host).collect::<Vec<_>>().join(", ")
+            )),
         }
     }
 
@@ -173,8 +230,36 @@ impl Config {
                 return Err(wrong(key.span(), "tls_key", problem));
             }
         };
+        let sampling = match *file.otlp_sampling.as_ref() {
+            part if (0.0..=1.0).contains(&part) => part,
+            _ => {
+                let problem = "must be from 0 to 1".to_owned();
+                return Err(wrong(file.otlp_sampling.span(), "otlp_sampling", problem));
+            }
+        };
+        let metrics_interval = match seconds("otlp_metrics_seconds", &file.otlp_metrics_seconds)? {
+            Duration::ZERO => None,
+            time if time >= Duration::from_secs(1) => Some(time),
+            _ => {
+                let (at, problem) = (file.otlp_metrics_seconds.span(), "must be 0 or at least 1 s");
+                return Err(wrong(at, "otlp_metrics_seconds", problem.to_owned()));
+            }
+        };
+        let collector = match file.otlp_endpoint.as_ref().as_str() {
+            "" => None,
+            _ => Some(Collector {
+                endpoint: read(&file.otlp_endpoint).map_err(|problem| {
+                    wrong(file.otlp_endpoint.span(), "otlp_endpoint", problem)
+                })?,
+                headers_file: (!file.otlp_headers_file.as_os_str().is_empty())
+                    .then(|| directory.join(&file.otlp_headers_file)),
+                sampling,
+                metrics_interval,
+            }),
+        };
         Ok(Self {
             tls,
+            collector,
             listen: read(&file.listen).map_err(|e| named("listen", &file.listen, e))?,
             state_directory: directory.join(file.state_directory),
             memory_bytes: size("memory", &file.memory)?,
@@ -184,12 +269,28 @@ impl Config {
             memory_backend: read(&file.memory_backend)
                 .map_err(|e| named("memory_backend", &file.memory_backend, e))?,
             shared_memory_bytes,
+            network: read(&file.network).map_err(|e| named("network", &file.network, e))?,
             vm_idle: seconds("vm_idle_seconds", &file.vm_idle_seconds)?,
             freeze_after: seconds("freeze_after_seconds", &file.freeze_after_seconds)?,
             queue: within("queue", &file.queue, 1_000_000)?,
+            actions_disk_bytes: size("actions_disk", &file.actions_disk)?,
+            registries: file
+                .registries
+                .into_iter()
+                .map(|entry| RegistryEntry {
+                    ca_file: entry.ca_file.map(|file| directory.join(file)),
+                    ..entry
+                })
+                .collect(),
+            registry_auth: (!file.registry_auth.as_os_str().is_empty())
+                .then(|| directory.join(&file.registry_auth)),
             activations: within("activations", &file.activations, 1_000_000)?,
             activations_disk_bytes,
             activations_keep: seconds("activations_keep_seconds", &file.activations_keep_seconds)?,
+            log_file: (!file.log_file.as_os_str().is_empty())
+                .then(|| directory.join(&file.log_file)),
+            log_format: read(&file.log_format)
+                .map_err(|e| named("log_format", &file.log_format, e))?,
             functions: file
                 .functions
                 .into_iter()
@@ -262,6 +363,34 @@ mod tests {
     }
 
     #[test]
+    fn which_registries_may_be_asked_and_how() {
+        let asked = |text: &str, image: &str| {
+            let config = Config::parse(text, Path::new("/etc/squeezy")).unwrap();
+            config.registry(&Reference::parse(image).unwrap())
+        };
+        for image in ["r.example/a", "127.0.0.1:5000/a", "localhost:5000/a", "alpine:3"] {
+            let error = asked("", image).unwrap_err();
+            assert!(error.contains("lists no registry; registries = [\""), "{error}");
+        }
+        let two = r#"
+            registries = ["r.example", { host = "127.0.0.1:5000", ca_file = "ca.pem" }]
+        "#;
+        let local = asked(two, "127.0.0.1:5000/a").unwrap();
+        assert_eq!((local.plain_http, local.ca_file), (false, Some("/etc/squeezy/ca.pem".into())));
+        assert!(asked(two, "r.example/a").is_ok());
+        let error = asked(two, "alpine:3").unwrap_err();
+        assert!(error.contains("docker.io may not") && error.contains("r.example, 127"), "{error}");
+    }
+
+    #[test]
+    fn every_key_of_a_registry_is_in_the_manual() {
+        let manual = include_str!("../../../../../docs/operations.md");
+        for key in ["host", "plain_http", "ca_file"] {
+            assert!(manual.contains(&format!("\n| `{key}` | ")), "{key}");
+        }
+    }
+
+    #[test]
     fn every_key_of_a_function_is_in_the_manual() {
         let manual = include_str!("../../../../../docs/operations.md");
         let error = Config::parse("[[functions]]\nx = 1", Path::new("/")).unwrap_err().to_string();
@@ -289,7 +418,17 @@ mod tests {
             ("queue = 0", "line 1: queue: must be from 1"),
             ("activations_disk = \"1M\"", "line 1: activations_disk: must be from 32M"),
             ("shared_memory = \"16777215T\"", "line 1: shared_memory: must be at most"),
+            ("network = \"all\"", "line 1: network: \"all\": must be none or outbound"),
             ("accelerator = \"xen\"", "line 1: accelerator: \"xen\""),
+            ("log_format = \"xml\"", "line 1: log_format: \"xml\": must be text or json"),
+            ("registries = [\"https://r\"]", "line 1: host: must be "),
+            ("\n[[registries]]\nhost = \"r\"\nplain = true", "line 4: unknown field `plain`"),
+            (
+                "otlp_endpoint = \"http://u:p@a\"",
+                "line 1: otlp_endpoint: must not have credentials",
+            ),
+            ("otlp_sampling = 1.5", "line 1: otlp_sampling: must be from 0 to 1"),
+            ("otlp_metrics_seconds = 0.1", "line 1: otlp_metrics_seconds: must be 0 or"),
             ("functions = [", "line 1: "),
             ("\n[[functions]]\npath = \"f\"\nmemroy = 1", "line 4: unknown field `memroy`"),
             ("\n[[functions]]\nvm = \"v\"", "missing field `path`"),

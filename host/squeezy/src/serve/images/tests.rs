@@ -2,14 +2,24 @@
 //! actions.
 
 use super::*;
+use crate::serve::blobs::tests::{has, names};
+use std::fs;
 use tempfile::TempDir;
 
 /// A build directory and a state directory.
 fn place() -> (TempDir, Artifacts, Arc<Images>) {
     let directory = tempfile::tempdir().unwrap();
     let files = Artifacts::find(Some(directory.path())).unwrap();
-    let images = Arc::new(Images::open(&directory.path().join("state")).unwrap());
+    let images = open(&directory);
     (directory, files, images)
+}
+
+fn open(directory: &TempDir) -> Arc<Images> {
+    Images::open(&directory.path().join("state"), DiskSpace::new(1 << 30)).unwrap()
+}
+
+fn kept_in(directory: &TempDir) -> PathBuf {
+    directory.path().join("state").join(DIRECTORY)
 }
 
 /// Creates the image NAME.erofs in this directory, with this content.
@@ -22,14 +32,8 @@ fn make(directory: &Path, name: &str, content: &str) -> PathBuf {
     image
 }
 
-fn content((_, image): &(Arc<Pinned>, FunctionImage)) -> String {
+fn content((_, image): &(Pinned, FunctionImage)) -> String {
     fs::read_to_string(&image.image).unwrap()
-}
-
-/// Names in the directory of images.
-fn kept(images: &Images) -> BTreeSet<String> {
-    let entries = fs::read_dir(&images.directory).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -41,7 +45,7 @@ async fn what_is_built_later_under_a_name_changes_nothing() {
     let second = images.pin(&files, "f", None).await.unwrap();
     assert_eq!((content(&first), content(&second)), ("first".to_owned(), "second".to_owned()));
     // As a restarted daemon finds it.
-    let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
+    let again = open(&directory);
     assert_eq!(content(&again.find(&first.0.digest).await.unwrap()), "first");
     let by_digest = again.pin(&files, "f", Some(&second.0.digest)).await.unwrap();
     assert_eq!(content(&by_digest), "second");
@@ -65,13 +69,19 @@ async fn the_digest_is_what_the_build_calls_it() {
 
 #[tokio::test]
 async fn what_is_used_already_is_not_copied_again() {
-    let (directory, files, images) = place();
-    make(&directory.path().join("images"), "f.erofs", "same");
+    let (directory, files, _) = place();
+    let image = make(&directory.path().join("images"), "f.erofs", "same");
+    let length = |path: &Path| fs::metadata(path).unwrap().len();
+    // There is no space for a copy more.
+    let most = length(&image) + length(&image.with_extension("toml"));
+    let images = Images::open(&directory.path().join("state"), DiskSpace::new(most)).unwrap();
     let first = images.pin(&files, "f", None).await.unwrap();
     let second = images.pin(&files, "f", None).await.unwrap();
-    assert_eq!(first.0.digest, second.0.digest);
-    assert_eq!(images.copies.load(Ordering::Relaxed), 1);
-    assert_eq!(content(&second), "same");
+    assert_eq!((&first.0.digest, &*content(&second)), (&second.0.digest, "same"));
+    make(&directory.path().join("images"), "f.erofs", "other");
+    let error = images.pin(&files, "f", None).await.unwrap_err();
+    assert!(matches!(error, PinError::Blob(BlobError::NoSpace { .. })), "{error}");
+    assert_eq!(names(&kept_in(&directory)).len(), 1);
 }
 
 #[tokio::test]
@@ -85,48 +95,25 @@ async fn one_that_was_made_aside_is_taken_by_its_digest_alone() {
     let aside = directory.path().join("images/sha256").join(digest.digits());
     make(&aside, IMAGE, "something else");
     assert!(matches!(images.pin(&files, "f", Some(digest)).await, Err(PinError::Different { .. })));
-    assert_eq!(kept(&images).len(), 0);
+    assert_eq!(names(&kept_in(&directory)).len(), 0);
     fs::copy(made, aside.join(IMAGE)).unwrap();
     assert_eq!(content(&images.pin(&files, "f", Some(digest)).await.unwrap()), "made");
 }
 
 #[tokio::test]
-async fn only_what_nobody_has_is_removed() {
+async fn an_image_goes_with_its_last_action() {
     let (directory, files, images) = place();
-    let mut made = Vec::new();
-    for content in ["kept", "used", "neither"] {
-        make(&directory.path().join("images"), "f.erofs", content);
-        made.push(images.pin(&files, "f", None).await.unwrap());
-    }
-    let digests: Vec<_> = made.iter().map(|(pinned, _)| pinned.digest.clone()).collect();
-    drop(made.pop());
-    drop(made.remove(0));
-    images.sweep(BTreeSet::from([digests[0].clone()])).await;
-    assert_eq!(
-        kept(&images),
-        BTreeSet::from([digests[0].digits().to_owned(), digests[1].digits().to_owned()])
-    );
-    assert_eq!(content(&made[0]), "used");
-    made.clear();
-    images.sweep(BTreeSet::new()).await;
-    assert_eq!(kept(&images).len(), 0);
-}
-
-#[tokio::test]
-async fn whatever_a_killed_daemon_was_at_goes_away() {
-    let (directory, files, images) = place();
-    make(&directory.path().join("images"), "f.erofs", "whole");
-    let digest = images.pin(&files, "f", None).await.unwrap().0.digest.clone();
-    // It was copying one image and removing another.
-    for name in ["0.new", "00ff.new"] {
-        fs::create_dir(images.directory.join(name)).unwrap();
-        fs::write(images.directory.join(name).join(IMAGE), "ha").unwrap();
-    }
-    let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
-    assert_eq!(kept(&again), BTreeSet::from([digest.digits().to_owned()]));
-    // No action had been stored yet.
-    again.sweep(BTreeSet::new()).await;
-    assert_eq!(kept(&again).len(), 0);
+    make(&directory.path().join("images"), "f.erofs", "one");
+    let one = images.pin(&files, "f", None).await.unwrap();
+    images.keep_named([one.0.digest.clone()].into_iter());
+    make(&directory.path().join("images"), "f.erofs", "two");
+    let two = images.pin(&files, "f", None).await.unwrap();
+    images.keep_named([two.0.digest.clone()].into_iter());
+    // A call of the first action has not been answered yet.
+    has(&kept_in(&directory), [&one.0.digest, &two.0.digest]);
+    assert_eq!(content(&one), "one");
+    drop(one);
+    has(&kept_in(&directory), [&two.0.digest]);
 }
 
 #[tokio::test]
@@ -135,8 +122,8 @@ async fn one_that_was_changed_is_not_run_and_can_be_made_anew() {
     make(&directory.path().join("images"), "f.erofs", "right");
     let digest = images.pin(&files, "f", None).await.unwrap().0.digest.clone();
     for name in [IMAGE, DEFINITION] {
-        fs::write(images.directory.join(digest.digits()).join(name), "wrong").unwrap();
-        let again = Arc::new(Images::open(&directory.path().join("state")).unwrap());
+        fs::write(kept_in(&directory).join(digest.digits()).join(name), "wrong").unwrap();
+        let again = open(&directory);
         let found = again.find(&digest).await;
         assert!(matches!(found, Err(PinError::Different { .. })), "{found:?}");
         assert_eq!(content(&again.pin(&files, "f", None).await.unwrap()), "right");
@@ -154,7 +141,7 @@ async fn many_at_once_are_all_right() {
             let made = make(&directory.path().join(number.to_string()), "f.erofs", &content);
             tokio::spawn(async move {
                 let taken = images.take_in(made, None).await.unwrap();
-                images.sweep(BTreeSet::new()).await;
+                images.keep_named(std::iter::empty());
                 (self::content(&taken), content, taken)
             })
         })
@@ -164,5 +151,5 @@ async fn many_at_once_are_all_right() {
         all.push(task.await.unwrap());
     }
     assert!(all.iter().all(|(found, right, _)| found == right));
-    assert_eq!(kept(&images).len(), 3);
+    has(&kept_in(&directory), all.iter().map(|(.., (pinned, _))| &pinned.digest));
 }

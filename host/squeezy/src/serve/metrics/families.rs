@@ -4,7 +4,8 @@
 
 use super::{
     labels::{
-        Build, Direction, Name, Of, OfReason, OfResize, OfStart, OfState, OfWait, Start, State,
+        Build, Direction, Name, Of, OfNamespace, OfReason, OfResize, OfStart, OfState, OfWait,
+        Start, State,
     },
     reason::{ENDED, NOT_RESIZED, REFUSED},
 };
@@ -107,6 +108,10 @@ metrics! {
     starts: Counters<OfStart>;
     /// Calls that an instance has taken, by what they waited for, as in activations and `squeezy run`: nothing (an instance was idle), thaw, busy (all were at work), start or boot.
     calls_taken: Counters<OfWait>;
+    /// Connections that the instances of a function's VM have opened, and for UDP, addresses that they have sent to.
+    connections_opened: Counters<Of>;
+    /// Those that they were not allowed, by reason: reserved (nobody may reach it), host, private, denied or too_many.
+    connections_refused: Counters<OfReason>;
     /// Calls that an instance has taken and not answered.
     calls_failed: Counters<Of>;
     /// Calls that no instance has taken, by reason; when an action is changed, its successor takes those that are retired.
@@ -127,6 +132,12 @@ metrics! {
     starts_failed: Counters<Of>;
     /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired or draining; otherwise: died or vm_ended.
     instances_ended: Counters<OfReason>;
+    /// Calls that have begun, by namespace.
+    namespace_calls: Counters<OfNamespace>;
+    /// Memory that was promised to the instances of a namespace, times the time for which it was, sampled each second.
+    namespace_promised_byte: Counters<OfNamespace>, Seconds;
+    /// Memory that the VMs of a namespace took of the host, times the time for which they did, sampled each second.
+    namespace_occupied_byte: Counters<OfNamespace>, Seconds;
     /// Time from the start of a VM's boot until it takes instances.
     vm_boot: Histogram, Seconds;
     /// Activations, and starts of calls, that are in memory and not in the database yet.
@@ -135,6 +146,12 @@ metrics! {
     activations_unwritable: Gauge;
     /// Activations whose result and logs could neither be written nor kept in memory.
     activations_lost: Counter;
+    /// Spans that the collector has taken.
+    spans_sent: Counter;
+    /// Spans that the collector has not taken, or that were too many to wait for it.
+    spans_dropped: Counter;
+    /// Requests to the collector that it has not answered, or not as it should.
+    exports_failed: Counter;
 }
 
 impl Families {
@@ -167,6 +184,14 @@ impl Families {
 
     fn timed(&self) -> [&TimesOf; 7] {
         [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze, &self.take]
+    }
+
+    /// Removes the series of a namespace.
+    pub fn forget_namespace(&self, namespace: &OfNamespace) {
+        let Self { namespace_calls, namespace_promised_byte, namespace_occupied_byte, .. } = self;
+        for counters in [namespace_calls, namespace_promised_byte, namespace_occupied_byte] {
+            counters.remove(namespace);
+        }
     }
 
     /// Removes the series of a function.

@@ -2,6 +2,7 @@
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use serde::{Serialize, Serializer};
+use squeezy_openwhisk::Namespace;
 use std::{
     fmt::{self, Write},
     sync::Arc,
@@ -11,6 +12,18 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Of {
     pub function: Name,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfNamespace {
+    pub namespace: Name,
+}
+
+impl From<&Namespace> for OfNamespace {
+    fn from(namespace: &Namespace) -> Self {
+        Self { namespace: Name(namespace.as_str().into()) }
+    }
 }
 
 /// A function, and a state.

@@ -6,7 +6,7 @@ mod classic;
 mod families;
 mod labels;
 mod names;
-mod reason;
+pub mod reason;
 mod recent;
 mod scrape;
 mod totals;
@@ -19,7 +19,7 @@ use squeezy_scaler::{RejectReason, WaitingFor};
 use std::ops::Deref;
 use totals::Earlier;
 
-pub use labels::{Name, Start};
+pub use labels::{Name, OfNamespace, Start};
 pub use names::{Known, Names};
 pub use recent::{Reclaim, Window};
 pub use scrape::{Scraper, vm_state};

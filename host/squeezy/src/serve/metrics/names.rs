@@ -22,7 +22,7 @@ impl Known {
     /// From an action.
     pub fn of(action: &Action) -> Self {
         let instance_bytes = round_up(action.image.function.memory_bytes, GRANULE_BYTES);
-        Self { name: Name(action.name.as_str().into()), instance_bytes }
+        Self { name: Name(action.name.to_string().into()), instance_bytes }
     }
 }
 

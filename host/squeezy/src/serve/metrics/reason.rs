@@ -4,8 +4,16 @@ use squeezy_scaler::{RejectReason, StopReason};
 use squeezy_vmm::VmError;
 
 /// All values of [`refused`].
-pub const REFUSED: [&str; 6] =
-    ["queue_full", "waited_too_long", "start_failed", "vm_failed", "retired", "draining"];
+pub const REFUSED: [&str; 8] = [
+    "queue_full",
+    "waited_too_long",
+    "start_failed",
+    "vm_failed",
+    "retired",
+    "draining",
+    "too_many_calls",
+    "over_quota",
+];
 
 /// Why a call was refused.
 pub fn refused(reason: RejectReason) -> &'static str {
@@ -16,6 +24,8 @@ pub fn refused(reason: RejectReason) -> &'static str {
         RejectReason::VmFailed => 3,
         RejectReason::Retired => 4,
         RejectReason::Draining => 5,
+        RejectReason::TooManyCalls => 6,
+        RejectReason::OverQuota => 7,
     }]
 }
 

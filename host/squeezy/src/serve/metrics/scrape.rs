@@ -3,22 +3,27 @@
 use super::{
     Watch,
     classic::wants_open_metrics,
-    labels::{Name, Of, OfState, State},
+    labels::{Name, Of, OfReason, OfState, State},
 };
 use axum::{
     http::header::{ACCEPT, CONTENT_TYPE, VARY},
     response::{IntoResponse, Response},
 };
 use squeezy_node::{Node, NodeStatus};
+use squeezy_openwhisk::{Namespace, QualifiedName};
 use squeezy_protocol::{Partition, PartitionState};
 use squeezy_scaler::{Counts, VmIndex, VmState};
 use squeezy_store::{Health, Store};
+use squeezy_vmm::network::{NetworkCounts, Refusal};
 use std::{
     collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::timeout,
+};
 
 /// Content type by which Prometheus recognizes the text format.
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -50,8 +55,30 @@ impl Scraper {
         Self { node, watch, store, looked: Mutex::default() }
     }
 
-    /// Samples the state and responds in the requested format.
-    pub async fn scrape(&self, accept: &str) -> Response {
+    /// Samples the state and responds in the requested format, with the functions of one namespace or with everything.
+    pub async fn scrape(&self, accept: &str, namespace: Option<&Namespace>) -> Response {
+        let _current = self.look().await;
+        let metrics = &self.watch.metrics;
+        let (kind, text) = if wants_open_metrics(accept) {
+            (OPEN_METRICS, metrics.text())
+        } else {
+            (CLASSIC, metrics.classic())
+        };
+        let text = match namespace {
+            Some(namespace) => of_namespace(&text, namespace),
+            None => text,
+        };
+        ([(CONTENT_TYPE, kind), (VARY, ACCEPT.as_str())], text).into_response()
+    }
+
+    /// Samples the state and returns it in the OpenMetrics format.
+    pub async fn text(&self) -> String {
+        let _current = self.look().await;
+        self.watch.metrics.text()
+    }
+
+    /// Samples the state, unless that was done a moment ago. It stays as it is until the guard is dropped.
+    async fn look(&self) -> MutexGuard<'_, Option<Instant>> {
         let mut looked = self.looked.lock().await;
         if looked.is_none_or(|looked| looked.elapsed() >= SHORTEST_PAUSE) {
             let look = async { tokio::join!(self.node.status(), self.node.partitions()) };
@@ -62,14 +89,22 @@ impl Scraper {
             set_store(&self.watch, &self.store.health());
             *looked = Some(Instant::now());
         }
-        let metrics = &self.watch.metrics;
-        let (kind, text) = if wants_open_metrics(accept) {
-            (OPEN_METRICS, metrics.text())
-        } else {
-            (CLASSIC, metrics.classic())
-        };
-        ([(CONTENT_TYPE, kind), (VARY, ACCEPT.as_str())], text).into_response()
+        looked
     }
+}
+
+/// The series of a namespace's functions alone.
+fn of_namespace(text: &str, namespace: &Namespace) -> String {
+    let is_own = |line: &str| {
+        let whole = format!("{{namespace=\"{namespace}\"}}");
+        let Some((_, label)) = line.split_once("function=\"") else {
+            return line.contains(&whole);
+        };
+        let function = label.split(['"', '+']).next().unwrap_or_default();
+        function.parse::<QualifiedName>().is_ok_and(|name| name.namespace == *namespace)
+    };
+    let lines = text.lines().filter(|line| line.starts_with('#') || is_own(line));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Sets all gauges.
@@ -117,7 +152,20 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         metrics.resident.get_or_create(&labels).inc_by(signed(memory.resident.resident_bytes));
         metrics.taken.get_or_create(&labels).inc_by(watch.newly_swept(*vm, memory.swept_bytes));
     }
-    watch.forget_swept(|vm| status.vms.iter().any(|(there, ..)| *there == vm));
+    for (vm, counts) in &status.networks {
+        let NetworkCounts { opened, refused } = watch.newly_reached(*vm, *counts);
+        let Some(function) = whose.get(vm) else { continue };
+        let labels = Of { function: function.clone() };
+        metrics.connections_opened.get_or_create(&labels).inc_by(opened);
+        for (refusal, count) in Refusal::ALL.into_iter().zip(refused) {
+            let labels = OfReason { function: function.clone(), reason: refusal.name() };
+            metrics.connections_refused.get_or_create(&labels).inc_by(count);
+        }
+    }
+    watch.forget_vms(|vm| {
+        let networks = status.networks.iter().map(|(there, _)| there);
+        status.vms.iter().map(|(there, ..)| there).chain(networks).any(|there| *there == vm)
+    });
     for (vm, partitions) in partitions {
         let Some(partitions) = partitions else {
             silent.push(*vm);

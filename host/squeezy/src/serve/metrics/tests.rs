@@ -11,7 +11,7 @@ use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
 use squeezy_scaler::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
 };
-use squeezy_vmm::{MemoryUse, Taken, VmError};
+use squeezy_vmm::{MemoryUse, Taken, VmError, network::NetworkCounts};
 use std::{collections::BTreeMap, time::Duration};
 
 const F: FunctionIndex = FunctionIndex(7);
@@ -62,7 +62,12 @@ impl Scripted {
             logs: Vec::new(),
         };
         let instance = Some(InstanceNumber(instance));
-        self.tell(at, NodeEvent::Called { function: F, instance, result: &Ok(answer) });
+        self.call(at, instance, &Ok(answer));
+    }
+
+    fn call(&self, at: u64, instance: Option<InstanceNumber>, result: &Result<Answer, CallError>) {
+        let (function, came, trace) = (F, Moment::START, None);
+        self.tell(at, NodeEvent::Called { function, instance, came, trace, result });
     }
 
     fn end(&self, at: u64, instance: u64, error: Option<VmError>) {
@@ -126,10 +131,10 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     node.start(2000, 1);
     node.answer(2400, 1, 330, true);
     let (instance, failed) = (InstanceNumber(1), Err(failed_call("")));
-    node.tell(2500, NodeEvent::Called { function: F, instance: Some(instance), result: &failed });
+    node.call(2500, Some(instance), &failed);
     node.tell(2500, NodeEvent::Lost { instance, function: F });
     let refused = Err(CallError::Rejected(RejectReason::QueueFull));
-    node.tell(2600, NodeEvent::Called { function: F, instance: None, result: &refused });
+    node.call(2600, None, &refused);
     // A late reclaim.
     let late = VmError::Resize {
         requested: 0,
@@ -197,9 +202,11 @@ fn status() -> NodeStatus {
     let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, ..Counts::default() };
     NodeStatus {
         committed_bytes: 1 << 30,
+        tenants: Vec::new(),
         functions: vec![(F, counts)],
         vm_of: BTreeMap::from([(F, vm)]),
         vms: vec![(vm, VmState::Up { empty_since: None }, Some(memory))],
+        networks: vec![(vm, NetworkCounts { opened: 4, refused: [0, 0, 2, 0, 0] })],
     }
 }
 
@@ -222,6 +229,8 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("plugged_bytes{function=\"f\"}", 2.0),
             ("resident_bytes{function=\"f\"}", 0.0),
             ("taken_bytes_total{function=\"f\"}", 7.0),
+            ("connections_opened_total{function=\"f\"}", 4.0),
+            ("connections_refused_total{function=\"f\",reason=\"private\"}", 2.0),
             ("memory_committed_bytes", (1u64 << 30) as f64),
             ("instances{function=\"f\",state=\"idle\"}", 1.0),
             ("instances{function=\"f\",state=\"frozen\"}", 2.0),
@@ -272,7 +281,9 @@ fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
         let (unit, counter) = (unit.to_lowercase(), kind.starts_with("Counter"));
         assert!(["", "bytes", "seconds"].contains(&&*unit), "{name}: {unit}");
         let times = kind.starts_with("Times") || *kind == "Histogram";
-        assert_eq!(times, unit == "seconds", "{name}");
+        // Bytes times seconds are no time.
+        let is_product = name.ends_with("_byte");
+        assert_eq!(times || is_product, unit == "seconds", "{name}");
         assert!(counter || !unit.is_empty() || counted.contains(name), "{name} has no unit");
         assert!(["total", "bytes", "seconds"].iter().all(|word| !name.contains(word)), "{name}");
         let unit = if unit.is_empty() { unit } else { format!("_{unit}") };

@@ -11,7 +11,7 @@ use crate::serve::failure_reasons::FailureReasons;
 use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, VmIndex};
-use squeezy_vmm::Taken;
+use squeezy_vmm::{Taken, network::NetworkCounts};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -42,6 +42,8 @@ struct State {
     recent: Recent,
     /// What sweeps had taken of each VM when it was last looked at.
     swept_bytes: BTreeMap<VmIndex, u64>,
+    /// How often the instances of VMs had tried to reach somebody when this was last asked for.
+    networks: BTreeMap<VmIndex, NetworkCounts>,
 }
 
 /// What is remembered of an instance while it lives.
@@ -147,9 +149,17 @@ impl Watch {
         swept_bytes.checked_sub(before).unwrap_or(swept_bytes)
     }
 
+    /// How often the instances of a VM have tried to reach somebody since this was last asked for; `counts` is since
+    /// the VM was planned.
+    pub(super) fn newly_reached(&self, vm: VmIndex, counts: NetworkCounts) -> NetworkCounts {
+        counts - self.lock().networks.insert(vm, counts).unwrap_or_default()
+    }
+
     /// Forgets VMs that are not there any more.
-    pub(super) fn forget_swept(&self, is_there: impl Fn(VmIndex) -> bool) {
-        self.lock().swept_bytes.retain(|vm, _| is_there(*vm));
+    pub(super) fn forget_vms(&self, is_there: impl Fn(VmIndex) -> bool) {
+        let mut state = self.lock();
+        state.swept_bytes.retain(|vm, _| is_there(*vm));
+        state.networks.retain(|vm, _| is_there(*vm));
     }
 
     fn reclaimed(
@@ -329,7 +339,7 @@ impl Watch {
                     }
                 }
             }
-            NodeEvent::Called { function, instance, result } => {
+            NodeEvent::Called { function, instance, result, .. } => {
                 self.called(at, function, instance, result);
             }
             NodeEvent::Booting { .. }

@@ -1,9 +1,14 @@
 //! Calls of actions and their results.
 
-use super::{Service, ServiceError};
-use crate::serve::{action::Action, bodies::Held, key::random};
+use super::{Callable, Service, ServiceError, WebCall};
+use crate::serve::{
+    action::Action,
+    bodies::{Bodies, Held},
+    key::random,
+    telemetry::TracedCall,
+};
 use serde_json::{Map, Value};
-use squeezy_node::{Call, CallError, InstanceError};
+use squeezy_node::{Call, CallError, InstanceError, TraceContext};
 use squeezy_openwhisk::{
     activation::{Activation, Called, Explained, ValueSize},
     now_ms, size_of_text,
@@ -16,6 +21,22 @@ use tokio::{sync::oneshot, task::JoinHandle};
 /// Length of an activation's id.
 const ID_BYTES: usize = 16;
 
+/// Where a call comes from.
+#[derive(Default)]
+pub struct CallOrigin {
+    /// The caller's span, if that is trusted.
+    pub span: Option<TraceContext>,
+    /// On what conditions it was admitted, if it is one of a web action.
+    pub web: Option<WebCall>,
+}
+
+/// A call that has ended.
+pub struct Answered {
+    pub activation: Arc<Activation>,
+    /// The reservation for the activation's result; for a web action also for the answer that is made of it.
+    pub held: Option<Held>,
+}
+
 impl Service {
     /// Generates an activation's id.
     pub fn new_id(&self) -> Result<String, ServiceError> {
@@ -23,39 +44,45 @@ impl Service {
     }
 
     /// Calls an action and records the activation. The call completes even if nobody waits for it,
-    /// and keeps the reservation for its arguments until then. The first future that is returned
-    /// resolves to an error if the call is refused immediately; drop it if nobody hears the ID before
-    /// the result.
+    /// and keeps the reservation for its arguments until then; memory for its answer comes from
+    /// `bodies`. The first future that is returned resolves to an error if the call is refused
+    /// immediately; drop it if nobody hears the ID before the result.
     pub fn call(
         self: &Arc<Self>,
-        action: Arc<Action>,
+        callable: impl Into<Callable>,
         id: String,
         arguments: Map<String, Value>,
+        origin: CallOrigin,
         held: Arc<[Held]>,
-    ) -> (oneshot::Receiver<()>, JoinHandle<Result<Arc<Activation>, ServiceError>>) {
+        bodies: Arc<Bodies>,
+    ) -> (oneshot::Receiver<()>, JoinHandle<Result<Answered, ServiceError>>) {
         let (accept, accepted) = oneshot::channel();
-        let answer = self.clone().answer(action, id, arguments, accept);
+        let answer = self.clone().answer(callable.into(), id, arguments, accept, bodies, origin);
         let call = tokio::spawn(async move {
-            let activation = answer.await;
+            let answered = answer.await;
             drop(held);
-            activation
+            answered
         });
         (accepted, call)
     }
 
     async fn answer(
         self: Arc<Self>,
-        mut action: Arc<Action>,
+        Callable { mut action, packages }: Callable,
         id: String,
         arguments: Map<String, Value>,
         accept: oneshot::Sender<()>,
-    ) -> Result<Arc<Activation>, ServiceError> {
+        bodies: Arc<Bodies>,
+        CallOrigin { span, web }: CallOrigin,
+    ) -> Result<Answered, ServiceError> {
+        let _calling = self.tenants.call(&action.name.namespace)?;
+        let traced = TracedCall::begin(self.telemetry.as_ref(), span);
         let start_ms = now_ms();
         let mut accept = Some(accept);
         let answer = loop {
-            let value = action.arguments(arguments.clone());
+            let value = action.arguments(&packages, arguments.clone());
             let logs = action.body.limits().wants_logs();
-            let call = Call { id: id.clone(), value, logs };
+            let call = Call { id: id.clone(), value, logs, trace: traced.trace() };
             let answer = match self.node.submit(action.index, call).await {
                 Ok(answer) => match accept.take() {
                     Some(accept) => {
@@ -84,10 +111,14 @@ impl Service {
                 },
                 Err(error) => Err(error),
             };
-            // Changing an action must not cause its waiting calls to be refused.
+            // Changing an action must not cause its waiting calls to be refused, unless they are not for
+            // what it has become.
+            let is_admitted = |changed: &Action| {
+                web.as_ref().is_none_or(|web| web.is_admitted(changed, &arguments))
+            };
             match (&answer, self.action(&action.name)) {
                 (Err(CallError::Rejected(RejectReason::Retired)), Some(changed))
-                    if changed.index != action.index =>
+                    if changed.index != action.index && is_admitted(&changed) =>
                 {
                     action = changed;
                 }
@@ -96,18 +127,25 @@ impl Service {
         };
         let refused = match &answer {
             Err(CallError::Rejected(RejectReason::QueueFull)) => Some(ServiceError::Busy),
+            Err(CallError::Rejected(RejectReason::TooManyCalls)) => {
+                Some(ServiceError::TooManyCalls)
+            }
             Err(CallError::Ended | CallError::Rejected(RejectReason::Draining)) => {
                 Some(ServiceError::Ending)
             }
             Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
             _ => None,
         };
-        let most_bytes = self.bodies.at_most(usize::MAX);
+        let most_bytes = bodies.at_most(usize::MAX);
         let body = answer.as_ref().map(|answer| answer.response.body());
         let bytes = body.map_or(0, |body| size_of_text(body).unwrap_or(0));
+        let text_bytes = body.map_or(0, |body| body.len());
+        // What a web action's client gets is made of the value, and no longer than the two.
+        let rendered_bytes = if web.is_some() { text_bytes } else { 0 };
+        let all_bytes = most_bytes.min(bytes + rendered_bytes);
         // Reserved before the text is parsed, because the value may take many times as much memory.
-        let (answer, _held) = match answer {
-            Ok(answer) => match self.bodies.take(bytes.min(most_bytes)).await {
+        let (answer, held) = match answer {
+            Ok(answer) => match bodies.take_for_answer(all_bytes, text_bytes).await {
                 Ok(held) => (Ok(answer), Some(held)),
                 Err(_) => (Err(no_memory(answer)), None),
             },
@@ -118,7 +156,8 @@ impl Service {
             // The rest of an instance that runs code is ours.
             Explained { text, by_code: by_instance && action.code.is_some() }
         };
-        let activation = Activation::of(
+        let by_stranger = web.as_ref().is_some_and(|web| web.stranger.is_some());
+        let mut activation = Activation::of(
             id,
             action.called(),
             start_ms,
@@ -126,13 +165,17 @@ impl Service {
             ValueSize { bytes, most_bytes },
             explain,
         );
+        activation.by_stranger = by_stranger;
         let activation = Arc::new(activation);
         // A client that was told the id may ask for the activation. One that hears the result finds
         // the same one after a restart.
         if refused.is_none() || accept.is_none() {
-            self.store.end(activation.clone()).wait().await;
+            let kept = if by_stranger { activation.without_large_result() } else { None };
+            let kept = kept.map_or_else(|| activation.clone(), Arc::new);
+            self.store.end(kept).wait().await;
         }
-        refused.map_or(Ok(activation), Err)
+        traced.end(&activation);
+        refused.map_or(Ok(Answered { activation, held }), Err)
     }
 }
 

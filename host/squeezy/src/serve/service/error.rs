@@ -1,6 +1,13 @@
 //! Errors of the service.
 
-use crate::serve::{code::CodeError, images::PinError, state::StateError};
+use crate::serve::{
+    blobs::{BlobError, failed},
+    code::CodeError,
+    images::PinError,
+    registry::PullError,
+    state::StateError,
+    tenants::TenantError,
+};
 use squeezy_node::{ImageError, NodeError};
 
 /// Why a request failed.
@@ -15,9 +22,18 @@ pub enum ServiceError {
     /// The resource already exists.
     #[error("resource already exists")]
     Exists,
+    /// It does not fit what there is already.
+    #[error("{0}")]
+    Conflict(String),
+    /// OpenWhisk has it, this daemon does not.
+    #[error("{0}")]
+    Unsupported(String),
     /// Too many calls are waiting, so the call was not accepted.
     #[error("Too many requests are waiting for this action; try again later.")]
     Busy,
+    /// As many calls of the namespace as may be are in flight.
+    #[error("Too many calls of this namespace are in flight; try again later.")]
+    TooManyCalls,
     /// The daemon is shutting down.
     #[error("The daemon is shutting down.")]
     Ending,
@@ -27,6 +43,21 @@ pub enum ServiceError {
     /// A limit was reached.
     #[error("{0}")]
     Full(String),
+    /// A registry does not give an image.
+    #[error("{0}")]
+    Registry(String),
+    /// Too many images are being pulled.
+    #[error("{0}")]
+    Pulling(String),
+    /// Somebody uses it.
+    #[error("{0}")]
+    InUse(String),
+    /// The namespace or key cannot be used, made or removed.
+    #[error("{0}")]
+    Tenant(#[from] TenantError),
+    /// There is not enough disk space for it.
+    #[error("{0}")]
+    NoDisk(String),
     /// The state cannot be written.
     #[error("{0}")]
     Internal(String),
@@ -36,11 +67,33 @@ pub(super) fn invalid(error: ImageError) -> ServiceError {
     ServiceError::Invalid(error.to_string())
 }
 
+impl From<BlobError> for ServiceError {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::File { .. } => Self::Internal(error.to_string()),
+            BlobError::DiskFull | BlobError::NoSpace { .. } => Self::NoDisk(error.to_string()),
+        }
+    }
+}
+
 impl From<PinError> for ServiceError {
     fn from(error: PinError) -> Self {
         match error {
-            PinError::File { .. } => Self::Internal(error.to_string()),
+            PinError::Blob(error) => error.into(),
             other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl From<PullError> for ServiceError {
+    fn from(error: PullError) -> Self {
+        let text = error.to_string();
+        match error {
+            PullError::Refused(_) | PullError::Image(_) => Self::Invalid(text),
+            PullError::Registry(_) => Self::Registry(text),
+            PullError::NoDisk(_) => Self::NoDisk(text),
+            PullError::Busy => Self::Pulling(text),
+            PullError::Internal(_) => Self::Internal(text),
         }
     }
 }
@@ -48,7 +101,7 @@ impl From<PinError> for ServiceError {
 impl From<CodeError> for ServiceError {
     fn from(error: CodeError) -> Self {
         match error {
-            CodeError::File { .. } => Self::Internal(error.to_string()),
+            CodeError::Blob(error) => error.into(),
             other => Self::Invalid(other.to_string()),
         }
     }
@@ -58,6 +111,7 @@ impl From<StateError> for ServiceError {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Full => Self::Full(error.to_string()),
+            StateError::File { path, error } => failed(&path)(error).into(),
             other => Self::Internal(other.to_string()),
         }
     }

@@ -1,16 +1,25 @@
 //! What actions are made from: images that have been built here, and code that such an image runs.
 
 use super::*;
-use crate::serve::{images::PinError, state::StoredCode};
+use crate::serve::{
+    images::PinError,
+    registry::{Pulled, Reference},
+    state::StoredCode,
+};
 use squeezy_openwhisk::{
+    Digest,
     action::Exec,
     kind::{self, KINDS, Kind},
 };
 
+/// OpenWhisk's kind of actions that are made from other actions.
+const SEQUENCE: &str = "sequence";
+
 /// What an action is made from.
 pub(super) struct Made {
-    pub(super) pinned: Arc<Pinned>,
+    pub(super) pinned: Pinned,
     pub(super) image: FunctionImage,
+    pub(super) origin: Option<Origin>,
     pub(super) code: Option<ActionCode>,
 }
 
@@ -18,14 +27,23 @@ impl Service {
     /// Pins the image that a client names, or keeps the code that it gives and pins the image that runs it.
     pub(super) async fn exec(
         &self,
+        namespace: &Namespace,
         exec: Exec,
         code: Option<GivenCode>,
     ) -> Result<Made, ServiceError> {
-        let Some(code) = code else { return self.exec_image(exec).await };
+        if exec.kind == SEQUENCE {
+            let problem = "This daemon has no sequences: have an action or a client call the components one after the other.";
+            return Err(ServiceError::Unsupported(problem.to_owned()));
+        }
+        let Some(code) = code else { return self.exec_image(namespace, exec).await };
         let Some(kind) = Kind::find_for(&exec.kind, exec.image.as_deref()) else {
             return Err(ServiceError::Invalid(match (&*exec.kind, exec.image) {
                 (kind::IMAGE, Some(_)) => {
                     "an image contains its code: exec must name an image or have code, not both"
+                        .to_owned()
+                }
+                (kind::IMAGE, None) => {
+                    "exec has code of the kind \"blackbox\", which is an image: say what runs the code, native:1 for a program or a script"
                         .to_owned()
                 }
                 (kind, _) => self.no_kind(kind),
@@ -41,10 +59,10 @@ impl Service {
         }
         let code = self.codes.keep(kind, main, exec.binary, code).await?;
         let (pinned, image) = self.images.pin(&self.files, kind.image, None).await?;
-        Ok(Made { pinned, image, code: Some(code) })
+        Ok(Made { pinned, image, origin: None, code: Some(code) })
     }
 
-    async fn exec_image(&self, exec: Exec) -> Result<Made, ServiceError> {
+    async fn exec_image(&self, namespace: &Namespace, exec: Exec) -> Result<Made, ServiceError> {
         let invalid = |problem: &str| Err(ServiceError::Invalid(problem.to_owned()));
         if exec.kind != kind::IMAGE {
             return match Kind::find(&exec.kind) {
@@ -54,15 +72,36 @@ impl Service {
         }
         let Some(image) = exec.image else {
             return invalid(
-                "exec of the kind \"blackbox\" has to name an image that has been built here, or to have code",
+                "exec of the kind \"blackbox\" has to name an image: one in a registry, or one that has been built here",
             );
         };
+        if Reference::is_one(&image) {
+            return self.exec_pulled(namespace, image, exec.digest).await;
+        }
         // It becomes a file name.
         if squeezy_node::function::check_name(&image).is_err() {
             return Err(PinError::Missing(image).into());
         }
         let (pinned, image) = self.images.pin(&self.files, &image, exec.digest.as_ref()).await?;
-        Ok(Made { pinned, image, code: None })
+        Ok(Made { pinned, image, origin: None, code: None })
+    }
+
+    async fn exec_pulled(
+        &self,
+        namespace: &Namespace,
+        image: String,
+        digest: Option<Digest>,
+    ) -> Result<Made, ServiceError> {
+        let mut reference = Reference::parse(&image).map_err(ServiceError::Invalid)?;
+        if digest.is_some() && reference.digest.is_some() && digest != reference.digest {
+            let problem = "exec.image and exec.digest name two different digests";
+            return Err(ServiceError::Invalid(problem.to_owned()));
+        }
+        reference.digest = reference.digest.or(digest);
+        let Pulled { digest, pinned, image: made } =
+            self.registry.pull(&self.config(), namespace, &reference).await?;
+        let origin = Some(Origin { reference: image, digest });
+        Ok(Made { pinned, image: made, origin, code: None })
     }
 
     /// What a stored action is made from.
@@ -76,7 +115,7 @@ impl Service {
             Some(name) => self.images.pin(&self.files, name, stored.digest.as_ref()).await?,
             None => self.images.take_in(image.clone(), None).await?,
         };
-        Ok(Made { pinned, image, code })
+        Ok(Made { pinned, image, origin: stored.origin.clone(), code })
     }
 
     async fn kept_code(&self, stored: &StoredCode) -> Result<ActionCode, ServiceError> {
@@ -103,13 +142,15 @@ impl Service {
             let Kind { name, .. } = kind;
             let command = kind.build();
             return format!(
-                "the runtime of the kind {name} has not been built: build it with `{command}`; the kinds here are {built}"
+                "the runtime of the kind {name} is not here: install its package, or build it with `{command}`; the kinds here are {built}"
             );
         }
         let name: String = name.chars().take(50).collect();
         let others = match &*names(others).join(", ") {
             "" => String::new(),
-            others => format!(", and `make runtimes` would add {others}"),
+            others => format!(
+                ", and the packages squeezy-runtime-NAME or `make runtimes` would add {others}"
+            ),
         };
         format!("there is no kind {name:?}: the kinds here are {built}{others}")
     }

@@ -1,33 +1,46 @@
 //! The operations behind the API, independent of HTTP.
 
 mod calls;
+mod configured;
 mod error;
+mod images;
 mod made;
+mod namespaces;
+mod network;
+mod packages;
 mod persisted;
+mod web;
 
 use super::{
     action::Action,
+    blobs::DiskSpace,
     bodies::Bodies,
     code::{ActionCode, Codes, GivenCode, RunsCode},
     config::{Config, FunctionEntry},
     failure_reasons::FailureReasons,
     images::{Images, Pinned},
     kept::Kept,
-    log::log_line,
-    state::{State, StoredAction},
+    log::log_warning,
+    registry::Registry,
+    state::{Origin, State, StoredAction},
+    telemetry::Telemetry,
+    tenants::Tenants,
 };
+pub use calls::{Answered, CallOrigin};
 pub use error::ServiceError;
 use error::{invalid, unusable};
 use made::Made;
+pub use packages::Callable;
 use persisted::Unavailable;
 use serde_json::Value;
 use squeezy_node::{Contract, FunctionImage, FunctionLimits, Node, VmPlan};
 use squeezy_openwhisk::{
-    OpenWhisk,
-    action::{ActionBody, check_name},
+    Namespace, OpenWhisk, QualifiedName,
+    action::{ActionBody, Pair, check_name},
     now_ms,
+    package::Package,
 };
-use squeezy_scaler::VmIndex;
+use squeezy_scaler::{TenantIndex, VmIndex};
 use squeezy_store::Store;
 use squeezy_vmm::Artifacts;
 use std::{
@@ -35,25 +48,38 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+pub use web::WebCall;
 
 /// Where a runtime finds how much memory an instance has, in bytes.
 const MEMORY_VARIABLE: &str = "MEMORY_LIMIT";
 
 /// Actions, their calls, and the node that executes them.
 pub struct Service {
-    config: Config,
+    /// As it is now; some keys may change while the daemon runs.
+    config: Mutex<Arc<Config>>,
     files: Artifacts,
     node: Node,
-    actions: Mutex<BTreeMap<String, Arc<Action>>>,
+    actions: Mutex<BTreeMap<QualifiedName, Arc<Action>>>,
+    /// Functions of the configuration, by name. An action made over the API may have taken the place of one.
+    configured: Mutex<BTreeMap<QualifiedName, FunctionEntry>>,
     /// Activations, and totals of functions.
     pub store: Arc<Store>,
     failure_reasons: Arc<FailureReasons>,
+    /// Whose actions they are.
+    pub tenants: Arc<Tenants>,
+    telemetry: Option<Arc<Telemetry>>,
     images: Arc<Images>,
-    codes: Arc<Codes>,
+    registry: Arc<Registry>,
+    codes: Codes,
+    /// How much of the disk the images and the code of actions may take.
+    space: Arc<DiskSpace>,
     /// Memory budget for arguments and results.
     pub bodies: Arc<Bodies>,
     /// Actions that are stored but cannot be served.
-    unavailable: Mutex<BTreeMap<String, Unavailable>>,
+    unavailable: Mutex<BTreeMap<QualifiedName, Unavailable>>,
+    /// The tenants that namespaces with functions are in the node.
+    in_node: Mutex<BTreeMap<Namespace, TenantIndex>>,
+    packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
     /// Held while actions are changed, which involves the node and the disk.
     changing: tokio::sync::Mutex<State>,
 }
@@ -62,7 +88,8 @@ pub struct Service {
 struct Change {
     body: ActionBody,
     image: FunctionImage,
-    pinned: Option<Arc<Pinned>>,
+    pinned: Option<Pinned>,
+    origin: Option<Origin>,
     code: Option<ActionCode>,
     revision: u32,
     updated_ms: u64,
@@ -74,74 +101,57 @@ impl Service {
         config: Config,
         files: Artifacts,
         node: Node,
-        Kept { state, images, codes }: Kept,
+        Kept { tenants, state, images, codes, space }: Kept,
         store: Arc<Store>,
         bodies: Arc<Bodies>,
         failure_reasons: Arc<FailureReasons>,
     ) -> Self {
+        let scripts = images::scripts(&files);
+        let registry = Registry::new(&config.state_directory, images.clone(), &space, scripts);
+        let packages = state.packages().iter();
+        let packages = packages.map(|(name, package)| (name.clone(), Arc::new(package.clone())));
+        let packages = packages.collect();
         Self {
-            config,
+            registry,
+            config: Mutex::new(Arc::new(config)),
             files,
             node,
             actions: Mutex::default(),
+            configured: Mutex::default(),
             store,
             failure_reasons,
+            tenants,
+            telemetry: None,
             images,
             codes,
+            space,
             bodies,
             unavailable: Mutex::default(),
+            in_node: Mutex::new(BTreeMap::from([(Namespace::guest(), TenantIndex::FIRST)])),
+            packages: Mutex::new(packages),
             changing: tokio::sync::Mutex::new(state),
         }
     }
 
-    /// Adds functions under their own names, sharing a VM. An error comes with the path of the
-    /// function that caused it.
-    pub async fn add_functions(
-        &self,
-        entries: &[FunctionEntry],
-    ) -> Result<(), (PathBuf, ServiceError)> {
-        let Some(first) = entries.first() else { return Ok(()) };
-        let mut images = Vec::new();
-        for entry in entries {
-            let at = |error| (entry.path.clone(), error);
-            let image = FunctionImage::find(&entry.path, &self.files);
-            let mut image = image.map_err(|error| at(invalid(error)))?;
-            entry.settings.apply(&mut image.function);
-            images.push(image);
-        }
-        let name = first.vm.as_ref().unwrap_or(&images[0].function.name);
-        let vm = self.add_vm(name, &images).await.map_err(|error| (first.path.clone(), error))?;
-        for (entry, image) in entries.iter().zip(images) {
-            self.add_alone(vm, image).await.map_err(|error| (entry.path.clone(), error))?;
-        }
-        Ok(())
+    /// With spans of calls, if they are sent anywhere.
+    pub fn with_telemetry(self, telemetry: Option<Arc<Telemetry>>) -> Self {
+        Self { telemetry, ..self }
     }
 
-    /// Adds a function to a VM that was created for it.
-    async fn add_alone(&self, vm: VmIndex, image: FunctionImage) -> Result<(), ServiceError> {
-        let _changing = self.changing.lock().await;
-        let name = image.function.name.clone();
-        if self.action(&name).is_some() {
-            let problem = format!("the function {name:?} exists already: names must be unique");
-            return Err(ServiceError::Invalid(problem));
-        }
-        let body = ActionBody::default();
-        let change =
-            Change { body, image, pinned: None, code: None, revision: 1, updated_ms: now_ms() };
-        let action = self.add_to(vm, name, change).await?;
-        self.replace(action);
-        Ok(())
+    /// The configuration that the daemon runs with.
+    pub fn config(&self) -> Arc<Config> {
+        lock(&self.config).clone()
     }
 
     /// Creates or changes an action atomically, even if the client stops waiting.
     pub async fn put_action(
         self: &Arc<Self>,
-        name: String,
+        name: QualifiedName,
         body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
     ) -> Result<Arc<Action>, ServiceError> {
-        check_name(&name).map_err(ServiceError::Invalid)?;
+        check_name(&name.name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
         let put = tokio::spawn(async move { service.change(name, body, code, overwrite).await });
         put.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
@@ -149,7 +159,7 @@ impl Service {
 
     async fn change(
         &self,
-        name: String,
+        name: QualifiedName,
         mut body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
@@ -164,30 +174,26 @@ impl Service {
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
-            Some(exec) => match self.exec(exec, code).await {
-                Ok(made) => Some(made),
-                Err(error) => {
-                    // Half of it may have been kept.
-                    self.sweep(&*self.changing.lock().await).await;
-                    return Err(error);
-                }
-            },
+            Some(exec) => Some(self.exec(&name.namespace, exec, code).await?),
             None => None,
         };
         let mut state = self.changing.lock().await;
-        let changed = self.change_kept(&mut state, name, body, overwrite, given).await;
-        self.sweep(&state).await;
-        changed
+        self.change_kept(&mut state, name, body, overwrite, given).await
     }
 
     async fn change_kept(
         &self,
         state: &mut State,
-        name: String,
+        name: QualifiedName,
         body: ActionBody,
         overwrite: bool,
         given: Option<Made>,
     ) -> Result<Arc<Action>, ServiceError> {
+        // It may have been deleted since the client was admitted.
+        if !self.tenants.has(&name.namespace) {
+            return Err(ServiceError::NotFound);
+        }
+        packages::check_place(&name, state)?;
         let earlier = self.action(&name);
         let kept = match &earlier {
             Some(earlier) => Some(self.stored(earlier)),
@@ -196,7 +202,7 @@ impl Service {
         if kept.is_some() && !overwrite {
             return Err(ServiceError::Exists);
         }
-        let Made { pinned, image, code } = match (given, &kept) {
+        let Made { pinned, image, origin, code } = match (given, &kept) {
             (Some(given), _) => given,
             // The action keeps its stored image, but no settings from the configuration.
             (None, Some(kept)) => self.kept_made(kept).await?,
@@ -206,35 +212,45 @@ impl Service {
                 ));
             }
         };
+        self.within_quotas(state, &name, kept.is_none(), code.as_ref())?;
         let body = match &kept {
             Some(kept) => body.change(&kept.body),
             None => body,
         };
         let revision = kept.map_or(1, |kept| kept.revision.saturating_add(1));
         let pinned = Some(pinned);
-        let change = Change { body, image, pinned, code, revision, updated_ms: now_ms() };
+        let updated_ms = now_ms();
+        let change = Change { body, image, pinned, origin, code, revision, updated_ms };
         let action = self.add(name, change).await?;
         if let Err(error) = state.put(&action.name, self.stored(&action)).await {
             self.node.remove_function(action.index);
             return Err(error.into());
         }
         self.replace(action.clone());
+        self.keep_named(state);
         Ok(action)
     }
 
-    /// Removes the images and the code that no action uses any more.
-    async fn sweep(&self, state: &State) {
-        let kept = state.actions().values().filter_map(|stored| stored.digest.clone());
-        self.images.sweep(kept.collect::<BTreeSet<_>>()).await;
-        let codes = state.actions().values().filter_map(|stored| stored.code.as_ref());
-        self.codes.sweep(codes.map(|code| code.digest.clone()).collect()).await;
+    /// Has the images and the code that no stored action names removed, as soon as nobody uses them.
+    fn keep_named(&self, state: &State) {
+        let stored = || state.actions().values();
+        self.images.keep_named(stored().filter_map(|stored| stored.digest.clone()));
+        self.codes
+            .keep_named(stored().filter_map(|stored| Some(stored.code.as_ref()?.digest.clone())));
     }
 
-    /// Adds an action to the node, in a VM of its own.
-    async fn add(&self, name: String, mut change: Change) -> Result<Arc<Action>, ServiceError> {
+    /// Adds an action to the node, in a VM of its own: namespaces never share one.
+    async fn add(
+        &self,
+        name: QualifiedName,
+        mut change: Change,
+    ) -> Result<Arc<Action>, ServiceError> {
         let limits = change.body.limits();
         limits.check().map_err(ServiceError::Invalid)?;
         limits.apply(&mut change.image.function);
+        let network = network::chosen(&change.body)?;
+        let function = &mut change.image.function;
+        function.network = network.or(function.network).or(Some(self.config().network));
         if change.code.is_some() {
             let function = &mut change.image.function;
             let memory = function.memory_bytes.to_string();
@@ -247,35 +263,36 @@ impl Service {
 
     /// Creates a VM for these functions; it is booted later.
     async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
-        let Config { policy, shared_memory_bytes, accelerator, memory_backend, .. } = self.config;
+        let config = self.config();
+        let Config { policy, shared_memory_bytes, accelerator, memory_backend, vm_idle, .. } =
+            *config;
         let plan = VmPlan {
             accelerator,
             memory_backend,
             ..VmPlan::new(name, images, &self.files, policy, shared_memory_bytes)
         };
-        self.node.add_vm(plan, Some(self.config.vm_idle)).await.map_err(unusable)
+        self.node.add_vm(plan, Some(vm_idle)).await.map_err(unusable)
     }
 
     /// Adds an action to a VM that has its image.
     async fn add_to(
         &self,
         vm: VmIndex,
-        name: String,
+        name: QualifiedName,
         change: Change,
     ) -> Result<Arc<Action>, ServiceError> {
-        let Change { body, image, pinned, code, revision, updated_ms } = change;
-        let limits = FunctionLimits {
-            keep_alive: image.function.keep_alive,
-            freeze_after: Some(self.config.freeze_after),
-            queue: self.config.queue,
-        };
+        let Change { body, image, pinned, origin, code, revision, updated_ms } = change;
+        let limits = limits(&self.config(), &image);
         let contract: Arc<dyn Contract> = match &code {
             Some(code) => Arc::new(RunsCode::new(code.clone())),
             None => Arc::new(OpenWhisk),
         };
-        let index = self.node.add_function(vm, image.clone(), contract, limits).await;
+        let tenant = self.tenant(&name.namespace).await?;
+        let index = self.node.add_function(vm, tenant, image.clone(), contract, limits).await;
         let index = index.map_err(unusable)?;
-        Ok(Arc::new(Action { name, body, revision, updated_ms, image, pinned, code, index }))
+        let action =
+            Action { name, body, revision, updated_ms, image, pinned, origin, code, index };
+        Ok(Arc::new(action))
     }
 
     /// Makes an action callable, and retires the previous one of its name.
@@ -288,11 +305,11 @@ impl Service {
     }
 
     /// The action with this name.
-    pub fn action(&self, name: &str) -> Option<Arc<Action>> {
+    pub fn action(&self, name: &QualifiedName) -> Option<Arc<Action>> {
         lock(&self.actions).get(name).cloned()
     }
 
-    /// All actions, sorted by name.
+    /// All actions of all namespaces, sorted by namespace and name.
     pub fn actions(&self) -> Vec<Arc<Action>> {
         lock(&self.actions).values().cloned().collect()
     }
@@ -300,6 +317,15 @@ impl Service {
     /// Shuts down all instances and VMs.
     pub async fn drain(&self) {
         self.node.drain().await;
+    }
+}
+
+/// The limits of an action made from this image.
+fn limits(config: &Config, image: &FunctionImage) -> FunctionLimits {
+    FunctionLimits {
+        keep_alive: image.function.keep_alive,
+        freeze_after: Some(config.freeze_after),
+        queue: config.queue,
     }
 }
 

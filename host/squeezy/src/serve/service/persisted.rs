@@ -3,6 +3,7 @@
 use super::*;
 use crate::serve::failure_reasons::without_directories;
 use crate::serve::state::StoredCode;
+use serde_json::json;
 use squeezy_openwhisk::action::{describe, exec, exec_of_code};
 
 /// An action that is stored but cannot be served, for instance because its image is missing.
@@ -16,11 +17,17 @@ pub struct Unavailable {
 
 impl Unavailable {
     /// The action in OpenWhisk's format.
-    fn describe(&self, name: &str) -> Value {
-        let StoredAction { image, digest, code, revision, updated_ms, body } = &self.stored;
+    fn describe(&self, name: &QualifiedName) -> Value {
+        let StoredAction { image, digest, origin, code, revision, updated_ms, body } = &self.stored;
         let exec = match code {
             Some(code) => exec_of_code(&code.kind, code.binary, code.main.as_deref()),
-            None => exec(&image.file_stem().unwrap_or_default().to_string_lossy(), digest.as_ref()),
+            None => match origin {
+                Some(Origin { reference, digest }) => exec(reference, Some(digest)),
+                None => {
+                    let name = image.file_stem().unwrap_or_default().to_string_lossy();
+                    exec(&name, digest.as_ref())
+                }
+            },
         };
         let mut described =
             describe(name, *revision, *updated_ms, exec, body, body.limits().describe(None));
@@ -37,7 +44,7 @@ impl Service {
         for (name, stored) in state.actions().clone() {
             let _ = self.restore_one(&mut state, &name, &stored).await;
         }
-        self.sweep(&state).await;
+        self.keep_named(&state);
     }
 
     /// Adds one of them. If it cannot be served it remains stored, and a function of its name
@@ -45,15 +52,15 @@ impl Service {
     async fn restore_one(
         &self,
         state: &mut State,
-        name: &str,
+        name: &QualifiedName,
         stored: &StoredAction,
     ) -> Result<Arc<Action>, ServiceError> {
         let restored = self.read(state, name, stored).await;
         if let Err(error) = &restored {
-            log_line(&format!("action {name:?} is stored, but cannot be served: {error}"));
+            log_warning(&format!("action {name:?} is stored, but cannot be served: {error}"));
             let problem = without_directories(&error.to_string());
             let unavailable = Unavailable { stored: stored.clone(), problem };
-            lock(&self.unavailable).insert(name.to_owned(), unavailable);
+            lock(&self.unavailable).insert(name.clone(), unavailable);
         }
         restored
     }
@@ -61,15 +68,16 @@ impl Service {
     async fn read(
         &self,
         state: &mut State,
-        name: &str,
+        name: &QualifiedName,
         stored: &StoredAction,
     ) -> Result<Arc<Action>, ServiceError> {
-        check_name(name).map_err(ServiceError::Invalid)?;
+        check_name(&name.name).map_err(ServiceError::Invalid)?;
         let StoredAction { revision, updated_ms, ref body, .. } = *stored;
-        let Made { pinned, image, code } = self.kept_made(stored).await?;
+        let Made { pinned, image, origin, code } = self.kept_made(stored).await?;
         let pinned = Some(pinned);
-        let change = Change { body: body.clone(), image, pinned, code, revision, updated_ms };
-        let action = self.add(name.to_owned(), change).await?;
+        let body = body.clone();
+        let change = Change { body, image, pinned, origin, code, revision, updated_ms };
+        let action = self.add(name.clone(), change).await?;
         // From now on its digest is recorded.
         if stored.digest.is_none()
             && let Err(error) = state.put(name, self.stored(&action)).await
@@ -88,6 +96,7 @@ impl Service {
         StoredAction {
             image: if has_name { PathBuf::from(&function.name) } else { absolute(image) },
             digest: action.pinned.as_ref().map(|pinned| pinned.digest.clone()),
+            origin: action.origin.clone(),
             code: action.code.as_ref().map(|code| StoredCode {
                 kind: code.kind.name.to_owned(),
                 binary: code.binary,
@@ -101,7 +110,13 @@ impl Service {
     }
 
     /// The action with this name, ready to be called. If its image is back, it is served again.
-    pub async fn callable(&self, name: &str) -> Result<Arc<Action>, ServiceError> {
+    pub async fn callable(&self, name: &QualifiedName) -> Result<Callable, ServiceError> {
+        let (name, packages) = self.resolve(name)?;
+        let action = self.callable_action(&name).await?;
+        Ok(Callable { action, packages })
+    }
+
+    async fn callable_action(&self, name: &QualifiedName) -> Result<Arc<Action>, ServiceError> {
         if let Some(action) = self.action(name) {
             return Ok(action);
         }
@@ -117,10 +132,14 @@ impl Service {
 
     /// Removes an action: waiting calls are refused, running ones completed. Completes even if the
     /// client stops waiting. Returns the action as it was.
-    pub async fn delete_action(self: &Arc<Self>, name: String) -> Result<Value, ServiceError> {
+    pub async fn delete_action(
+        self: &Arc<Self>,
+        name: QualifiedName,
+    ) -> Result<Value, ServiceError> {
         let service = self.clone();
         let deleted = tokio::spawn(async move {
             let mut state = service.changing.lock().await;
+            packages::check_place(&name, &state)?;
             let described = service.describe_action(&name).ok_or(ServiceError::NotFound)?;
             state.remove(&name).await?;
             lock(&service.unavailable).remove(&name);
@@ -128,27 +147,49 @@ impl Service {
             if let Some(action) = action {
                 service.node.remove_function(action.index);
             }
-            service.sweep(&state).await;
+            service.keep_named(&state);
             Ok(described)
         });
         deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
     }
 
-    /// The action with this name in OpenWhisk's format, including one that cannot be served.
-    pub fn describe_action(&self, name: &str) -> Option<Value> {
-        match self.action(name) {
-            Some(action) => Some(action.describe()),
-            None => Some(lock(&self.unavailable).get(name)?.describe(name)),
+    /// The action with this name in OpenWhisk's format, including one that cannot be served. With what it gets from
+    /// the packages that its name leads through.
+    pub fn describe_action(&self, name: &QualifiedName) -> Option<Value> {
+        let (name, packages) = self.resolve(name).ok()?;
+        let action = self.action(&name);
+        let (mut described, own) = match &action {
+            Some(action) => (action.describe(), action.body.parameters.clone()),
+            None => {
+                let unavailable = lock(&self.unavailable).get(&name)?.clone();
+                (unavailable.describe(&name), unavailable.stored.body.parameters)
+            }
+        };
+        if !packages.is_empty() {
+            let of_packages = packages.iter().map(|package| &*package.parameters);
+            let all = packages::merged(of_packages.chain([own.as_deref().unwrap_or_default()]));
+            described["parameters"] = json!(all);
         }
+        Some(described)
     }
 
-    /// All actions in OpenWhisk's format, sorted by name.
-    pub fn describe_actions(&self) -> Vec<Value> {
+    /// All actions of a namespace in OpenWhisk's format, sorted by name.
+    pub fn describe_actions(&self, namespace: &Namespace) -> Vec<Value> {
+        self.describe_actions_if(|name| name.namespace == *namespace)
+    }
+
+    pub(super) fn describe_actions_if(
+        &self,
+        wanted: impl Fn(&QualifiedName) -> bool,
+    ) -> Vec<Value> {
         let mut all: BTreeMap<_, _> = lock(&self.unavailable)
             .iter()
+            .filter(|(name, _)| wanted(name))
             .map(|(name, unavailable)| (name.clone(), unavailable.describe(name)))
             .collect();
-        all.extend(self.actions().iter().map(|action| (action.name.clone(), action.describe())));
+        let actions = self.actions();
+        let own = actions.iter().filter(|action| wanted(&action.name));
+        all.extend(own.map(|action| (action.name.clone(), action.describe())));
         all.into_values().collect()
     }
 }

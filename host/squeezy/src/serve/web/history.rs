@@ -1,5 +1,6 @@
 //! The state of functions and their VMs over the last minutes.
 
+use super::sight::Sight;
 use crate::serve::metrics::{Name, vm_state};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use squeezy_node::NodeStatus;
@@ -58,10 +59,26 @@ impl Serialize for Point {
 }
 
 /// The state of all functions at one moment, without those that have nothing to show.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Sample {
     pub at_ms: u64,
     pub functions: BTreeMap<Name, Point>,
+}
+
+impl Sample {
+    /// What may be seen of it.
+    pub fn seen(&self, sight: &Sight) -> impl Serialize {
+        let functions: BTreeMap<_, _> =
+            self.functions.iter().filter(|(name, _)| sight.sees(name)).collect();
+        SeenSample { at_ms: self.at_ms, functions }
+    }
+}
+
+/// What may be seen of a sample.
+#[derive(Serialize)]
+struct SeenSample<'a> {
+    at_ms: u64,
+    functions: BTreeMap<&'a Name, &'a Point>,
 }
 
 /// The most recent samples.

@@ -1,34 +1,40 @@
 //! The web page: functions, instances, memory, and results of calls.
 //!
 //! Its files are in `assets/` and compiled into the program; it loads nothing from elsewhere.
-//! Numbers are public, as in `/metrics`. Activations, with their results and logs, need the key:
-//! the page asks for it, and gets them from the API like any other client.
+//! Numbers are public, as in `/metrics`, as long as there is one namespace ([`sight`]). Activations,
+//! with their results and logs, need the key: the page asks for it, and gets them from the API like
+//! any other client.
 
 mod assets;
 mod history;
 mod sample;
+mod sight;
 mod state;
+mod usage;
 
 use super::{
-    api::info,
+    action::Action,
+    api::{ApiError, info},
     failure_reasons::Problem,
-    key::Key,
     metrics::{Known, Name, Scraper, Watch},
     service::Service,
+    tenants::Used,
 };
 use axum::{
     Json, Router,
     extract::{Path, Query, State},
     http::{
         HeaderMap,
-        header::{ACCEPT, AUTHORIZATION, VARY},
+        header::{ACCEPT, VARY},
     },
     response::{IntoResponse, Response},
     routing::get,
 };
 use history::History;
 use serde::Deserialize;
+use sight::Sight;
 use squeezy_node::Node;
+use squeezy_openwhisk::Namespace;
 use squeezy_store::Totals;
 use state::Latest;
 use std::{
@@ -43,7 +49,6 @@ pub struct Page {
     service: Arc<Service>,
     watch: Arc<Watch>,
     scraper: Scraper,
-    key: Key,
     /// The origin of the node's timestamps.
     begin: Instant,
     /// The policy by which instances get memory and give it back.
@@ -53,6 +58,8 @@ pub struct Page {
     latest: Mutex<Latest>,
     /// The totals that were last given to the store.
     totals: Mutex<BTreeMap<Name, Totals>>,
+    /// What namespaces had used when it was last counted.
+    used: Mutex<BTreeMap<Namespace, Used>>,
 }
 
 impl Page {
@@ -61,7 +68,6 @@ impl Page {
         node: Node,
         service: Arc<Service>,
         watch: Arc<Watch>,
-        key: Key,
         begin: Instant,
         policy: &'static str,
         memory_limit_bytes: u64,
@@ -71,19 +77,25 @@ impl Page {
             let actions = weak.upgrade().map(|service| service.actions()).unwrap_or_default();
             actions.iter().map(|action| (action.index, Known::of(action))).collect()
         }));
+        let used = service.tenants.used();
         Arc::new(Self {
             scraper: Scraper::new(node.clone(), watch.clone(), service.store.clone()),
             node,
             service,
             watch,
-            key,
             begin,
             policy,
             memory_limit_bytes,
             history: Mutex::default(),
             latest: Mutex::default(),
             totals: Mutex::default(),
+            used: Mutex::new(used),
         })
+    }
+
+    /// The metrics as they are now, in the OpenMetrics format.
+    pub async fn metrics_text(&self) -> String {
+        self.scraper.text().await
     }
 
     fn history<T>(&self, look: impl FnOnce(&mut History) -> T) -> T {
@@ -94,13 +106,16 @@ impl Page {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn action(&self, function: &Name) -> Option<Arc<Action>> {
+        self.service.action(&function.0.parse().ok()?)
+    }
+
     fn problem(&self, function: &Name) -> Option<Problem> {
-        self.watch.failure_reasons.of(self.service.action(&function.0)?.index)
+        self.watch.failure_reasons.of(self.action(function)?.index)
     }
 
     fn instance_bytes(&self, function: &Name) -> u64 {
-        let action = self.service.action(&function.0);
-        action.map_or(0, |action| Known::of(&action).instance_bytes)
+        self.action(function).map_or(0, |action| Known::of(&action).instance_bytes)
     }
 }
 
@@ -127,9 +142,10 @@ async fn start(State(page): State<Arc<Page>>, headers: HeaderMap) -> Response {
     response
 }
 
-async fn metrics(State(page): State<Arc<Page>>, headers: HeaderMap) -> Response {
+async fn metrics(State(page): State<Arc<Page>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let sight = Sight::of(&page.service.tenants, &headers)?;
     let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    page.scraper.scrape(accepted.unwrap_or_default()).await
+    Ok(page.scraper.scrape(accepted.unwrap_or_default(), sight.namespace()).await)
 }
 
 #[derive(Deserialize)]
@@ -138,15 +154,16 @@ struct Since {
     since_ms: u64,
 }
 
-/// Reasons may quote a guest, so they need the key; everything else is public.
+/// Reasons may quote a guest, so they need a key even where everything else is public.
 async fn state_json(
     State(page): State<Arc<Page>>,
     Query(since): Query<Since>,
     headers: HeaderMap,
 ) -> Response {
-    let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-    let has_key = page.key.admits(header);
-    assets::secured(Json(state::state(&page, since.since_ms, has_key)))
+    match Sight::of(&page.service.tenants, &headers) {
+        Ok(sight) => assets::secured(Json(state::state(&page, since.since_ms, &sight))),
+        Err(error) => assets::secured(error),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use squeezy_openwhisk::now_ms;
 use std::{
     collections::BTreeSet,
     sync::{Arc, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -18,10 +18,12 @@ impl Page {
     pub async fn sample(self: Arc<Self>) {
         let mut ticks = interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut since = Instant::now();
         loop {
             ticks.tick().await;
             let Some(status) = self.node.status().await else { return };
             self.take(now_ms(), &status);
+            self.count_usage(&status, std::mem::replace(&mut since, Instant::now()).elapsed());
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::{
     Page,
-    history::{LENGTH, Point, Sample},
+    history::{LENGTH, Point},
+    sight::Sight,
 };
 use crate::serve::{
     failure_reasons::{Problem, without_directories},
@@ -15,16 +16,23 @@ use squeezy_store::{Health, Totals};
 use squeezy_vmm::VmError;
 use std::{collections::BTreeMap, time::Duration};
 
-/// The current state, and samples since `since_ms`. Includes reasons only with the key.
-pub fn state(page: &Page, since_ms: u64, has_key: bool) -> Value {
-    let latest = page.latest();
+/// The current state, and samples since `since_ms`, as far as they may be seen.
+pub fn state(page: &Page, since_ms: u64, sight: &Sight) -> Value {
+    let mut latest = page.latest();
+    latest.functions.retain(|name, _| sight.sees(name));
+    if sight.namespace().is_some() {
+        latest.committed_bytes = latest.functions.values().map(|point| point.promised_bytes).sum();
+    }
     let names: Vec<_> = latest.functions.keys().cloned().collect();
+    let has_key = sight.has_reasons;
     let functions: Vec<_> =
         names.iter().map(|name| function(page, name, &latest.functions[name], has_key)).collect();
-    let reclaims: Vec<_> =
-        page.watch.recent(|recent| recent.reclaims().map(describe_reclaim).collect());
+    let reclaims: Vec<_> = page.watch.recent(|recent| {
+        let seen = recent.reclaims().filter(|reclaim| sight.sees(&reclaim.function));
+        seen.map(describe_reclaim).collect()
+    });
     page.history(|history| {
-        let samples: Vec<&Sample> = history.since(since_ms).collect();
+        let samples: Vec<_> = history.since(since_ms).map(|sample| sample.seen(sight)).collect();
         json!({
             "now_ms": latest.at_ms,
             "age_ms": page.begin.elapsed().as_millis() as u64,

@@ -8,6 +8,7 @@ use axum::{
 };
 use serde_json::json;
 use squeezy_node::NodeStatus;
+use squeezy_openwhisk::QualifiedName;
 use squeezy_scaler::{Budget, Counts};
 
 #[test]
@@ -40,11 +41,10 @@ async fn text(response: Response) -> String {
 /// A page of a service with the action `f`, and what keeps it.
 async fn page() -> (Arc<Page>, impl Sized, impl Sized) {
     let (service, hold, directory) = service().await;
-    let key = Key::read_or_make(&directory.path().join("key")).unwrap();
     let watch = Arc::new(Watch::new(1 << 30));
     let log = Arc::new(Log(watch.clone()));
     let node = Node::start(Budget::new(1), None, Instant::now(), log);
-    (Page::new(node, service, watch, key, Instant::now(), "squeezy", 1 << 30), hold, directory)
+    (Page::new(node, service, watch, Instant::now(), "squeezy", 1 << 30), hold, directory)
 }
 
 #[tokio::test]
@@ -63,20 +63,21 @@ async fn browsers_get_the_page_and_clients_what_they_know() {
 #[tokio::test]
 async fn a_function_is_shown_from_its_first_sample_until_it_is_gone() {
     let (page, _hold, _directory) = page().await;
-    let index = page.service.action("f").unwrap().index;
+    let index = page.service.action(&QualifiedName::guest("f")).unwrap().index;
     let status = NodeStatus {
         functions: vec![(index, Counts { busy: 1, promised_bytes: 7, ..Counts::default() })],
         ..NodeStatus::default()
     };
+    let sight = Sight::of(&page.service.tenants, &HeaderMap::new()).unwrap();
     page.take(1000, &status);
-    let state = state::state(&page, 0, true);
+    let state = state::state(&page, 0, &sight);
     assert_eq!(state["functions"][0]["name"], "f");
     assert_eq!(state["functions"][0]["instance_bytes"], 1u64 << 40);
     assert_eq!(state["functions"][0]["promised_bytes"], 7);
     assert_eq!(state["samples"][0]["functions"]["f"][3], 1);
-    assert_eq!(state::state(&page, 1000, true)["samples"], json!([]));
+    assert_eq!(state::state(&page, 1000, &sight)["samples"], json!([]));
     page.take(2000, &NodeStatus::default());
-    let state = state::state(&page, 1000, true);
+    let state = state::state(&page, 1000, &sight);
     assert_eq!(state["functions"], json!([]));
     assert_eq!(state["samples"][0]["functions"], json!({}));
 }

@@ -20,6 +20,7 @@ use crate::{
     measure::ThreadRole,
     memory::Layout,
     memory_backend::MemoryBackend,
+    network,
     process::Process,
 };
 use command::Inherited;
@@ -32,12 +33,12 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
     process::ExitStatus,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::Duration,
 };
 use tokio::{
     net::{UnixStream, unix::pipe},
-    sync::{broadcast, mpsc::Receiver},
+    sync::{broadcast, mpsc::Receiver as EventReceiver},
 };
 use trace::RequestCounter;
 
@@ -84,6 +85,7 @@ pub(crate) async fn start(
         channel: channel_end.as_raw_fd(),
         memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
     };
+    let own = [inherited.monitor, inherited.channel];
     let command = command::command(options, config, accelerator.kind, &inherited);
     tracing::debug!(?command, "starting QEMU");
     let log = config
@@ -92,9 +94,15 @@ pub(crate) async fn start(
         .map(File::create)
         .transpose()
         .map_err(|e| VmError::system("the console's log file cannot be written", e))?;
+    let (calls, confined) = mpsc::sync_channel(1);
+    let has_network = config.network.is_some();
     let spawned = tokio::task::spawn_blocking(move || {
         let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).collect();
-        Process::spawn(command, fds, INSTALL)
+        let confine = move || match has_network {
+            true => calls.send(network::confine(own)?).map_err(std::io::Error::other),
+            false => Ok(()),
+        };
+        Process::spawn(command, fds, confine, INSTALL)
     })
     .await
     .map_err(|e| VmError::system("the VMM cannot be started", e))??;
@@ -106,6 +114,11 @@ pub(crate) async fn start(
     let said = tokio::spawn(follow_stderr(reader(spawned.stderr.into())?, stderr.clone()));
 
     let process = spawned.process;
+    let cannot_judge = |error| VmError::system("the VM's network cannot be supervised", error);
+    if let (Some(network), Ok(calls)) = (&config.network, confined.try_recv()) {
+        let counters = config.network_counters.clone();
+        network.judge(calls, &process, counters).map_err(cannot_judge)?;
+    }
     let limit = config.timeouts.start;
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, set_up(monitor, &layout)) => match opened {
@@ -150,7 +163,7 @@ fn cannot_create_memory(error: std::io::Error) -> VmError {
 /// What QEMU reports once it answers.
 struct Opened {
     monitor: Monitor,
-    events: Receiver<Event>,
+    events: EventReceiver<Event>,
     version: String,
     memory: HostMemory,
 }

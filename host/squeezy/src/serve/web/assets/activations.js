@@ -34,6 +34,16 @@ export class Activations {
     setText(byId("key-error"), reason);
   }
 
+  hasKey() {
+    return sessionStorage.getItem(STORED) !== null;
+  }
+
+  /** Prompts for a key because nothing is shown without one; one that was just sent is not known. */
+  needsKey(hadKey) {
+    if (hadKey) this.forget("This key is not known here.");
+    else if (!this.hasKey()) setText(byId("key-error"), "There are several namespaces: their numbers need a key, too.");
+  }
+
   /** Sends a request to the daemon, with the key if there is one. */
   ask(path) {
     const stored = sessionStorage.getItem(STORED);

@@ -22,7 +22,12 @@ function spanMs() {
 }
 
 async function refresh() {
+  const hadKey = activations.hasKey();
   const answer = await activations.ask(`/ui/state.json?since_ms=${history.latest}`);
+  if (answer.status === 401) {
+    activations.needsKey(hadKey);
+    throw new Error("not known", { cause: "needs a key" });
+  }
   if (!answer.ok) throw new Error(`the daemon responded with status ${answer.status}`);
   state = await answer.json();
   history.add(state.samples, state.now_ms - 1000 * state.history_seconds);
@@ -101,8 +106,8 @@ async function loop() {
         await refresh();
         setText(connection, "live");
         connection.className = "live";
-      } catch {
-        setText(connection, "the daemon does not answer");
+      } catch (error) {
+        setText(connection, error.cause ?? "the daemon does not answer");
         connection.className = "lost";
       }
     }

@@ -1,111 +1,58 @@
-//! The daemon's log of the node's events: with the time of day, unless the output is systemd's
-//! journal, which records the time itself.
+//! What the log says of the node's events.
 
-use super::metrics::Watch;
-use crate::diagnostics::is_journal;
-use humantime::format_rfc3339_millis;
-use squeezy_node::{CallError, NodeEvent, Observer, ResizeOutcome, SqueezeReport};
-use squeezy_scaler::{FunctionIndex, Moment, StopReason};
+use super::{Entry, Level};
+use squeezy_node::{CallError, NodeEvent, ResizeOutcome, SqueezeReport, VmEnd};
+use squeezy_scaler::{FunctionIndex, StopReason};
 use squeezy_vmm::BootStep;
-use std::{
-    collections::VecDeque,
-    io::{self, Write},
-    mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, SystemTime},
-};
+use std::time::Duration;
 
-/// Lines that may wait to be written; beyond that, lines are lost.
-const MOST_WAITING: usize = 1000;
+/// The entry for an event, if it is worth one.
+pub fn entry(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Option<Entry> {
+    let message = describe(event, &name)?;
+    let level = if is_trouble(event) { Level::Warning } else { Level::Info };
+    let (vm, instance, function) = subjects(event);
+    Some(Entry { vm, instance, function: function.map(name), ..Entry::new(level, message) })
+}
 
-/// How long writing the last lines may take.
-const LAST_LIMIT: Duration = Duration::from_secs(1);
-
-/// Writes a line for each event to standard output, with functions' names.
-pub struct Log(pub Arc<Watch>);
-
-impl Observer for Log {
-    fn observe(&self, _: Moment, event: NodeEvent<'_>) {
-        let name = |function| self.0.names.of(function).name.0.to_string();
-        if let Some(line) = describe(&event, name) {
-            log_line(&line);
+/// Whether somebody should look at it.
+fn is_trouble(event: &NodeEvent<'_>) -> bool {
+    match event {
+        NodeEvent::Plugged { outcome, .. } | NodeEvent::Reclaimed { outcome, .. } => {
+            outcome.error.is_some()
         }
+        NodeEvent::Started { result, .. } => result.is_err(),
+        NodeEvent::Squeezed { result, .. } => result.is_err(),
+        NodeEvent::Called { result, .. } => result.is_err(),
+        NodeEvent::Died { .. } => true,
+        NodeEvent::Ended { reason, .. } => !matches!(reason, VmEnd::Unneeded),
+        _ => false,
     }
 }
 
-/// Writes a line to standard output in the background. Nobody reading it any more must not end the
-/// daemon, and a slow reader or a hanging disk must not make it wait.
-pub fn log_line(line: &str) {
-    let mut lines = lock();
-    if !lines.has_writer {
-        lines.has_writer = thread::Builder::new().name("log".to_owned()).spawn(write).is_ok();
-    }
-    let has_own_time = *lines
-        .has_own_time
-        .get_or_insert_with(|| is_journal(io::stdout(), std::env::var_os("JOURNAL_STREAM")));
-    if lines.waiting.len() < MOST_WAITING {
-        let now = (!has_own_time).then(SystemTime::now);
-        lines.waiting.push_back(dated(line, now));
-    } else {
-        lines.lost += 1;
-    }
-    CHANGED.notify_all();
-}
-
-/// A line with the time of day, unless the reader records that.
-fn dated(line: &str, now: Option<SystemTime>) -> String {
-    now.map_or_else(|| line.to_owned(), |now| format!("{} {line}", format_rfc3339_millis(now)))
-}
-
-/// Waits, for a limited time, until everything has been written.
-pub fn finish() {
-    let is_open = |lines: &mut Lines| lines.is_writing || !lines.waiting.is_empty();
-    let _ = CHANGED.wait_timeout_while(lock(), LAST_LIMIT, is_open);
-}
-
-/// The buffer between those who log and the thread that writes.
-struct Lines {
-    waiting: VecDeque<String>,
-    /// Lines dropped since the buffer became full.
-    lost: u64,
-    has_writer: bool,
-    is_writing: bool,
-    /// Whether the reader records the time itself; unknown before the first line.
-    has_own_time: Option<bool>,
-}
-
-static LINES: Mutex<Lines> = Mutex::new(Lines {
-    waiting: VecDeque::new(),
-    lost: 0,
-    has_writer: false,
-    is_writing: false,
-    has_own_time: None,
-});
-static CHANGED: Condvar = Condvar::new();
-
-fn lock() -> MutexGuard<'static, Lines> {
-    LINES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes lines as they come, for ever.
-fn write() {
-    let mut lines = lock();
-    loop {
-        let is_quiet = |lines: &mut Lines| lines.waiting.is_empty();
-        lines = CHANGED.wait_while(lines, is_quiet).unwrap_or_else(PoisonError::into_inner);
-        let (waiting, lost) = (mem::take(&mut lines.waiting), mem::take(&mut lines.lost));
-        lines.is_writing = true;
-        drop(lines);
-        for line in waiting {
-            let _ = writeln!(io::stdout(), "{line}");
+/// The VM, the instance and the function that it is about.
+fn subjects(event: &NodeEvent<'_>) -> (Option<u32>, Option<u64>, Option<FunctionIndex>) {
+    match event {
+        NodeEvent::Booting { vm, .. }
+        | NodeEvent::Booted { vm, .. }
+        | NodeEvent::Paused { vm, .. }
+        | NodeEvent::Resumed { vm }
+        | NodeEvent::Ended { vm, .. } => (Some(vm.0), None, None),
+        NodeEvent::Starting { instance, function }
+        | NodeEvent::Plugged { instance, function, .. }
+        | NodeEvent::Started { instance, function, .. }
+        | NodeEvent::Condemned { instance, function, .. }
+        | NodeEvent::Died { instance, function, .. }
+        | NodeEvent::Frozen { instance, function, .. }
+        | NodeEvent::Squeezed { instance, function, .. }
+        | NodeEvent::Stopping { instance, function, .. }
+        | NodeEvent::Reclaimed { instance, function, .. } => {
+            (None, Some(instance.0), Some(*function))
         }
-        if lost > 0 {
-            let _ = writeln!(io::stdout(), "({lost} lines lost: they were not read in time)");
+        NodeEvent::Called { function, instance, .. } => {
+            (None, instance.map(|instance| instance.0), Some(*function))
         }
-        lines = lock();
-        lines.is_writing = false;
-        CHANGED.notify_all();
+        NodeEvent::Settled { instance } => (None, Some(instance.0), None),
+        NodeEvent::Lost { .. } | NodeEvent::Note(_) => (None, None, None),
     }
 }
 
@@ -198,6 +145,7 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
             function,
             instance: Some(instance),
             result: Err(CallError::Failed { reason, .. }),
+            ..
         } => {
             format!("instance {instance}: a call of {} failed: {reason}", name(*function))
         }
@@ -226,20 +174,14 @@ fn ms(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::serve::failed_call;
-    use squeezy_scaler::InstanceNumber;
+    use squeezy_scaler::{InstanceNumber, Moment};
 
-    fn line(event: &NodeEvent<'_>) -> String {
-        describe(event, |FunctionIndex(index)| format!("f{index}")).unwrap()
+    fn entry_of(event: &NodeEvent<'_>) -> Entry {
+        entry(event, |FunctionIndex(index)| format!("f{index}")).unwrap()
     }
 
-    #[test]
-    fn lines_have_the_time_of_day_once() {
-        let noon = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_435_200_042);
-        assert_eq!(
-            dated("vm 0: runs again", Some(noon)),
-            "2026-11-23T12:00:00.042Z vm 0: runs again"
-        );
-        assert_eq!(dated("vm 0: runs again", None), "vm 0: runs again");
+    fn line(event: &NodeEvent<'_>) -> String {
+        entry_of(event).message
     }
 
     #[test]
@@ -248,9 +190,19 @@ mod tests {
         let starting = line(&NodeEvent::Starting { instance, function });
         assert_eq!(starting, "instance 7: starting for f5");
         let failed = Err(failed_call("it took too long"));
-        let failed =
-            line(&NodeEvent::Called { function, instance: Some(instance), result: &failed });
+        let failed = line(&NodeEvent::Called {
+            function,
+            instance: Some(instance),
+            came: Moment::START,
+            trace: None,
+            result: &failed,
+        });
         assert_eq!(failed, "instance 7: a call of f5 failed: it took too long");
+        let starting = entry_of(&NodeEvent::Starting { instance, function });
+        assert_eq!((starting.instance, starting.function.as_deref()), (Some(7), Some("f5")));
+        assert_eq!(starting.level, Level::Info);
+        let died = entry_of(&NodeEvent::Died { instance, function, reason: None });
+        assert_eq!(died.level, Level::Warning);
     }
 
     #[test]

@@ -1,0 +1,134 @@
+use super::*;
+use crate::error::ErrorKind;
+use rustix::fs::{CWD, Mode, mkfifoat};
+use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, thread};
+use tempfile::TempDir;
+use tokio::{io::duplex, task::JoinHandle, time::timeout};
+
+fn fifo(directory: &TempDir) -> String {
+    let path = directory.path().join("stdout");
+    mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Reads to the end in a thread, as containerd does, which begins when somebody has opened the other end.
+fn reader(path: &str) -> thread::JoinHandle<Vec<u8>> {
+    let path = path.to_owned();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        File::open(path).unwrap().read_to_end(&mut text).unwrap();
+        text
+    })
+}
+
+/// Copies what a process that has ended already has written.
+fn copied(text: Vec<u8>, to: Option<Fifo>) -> JoinHandle<()> {
+    let (_, has_ended) = watch::channel(true);
+    tokio::spawn(async move { copy(text.as_slice(), to, has_ended).await })
+}
+
+#[tokio::test]
+async fn a_short_process_loses_no_output_though_the_reader_comes_late() {
+    for _ in 0..20 {
+        let directory = TempDir::new().unwrap();
+        let path = fifo(&directory);
+        let late = {
+            let path = path.clone();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(20));
+                reader(&path).join().unwrap()
+            })
+        };
+        let opened = Fifo::open(&path).await.unwrap();
+        copied(b"hello\n".to_vec(), opened).await.unwrap();
+        assert_eq!(late.join().unwrap(), b"hello\n");
+    }
+}
+
+#[tokio::test]
+async fn the_reader_sees_the_end_as_soon_as_everything_is_written() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let reader = reader(&path);
+    let text: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let opened = Fifo::open(&path).await.unwrap();
+    copied(text.clone(), opened).await.unwrap();
+    let read = tokio::task::spawn_blocking(|| reader.join().unwrap());
+    assert!(
+        timeout(Duration::from_secs(10), read).await.expect("the end is seen").unwrap() == text
+    );
+}
+
+#[tokio::test]
+async fn output_goes_on_after_containerd_has_restarted() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let open = || File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
+    let before = open();
+    let opened = Fifo::open(&path).await.unwrap();
+    let (mut process, output) = duplex(64);
+    let (tell, has_ended) = watch::channel(false);
+    let copying = tokio::spawn(copy(output, opened, has_ended));
+    drop(before);
+    process.write_all(b"nobody reads this yet").await.unwrap();
+    let after = reader(&path);
+    drop(process);
+    tell.send_replace(true);
+    copying.await.unwrap();
+    let read = tokio::task::spawn_blocking(|| after.join().unwrap()).await.unwrap();
+    assert_eq!(read, b"nobody reads this yet");
+}
+
+fn libc_nonblock() -> i32 {
+    rustix::fs::OFlags::NONBLOCK.bits() as i32
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_who_reads_nothing_holds_up_the_end() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let _silent = File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
+    let opened = Fifo::open(&path).await.unwrap();
+    let begin = Instant::now();
+    copied(vec![b'x'; 1 << 20], opened).await.unwrap();
+    assert!(
+        begin.elapsed() >= STALL_LIMIT && begin.elapsed() < 2 * STALL_LIMIT,
+        "{:?}",
+        begin.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_process_runs_a_slow_reader_is_waited_for() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let _silent = File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
+    let opened = Fifo::open(&path).await.unwrap();
+    let (_tell, has_ended) = watch::channel(false);
+    let text = vec![b'x'; 1 << 20];
+    let copying = copy(text.as_slice(), opened, has_ended);
+    assert!(timeout(Duration::from_secs(3600), copying).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_that_nobody_opens_is_an_error_in_time() {
+    let directory = TempDir::new().unwrap();
+    let begin = Instant::now();
+    let error = Fifo::open(&fifo(&directory)).await.unwrap_err();
+    assert!(error.message.contains("nobody reads from it within 10s"), "{error}");
+    assert!(begin.elapsed() < 2 * OPEN_LIMIT);
+}
+
+#[tokio::test]
+async fn what_is_no_fifo_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(Fifo::open("").await.unwrap().is_none());
+    for name in ["binary:///bin/logger", "file:///tmp/log", "stdout"] {
+        assert_eq!(Fifo::open(name).await.unwrap_err().kind, ErrorKind::Unimplemented);
+    }
+    for name in [file.to_str().unwrap(), "/nowhere/at/all"] {
+        assert!(Fifo::open(name).await.unwrap_err().message.contains("cannot open"), "{name}");
+    }
+}

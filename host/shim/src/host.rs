@@ -1,0 +1,21 @@
+//! What a pod has on the host, apart from its VM.
+
+use crate::{Id, error::Result};
+use futures_util::future::BoxFuture;
+use std::{any::Any, path::Path};
+
+/// The host's part of pods.
+pub trait Host: Send + Sync {
+    /// Starts the process that stands for a pod on the host, in its network namespace.
+    fn hold<'a>(&'a self, network: Option<&'a Path>) -> BoxFuture<'a, Result<Holder>>;
+    /// Gives back the pod's place in this server.
+    fn release(&self, pod: &Id);
+}
+
+/// A process that stands for a pod on the host: it ends when this is dropped.
+pub struct Holder {
+    /// Its id.
+    pub pid: u32,
+    /// What keeps it.
+    pub keep: Box<dyn Any + Send + Sync>,
+}

@@ -1,0 +1,29 @@
+//! A containerd shim whose pods are partitions of a VM.
+//!
+//! containerd executes the program for each task (`start`), and is told the address of a server: one for each VM, which
+//! all pods of a group share. [`start`](mod@start) finds or makes it, with a [`registry`] of files under a lock; the server
+//! ([`serve`]) answers the task API ([`service`]) for all tasks of its VM ([`tasks`]), and ends with the last.
+//! [`vm::Vm`] is what it needs of the VM.
+
+pub mod bootstrap;
+pub mod delete;
+pub mod error;
+pub mod events;
+pub mod fifo;
+pub mod flags;
+pub mod group;
+pub mod holder;
+pub mod host;
+mod id;
+pub mod log;
+pub mod program;
+pub mod registry;
+pub mod serve;
+pub mod service;
+pub mod spec;
+pub mod start;
+pub mod tasks;
+mod timestamp;
+pub mod vm;
+
+pub use id::Id;

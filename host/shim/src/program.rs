@@ -1,0 +1,113 @@
+//! The program: what it does with which arguments.
+
+use crate::{
+    delete::delete,
+    error::{Error, Result},
+    flags::Command,
+    holder::{self, HOLD},
+    log,
+    registry::STATE,
+    serve::{Assignment, SERVE, serve},
+    start::start,
+    vm::Vm,
+};
+use containerd_shim_protos::{
+    protobuf::{Message, MessageField},
+    types::introspection::{RuntimeInfo, RuntimeVersion},
+};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    os::{fd::AsFd, unix::net::UnixListener},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
+
+/// The name of the runtime for containerd.
+const NAME: &str = "io.containerd.squeezy.v2";
+/// This program, also after an upgrade has replaced its file.
+const PROGRAM: &str = "/proc/self/exe";
+/// Threads of a server. It passes bytes on and waits.
+const THREADS: usize = 2;
+
+/// Makes the VM of a server, without booting it.
+pub type MakeVm = fn(&Assignment) -> Result<Arc<dyn Vm>>;
+
+/// Does what the arguments say. Without a VM to make, no task is started.
+pub fn run(make: Option<MakeVm>) -> ExitCode {
+    let mut arguments = env::args_os();
+    let program = arguments.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
+    match run_with(arguments, make) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_with(arguments: impl Iterator<Item = OsString>, make: Option<MakeVm>) -> Result<()> {
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|argument| argument == HOLD).is_some() {
+        let network = arguments.next();
+        return holder::hold(network.as_deref().map(Path::new)).map_err(Error::failed);
+    }
+    if arguments.next_if(|argument| argument == SERVE).is_some() {
+        return be_server(Assignment::parse(arguments)?, make.ok_or_else(without_vm)?);
+    }
+    let state = Path::new(STATE);
+    let answer = match Command::parse(arguments)? {
+        Command::Version => format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")).into_bytes(),
+        Command::Info => info(),
+        Command::Delete(task) => delete(&task, state)?,
+        Command::Start(_) if make.is_none() => return Err(without_vm()),
+        Command::Start(task) => start(
+            &task,
+            io::stdin().lock(),
+            env::var("TTRPC_ADDRESS").ok(),
+            state,
+            Path::new(PROGRAM),
+        )?,
+    };
+    io::stdout()
+        .write_all(&answer)
+        .map_err(|error| Error::failed(format_args!("cannot answer containerd: {error}")))
+}
+
+fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
+    let failed =
+        |error: &dyn std::fmt::Display| Error::failed(format_args!("cannot be a server: {error}"));
+    log::to_file(&assignment.log()?).map_err(|error| failed(&error))?;
+    // `start` passes the socket as standard input.
+    let listener = UnixListener::from(
+        io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?,
+    );
+    let vm = make(&assignment)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&error))?;
+    runtime
+        .block_on(serve(assignment, listener, vm, PROGRAM.into()))
+        .inspect_err(|error| tracing::error!("{error}"))
+}
+
+fn without_vm() -> Error {
+    Error::unimplemented("this version has no VM to put pods in yet, and starts none")
+}
+
+/// What containerd 2.0 and newer ask before anything else.
+fn info() -> Vec<u8> {
+    let version =
+        RuntimeVersion { version: env!("CARGO_PKG_VERSION").to_owned(), ..Default::default() };
+    let info = RuntimeInfo {
+        name: NAME.to_owned(),
+        version: MessageField::some(version),
+        ..Default::default()
+    };
+    info.write_to_bytes().expect("a message of two fields can be written to memory")
+}

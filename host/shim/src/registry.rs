@@ -1,0 +1,261 @@
+//! Which pod is in which server, for all servers of one namespace of one containerd: files under `/run`.
+//!
+//! A server is found by its group: pods that may share a VM. A pod's file names its server, and the files of a server
+//! are the places that are taken in it; so `start` reserves a place by writing a file, and needs no answer of a server
+//! that may be busy. Whoever reads or writes here holds the registry's lock, also a server that wants to end: a pod
+//! cannot be sent to one that has just decided to.
+
+use crate::{
+    Id,
+    error::{Error, ErrorKind, Result},
+    group::Group,
+};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, read_to_string, remove_file},
+    io::{self, Write},
+    os::unix::{
+        fs::{DirBuilderExt, OpenOptionsExt},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+};
+
+/// Where the registries are.
+pub const STATE: &str = "/run/squeezy/shim";
+
+/// Most pods of a VM.
+pub const PODS_PER_VM: usize = 32;
+/// Most VMs of a group.
+const SERVERS_PER_GROUP: usize = 64;
+
+/// Names a server within its registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerName(String);
+
+impl ServerName {
+    fn new(group: &Group, number: usize) -> Self {
+        Self(format!("{}-{number}", short_hash(&[&group.key])))
+    }
+
+    /// Reads a name; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let valid =
+            text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        (valid && !text.is_empty()).then(|| Self(text.to_owned()))
+    }
+
+    /// The name as a part of paths.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The registry, locked.
+pub struct Registry {
+    directory: PathBuf,
+    _lock: File,
+}
+
+/// Where a pod goes.
+#[derive(Debug)]
+pub enum Place {
+    /// A server that runs.
+    Running(ServerName),
+    /// A server that is to be started with this socket, on which it listens already.
+    New(ServerName, UnixListener),
+}
+
+impl Registry {
+    /// Locks the registry for the namespace of the containerd at this address, below `state` (usually [`STATE`]).
+    /// Waits for whoever has the lock; nobody keeps it for longer than a few file operations.
+    ///
+    /// # Errors
+    /// The directories cannot be made or locked.
+    pub fn lock(state: &Path, containerd: &str, namespace: &Id) -> Result<Self> {
+        let directory = state.join(short_hash(&[containerd, namespace.as_str()]));
+        let lock = || -> io::Result<File> {
+            for part in ["pods", "servers"] {
+                DirBuilder::new().recursive(true).mode(0o700).create(directory.join(part))?;
+            }
+            let path = directory.join("lock");
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .open(path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        };
+        let lock = lock().map_err(|error| {
+            Error::failed(format_args!("cannot lock {}: {error}", directory.display()))
+        })?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Reserves a place for a pod in a server of its group: the first that runs and has room, else a new one.
+    ///
+    /// # Errors
+    /// The pod has a place already, or the group has too many servers.
+    pub fn reserve(&self, pod: &Id, group: &Group) -> Result<Place> {
+        if self.server_of(pod).is_ok_and(|server| self.is_running(&server)) {
+            return Err(Error::new(ErrorKind::Exists, format_args!("pod {pod} exists already")));
+        }
+        let mut free = None;
+        let mut found = None;
+        for number in 0..SERVERS_PER_GROUP {
+            let server = ServerName::new(group, number);
+            if !self.is_running(&server) {
+                free.get_or_insert(server);
+            } else if self.pods_of(&server)?.len() < PODS_PER_VM {
+                found = Some(server);
+                break;
+            }
+        }
+        let place = match (found, free) {
+            (Some(server), _) => Place::Running(server),
+            (None, Some(server)) => {
+                self.forget(&server)?;
+                let socket = self.socket(&server);
+                let listener = UnixListener::bind(&socket).map_err(|error| {
+                    Error::failed(format_args!("cannot listen at {}: {error}", socket.display()))
+                })?;
+                Place::New(server, listener)
+            }
+            (None, None) => {
+                return Err(Error::new(
+                    ErrorKind::Full,
+                    format_args!(
+                        "the {SERVERS_PER_GROUP} VMs of group {} have {PODS_PER_VM} pods each",
+                        group.key
+                    ),
+                ));
+            }
+        };
+        let (Place::Running(server) | Place::New(server, _)) = &place;
+        self.write(pod, server)?;
+        Ok(place)
+    }
+
+    /// The server that a pod has a place in.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn server_of(&self, pod: &Id) -> Result<ServerName> {
+        read_to_string(self.pod_file(pod))
+            .ok()
+            .and_then(|text| ServerName::parse(&text))
+            .ok_or_else(|| Error::state(format_args!("there is no pod {pod}, or it has ended")))
+    }
+
+    /// Gives a pod's place back, if it has one.
+    ///
+    /// # Errors
+    /// Its file cannot be removed.
+    pub fn release(&self, pod: &Id) -> Result<()> {
+        self.remove(&self.pod_file(pod))
+    }
+
+    /// Whether no pod has a place in this server.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub fn is_empty(&self, server: &ServerName) -> Result<bool> {
+        Ok(self.pods_of(server)?.is_empty())
+    }
+
+    /// Removes the socket of a server that is about to end, and the places in it. From now on nobody finds it.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn forget(&self, server: &ServerName) -> Result<()> {
+        self.remove(&self.socket(server))?;
+        self.pods_of(server)?.iter().try_for_each(|pod| self.remove(pod))
+    }
+
+    /// Where a server listens.
+    pub fn socket(&self, server: &ServerName) -> PathBuf {
+        self.directory.join("servers").join(format!("{}.sock", server.as_str()))
+    }
+
+    /// Where a server writes its log.
+    pub fn log(&self, server: &ServerName) -> PathBuf {
+        self.directory.join("servers").join(format!("{}.log", server.as_str()))
+    }
+
+    /// Whether a server runs: its socket is open in the server alone. Does not wait for one that is busy.
+    fn is_running(&self, server: &ServerName) -> bool {
+        let connect = || -> rustix::io::Result<()> {
+            let address = SocketAddrUnix::new(self.socket(server))?;
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            rustix::net::connect(&socket, &address)
+        };
+        // There is somebody who listens, but has as many connections as he can have without looking.
+        matches!(connect(), Ok(()) | Err(Errno::AGAIN))
+    }
+
+    fn pod_file(&self, pod: &Id) -> PathBuf {
+        self.directory.join("pods").join(pod.as_str())
+    }
+
+    /// The files of the pods that have a place in a server.
+    fn pods_of(&self, server: &ServerName) -> Result<Vec<PathBuf>> {
+        let directory = self.directory.join("pods");
+        let read = || -> io::Result<Vec<PathBuf>> {
+            let mut files = Vec::new();
+            for entry in fs::read_dir(&directory)? {
+                let path = entry?.path();
+                if read_to_string(&path).is_ok_and(|text| text == server.as_str()) {
+                    files.push(path);
+                }
+            }
+            Ok(files)
+        };
+        read().map_err(|error| {
+            Error::failed(format_args!("cannot read {}: {error}", directory.display()))
+        })
+    }
+
+    fn write(&self, pod: &Id, server: &ServerName) -> Result<()> {
+        let path = self.pod_file(pod);
+        OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(server.as_str().as_bytes()))
+            .map_err(|error| {
+                Error::failed(format_args!("cannot write {}: {error}", path.display()))
+            })
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        match remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::failed(format_args!("cannot remove {}: {error}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// 16 hexadecimal digits for a sequence of texts.
+fn short_hash(texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

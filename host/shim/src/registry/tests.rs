@@ -1,0 +1,149 @@
+use super::*;
+use std::{collections::BTreeSet, thread};
+use tempfile::TempDir;
+
+const CONTAINERD: &str = "/run/containerd/containerd.sock";
+
+fn id(text: &str) -> Id {
+    text.parse().unwrap()
+}
+
+fn group(kubernetes_namespace: &str, vm: &str, memory_mib: u64) -> Group {
+    Group {
+        key: format!("{kubernetes_namespace}/{vm}/{memory_mib}"),
+        partition_bytes: memory_mib << 20,
+    }
+}
+
+fn lock(state: &TempDir) -> Registry {
+    Registry::lock(state.path(), CONTAINERD, &id("k8s.io")).unwrap()
+}
+
+fn started(place: Place) -> (ServerName, UnixListener) {
+    match place {
+        Place::New(server, listener) => (server, listener),
+        Place::Running(server) => panic!("{server:?} runs already"),
+    }
+}
+
+fn joined(place: Place) -> ServerName {
+    match place {
+        Place::Running(server) => server,
+        Place::New(server, _) => panic!("{server:?} is new"),
+    }
+}
+
+#[test]
+fn the_first_pod_starts_a_server_and_further_ones_join_it_until_it_is_full() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (first, _listening) = started(registry.reserve(&id("pod-0"), &group).unwrap());
+    for number in 1..PODS_PER_VM {
+        assert_eq!(joined(registry.reserve(&id(&format!("pod-{number}")), &group).unwrap()), first);
+    }
+    let (second, _listening_too) = started(registry.reserve(&id("one-more"), &group).unwrap());
+    assert_ne!(first, second);
+    registry.release(&id("pod-7")).unwrap();
+    assert_eq!(joined(registry.reserve(&id("another"), &group).unwrap()), first);
+    assert_eq!(registry.server_of(&id("another")).unwrap(), first);
+}
+
+#[test]
+fn groups_have_servers_of_their_own() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let (front, _one) = started(registry.reserve(&id("a"), &group("shop", "front", 256)).unwrap());
+    let (back, _two) = started(registry.reserve(&id("b"), &group("shop", "back", 256)).unwrap());
+    assert_ne!(front, back);
+}
+
+#[test]
+fn the_places_in_a_server_that_was_killed_are_free_again() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (killed, listener) = started(registry.reserve(&id("old"), &group).unwrap());
+    drop(listener);
+    let (new, _listening) = started(registry.reserve(&id("new"), &group).unwrap());
+    assert_eq!(killed, new, "its name is used again");
+    assert!(registry.server_of(&id("old")).is_err());
+    // A pod whose server is gone may come again.
+    assert_eq!(joined(registry.reserve(&id("old"), &group).unwrap()), new);
+}
+
+#[test]
+fn a_pod_has_one_place() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let _first = started(registry.reserve(&id("twice"), &group).unwrap());
+    assert_eq!(registry.reserve(&id("twice"), &group).unwrap_err().kind, ErrorKind::Exists);
+}
+
+#[test]
+fn a_server_that_ends_takes_everything_along() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let (server, _listening) =
+        started(registry.reserve(&id("a"), &group("shop", "default", 256)).unwrap());
+    assert!(!registry.is_empty(&server).unwrap());
+    registry.forget(&server).unwrap();
+    assert!(registry.is_empty(&server).unwrap());
+    assert!(!registry.socket(&server).exists());
+    // Twice is no error: a server that was killed in between is forgotten by the next one.
+    registry.forget(&server).unwrap();
+}
+
+#[test]
+fn a_file_that_names_no_server_is_no_place() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    for text in ["", "../../etc", &"a".repeat(100)] {
+        fs::write(registry.pod_file(&id("odd")), text).unwrap();
+        assert_eq!(registry.server_of(&id("odd")).unwrap_err().kind, ErrorKind::State, "{text}");
+    }
+}
+
+#[test]
+fn containerds_and_their_namespaces_do_not_meet() {
+    let state = TempDir::new().unwrap();
+    let directories: BTreeSet<PathBuf> =
+        [("/a.sock", "k8s.io"), ("/b.sock", "k8s.io"), ("/a.sock", "default")]
+            .map(|(containerd, namespace)| {
+                Registry::lock(state.path(), containerd, &id(namespace)).unwrap().directory
+            })
+            .into();
+    assert_eq!(directories.len(), 3);
+}
+
+#[test]
+fn pods_that_come_at_once_get_one_server() {
+    let state = TempDir::new().unwrap();
+    let group = group("shop", "default", 256);
+    let places: Vec<Place> = thread::scope(|scope| {
+        let starts: Vec<_> = (0..8)
+            .map(|number| {
+                let (state, group) = (&state, &group);
+                scope.spawn(move || {
+                    lock(state).reserve(&id(&format!("pod-{number}")), group).unwrap()
+                })
+            })
+            .collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    let new = places.iter().filter(|place| matches!(place, Place::New(..))).count();
+    assert_eq!(new, 1, "{places:?}");
+}
+
+#[test]
+fn a_server_that_does_not_accept_is_not_waited_for() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (server, listener) = started(registry.reserve(&id("a"), &group).unwrap());
+    rustix::net::listen(&listener, 0).unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| registry.is_running(&server)).collect();
+    assert_eq!(waiting, [true; 3]);
+    assert_eq!(joined(registry.reserve(&id("b"), &group).unwrap()), server);
+}

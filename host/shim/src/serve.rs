@@ -1,0 +1,217 @@
+//! The server for all tasks of one VM.
+
+use crate::{
+    Id,
+    error::{Error, Result},
+    events::Events,
+    holder,
+    host::{Holder, Host},
+    registry::{Registry, ServerName},
+    service::Service,
+    tasks::Tasks,
+    vm::Vm,
+};
+use containerd_shim_protos::ttrpc::r#async::{Server, transport::Listener};
+use futures_util::future::BoxFuture;
+use std::{
+    ffi::OsString,
+    os::unix::{ffi::OsStringExt, net::UnixListener},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+
+/// The argument that makes this program a server.
+pub const SERVE: &str = "serve";
+/// How long a server waits for a task before it ends: for the first, and after the last if more were announced.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How often that is looked at.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long containerd may take for the last events.
+const EVENTS_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a server is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Where the registries are.
+    pub state: PathBuf,
+    /// The address of the containerd that it is for.
+    pub containerd: String,
+    /// containerd's namespace.
+    pub namespace: Id,
+    /// Its name.
+    pub server: ServerName,
+    /// The socket that takes events.
+    pub events: String,
+    /// The size of a pod's partition, in bytes.
+    pub partition_bytes: u64,
+}
+
+impl Assignment {
+    /// The command line of the server.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let texts = [&self.containerd, self.namespace.as_str(), self.server.as_str(), &self.events]
+            .map(OsString::from);
+        let mut arguments = vec![SERVE.into(), self.state.clone().into_os_string()];
+        arguments.extend(texts);
+        arguments.push(self.partition_bytes.to_string().into());
+        arguments
+    }
+
+    /// Reads what [`Self::arguments`] has written, without [`SERVE`].
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
+        let wrong = || Error::invalid("only this program starts servers");
+        let mut arguments = arguments.into_iter();
+        let state = arguments.next().ok_or_else(wrong)?.into();
+        let texts: Vec<String> = arguments
+            .map(|argument| String::from_utf8(argument.into_vec()).map_err(|_| wrong()))
+            .collect::<Result<_>>()?;
+        let [containerd, namespace, server, events, partition_bytes] =
+            <[String; 5]>::try_from(texts).map_err(|_| wrong())?;
+        Ok(Self {
+            state,
+            containerd,
+            namespace: namespace.parse()?,
+            server: ServerName::parse(&server).ok_or_else(wrong)?,
+            events,
+            partition_bytes: partition_bytes.parse().map_err(|_| wrong())?,
+        })
+    }
+
+    fn registry(&self) -> Result<Registry> {
+        Registry::lock(&self.state, &self.containerd, &self.namespace)
+    }
+
+    /// Where the server's log is.
+    ///
+    /// # Errors
+    /// As [`Registry::lock`].
+    pub fn log(&self) -> Result<PathBuf> {
+        Ok(self.registry()?.log(&self.server))
+    }
+}
+
+/// Answers containerd at this socket, for all tasks of the VM, until there are none left. `program` is executed as the
+/// holders of pods.
+///
+/// # Errors
+/// It cannot answer at this socket.
+pub async fn serve(
+    assignment: Assignment,
+    listener: UnixListener,
+    vm: Arc<dyn Vm>,
+    program: PathBuf,
+) -> Result<()> {
+    let events = Events::new(assignment.namespace.clone());
+    let entry = Arc::new(Entry { assignment, program, is_found: Mutex::new(true) });
+    let tasks = Tasks::new(vm.clone(), entry.clone(), events.clone());
+    let shutdown = Arc::new(Notify::new());
+
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::failed(format_args!("cannot answer containerd: {error}"))
+    };
+    listener.set_nonblocking(true).map_err(|error| failed(&error))?;
+    let listener = Listener::try_from(listener).map_err(|error| failed(&error))?;
+    let services = Service::services(tasks.clone(), shutdown.clone());
+    let mut server = Server::new().add_listener(listener).register_service(services);
+    server.start().await.map_err(|error| failed(&error))?;
+
+    let sending = {
+        let (events, entry) = (events.clone(), entry.clone());
+        tokio::spawn(async move { events.send(&entry.assignment.events).await })
+    };
+    let ending = {
+        let (tasks, entry) = (tasks.clone(), entry.clone());
+        tokio::spawn(async move { tasks.end_with_vm(|| entry.hide()).await })
+    };
+    until_unused(&tasks, &entry, &shutdown).await;
+    tracing::info!("no task is left");
+    ending.abort();
+    vm.stop().await;
+    if timeout(EVENTS_LIMIT, events.are_sent()).await.is_err() {
+        tracing::warn!("containerd has not taken all events");
+    }
+    sending.abort();
+    let _ = server.shutdown().await;
+    Ok(())
+}
+
+/// Waits until there are no tasks and none can come any more.
+async fn until_unused(tasks: &Tasks, entry: &Entry, shutdown: &Notify) {
+    let mut used = Instant::now();
+    loop {
+        if !tasks.is_empty() {
+            used = Instant::now();
+        } else if entry.leave(used.elapsed() >= IDLE_LIMIT) {
+            return;
+        }
+        tokio::select! {
+            () = shutdown.notified() => {}
+            () = sleep(IDLE_INTERVAL) => {}
+        }
+    }
+}
+
+/// The server's entry in the registry.
+struct Entry {
+    assignment: Assignment,
+    program: PathBuf,
+    /// Whether the entry is this server's: once it is not found there any more, another may have its name.
+    is_found: Mutex<bool>,
+}
+
+impl Entry {
+    /// Is not found from now on.
+    fn hide(&self) {
+        self.leave(true);
+    }
+
+    /// Is not found from now on, unless pods have places and the server does not leave `anyway`. Returns whether it is
+    /// so.
+    fn leave(&self, anyway: bool) -> bool {
+        let mut is_found = self.is_found.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_found {
+            return true;
+        }
+        let leave = || -> Result<bool> {
+            let registry = self.assignment.registry()?;
+            let leaves = anyway || registry.is_empty(&self.assignment.server)?;
+            if leaves {
+                registry.forget(&self.assignment.server)?;
+            }
+            Ok(leaves)
+        };
+        let left = leave().unwrap_or_else(|error| {
+            tracing::error!("{error}");
+            anyway
+        });
+        *is_found = !left;
+        left
+    }
+}
+
+impl Host for Entry {
+    fn hold<'a>(&'a self, network: Option<&'a Path>) -> BoxFuture<'a, Result<Holder>> {
+        Box::pin(holder::start(&self.program, network))
+    }
+
+    fn release(&self, pod: &Id) {
+        let is_found = self.is_found.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_found
+            && let Err(error) =
+                self.assignment.registry().and_then(|registry| registry.release(pod))
+        {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

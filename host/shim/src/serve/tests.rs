@@ -1,0 +1,267 @@
+use super::*;
+use crate::{group::Group, registry::Place, tasks::tests::fake::FakeVm};
+use containerd_shim_protos::{
+    api,
+    protobuf::Message,
+    shim_async::{Client, TaskClient},
+    ttrpc::{self, Code, context},
+};
+use serde_json::json;
+use std::{fs, os::unix::fs::PermissionsExt};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+#[test]
+fn a_server_reads_what_start_has_written() {
+    let assignment = Assignment {
+        state: "/run/squeezy/shim".into(),
+        containerd: "/run/containerd/containerd.sock".to_owned(),
+        namespace: "k8s.io".parse().unwrap(),
+        server: ServerName::parse("0123456789abcdef-0").unwrap(),
+        events: "/run/containerd/containerd.sock.ttrpc".to_owned(),
+        partition_bytes: 256 << 20,
+    };
+    let arguments = assignment.arguments();
+    assert_eq!(Assignment::parse(arguments[1..].iter().cloned()), Ok(assignment));
+    for cut in 1..arguments.len() {
+        assert!(Assignment::parse(arguments[1..cut].iter().cloned()).is_err());
+    }
+}
+
+/// A server over a fake VM, with a place for the pod `one`.
+struct Running {
+    directory: TempDir,
+    assignment: Assignment,
+    vm: Arc<FakeVm>,
+    server: JoinHandle<Result<()>>,
+    client: Client,
+}
+
+impl Running {
+    async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        // What a holder does, without this program.
+        fs::write(path("holder"), "#!/bin/sh\necho\nexec cat >/dev/null\n").unwrap();
+        fs::set_permissions(path("holder"), fs::Permissions::from_mode(0o755)).unwrap();
+        let spec = json!({
+            "process": {"args": ["sh"], "cwd": "/"},
+            "linux": {"resources": {"memory": {"limit": 134_217_728}}}
+        });
+        fs::write(path("config.json"), spec.to_string()).unwrap();
+        let namespace: Id = "default".parse().unwrap();
+        let containerd = "/run/containerd/containerd.sock";
+        let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+        let registry = Registry::lock(directory.path(), containerd, &namespace).unwrap();
+        let Place::New(server, listener) =
+            registry.reserve(&"one".parse().unwrap(), &group).unwrap()
+        else {
+            panic!("there is none yet");
+        };
+        let socket = registry.socket(&server);
+        drop(registry);
+        let assignment = Assignment {
+            state: directory.path().to_owned(),
+            containerd: containerd.to_owned(),
+            namespace,
+            server,
+            events: path("nobody.sock").display().to_string(),
+            partition_bytes: group.partition_bytes,
+        };
+        let vm = FakeVm::new();
+        let server = tokio::spawn(serve(assignment.clone(), listener, vm.clone(), path("holder")));
+        let client = Client::connect(&format!("unix://{}", socket.display())).await.unwrap();
+        Self { directory, assignment, vm, server, client }
+    }
+
+    fn task(&self) -> TaskClient {
+        TaskClient::new(self.client.clone())
+    }
+
+    fn create(&self) -> api::CreateTaskRequest {
+        let layer = api::Mount {
+            type_: "overlay".to_owned(),
+            options: vec!["lowerdir=/layer".to_owned()],
+            ..Default::default()
+        };
+        api::CreateTaskRequest {
+            id: "one".to_owned(),
+            bundle: self.directory.path().display().to_string(),
+            rootfs: vec![layer],
+            ..Default::default()
+        }
+    }
+
+    fn is_found(&self) -> bool {
+        self.assignment.registry().unwrap().socket(&self.assignment.server).exists()
+    }
+}
+
+fn limit() -> context::Context {
+    context::with_duration(Duration::from_secs(30))
+}
+
+fn named(id: &str) -> String {
+    id.to_owned()
+}
+
+fn code_of<T: std::fmt::Debug>(result: ttrpc::Result<T>) -> Code {
+    match result.unwrap_err() {
+        ttrpc::Error::RpcStatus(status) => status.code(),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_task_lives_through_the_api_and_the_server_ends_after_it() {
+    let running = Running::new().await;
+    let task = running.task();
+    let pid = task.create(limit(), &running.create()).await.unwrap().pid;
+    assert!(Path::new(&format!("/proc/{pid}")).exists(), "it stands for the task");
+    let start = api::StartRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.start(limit(), &start).await.unwrap().pid, pid);
+    let state = api::StateRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.state(limit(), &state).await.unwrap().status(), api::Status::RUNNING);
+    let pids = api::PidsRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.pids(limit(), &pids).await.unwrap().processes[0].pid, pid);
+    let connect = api::ConnectRequest { id: named("one"), ..Default::default() };
+    let connected = task.connect(limit(), &connect).await.unwrap();
+    assert_eq!((connected.shim_pid, connected.task_pid), (std::process::id(), pid));
+    let stats = api::StatsRequest { id: named("one"), ..Default::default() };
+    assert_eq!(
+        task.stats(limit(), &stats).await.unwrap().stats.type_url,
+        "io.containerd.cgroups.v2.Metrics"
+    );
+
+    // It is not told to end while it has a task, and does not.
+    let shutdown = api::ShutdownRequest { id: named("one"), ..Default::default() };
+    task.shutdown(limit(), &shutdown).await.unwrap();
+    let waiting = {
+        let task = running.task();
+        let wait = api::WaitRequest { id: named("one"), ..Default::default() };
+        tokio::spawn(async move { task.wait(limit(), &wait).await })
+    };
+    let kill = api::KillRequest { id: named("one"), signal: 9, all: true, ..Default::default() };
+    task.kill(limit(), &kill).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().exit_status, 137);
+    assert_eq!(code_of(task.kill(limit(), &kill).await), Code::NOT_FOUND);
+    let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.delete(limit(), &delete).await.unwrap().exit_status, 137);
+    timeout(Duration::from_secs(30), until_ended(pid)).await.expect("its holder ends");
+    assert_eq!(code_of(task.state(limit(), &state).await), Code::NOT_FOUND);
+
+    let _ = task.shutdown(limit(), &shutdown).await;
+    timeout(Duration::from_secs(30), running.server).await.expect("it ends").unwrap().unwrap();
+    let registry = running.assignment.registry().unwrap();
+    assert!(!registry.socket(&running.assignment.server).exists());
+    assert!(registry.is_empty(&running.assignment.server).unwrap());
+    assert_eq!(running.vm.left(), (0, 0));
+}
+
+/// Waits until a process is no longer there, or only to be waited for.
+async fn until_ended(pid: u32) {
+    let stat = || fs::read_to_string(format!("/proc/{pid}/stat"));
+    while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn version_2_of_the_api_is_answered_by_the_same_service() {
+    let running = Running::new().await;
+    let request = ttrpc::Request {
+        service: "containerd.task.v2.Task".to_owned(),
+        method: "Create".to_owned(),
+        timeout_nano: 30_000_000_000,
+        payload: running.create().write_to_bytes().unwrap(),
+        ..Default::default()
+    };
+    let response = running.client.request(request).await.unwrap();
+    let created = api::CreateTaskResponse::parse_from_bytes(&response.payload).unwrap();
+    let state = api::StateRequest { id: named("one"), ..Default::default() };
+    assert_eq!(running.task().state(limit(), &state).await.unwrap().pid, created.pid);
+}
+
+#[tokio::test]
+async fn what_the_shim_does_not_have_is_not_a_task_that_is_gone() {
+    let running = Running::new().await;
+    let task = running.task();
+    let id = named("one");
+    let codes = [
+        code_of(
+            task.exec(limit(), &api::ExecProcessRequest { id: id.clone(), ..Default::default() })
+                .await,
+        ),
+        code_of(
+            task.pause(limit(), &api::PauseRequest { id: id.clone(), ..Default::default() }).await,
+        ),
+        code_of(
+            task.resume(limit(), &api::ResumeRequest { id: id.clone(), ..Default::default() })
+                .await,
+        ),
+        code_of(
+            task.checkpoint(
+                limit(),
+                &api::CheckpointTaskRequest { id: id.clone(), ..Default::default() },
+            )
+            .await,
+        ),
+        code_of(
+            task.resize_pty(
+                limit(),
+                &api::ResizePtyRequest { id: id.clone(), ..Default::default() },
+            )
+            .await,
+        ),
+        code_of(
+            task.state(
+                limit(),
+                &api::StateRequest { id, exec_id: named("more"), ..Default::default() },
+            )
+            .await,
+        ),
+        code_of(
+            task.create(limit(), &api::CreateTaskRequest { terminal: true, ..running.create() })
+                .await,
+        ),
+    ];
+    assert_eq!(codes, [Code::UNIMPLEMENTED; 7]);
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused() {
+    let running = Running::new().await;
+    let task = running.task();
+    let nowhere = api::CreateTaskRequest { bundle: "/nowhere".to_owned(), ..running.create() };
+    assert_eq!(code_of(task.create(limit(), &nowhere).await), Code::INTERNAL);
+    let odd = api::CreateTaskRequest { id: "../one".to_owned(), ..running.create() };
+    assert_eq!(code_of(task.create(limit(), &odd).await), Code::INVALID_ARGUMENT);
+    for signal in [0, 65, u32::MAX] {
+        let kill = api::KillRequest { id: named("one"), signal, ..Default::default() };
+        assert_eq!(code_of(task.kill(limit(), &kill).await), Code::INVALID_ARGUMENT);
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_vm_has_ended_is_not_found_and_ends_with_its_last_task() {
+    let running = Running::new().await;
+    let task = running.task();
+    task.create(limit(), &running.create()).await.unwrap();
+    assert!(running.is_found());
+    running.vm.end();
+    let wait = api::WaitRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.wait(limit(), &wait).await.unwrap().exit_status, 255);
+    assert!(!running.is_found());
+    // Another server takes the name; this one must leave it alone.
+    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+    let place =
+        running.assignment.registry().unwrap().reserve(&"two".parse().unwrap(), &group).unwrap();
+    assert!(matches!(place, Place::New(ref server, _) if *server == running.assignment.server));
+    let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
+    task.delete(limit(), &delete).await.unwrap();
+    let _ = task
+        .shutdown(limit(), &api::ShutdownRequest { id: named("one"), ..Default::default() })
+        .await;
+    timeout(Duration::from_secs(30), running.server).await.expect("it ends").unwrap().unwrap();
+    assert!(running.assignment.registry().unwrap().server_of(&"two".parse().unwrap()).is_ok());
+}

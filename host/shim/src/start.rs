@@ -1,0 +1,111 @@
+//! `start`: finds the server for a task, or makes one, and says where it listens.
+
+use crate::{
+    bootstrap::Bootstrap,
+    error::{Error, Result},
+    flags::Task,
+    group::Group,
+    registry::{Place, Registry, ServerName},
+    serve::Assignment,
+    spec::{Role, Spec},
+};
+use std::{
+    env, fs,
+    io::Read,
+    os::unix::{net::UnixListener, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Finds or makes the server for a task. `program` is executed as the server. Returns what to print.
+///
+/// # Errors
+/// What containerd said or the spec is wrong, the task's pod has no server, or a new server cannot be started.
+pub fn start(
+    task: &Task,
+    stdin: impl Read,
+    ttrpc_address: Option<String>,
+    state: &Path,
+    program: &Path,
+) -> Result<Vec<u8>> {
+    let bootstrap =
+        Bootstrap::read(stdin, &task.namespace, &task.id, &task.address, ttrpc_address)?;
+    let bundle = match &task.bundle {
+        Some(bundle) => bundle.clone(),
+        None => env::current_dir()
+            .map_err(|error| Error::failed(format_args!("no working directory: {error}")))?,
+    };
+    let spec = Spec::read(&bundle)?;
+    let registry = Registry::lock(state, &task.address, &task.namespace)?;
+    let server = match &spec.role {
+        Role::Container(pod) => registry.server_of(pod)?,
+        Role::Pod(pod) | Role::Single(pod) => {
+            let group = Group::of(pod)?;
+            match registry.reserve(&task.id, &group)? {
+                Place::Running(server) => server,
+                Place::New(server, listener) => {
+                    let assignment = Assignment {
+                        state: state.to_owned(),
+                        containerd: task.address.clone(),
+                        namespace: task.namespace.clone(),
+                        server: server.clone(),
+                        events: bootstrap.events.clone(),
+                        partition_bytes: group.partition_bytes,
+                    };
+                    spawn(program, &assignment, listener, &registry.log(&server))
+                        .inspect_err(|_| give_up(&registry, &server))?;
+                    server
+                }
+            }
+        }
+    };
+    let address = format!("unix://{}", registry.socket(&server).display());
+    write_address(&bundle, &address)?;
+    Ok(bootstrap.answer(&address))
+}
+
+/// Starts a server. It listens already, so that there is nothing to wait for.
+fn spawn(
+    program: &Path,
+    assignment: &Assignment,
+    listener: UnixListener,
+    log: &Path,
+) -> Result<()> {
+    Command::new(program)
+        .arg0("containerd-shim-squeezy-v2")
+        .args(assignment.arguments())
+        .current_dir("/")
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
+        // containerd waits until nobody has the other end of these any more.
+        .stdout(Stdio::null())
+        .stderr(errors(log))
+        .process_group(0)
+        .spawn()
+        .map(|_| ())
+        .map_err(|error| Error::failed(format_args!("cannot start {}: {error}", program.display())))
+}
+
+/// What a server prints before it has a log goes to the log, too.
+fn errors(log: &Path) -> Stdio {
+    fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)
+        .map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+fn give_up(registry: &Registry, server: &ServerName) {
+    if let Err(error) = registry.forget(server) {
+        tracing::warn!("{error}");
+    }
+}
+
+/// containerd up to 1.6 reads the address there after it has restarted.
+fn write_address(bundle: &Path, address: &str) -> Result<()> {
+    let path: PathBuf = bundle.join("address");
+    fs::write(&path, address)
+        .map_err(|error| Error::failed(format_args!("cannot write {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use super::*;
+use crate::error::ErrorKind;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct Containerd {
+    state: TempDir,
+    bundle: TempDir,
+}
+
+impl Containerd {
+    fn with(spec: &Value) -> Self {
+        let (state, bundle) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        fs::write(bundle.path().join("config.json"), serde_json::to_vec(spec).unwrap()).unwrap();
+        Self { state, bundle }
+    }
+
+    fn task(&self, id: &str) -> Task {
+        Task {
+            namespace: "k8s.io".parse().unwrap(),
+            id: id.parse().unwrap(),
+            address: "/run/containerd/containerd.sock".to_owned(),
+            bundle: Some(self.bundle.path().to_owned()),
+        }
+    }
+
+    fn start(&self, id: &str, program: &str) -> Result<Vec<u8>> {
+        start(&self.task(id), &[][..], None, self.state.path(), Path::new(program))
+    }
+
+    fn registry(&self) -> Registry {
+        let task = self.task("any");
+        Registry::lock(self.state.path(), &task.address, &task.namespace).unwrap()
+    }
+}
+
+fn pod() -> Value {
+    json!({
+        "annotations": {
+            "io.kubernetes.cri.container-type": "sandbox",
+            "io.kubernetes.cri.sandbox-namespace": "shop",
+            "io.kubernetes.cri.sandbox-memory": "134217728"
+        }
+    })
+}
+
+fn container() -> Value {
+    json!({
+        "annotations": {"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": "pod"},
+        "process": {"args": ["sh"]}
+    })
+}
+
+#[test]
+fn a_server_that_cannot_be_started_leaves_no_place_and_no_socket() {
+    let containerd = Containerd::with(&pod());
+    let error = containerd.start("pod", "/nowhere/at/all").unwrap_err();
+    assert!(error.message.contains("cannot start /nowhere/at/all"), "{error}");
+    let id = "pod".parse().unwrap();
+    assert!(containerd.registry().server_of(&id).is_err());
+    let directories =
+        fs::read_dir(containerd.state.path()).unwrap().map(|entry| entry.unwrap().path());
+    for directory in directories {
+        assert_eq!(fs::read_dir(directory.join("pods")).unwrap().count(), 0);
+        let servers = fs::read_dir(directory.join("servers")).unwrap();
+        let names: Vec<_> =
+            servers.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(names.iter().all(|name| name.ends_with(".log")), "{names:?}");
+    }
+}
+
+#[test]
+fn a_container_is_sent_to_the_server_of_its_pod() {
+    let containerd = Containerd::with(&container());
+    let (server, _listening) = {
+        let registry = containerd.registry();
+        let group = Group { key: "shop/default/128".to_owned(), partition_bytes: 128 << 20 };
+        match registry.reserve(&"pod".parse().unwrap(), &group).unwrap() {
+            Place::New(server, listener) => (server, listener),
+            Place::Running(_) => panic!("there is none yet"),
+        }
+    };
+    let answer = containerd.start("container", "/nowhere/at/all").unwrap();
+    let address = format!("unix://{}", containerd.registry().socket(&server).display());
+    assert_eq!(answer, address.as_bytes());
+    assert_eq!(fs::read_to_string(containerd.bundle.path().join("address")).unwrap(), address);
+}
+
+#[test]
+fn a_container_without_a_pod_is_refused() {
+    let error = Containerd::with(&container()).start("container", "/nowhere/at/all").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::State);
+    assert!(error.message.contains("there is no pod pod"), "{error}");
+}
+
+#[test]
+fn a_bundle_without_a_spec_is_refused() {
+    let containerd = Containerd::with(&pod());
+    fs::remove_file(containerd.bundle.path().join("config.json")).unwrap();
+    let error = containerd.start("pod", "/nowhere/at/all").unwrap_err();
+    assert!(error.message.contains("config.json"), "{error}");
+}

@@ -1,0 +1,102 @@
+//! What a task needs of host and VM.
+
+use super::{
+    Create, Root, Tasks, What,
+    task::{Kind, Outputs},
+};
+use crate::{
+    Id,
+    error::{Error, Result},
+    fifo::Fifo,
+    host::Holder,
+    spec::Pod,
+    vm::Container,
+};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How long to wait before a pod that is left is to be deleted again.
+const DELETE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a task was not made.
+pub(super) struct Unmade {
+    pub(super) error: Error,
+    /// Whether its pod is still there: it could not be deleted.
+    pub(super) is_pod_left: bool,
+}
+
+impl From<Error> for Unmade {
+    fn from(error: Error) -> Self {
+        Self { error, is_pod_left: false }
+    }
+}
+
+impl Tasks {
+    /// Makes what a task needs.
+    pub(super) async fn make(
+        &self,
+        create: &Create,
+    ) -> Result<(u32, Option<Holder>, Outputs), Unmade> {
+        let id = &create.id;
+        match &create.what {
+            What::Pod(pod) => {
+                let holder = self.make_pod(id, pod).await?;
+                Ok((holder.pid, Some(holder), Outputs::default()))
+            }
+            What::Container(pod, root) => {
+                let pid = self.table().check_pod(pod)?.pid;
+                Ok((pid, None, self.make_container(create, pod, root).await?))
+            }
+            What::Single(pod, root) => {
+                let holder = self.make_pod(id, pod).await?;
+                match self.make_container(create, id, root).await {
+                    Ok(outputs) => Ok((holder.pid, Some(holder), outputs)),
+                    Err(error) => Err(Unmade {
+                        error,
+                        is_pod_left: self.of_vm(self.vm.delete_pod(id)).await.is_err(),
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Deletes a pod whose task was not created, until that succeeds or there is no VM any more. Its id is not free
+    /// before.
+    pub(super) async fn delete_left_pod(&self, id: &Id) {
+        while let Err(error) = self.of_vm(self.vm.delete_pod(id)).await
+            && self.table().vm_end.is_none()
+        {
+            tracing::error!("pod {id} was not created and cannot be deleted: {error}");
+            sleep(DELETE_INTERVAL).await;
+        }
+    }
+
+    async fn make_pod(&self, id: &Id, pod: &Pod) -> Result<Holder> {
+        let holder = self.host.hold(pod.network.as_deref()).await?;
+        self.of_vm(self.vm.create_pod(id, pod)).await?;
+        Ok(holder)
+    }
+
+    async fn make_container(&self, create: &Create, pod: &Id, root: &Root) -> Result<Outputs> {
+        let stdout = Fifo::open(&create.streams.stdout).await?;
+        let stderr = Fifo::open(&create.streams.stderr).await?;
+        let container = Container {
+            pod: pod.clone(),
+            process: root.process.clone(),
+            layers: root.layers.clone(),
+        };
+        self.of_vm(self.vm.create(&create.id, &container)).await?;
+        Ok(Outputs { stdout, stderr })
+    }
+
+    pub(super) async fn unmake(&self, id: &Id, kind: &Kind) -> Result<()> {
+        match kind {
+            Kind::Pod => self.vm.delete_pod(id).await,
+            Kind::Container(_) => self.vm.delete(id).await,
+            Kind::Single => {
+                self.vm.delete(id).await?;
+                self.vm.delete_pod(id).await
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Calls in every order, several at once, over a VM that is slow, fails and dies.
+
+use super::*;
+use proptest::prelude::*;
+use tokio::{task::JoinSet, time::sleep};
+
+/// Two pods, three containers in them, and two that are both.
+const NAMES: [&str; 7] = ["pod-a", "pod-b", "in-a", "also-in-a", "in-b", "single-a", "single-b"];
+
+fn what(name: &str) -> What {
+    match name {
+        "pod-a" | "pod-b" => What::Pod(pod()),
+        "in-a" | "also-in-a" => What::Container(id("pod-a"), root()),
+        "in-b" => What::Container(id("pod-b"), root()),
+        _ => What::Single(pod(), root()),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Create(&'static str),
+    Start(&'static str),
+    Kill(&'static str, u32),
+    Delete(&'static str),
+    Wait(&'static str),
+    Usage(&'static str),
+    /// Its process ends by itself.
+    Exit(&'static str, u8),
+    /// All that has begun has these milliseconds to go on.
+    Sleep(u64),
+    EndVm,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = || prop::sample::select(&NAMES[..]);
+    prop_oneof![
+        6 => name().prop_map(Step::Create),
+        6 => name().prop_map(Step::Start),
+        3 => (name(), prop::sample::select(vec![9, 15, 17, 64])).prop_map(|(name, signal)| Step::Kill(name, signal)),
+        4 => name().prop_map(Step::Delete),
+        4 => name().prop_map(Step::Wait),
+        1 => name().prop_map(Step::Usage),
+        4 => (name(), any::<u8>()).prop_map(|(name, status)| Step::Exit(name, status)),
+        8 => (0..20_u64).prop_map(Step::Sleep),
+        1 => Just(Step::EndVm),
+    ]
+}
+
+/// Runs the steps, each without waiting for the one before, then ends and deletes everything.
+async fn run(steps: Vec<Step>, script: Vec<(u64, bool)>) {
+    let bench = Bench::new();
+    bench.vm.follow(script);
+    let mut calls = JoinSet::new();
+    let mut waits = JoinSet::new();
+    let watching = {
+        let tasks = bench.tasks.clone();
+        tokio::spawn(async move { tasks.end_with_vm(|| ()).await })
+    };
+    for step in steps {
+        let tasks = bench.tasks.clone();
+        match step {
+            Step::Create(name) => {
+                let create = Create {
+                    id: id(name),
+                    what: what(name),
+                    bundle: "/b".into(),
+                    streams: Streams::default(),
+                };
+                calls.spawn(async move { tasks.create(create, Vec::new()).await.map(drop) });
+            }
+            Step::Start(name) => {
+                _ = calls.spawn(async move { tasks.start(&id(name)).await.map(drop) })
+            }
+            Step::Kill(name, signal) => {
+                calls.spawn(async move {
+                    tasks.kill(&id(name), Signal::new(signal).unwrap(), false).await
+                });
+            }
+            Step::Delete(name) => {
+                _ = calls.spawn(async move { tasks.delete(&id(name)).await.map(drop) })
+            }
+            Step::Usage(name) => {
+                _ = calls.spawn(async move { tasks.usage(&id(name)).await.map(drop) })
+            }
+            Step::Wait(name) => {
+                _ = waits.spawn(async move { tasks.wait(&id(name)).await.map(|exit| (name, exit)) })
+            }
+            Step::Exit(name, status) => {
+                bench.vm.end_process(&id(name), Ended { status, out_of_memory: status == 137 })
+            }
+            Step::Sleep(ms) => sleep(Duration::from_millis(ms)).await,
+            Step::EndVm => bench.vm.end(),
+        }
+        // Whoever is ready goes on.
+        tokio::task::yield_now().await;
+    }
+    soon(async {
+        while let Some(call) = calls.join_next().await {
+            let _ = call.expect("the contract is kept");
+        }
+    })
+    .await;
+    bench.vm.follow(Vec::new());
+    soon(async {
+        while !bench.tasks.is_empty() {
+            for name in NAMES.iter().rev() {
+                let _ = bench.tasks.kill(&id(name), Signal::KILL, true).await;
+                if bench.tasks.snapshot(&id(name)).is_ok() {
+                    bench.tasks.wait(&id(name)).await.expect("it is there");
+                    let _ = bench.tasks.delete(&id(name)).await;
+                }
+            }
+        }
+    })
+    .await;
+    // No wait is without an end, and each has an end that was told.
+    let seen = bench.seen();
+    soon(async {
+        while let Some(wait) = waits.join_next().await {
+            if let Ok((name, _)) = wait.unwrap() {
+                assert!(
+                    seen.contains(&format!("exit {name}"))
+                        || !seen.contains(&format!("create {name}"))
+                );
+            }
+        }
+    })
+    .await;
+    for name in NAMES {
+        check_order(name, &seen);
+    }
+    if !bench.vm.has_ended() {
+        assert_eq!(bench.vm.left(), (0, 0));
+    }
+    assert_eq!(bench.host.holders(), 0);
+    let created = seen
+        .iter()
+        .filter(|event| {
+            event.starts_with("create ") && !event.contains(" in-") && !event.contains(" also-")
+        })
+        .count();
+    assert!(bench.host.released().len() >= created, "each pod's place is given back");
+    watching.abort();
+}
+
+/// Each life of a task is: create, start unless it never came to that, out of memory perhaps, exit once, delete.
+fn check_order(name: &str, seen: &[String]) {
+    let mut expected: &[&str] = &["create"];
+    for event in seen {
+        let Some(event) = event.strip_suffix(name).and_then(|event| event.strip_suffix(' ')) else {
+            continue;
+        };
+        assert!(expected.contains(&event), "{name}: {event} instead of {expected:?} in {seen:?}");
+        expected = match event {
+            "create" => &["start", "exit"],
+            "start" => &["oom", "exit"],
+            "oom" => &["exit"],
+            "exit" => &["delete"],
+            _ => &["create"],
+        };
+    }
+    assert_eq!(expected, ["create"], "{name} is not deleted: {seen:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..Default::default() })]
+
+    #[test]
+    fn whatever_comes_at_once_each_task_lives_once_in_order_and_leaves_nothing(
+        steps in prop::collection::vec(step(), 0..60),
+        script in prop::collection::vec((0..15_u64, prop::bool::weighted(0.15)), 0..60),
+    ) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(run(steps, script));
+    }
+}

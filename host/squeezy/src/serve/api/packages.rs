@@ -1,0 +1,69 @@
+//! Packages and bindings.
+
+use super::{
+    Api, MAX_BODY_BYTES,
+    actions::{ListOptions, Part, PutOptions, malformed},
+    error::ApiError,
+    namespaces::ActionName,
+};
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Extension, Query, State, rejection::QueryRejection},
+};
+use serde_json::{Map, Value};
+use squeezy_openwhisk::Namespace;
+
+pub async fn list(
+    State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
+    options: Result<Query<ListOptions>, QueryRejection>,
+    part: Result<Query<Part>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let (Query(options), Query(part)) = (options?, part?);
+    part.of("packages", api.service.describe_packages(&namespace), options)
+}
+
+pub async fn show(
+    State(api): State<Api>,
+    ActionName(name): ActionName,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(api.service.describe_package(&name).ok_or_else(ApiError::not_found)?))
+}
+
+pub async fn put(
+    State(api): State<Api>,
+    ActionName(name): ActionName,
+    options: Result<Query<PutOptions>, QueryRejection>,
+    body: Bytes,
+) -> Result<Json<Value>, ApiError> {
+    let Query(options) = options?;
+    if body.len() > MAX_BODY_BYTES {
+        return Err(ApiError::too_large(body.len(), MAX_BODY_BYTES));
+    }
+    // An array of a package's values is none.
+    let body: Map<String, Value> = serde_json::from_slice(&body).map_err(malformed)?;
+    let body = serde_json::from_value(body.into()).map_err(malformed)?;
+    Ok(Json(api.service.put_package(name, body, options.overwrite).await?))
+}
+
+pub async fn delete(
+    State(api): State<Api>,
+    ActionName(name): ActionName,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(api.service.delete_package(name).await?))
+}
+
+/// The actions of a package.
+pub async fn actions(
+    State(api): State<Api>,
+    ActionName(name): ActionName,
+    options: Result<Query<ListOptions>, QueryRejection>,
+    part: Result<Query<Part>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let (Query(options), Query(part)) = (options?, part?);
+    // As if it were one of them.
+    let (package, _) = api.service.resolve(&name.inside("any"))?;
+    let package = package.package().ok_or_else(ApiError::not_found)?;
+    part.of("actions", api.service.in_package(&package), options)
+}

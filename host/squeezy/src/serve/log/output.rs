@@ -1,0 +1,213 @@
+//! Where lines go: to standard output, or to a file that is kept small.
+
+use crate::diagnostics::is_journal;
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// A file that has reached this size, in bytes, is put aside under another name.
+const FILE_BYTES: u64 = 16 << 20;
+
+/// How many files that were put aside are kept.
+const KEPT: usize = 4;
+
+/// Where lines go.
+#[derive(Debug)]
+pub enum Output {
+    /// Standard output.
+    Standard {
+        /// Whether it is systemd's journal.
+        is_journal: bool,
+    },
+    /// A file.
+    File(Rotated),
+}
+
+/// A file that is put aside when it is large: as `NAME.1`, and what was that as `NAME.2`.
+#[derive(Debug)]
+pub struct Rotated {
+    path: PathBuf,
+    /// The file and its size in bytes; `None` while it cannot be opened.
+    open: Option<(File, u64)>,
+    most_bytes: u64,
+    /// Whether its last line is incomplete, because the disk was full.
+    is_torn: bool,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn standard() -> Self {
+        Self::Standard { is_journal: is_journal(io::stdout(), env::var_os("JOURNAL_STREAM")) }
+    }
+
+    /// The file at this path, which is created if necessary.
+    pub fn file(path: &Path) -> io::Result<Self> {
+        let mut file =
+            Rotated { path: path.to_owned(), open: None, most_bytes: FILE_BYTES, is_torn: false };
+        file.open()?;
+        Ok(Self::File(file))
+    }
+
+    /// Whether the reader records the time of each line itself.
+    pub fn has_own_time(&self) -> bool {
+        matches!(self, Self::Standard { is_journal: true })
+    }
+
+    /// Follows a file that somebody else has moved away.
+    pub fn renew(&mut self) {
+        if let Self::File(file) = self {
+            file.renew();
+        }
+    }
+
+    /// Writes a line; returns whether it was written.
+    pub fn write(&mut self, line: &str) -> bool {
+        match self {
+            Self::Standard { .. } => {
+                // Nobody may be reading; then nobody misses it either.
+                let _ = writeln!(io::stdout(), "{line}");
+                true
+            }
+            Self::File(file) => file.write(line).is_ok(),
+        }
+    }
+}
+
+impl Rotated {
+    fn open(&mut self) -> io::Result<()> {
+        // It may quote what functions print.
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+        let bytes = file.metadata()?.len();
+        self.open = Some((file, bytes));
+        Ok(())
+    }
+
+    fn renew(&mut self) {
+        let Some((file, _)) = &self.open else { return };
+        let is_same = match (fs::metadata(&self.path), file.metadata()) {
+            (Ok(there), Ok(open)) => (there.dev(), there.ino()) == (open.dev(), open.ino()),
+            _ => false,
+        };
+        if !is_same {
+            self.open = None;
+        }
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|(_, bytes)| *bytes >= self.most_bytes) {
+            self.put_aside()?;
+        }
+        if self.open.is_none() {
+            self.open()?;
+        }
+        let Some((file, bytes)) = &mut self.open else { return Ok(()) };
+        let whole = if self.is_torn { format!("\n{line}\n") } else { format!("{line}\n") };
+        let written = file.write_all(whole.as_bytes());
+        // After a failure it is not known how much of it is there.
+        self.is_torn = written.is_err();
+        *bytes += whole.len() as u64;
+        written
+    }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        for number in (1..KEPT).rev() {
+            match fs::rename(self.aside(number), self.aside(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.path, self.aside(1))?;
+        self.open = None;
+        Ok(())
+    }
+
+    fn aside(&self, number: usize) -> PathBuf {
+        let mut name: OsString = self.path.clone().into_os_string();
+        name.push(format!(".{number}"));
+        name.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn small(directory: &Path, most_bytes: u64) -> Rotated {
+        let path = directory.join("squeezy.log");
+        Rotated { path, open: None, most_bytes, is_torn: false }
+    }
+
+    #[test]
+    fn a_file_is_kept_small_and_so_is_their_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = small(directory.path(), 100);
+        for number in 0..100 {
+            file.write(&format!("line {number:04}")).unwrap();
+        }
+        let mut names: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let right =
+            ["squeezy.log", "squeezy.log.1", "squeezy.log.2", "squeezy.log.3", "squeezy.log.4"];
+        assert_eq!(names, right);
+        let mut last = Vec::new();
+        for name in right.iter().rev() {
+            let text = fs::read_to_string(directory.path().join(name)).unwrap();
+            assert!(text.len() <= 110, "{name}: {}", text.len());
+            last.extend(text.lines().map(str::to_owned));
+        }
+        let count = last.len();
+        let right: Vec<_> = (100 - count..100).map(|number| format!("line {number:04}")).collect();
+        assert_eq!(last, right);
+        let mode = fs::metadata(directory.path().join("squeezy.log")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_was_there_before_stays_and_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("squeezy.log"), "x".repeat(99) + "\n").unwrap();
+        let mut file = small(directory.path(), 100);
+        file.write("first").unwrap();
+        file.write("second").unwrap();
+        let aside = fs::read_to_string(directory.path().join("squeezy.log.1")).unwrap();
+        assert!(aside.ends_with("x\nfirst\n"), "{aside}");
+        assert_eq!(fs::read_to_string(directory.path().join("squeezy.log")).unwrap(), "second\n");
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = small(directory.path(), 1000);
+        file.write("before").unwrap();
+        fs::rename(directory.path().join("squeezy.log"), directory.path().join("old")).unwrap();
+        file.renew();
+        file.write("after").unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("squeezy.log")).unwrap(), "after\n");
+        // Nor is it lost if its directory is gone for a while.
+        fs::rename(directory.path(), directory.path().with_extension("away")).unwrap();
+        file.renew();
+        assert!(file.write("lost").is_err());
+        fs::rename(directory.path().with_extension("away"), directory.path()).unwrap();
+        file.write("again").unwrap();
+        let text = fs::read_to_string(directory.path().join("squeezy.log")).unwrap();
+        assert_eq!(text, "after\nagain\n");
+    }
+
+    #[test]
+    fn a_full_disk_loses_lines_and_nothing_else() {
+        let full = Path::new("/dev/full");
+        let mut file =
+            Rotated { path: full.to_owned(), open: None, most_bytes: 1000, is_torn: false };
+        assert!(file.write("lost").is_err() && file.is_torn);
+        assert!(file.write("lost, too").is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! Watches what a pull takes of the disk while tools work on it.
+
+use super::{BlobError, PullError, Sandbox, WorkDirectory, sandbox::output};
+use crate::serve::blobs::{DiskSpace, TakenSpace, blocking};
+use std::{
+    future::Future,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How often it is looked at, at most: as much time is left between two looks as one of them takes.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The longest that one may take.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
+
+/// How many files a pull may have: a million of the image, as guest/image/oci/layers.py has it, and a few more.
+const MOST_FILES: u64 = 1_010_000;
+
+/// What is below a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What it takes on the disk, in bytes.
+    pub bytes: u64,
+    /// How many files and directories there are.
+    pub files: u64,
+}
+
+/// Does something that writes to a directory. It ends with an error, and what it has started is killed, as soon as
+/// there is more than the space that is left, or that one pull may take.
+pub async fn watched<T>(
+    directory: &WorkDirectory,
+    work: impl Future<Output = Result<T, PullError>>,
+) -> Result<T, PullError> {
+    tokio::select! {
+        done = work => done,
+        error = too_much(directory) => Err(error),
+    }
+}
+
+async fn too_much(directory: &WorkDirectory) -> PullError {
+    loop {
+        let begun = Instant::now();
+        let looked = match usage(directory.path()).await {
+            Ok(Usage { files, .. }) if files > MOST_FILES => {
+                Err(PullError::Image(format!("it has more than {MOST_FILES} files")))
+            }
+            Ok(Usage { bytes, .. }) => take(directory, bytes).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = looked {
+            return error;
+        }
+        tokio::time::sleep(LOOK.max(begun.elapsed())).await;
+    }
+}
+
+/// What is below a directory. It is looked at in a sandbox, where nothing is closed to it.
+pub async fn usage(path: &Path) -> Result<Usage, PullError> {
+    let sandbox = Sandbox { work: path, network: false, files: Vec::new(), most_file_bytes: 0 };
+    // Files that go away meanwhile are no error.
+    let look = "du -s --block-size=1 . 2>/dev/null; du -s --inodes . 2>/dev/null; true";
+    let said = output(sandbox.command(["sh", "-c", look]), 4096);
+    let said = tokio::time::timeout(LONGEST_LOOK, said).await;
+    let failed = || PullError::Internal("what the image takes cannot be measured".to_owned());
+    let said = said.map_err(|_| failed())?.map_err(|error| error.or(|_| failed()))?;
+    let said = String::from_utf8_lossy(&said);
+    let mut numbers = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    let (Some(bytes), Some(files)) = (numbers.next(), numbers.next()) else { return Err(failed()) };
+    Ok(Usage { bytes, files })
+}
+
+/// The disk space of one pull.
+pub struct PullSpace {
+    all: Arc<DiskSpace>,
+    taken: Mutex<TakenSpace>,
+}
+
+impl PullSpace {
+    /// Nothing yet.
+    pub fn new(all: &Arc<DiskSpace>) -> Arc<Self> {
+        Arc::new(Self { all: all.clone(), taken: Mutex::new(all.take_none()) })
+    }
+
+    /// The most that it may take, in bytes: with more, one pull would drive out what all others have.
+    pub fn share(&self) -> u64 {
+        self.all.most_bytes() / 2
+    }
+
+    /// Whether it may take so many bytes, if they are left.
+    pub fn check(&self, bytes: u64) -> Result<(), PullError> {
+        if bytes > self.share() { Err(self.too_much()) } else { Ok(()) }
+    }
+
+    /// The error for more than it may take.
+    pub fn too_much(&self) -> PullError {
+        PullError::NoDisk(format!(
+            "the image takes more than {} MiB while it is made, half of actions_disk, which is the most that one may take",
+            self.share() >> 20
+        ))
+    }
+
+    /// Takes more, until it has so many bytes.
+    pub fn take(&self, bytes: u64) -> Result<(), PullError> {
+        self.check(bytes)?;
+        Ok(self.taken().grow_to(bytes)?)
+    }
+
+    /// Leaves so many bytes to somebody else, who takes over a file.
+    pub fn leave(&self, bytes: u64) {
+        self.taken().shrink(bytes);
+    }
+
+    fn taken(&self) -> MutexGuard<'_, TakenSpace> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the space for what has been found in a directory. Others' files may have to go for it.
+pub async fn take(directory: &WorkDirectory, bytes: u64) -> Result<(), PullError> {
+    let space = directory.space().clone();
+    blocking(move || space.take(bytes)).await
+}
+
+/// The error of a directory that cannot be written.
+pub fn failed(error: std::io::Error) -> PullError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            BlobError::DiskFull.into()
+        }
+        _ => PullError::Internal(format!("the state directory cannot be written: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::work::Work, *};
+    use crate::serve::blobs::DiskSpace;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    const MIB: u64 = 1 << 20;
+
+    #[tokio::test]
+    async fn what_an_image_has_closed_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let closed = directory.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::write(closed.join("file"), vec![1; 3 << 20]).unwrap();
+        fs::write(directory.path().join("empty"), "").unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let Usage { bytes, files } = usage(directory.path()).await.unwrap();
+        assert!((3 * MIB..4 * MIB).contains(&bytes), "{bytes}");
+        assert_eq!(files, 4);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_fills_the_disk_is_killed() {
+        let state = tempfile::tempdir().unwrap();
+        let space = DiskSpace::new(64 * MIB);
+        let work = Work::new(state.path(), &space);
+        let directory = work.directory().unwrap();
+        // 8 MiB in one file after the other, hidden in a directory that is closed.
+        let fill = "mkdir -m 0 in; i=0; while true; do head -c 8388608 /dev/zero > in/$i; i=$((i+1)); sleep 0.2; done";
+        let path = directory.path().to_owned();
+        let sandbox = Sandbox {
+            work: &path,
+            network: false,
+            files: Vec::new(),
+            most_file_bytes: directory.space().share(),
+        };
+        let filling = output(sandbox.command(["sh", "-c", fill]), 0);
+        let filling = async { filling.await.map(drop).map_err(|error| error.or(PullError::Image)) };
+        let filled = tokio::time::timeout(Duration::from_secs(60), watched(&directory, filling));
+        let error = filled.await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, PullError::NoDisk(text) if text.contains("more than 32 MiB")),
+            "{error}"
+        );
+        assert!(space.taken_bytes() <= 32 * MIB);
+        directory.remove().await;
+        assert_eq!((space.taken_bytes(), path.exists()), (0, false));
+    }
+}

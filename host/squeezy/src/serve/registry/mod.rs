@@ -1,0 +1,391 @@
+//! Images from registries: pulled by skopeo and made images of functions, both in a sandbox, as far from the daemon's
+//! way as can be. Several requests for the same image share one pull.
+
+mod credentials;
+mod disk;
+mod fetch;
+mod index;
+mod reference;
+mod sandbox;
+mod work;
+
+use super::{
+    blobs::{BlobError, DiskSpace},
+    config::Config,
+    images::{Images, PinError, Pinned},
+    log::log_line,
+};
+use fetch::Access;
+pub use index::{Index, PulledImage};
+pub use reference::{Reference, is_host};
+use sandbox::{Sandbox, lines};
+use serde::Serialize;
+use squeezy_node::FunctionImage;
+use squeezy_openwhisk::{Digest, Namespace};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{Semaphore, watch};
+use work::{Work, WorkDirectory};
+
+/// How many images are pulled at a time: each takes a processor, and the disk.
+const AT_A_TIME: usize = 2;
+
+/// How many requests may wait for pulls.
+const MOST_WAITING: usize = 32;
+
+/// How many requests to registries what a tag means are under way.
+const MOST_ASKING: usize = 4;
+
+/// The longest that a pull may take, without its wait for others.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Name of the image in the directory where it is made.
+const IMAGE: &str = "image.erofs";
+
+/// Name of the file with credentials in the state directory.
+const CREDENTIALS: &str = "registry-auth.json";
+
+/// Why an image cannot be pulled, as one sentence without directories of the host.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PullError {
+    /// The registry is not one that may be asked.
+    #[error("{0}")]
+    Refused(String),
+    /// The registry does not give it.
+    #[error("the image cannot be pulled: {0}")]
+    Registry(String),
+    /// No function can be made of it.
+    #[error("the image cannot be used: {0}")]
+    Image(String),
+    /// There is no space for it.
+    #[error("{0}")]
+    NoDisk(String),
+    /// Too many others are being pulled.
+    #[error("Too many images are being pulled; try again later.")]
+    Busy,
+    /// Something is wrong here.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<PinError> for PullError {
+    fn from(error: PinError) -> Self {
+        match error {
+            PinError::Blob(BlobError::File { error, .. }) => {
+                Self::Internal(format!("the image cannot be kept: {error}"))
+            }
+            PinError::Blob(error) => Self::NoDisk(error.to_string()),
+            PinError::Image(error) => Self::Image(match error {
+                squeezy_node::ImageError::Function { error, .. } => error.to_string(),
+                other => super::failure_reasons::without_directories(&other.to_string()),
+            }),
+            other => Self::Image(other.to_string()),
+        }
+    }
+}
+
+impl From<BlobError> for PullError {
+    fn from(error: BlobError) -> Self {
+        PinError::from(error).into()
+    }
+}
+
+/// How far a pull is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Progress {
+    /// What is being done.
+    pub step: String,
+    /// How much has been fetched, in bytes.
+    pub bytes: u64,
+    /// How much there is to fetch, in bytes; 0 while that is unknown.
+    pub of: u64,
+}
+
+/// An image that has been pulled.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    /// The digest that the registry has it under.
+    pub digest: Digest,
+    /// Keeps it.
+    pub pinned: Pinned,
+    /// It and its definition.
+    pub image: FunctionImage,
+}
+
+type Outcome = Option<Result<Pulled, PullError>>;
+
+/// A pull that is under way.
+struct Running {
+    progress: Mutex<Progress>,
+    /// Who has asked for it.
+    namespaces: Mutex<BTreeSet<Namespace>>,
+    outcome: watch::Receiver<Outcome>,
+}
+
+/// An image in a repository.
+type Key = (String, Digest);
+
+/// Pulls images.
+pub struct Registry {
+    images: Arc<Images>,
+    work: Work,
+    /// The directory of convert.py.
+    scripts: Option<PathBuf>,
+    running: Mutex<BTreeMap<Key, Arc<Running>>>,
+    waiting: Semaphore,
+    asking: Semaphore,
+    slots: Semaphore,
+}
+
+impl Registry {
+    /// Pulls into these images. What a daemon that was killed has left of pulls is removed.
+    pub fn new(
+        state: &Path,
+        images: Arc<Images>,
+        space: &Arc<DiskSpace>,
+        scripts: Option<PathBuf>,
+    ) -> Arc<Self> {
+        let registry = Self {
+            images,
+            work: Work::new(state, space),
+            scripts,
+            running: Mutex::default(),
+            waiting: Semaphore::new(MOST_WAITING),
+            asking: Semaphore::new(MOST_ASKING),
+            slots: Semaphore::new(AT_A_TIME),
+        };
+        Arc::new(registry)
+    }
+
+    /// The image that a reference means now: kept already, or pulled. The pull goes on even if nobody waits for it.
+    pub async fn pull(
+        self: &Arc<Self>,
+        config: &Config,
+        namespace: &Namespace,
+        reference: &Reference,
+    ) -> Result<Pulled, PullError> {
+        let config = Arc::new(config.clone());
+        config.registry(reference).map_err(PullError::Refused)?;
+        // For an image that is here, nobody has to wait for others.
+        if let Some(digest) = &reference.digest
+            && let Some(pulled) = self.kept(namespace, reference, digest).await
+        {
+            return Ok(pulled);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| PullError::Busy)?;
+        let digest = match &reference.digest {
+            Some(digest) => digest.clone(),
+            None => {
+                let _asking = self.asking.acquire().await;
+                let directory = self.work.directory()?;
+                let asked = self.resolve(&directory, &config, reference).await;
+                directory.remove().await;
+                asked?
+            }
+        };
+        if let Some(pulled) = self.kept(namespace, reference, &digest).await {
+            return Ok(pulled);
+        }
+        let mut outcome = self.join_or_start(config, namespace, reference, digest).outcome.clone();
+        let ended = outcome.wait_for(Option::is_some).await;
+        let pulled = ended.ok().and_then(|outcome| outcome.clone());
+        let pulled = pulled.unwrap_or(Err(PullError::Internal("an internal error".to_owned())))?;
+        self.images.asked_for(namespace, reference, &pulled.digest);
+        Ok(pulled)
+    }
+
+    /// The pulls that are under way for a namespace.
+    pub fn under_way(&self, namespace: &Namespace) -> Vec<(String, Digest, Progress)> {
+        let running = lock(&self.running);
+        let one = |((repository, digest), running): (&Key, &Arc<Running>)| {
+            (repository.clone(), digest.clone(), lock(&running.progress).clone())
+        };
+        let asked = |running: &Running| lock(&running.namespaces).contains(namespace);
+        running.iter().filter(|(_, running)| asked(running)).map(one).collect()
+    }
+
+    async fn kept(
+        &self,
+        namespace: &Namespace,
+        reference: &Reference,
+        digest: &Digest,
+    ) -> Option<Pulled> {
+        let blob = self.images.pulled(&reference.repository(), digest)?;
+        // One that has been altered is pulled again.
+        let (pinned, image) = self.images.find(&blob).await.ok()?;
+        self.images.asked_for(namespace, reference, digest);
+        Some(Pulled { digest: digest.clone(), pinned, image })
+    }
+
+    fn join_or_start(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        namespace: &Namespace,
+        reference: &Reference,
+        digest: Digest,
+    ) -> Arc<Running> {
+        let key = (reference.repository(), digest);
+        let mut all = lock(&self.running);
+        if let Some(running) = all.get(&key) {
+            lock(&running.namespaces).insert(namespace.clone());
+            return running.clone();
+        }
+        let (tell, outcome) = watch::channel(None);
+        let progress = Mutex::new(Progress { step: "waiting".to_owned(), bytes: 0, of: 0 });
+        let namespaces = Mutex::new(BTreeSet::from([namespace.clone()]));
+        let running = Arc::new(Running { progress, namespaces, outcome });
+        all.insert(key.clone(), running.clone());
+        drop(all);
+        let (registry, reference, under_way) = (self.clone(), reference.clone(), running.clone());
+        let namespace = namespace.clone();
+        tokio::spawn(async move {
+            let _over = Over { registry: registry.clone(), key: key.clone() };
+            let _slot = registry.slots.acquire().await;
+            let pulled =
+                registry.pull_now(&config, &namespace, &reference, &key.1, &under_way).await;
+            log_line(&match &pulled {
+                Ok(_) => format!("pulled {}", reference.at(&key.1)),
+                Err(error) => format!("{}: {error}", reference.at(&key.1)),
+            });
+            // It is in the list before it is no longer under way.
+            let _ = tell.send(Some(pulled));
+        });
+        running
+    }
+
+    async fn pull_now(
+        &self,
+        config: &Config,
+        namespace: &Namespace,
+        reference: &Reference,
+        digest: &Digest,
+        running: &Running,
+    ) -> Result<Pulled, PullError> {
+        let directory = self.work.directory()?;
+        let made = self.make(&directory, config, reference, digest, running);
+        let made = tokio::time::timeout(LIMIT, made).await;
+        directory.remove().await;
+        let made = made.unwrap_or_else(|_| {
+            let minutes = LIMIT.as_secs() / 60;
+            Err(PullError::Registry(format!("it is not done after {minutes} minutes")))
+        })?;
+        self.images.was_pulled(namespace, reference, digest, &made.pinned).await?;
+        Ok(made)
+    }
+
+    async fn resolve(
+        &self,
+        directory: &WorkDirectory,
+        config: &Config,
+        reference: &Reference,
+    ) -> Result<Digest, PullError> {
+        let entry = config.registry(reference).map_err(PullError::Refused)?;
+        let has_credentials = self.give_credentials(directory, config, reference)?;
+        fetch::resolve(directory.path(), &Access { entry: &entry, has_credentials }, reference)
+            .await
+    }
+
+    /// Puts a registry's credentials where skopeo finds them.
+    fn give_credentials(
+        &self,
+        directory: &WorkDirectory,
+        config: &Config,
+        reference: &Reference,
+    ) -> Result<bool, PullError> {
+        let given = config.registry_auth.as_deref();
+        let file = given.map_or_else(|| self.work.state().join(CREDENTIALS), Path::to_owned);
+        let Some(found) = credentials::find(&file, given.is_some(), reference)? else {
+            return Ok(false);
+        };
+        directory.write(fetch::CREDENTIALS, &found)?;
+        Ok(true)
+    }
+
+    async fn make(
+        &self,
+        directory: &WorkDirectory,
+        config: &Config,
+        reference: &Reference,
+        digest: &Digest,
+        running: &Running,
+    ) -> Result<Pulled, PullError> {
+        let Some(scripts) = &self.scripts else {
+            let problem =
+                "images cannot be pulled here: guest/image is missing beside the build directory";
+            return Err(PullError::Internal(problem.to_owned()));
+        };
+        let entry = config.registry(reference).map_err(PullError::Refused)?;
+        let has_credentials = self.give_credentials(directory, config, reference)?;
+        let access = Access { entry: &entry, has_credentials };
+        let say = |progress: Progress| *lock(&running.progress) = progress;
+        let found = fetch::find(directory.path(), &access, reference, digest).await?;
+        // Before anything is fetched; the space is taken as the bytes arrive.
+        directory.space().check(found.layers_bytes)?;
+        fetch::copy(directory, &access, reference, &found, &say).await?;
+        // Whatever reads the image cannot read this.
+        directory.forget(fetch::CREDENTIALS)?;
+
+        let bytes = found.layers_bytes;
+        let converted = convert(directory, scripts, reference, digest, |step| {
+            say(Progress { step, bytes, of: bytes });
+        });
+        disk::watched(directory, converted).await?;
+        // From here on it is one of the images that are kept.
+        directory.space().leave(directory.size_of(IMAGE));
+        let (pinned, image) = self.images.take_in_made(directory.path()).await?;
+        Ok(Pulled { digest: digest.clone(), pinned, image })
+    }
+}
+
+/// Makes the image of a function from the layout in a directory, and says what step begins.
+async fn convert(
+    directory: &WorkDirectory,
+    scripts: &Path,
+    reference: &Reference,
+    digest: &Digest,
+    step: impl Fn(String),
+) -> Result<(), PullError> {
+    let files = vec![(scripts.to_owned(), "/convert")];
+    let (work, most_file_bytes) = (directory.path(), directory.space().share());
+    let sandbox = Sandbox { work, network: false, files, most_file_bytes };
+    let name = reference.function_name();
+    let command = sandbox.command(["python3", "/convert/convert.py", &name, &reference.at(digest)]);
+    let converted = lines(command, |line| match line.split_once(' ') {
+        Some(("step", words)) => {
+            step(words.chars().filter(char::is_ascii_lowercase).take(20).collect());
+            Ok(())
+        }
+        // The files, and the image that is packed of them.
+        Some(("takes", bytes)) => {
+            let bytes: u64 = bytes.parse().unwrap_or(u64::MAX);
+            directory.space().take(bytes.saturating_mul(2))
+        }
+        _ => Ok(()),
+    });
+    converted.await.map_err(|error| {
+        error.or(|reason| match reason.to_lowercase().contains("file too large") {
+            true => directory.space().too_much(),
+            false => PullError::Image(reason),
+        })
+    })
+}
+
+/// A pull that is over when this is dropped.
+struct Over {
+    registry: Arc<Registry>,
+    key: Key,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        lock(&self.registry.running).remove(&self.key);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

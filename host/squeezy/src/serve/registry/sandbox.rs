@@ -1,0 +1,298 @@
+//! Runs the tools that talk to registries and that read images, neither of which anybody vouches for.
+
+use super::PullError;
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+};
+
+/// What a process may have of private memory, in bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// How much of what a tool says is kept, in bytes: the end, which has the reason.
+const MOST_SAID: usize = 4096;
+
+/// The longest line of a tool that is looked at, in bytes.
+const MOST_LINE: usize = 1024;
+
+/// The longest error that clients get, in characters.
+const MOST_CHARACTERS: usize = 400;
+
+/// Variables of the daemon that say how other machines are reached.
+const PROXIES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"];
+
+/// Where a tool that talks to other machines finds out how.
+const NETWORK_FILES: [&str; 6] = [
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+];
+
+/// An environment with little in it: `/usr`, a directory to work in, and no processes but its own.
+pub struct Sandbox<'a> {
+    /// The only place where something may be written.
+    pub work: &'a Path,
+    /// Whether it has a network, which is the daemon's.
+    pub network: bool,
+    /// Files and directories of the host, and where they are to be found.
+    pub files: Vec<(PathBuf, &'static str)>,
+    /// No file may become longer, in bytes.
+    pub most_file_bytes: u64,
+}
+
+impl Sandbox<'_> {
+    /// A command in it, which ends with the daemon. It is user 0 of a user namespace, and nobody but the daemon's
+    /// user outside of it.
+    pub fn command<A: AsRef<OsStr>>(&self, program: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new("nice");
+        command.args(["-n", "10", "prlimit", "--core=0", "--nofile=1024"]);
+        command.arg(format!("--data={MOST_MEMORY}"));
+        command.arg(format!("--fsize={}", self.most_file_bytes));
+        command.args(["bwrap", "--die-with-parent", "--new-session", "--unshare-user"]);
+        command.args(["--uid", "0", "--gid", "0", "--cap-drop", "ALL"]);
+        // For directories that an image has closed.
+        command.args(["--cap-add", "CAP_DAC_OVERRIDE"]);
+        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
+        if !self.network {
+            command.arg("--unshare-net");
+        }
+        command.args(["--ro-bind", "/usr", "/usr", "--dev", "/dev", "--tmpfs", "/tmp"]);
+        for name in ["bin", "lib", "lib64"] {
+            command.args(["--symlink", &format!("usr/{name}"), &format!("/{name}")]);
+        }
+        let network_files = NETWORK_FILES.iter().filter(|_| self.network);
+        for file in network_files {
+            command.args(["--ro-bind-try", file, file]);
+        }
+        for (file, place) in &self.files {
+            command.arg("--ro-bind").arg(file).arg(place);
+        }
+        command.arg("--bind").arg(self.work).args(["/work", "--chdir", "/work"]);
+        command.args(program);
+        // Not as arguments, which everybody can see: an address of a proxy may have a password.
+        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/work");
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("TMPDIR", "/work");
+        let proxies = PROXIES.iter().filter(|_| self.network);
+        command.envs(proxies.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        command
+    }
+}
+
+/// Runs a command; returns what it writes, of which there may be so much, in bytes.
+pub async fn output(mut command: Command, most: usize) -> Result<Vec<u8>, ToolError> {
+    let mut child = spawn(&mut command)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = async {
+        let mut bytes = Vec::new();
+        let limit = most as u64 + 1;
+        if let Some(stdout) = stdout {
+            let _ = stdout.take(limit).read_to_end(&mut bytes).await;
+        }
+        bytes
+    };
+    let (bytes, said) = tokio::join!(read, last_words(stderr));
+    if bytes.len() > most {
+        return Err(ToolError::Said(format!("it is longer than {} MiB", most >> 20)));
+    }
+    ended(child, &said).await.map(|()| bytes)
+}
+
+/// Runs a command, and passes on each line that it writes.
+pub async fn lines(
+    mut command: Command,
+    mut take: impl FnMut(&str) -> Result<(), PullError>,
+) -> Result<(), ToolError> {
+    let mut child = spawn(&mut command)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = async {
+        let Some(mut stdout) = stdout else { return Ok(()) };
+        let (mut line, mut part) = (Vec::new(), [0; 512]);
+        while let Ok(length @ 1..) = stdout.read(&mut part).await {
+            for byte in &part[..length] {
+                match byte {
+                    b'\n' => {
+                        take(&String::from_utf8_lossy(&line))?;
+                        line.clear();
+                    }
+                    byte if line.len() < MOST_LINE => line.push(*byte),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    };
+    // If what it says is refused, it is killed as this returns.
+    let (_, said) = tokio::try_join!(read, async { Ok(last_words(stderr).await) })
+        .map_err(ToolError::Refused)?;
+    ended(child, &said).await
+}
+
+/// Why a tool has not done what it was told.
+pub enum ToolError {
+    /// Its own reason, in one line.
+    Said(String),
+    /// What it was going to do was refused.
+    Refused(PullError),
+    /// It cannot be run.
+    Missing(std::io::Error),
+}
+
+impl ToolError {
+    /// The error of a pull; the tool's own reason becomes one with `said`.
+    pub fn or(self, said: impl FnOnce(String) -> PullError) -> PullError {
+        match self {
+            Self::Said(reason) if reason.to_lowercase().contains("no space left on device") => {
+                PullError::NoDisk("the disk of the state directory is full: make room on it".into())
+            }
+            Self::Said(reason) => said(reason),
+            Self::Refused(error) => error,
+            Self::Missing(error) => PullError::Internal(format!(
+                "images cannot be pulled here: {error}: install bubblewrap, skopeo, umoci, erofs-utils and python3"
+            )),
+        }
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child, ToolError> {
+    command.spawn().map_err(ToolError::Missing)
+}
+
+async fn ended(mut child: Child, said: &[u8]) -> Result<(), ToolError> {
+    let status = child.wait().await.map_err(ToolError::Missing)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(said);
+    let last = said.trim().lines().next_back().unwrap_or_default();
+    if last.is_empty() {
+        return Err(ToolError::Said(format!("it ended without a reason ({status})")));
+    }
+    if let Some(missing) = last.strip_prefix("bwrap: ").or(last.strip_prefix("prlimit: ")) {
+        return Err(ToolError::Missing(std::io::Error::other(presentable(missing))));
+    }
+    Err(ToolError::Said(presentable(last)))
+}
+
+/// The end of what a tool writes, all of which is read so that it can go on.
+async fn last_words(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let (mut kept, mut part) = (Vec::new(), [0; 1024]);
+    if let Some(mut from) = from {
+        while let Ok(length @ 1..) = from.read(&mut part).await {
+            kept.extend_from_slice(&part[..length]);
+            kept.drain(..kept.len().saturating_sub(MOST_SAID));
+        }
+    }
+    kept
+}
+
+/// A tool's reason without what is only for its log, and without what would tell a terminal what to do.
+fn presentable(line: &str) -> String {
+    let message = line.split_once("msg=\"").map_or(line.to_owned(), |(_, message)| {
+        let (mut text, mut escaped) = (String::new(), false);
+        for c in message.chars() {
+            match c {
+                c if escaped => {
+                    text.push(c);
+                    escaped = false;
+                }
+                '\\' => escaped = true,
+                '"' => break,
+                c => text.push(c),
+            }
+        }
+        text
+    });
+    // skopeo calls everything that goes wrong first this.
+    let message = match message.strip_prefix("Error parsing image name \"") {
+        Some(rest) => rest.split_once("\": ").map_or(rest, |(_, reason)| reason),
+        None => &message,
+    };
+    message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tools_reason_is_one_line_without_its_log() {
+        let line = r#"time="2026-11-25T21:42:43Z" level=fatal msg="Error parsing image name \"docker://r.example/a:1\": reading manifest 1 in r.example/a: manifest unknown""#;
+        assert_eq!(presentable(line), "reading manifest 1 in r.example/a: manifest unknown");
+        assert_eq!(presentable("a\u{1b}[31mb"), "a [31mb");
+        assert_eq!(presentable(&"x".repeat(5000)).len(), MOST_CHARACTERS);
+    }
+
+    fn script(work: &Path, script: &str) -> Command {
+        let files = Vec::new();
+        Sandbox { work, network: false, files, most_file_bytes: 1 << 20 }
+            .command(["sh", "-c", script])
+    }
+
+    async fn said(work: &Path, text: &str) -> String {
+        match output(script(work, text), 1 << 20).await {
+            Ok(bytes) => String::from_utf8(bytes).unwrap(),
+            Err(ToolError::Said(reason)) => format!("failed: {reason}"),
+            Err(ToolError::Refused(error)) => panic!("{error}"),
+            Err(ToolError::Missing(error)) => panic!("{error}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_but_the_directory_is_within_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        let look = format!("cat {} 2>&1; ls / /home /etc 2>/dev/null", secret.path().display());
+        let seen = said(directory.path(), &format!("{look}; true")).await;
+        assert!(seen.contains("No such file"), "{seen}");
+        assert!(!seen.contains("passwd") && !seen.contains("root\n"), "{seen}");
+        assert_eq!(said(directory.path(), "echo x > here; cat here").await, "x\n");
+        let written = said(directory.path(), "echo x > /usr/x 2>/dev/null || echo refused").await;
+        assert_eq!(written, "refused\n");
+        let only = said(
+            directory.path(),
+            "while read -r l; do echo $l; done < /proc/1/comm 2>/dev/null; echo $$",
+        )
+        .await;
+        assert!(only.trim().parse::<u32>().is_ok_and(|id| id < 10), "{only}");
+    }
+
+    #[tokio::test]
+    async fn what_it_takes_is_limited() {
+        let directory = tempfile::tempdir().unwrap();
+        let long =
+            said(directory.path(), "head -c 3000000 /dev/zero > long; ls -l long | cut -d' ' -f5")
+                .await;
+        assert_eq!(long, format!("{}\n", 1 << 20));
+        let memory =
+            said(directory.path(), "python3 -c 'x = bytearray(1 << 31)' 2>/dev/null && echo had")
+                .await;
+        assert!(memory.starts_with("failed"), "{memory}");
+        let much = said(directory.path(), "head -c 3000000 /dev/zero").await;
+        assert_eq!(much, "failed: it is longer than 1 MiB");
+    }
+
+    #[tokio::test]
+    async fn lines_are_passed_on_until_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut seen = Vec::new();
+        let endless =
+            script(directory.path(), "head -c 9000 /dev/zero; echo; while echo more; do :; done");
+        let end = lines(endless, |line| {
+            seen.push(line.len());
+            if seen.len() < 3 { Ok(()) } else { Err(PullError::Busy) }
+        });
+        assert!(matches!(end.await, Err(ToolError::Refused(PullError::Busy))));
+        assert_eq!(seen, [MOST_LINE, 4, 4]);
+    }
+}

@@ -1,0 +1,107 @@
+//! Reads the configuration again while the daemon runs.
+
+use super::{
+    config::{Difference, FunctionEntry, differences},
+    read,
+    service::Service,
+    tls::{Tls, TlsError},
+};
+use serde::{Deserialize, Serialize};
+use std::{fmt, path::PathBuf, sync::Arc};
+use tokio::sync::Mutex;
+
+/// Reads it again on demand.
+pub struct Reloader {
+    /// The configuration's file; `None` if the daemon has none.
+    file: Option<PathBuf>,
+    /// Functions from the command line.
+    functions: Vec<FunctionEntry>,
+    service: Arc<Service>,
+    tls: Option<Arc<Tls>>,
+    /// Held while the configuration changes.
+    changing: Mutex<()>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// What has changed.
+    pub applied: Vec<Difference>,
+    /// What will change when the daemon is started again.
+    pub needs_restart: Vec<Difference>,
+}
+
+/// Why nothing has changed, as one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// There is nothing to read.
+    #[error("the daemon was started without --config, so there is no configuration to read again")]
+    NoFile,
+    /// The new configuration cannot be used.
+    #[error("{0}; nothing has changed")]
+    Bad(String),
+}
+
+impl Reloader {
+    /// For a daemon with this configuration file and these functions of the command line.
+    pub fn new(
+        file: Option<PathBuf>,
+        functions: Vec<FunctionEntry>,
+        service: Arc<Service>,
+        tls: Option<Arc<Tls>>,
+    ) -> Arc<Self> {
+        // A relative path is one of the directory that the daemon was started in.
+        let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+        Arc::new(Self { file, functions, service, tls, changing: Mutex::default() })
+    }
+
+    /// Reads the configuration and applies what may change. Goes on to the end if the caller stops waiting.
+    pub async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
+        let reloader = self.clone();
+        let reload = tokio::spawn(async move { reloader.apply().await });
+        reload.await.unwrap_or_else(|error| Err(ReloadError::Bad(error.to_string())))
+    }
+
+    async fn apply(&self) -> Result<Reloaded, ReloadError> {
+        let _changing = self.changing.lock().await;
+        let bad = |error: &dyn fmt::Display| ReloadError::Bad(error.to_string());
+        let file = self.file.clone().ok_or(ReloadError::NoFile)?;
+        let new = tokio::task::spawn_blocking(move || read(Some(&file))).await;
+        let mut new = new.map_err(|error| bad(&error))?.map_err(|error| bad(&error))?;
+        new.functions.extend(self.functions.iter().cloned());
+        let (applied, needs_restart) = differences(&self.service.config(), &new);
+        let certificate = match (&self.tls, &new.tls) {
+            (Some(tls), Some(files)) => {
+                let files = files.clone();
+                let loaded = tokio::task::spawn_blocking(move || files.load()).await;
+                let loaded = loaded.map_err(|error| bad(&error))?;
+                Some((tls, loaded.map_err(|error: TlsError| bad(&error))?))
+            }
+            // Whether there is TLS at all is decided at the start.
+            _ => None,
+        };
+        let changed = self.service.reconfigure(&new).await;
+        changed.map_err(|(path, error)| bad(&super::about(&path, &error)))?;
+        if let Some((tls, loaded)) = certificate {
+            tls.replace(loaded);
+        }
+        Ok(Reloaded { applied, needs_restart })
+    }
+}
+
+/// A line for each key.
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines: Vec<String> = Vec::new();
+        for Difference { key, from, to } in &self.applied {
+            lines.push(format!("{key}: {to} (was {from})"));
+        }
+        for Difference { key, from, to } in &self.needs_restart {
+            lines.push(format!("{key}: still {from}; {to} once the daemon is started again"));
+        }
+        if lines.is_empty() {
+            lines.push("the configuration is what the daemon runs with".to_owned());
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}

@@ -1,0 +1,191 @@
+//! The end of a namespace, step by step, so that a daemon that is killed goes on where it was: its keys are revoked,
+//! its actions and packages are removed, its last calls end, its activations are removed, and then its name is free again.
+
+use super::*;
+use crate::serve::{
+    blobs::blocking,
+    tenants::{OverQuota, TenantError},
+};
+use serde_json::Map;
+use std::time::Duration;
+
+/// How often to look whether the last call has ended.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long whoever deletes a namespace waits for its end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Service {
+    /// Changes what a namespace may have.
+    pub async fn set_quotas(
+        &self,
+        namespace: &Namespace,
+        change: Map<String, Value>,
+    ) -> Result<(), ServiceError> {
+        self.tenants.set_quotas(namespace, change).await?;
+        self.apply_quotas(namespace).await
+    }
+
+    /// Has the node and the store know what a namespace may have.
+    pub async fn apply_quotas(&self, namespace: &Namespace) -> Result<(), ServiceError> {
+        self.store.set_most_of(self.tenants.most_activations());
+        let tenant = lock(&self.in_node).get(namespace).copied();
+        match tenant {
+            Some(tenant) => {
+                let policy = self.tenants.quotas(namespace).policy();
+                self.node.update_tenant(tenant, policy).await.map_err(unusable)
+            }
+            // It gets them with its first function.
+            None => Ok(()),
+        }
+    }
+
+    /// The tenant that a namespace is in the node. Only while actions are changed.
+    pub(super) async fn tenant(&self, namespace: &Namespace) -> Result<TenantIndex, ServiceError> {
+        let known = lock(&self.in_node).get(namespace).copied();
+        if let Some(tenant) = known {
+            return Ok(tenant);
+        }
+        let policy = self.tenants.quotas(namespace).policy();
+        let tenant = self.node.add_tenant(policy).await.map_err(unusable)?;
+        lock(&self.in_node).insert(namespace.clone(), tenant);
+        Ok(tenant)
+    }
+
+    /// Whether an action's namespace may have it, and its code.
+    pub(super) fn within_quotas(
+        &self,
+        state: &State,
+        name: &QualifiedName,
+        is_new: bool,
+        code: Option<&ActionCode>,
+    ) -> Result<(), ServiceError> {
+        let quotas = self.tenants.quotas(&name.namespace);
+        let own = |other: &&QualifiedName| other.namespace == name.namespace;
+        let there = state.actions().keys().filter(own).count();
+        if let Some(allowed) = quotas.actions.filter(|allowed| is_new && there >= *allowed) {
+            return Err(TenantError::from(OverQuota::Actions { allowed }).into());
+        }
+        let (Some(allowed), Some(code)) = (quotas.code_mb, code) else { return Ok(()) };
+        let allowed = (allowed as u64) << 20;
+        let mut bytes = code.bytes()?;
+        for other in self.actions() {
+            if own(&&other.name)
+                && other.name != *name
+                && let Some(code) = &other.code
+            {
+                bytes += code.bytes()?;
+            }
+        }
+        if bytes > allowed {
+            return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
+        }
+        Ok(())
+    }
+
+    /// Whether a package's namespace may have it, if it is new.
+    pub(super) fn may_have_package(
+        &self,
+        state: &State,
+        namespace: &Namespace,
+    ) -> Result<(), ServiceError> {
+        let own = state.packages().keys().filter(|name| name.namespace == *namespace);
+        let there = own.count();
+        match self.tenants.quotas(namespace).actions.filter(|allowed| there >= *allowed) {
+            Some(allowed) => Err(TenantError::from(OverQuota::Packages { allowed }).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes a namespace with everything in it; without `force`, only if it has no actions and no packages. Completes
+    /// even if the client stops waiting. Returns the namespace as it was, or as it is if its calls take long to end.
+    pub async fn delete_namespace(
+        self: &Arc<Self>,
+        namespace: Namespace,
+        force: bool,
+    ) -> Result<Value, ServiceError> {
+        let described = self.tenants.describe(&namespace)?;
+        let mut state = self.changing.lock().await;
+        let own = |name: &&QualifiedName| name.namespace == namespace;
+        let actions = state.actions().keys().filter(own).count();
+        let packages = state.packages().keys().filter(own).count();
+        match (actions, packages) {
+            (1.., _) if !force => return Err(TenantError::HasActions(actions).into()),
+            (_, 1..) if !force => return Err(TenantError::HasPackages(packages).into()),
+            _ => self.tenants.begin_to_go(&namespace).await?,
+        }
+        self.remove_actions(&mut state, &namespace).await?;
+        drop(state);
+        let service = self.clone();
+        let going = namespace.clone();
+        let end = tokio::spawn(async move { service.end_namespace(&going).await });
+        match tokio::time::timeout(PATIENCE, end).await {
+            Ok(_) => Ok(described),
+            Err(_) => Ok(self.tenants.describe(&namespace).unwrap_or(described)),
+        }
+    }
+
+    /// Goes on with the ends that an earlier process has begun. Before actions are restored.
+    pub async fn go_on_deleting(self: &Arc<Self>) -> Result<(), ServiceError> {
+        for namespace in self.tenants.going() {
+            let mut state = self.changing.lock().await;
+            self.remove_actions(&mut state, &namespace).await?;
+            drop(state);
+            let service = self.clone();
+            tokio::spawn(async move { service.end_namespace(&namespace).await });
+        }
+        Ok(())
+    }
+
+    /// Removes all actions and packages: waiting calls are refused, running ones completed.
+    async fn remove_actions(
+        &self,
+        state: &mut State,
+        namespace: &Namespace,
+    ) -> Result<(), ServiceError> {
+        state.remove_all(namespace).await?;
+        lock(&self.packages).retain(|name, _| name.namespace != *namespace);
+        lock(&self.unavailable).retain(|name, _| name.namespace != *namespace);
+        lock(&self.actions).retain(|name, action| {
+            let stays = name.namespace != *namespace;
+            if !stays {
+                self.node.remove_function(action.index);
+            }
+            stays
+        });
+        // It goes with the last of its functions.
+        let tenant = lock(&self.in_node).remove(namespace);
+        if let Some(tenant) = tenant {
+            self.node.remove_tenant(tenant);
+        }
+        self.keep_named(state);
+        Ok(())
+    }
+
+    /// Removes the images that have been pulled for a namespace. Those that cannot be removed now are for whoever has
+    /// its name later.
+    async fn remove_images(&self, namespace: &Namespace) {
+        for image in self.images.all_pulled() {
+            if image.namespace != *namespace {
+                continue;
+            }
+            let images = self.images.clone();
+            if let Err(error) = blocking(move || images.remove_pulled(&image)).await {
+                log_warning(&format!("an image of the namespace {namespace} remains: {error}"));
+            }
+        }
+    }
+
+    async fn end_namespace(&self, namespace: &Namespace) {
+        while self.tenants.calls(namespace) > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.store.forget(namespace).await;
+        self.remove_images(namespace).await;
+        if let Err(error) = self.tenants.end(namespace).await {
+            log_warning(&format!(
+                "the namespace {namespace} is empty, but remains until the daemon is started again: {error}"
+            ));
+        }
+    }
+}

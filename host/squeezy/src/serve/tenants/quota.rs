@@ -1,0 +1,197 @@
+//! What a namespace may have, and how much of it it has.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use squeezy_openwhisk::now_ms;
+use squeezy_scaler::TenantPolicy;
+use std::{
+    num::NonZeroU32,
+    sync::{Mutex, PoisonError},
+};
+
+/// The most that a quota can be, other than none.
+const MOST: usize = 1_000_000;
+
+/// A minute, in milliseconds.
+const MINUTE_MS: u64 = 60_000;
+
+/// What a namespace may have; what is absent has no bound of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quotas {
+    /// Memory of its VMs and instances at a time, in MiB.
+    pub memory_mb: Option<usize>,
+    /// Its part of the memory where there is not enough for all, in proportion to that of others; 1 if absent.
+    pub weight: Option<usize>,
+    /// Calls at a time, waiting ones included.
+    pub concurrent_calls: Option<usize>,
+    /// Calls that begin in one minute.
+    pub calls_per_minute: Option<usize>,
+    /// Actions, and as many packages.
+    pub actions: Option<usize>,
+    /// Code of its actions, in MiB.
+    pub code_mb: Option<usize>,
+    /// Activations that are kept, if not as many as the configuration says.
+    pub activations: Option<usize>,
+}
+
+impl Quotas {
+    /// Those of a new namespace.
+    pub const NEW: Self = Self {
+        memory_mb: None,
+        weight: None,
+        concurrent_calls: Some(256),
+        calls_per_minute: Some(6000),
+        actions: Some(100),
+        code_mb: Some(512),
+        activations: None,
+    };
+
+    /// What the scaler has to know of them. Calls are counted before they get there.
+    pub fn policy(&self) -> TenantPolicy {
+        let weight = self.weight.and_then(|weight| u32::try_from(weight).ok());
+        TenantPolicy {
+            weight: weight.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+            memory_bytes: self.memory_mb.map(|memory| (memory as u64) << 20),
+            calls: None,
+        }
+    }
+
+    /// These with what an object says otherwise; `null` takes a bound away.
+    pub fn changed(&self, change: Map<String, Value>) -> Result<Self, String> {
+        let mut all = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        if let Some(all) = all.as_object_mut() {
+            all.extend(change);
+        }
+        let changed: Self =
+            serde_json::from_value(all).map_err(|error| format!("quotas: {error}"))?;
+        let Self { concurrent_calls, calls_per_minute, actions, code_mb, activations, .. } =
+            changed;
+        for (name, least, quota) in [
+            ("memory_mb", 1, changed.memory_mb),
+            ("weight", 1, changed.weight),
+            ("concurrent_calls", 1, concurrent_calls),
+            ("calls_per_minute", 1, calls_per_minute),
+            ("actions", 0, actions),
+            ("code_mb", 0, code_mb),
+            ("activations", 1, activations),
+        ] {
+            if quota.is_some_and(|quota| !(least..=MOST).contains(&quota)) {
+                return Err(format!(
+                    "quotas: {name} must be from {least} to {MOST}, or null for no bound"
+                ));
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// Why a namespace gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverQuota {
+    /// Too many calls at a time, worded as in OpenWhisk.
+    #[error("Too many concurrent requests in flight (count: {count}, allowed: {allowed}).")]
+    Concurrency {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// Too many calls in a minute, worded as in OpenWhisk.
+    #[error("Too many requests in the last minute (count: {count}, allowed: {allowed}).")]
+    Rate {
+        /// How many there were with this one.
+        count: usize,
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// Too many actions.
+    #[error("The namespace may have {allowed} actions: delete one first.")]
+    Actions {
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// Too many packages.
+    #[error("The namespace may have {allowed} packages: delete one first.")]
+    Packages {
+        /// How many there may be.
+        allowed: usize,
+    },
+    /// Too much code.
+    #[error(
+        "The code of the namespace's actions would take {bytes} bytes of at most {allowed}: delete some first."
+    )]
+    Code {
+        /// What it would take.
+        bytes: u64,
+        /// What it may take.
+        allowed: u64,
+    },
+}
+
+/// Calls that began in the current minute.
+#[derive(Debug, Default)]
+pub struct Rate(Mutex<(u64, usize)>);
+
+impl Rate {
+    /// Counts a call that begins now, unless there were as many as may be.
+    pub fn count(&self, allowed: Option<usize>) -> Result<(), OverQuota> {
+        self.count_at(now_ms() / MINUTE_MS, allowed)
+    }
+
+    fn count_at(&self, minute: u64, allowed: Option<usize>) -> Result<(), OverQuota> {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whichever way the clock jumps.
+        if current.0 != minute {
+            *current = (minute, 0);
+        }
+        let count = current.1 + 1;
+        match allowed {
+            Some(allowed) if count > allowed => Err(OverQuota::Rate { count, allowed }),
+            _ => {
+                current.1 = count;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_minute_has_so_many_calls_and_the_next_one_begins_anew() {
+        let rate = Rate::default();
+        assert!((0..3).all(|_| rate.count_at(5, Some(3)).is_ok()));
+        let refused = rate.count_at(5, Some(3)).unwrap_err().to_string();
+        assert_eq!(refused, "Too many requests in the last minute (count: 4, allowed: 3).");
+        assert!(rate.count_at(5, Some(4)).is_ok(), "those that are refused do not count");
+        assert!(rate.count_at(5, None).is_ok());
+        // The clock goes on, and is set back.
+        assert!(rate.count_at(6, Some(1)).is_ok() && rate.count_at(5, Some(1)).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_said_stays() {
+        let changed = |change: Value| Quotas::NEW.changed(change.as_object().unwrap().clone());
+        assert_eq!(changed(json!({})), Ok(Quotas::NEW));
+        let other = changed(json!({ "calls_per_minute": 7, "code_mb": null })).unwrap();
+        let right = Quotas { calls_per_minute: Some(7), code_mb: None, ..Quotas::NEW };
+        assert_eq!(other, right);
+        let other = changed(json!({ "memory_mb": 3, "weight": 2 })).unwrap().policy();
+        assert_eq!((other.memory_bytes, other.weight.get()), (Some(3 << 20), 2));
+        assert_eq!(Quotas::NEW.policy(), TenantPolicy::default());
+        for wrong in [
+            json!({ "calls": 1 }),
+            json!({ "actions": -1 }),
+            json!({ "actions": "many" }),
+            json!({ "calls_per_minute": 0 }),
+            json!({ "activations": 1_000_001 }),
+        ] {
+            let error = changed(wrong).unwrap_err();
+            assert!(error.starts_with("quotas: ") && error.lines().count() == 1, "{error}");
+        }
+    }
+}

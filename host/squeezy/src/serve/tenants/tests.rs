@@ -1,0 +1,213 @@
+//! Namespaces and keys, as the daemon uses them; `tests/daemon/tenants.rs` does so over the API.
+
+use super::*;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use std::fs;
+use tempfile::TempDir;
+
+fn open(directory: &TempDir) -> Tenants {
+    let key = Key::read_or_make(&directory.path().join("key")).unwrap();
+    Tenants::open(directory.path(), key).unwrap()
+}
+
+fn namespace(name: &str) -> Namespace {
+    name.parse().unwrap()
+}
+
+fn name(name: &str) -> KeyName {
+    KeyName::try_from(name.to_owned()).unwrap()
+}
+
+fn basic(key: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(key))
+}
+
+fn who(tenants: &Tenants, key: &str) -> Option<Caller> {
+    tenants.caller(Some(&basic(key)))
+}
+
+#[tokio::test]
+async fn a_key_is_replaced_without_a_gap_and_outlives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let acme = namespace("acme");
+    assert!(tenants.is_alone());
+    tenants.create(&acme, Map::new()).await.unwrap();
+    assert!(!tenants.is_alone());
+    let first = tenants.create_key(&acme, name("first"), Role::Call).await.unwrap().text;
+    let caller = Caller { namespace: acme.clone(), role: Role::Call };
+    let second = tenants.create_key(&acme, name("second"), Role::Change).await.unwrap().text;
+    for _ in 0..2 {
+        assert_eq!(who(&tenants, &first).unwrap(), caller);
+        assert_eq!(who(&tenants, &second).unwrap().role, Role::Change);
+    }
+    tenants.revoke(&acme, &name("first")).await.unwrap();
+    assert_eq!(who(&tenants, &first), None);
+    tenants.keep_uses().await.unwrap();
+    let before = tenants.keys(&acme);
+    assert!(before.len() == 1 && before[0]["last_used"].is_u64(), "{before:?}");
+    // What is kept is of no use to whoever reads it.
+    let kept = fs::read_to_string(directory.path().join("namespaces.json")).unwrap();
+    let secret = second.split_once(':').unwrap().1;
+    assert!(kept.contains("second") && !kept.contains(secret), "{kept}");
+    drop(tenants);
+    let tenants = open(&directory);
+    assert_eq!(tenants.keys(&acme), before);
+    assert_eq!((who(&tenants, &first), who(&tenants, &second).is_some()), (None, true));
+    let operator = fs::read_to_string(directory.path().join("key")).unwrap();
+    assert_eq!(who(&tenants, operator.trim()).unwrap().role, Role::Operator);
+}
+
+#[tokio::test]
+async fn nobody_is_admitted_by_half_a_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let guest = Namespace::guest();
+    let key = tenants.create_key(&guest, name("k"), Role::Read).await.unwrap().text;
+    let (id, secret) = key.split_once(':').unwrap();
+    let wrong = [
+        String::new(),
+        ":".to_owned(),
+        id.to_owned(),
+        format!("{id}:"),
+        format!("{id}:{}", "0".repeat(64)),
+        format!("{key}0"),
+        format!(":{secret}"),
+        format!("{}:{secret}", "0".repeat(32)),
+    ];
+    for wrong in wrong {
+        assert_eq!(who(&tenants, &wrong), None, "{wrong}");
+    }
+    for header in [None, Some("Basic \u{7f}"), Some("Bearer x"), Some("Basic //79")] {
+        assert_eq!(tenants.caller(header), None, "{header:?}");
+    }
+    assert_eq!(who(&tenants, &key).unwrap(), Caller { namespace: guest, role: Role::Read });
+}
+
+#[tokio::test]
+async fn everything_has_a_bound_and_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let (acme, none) = (namespace("acme"), namespace("none"));
+    tenants.create(&acme, Map::new()).await.unwrap();
+    assert!(matches!(tenants.create(&acme, Map::new()).await, Err(TenantError::Exists)));
+    let guest = Namespace::guest();
+    assert!(matches!(tenants.create(&guest, Map::new()).await, Err(TenantError::Exists)));
+    assert!(matches!(tenants.begin_to_go(&guest).await, Err(TenantError::Guest)));
+    let key = tenants.create_key(&none, name("k"), Role::Read).await;
+    assert!(matches!(key, Err(TenantError::NoNamespace)));
+    let key = tenants.create_key(&acme, name("k"), Role::Monitor).await;
+    assert!(matches!(key, Err(TenantError::MonitorsAll)));
+    for number in 0..MOST_KEYS {
+        let name = name(&format!("k{number}"));
+        tenants.create_key(&acme, name, Role::Read).await.unwrap();
+    }
+    let key = tenants.create_key(&acme, name("k0"), Role::Read).await;
+    assert!(matches!(key, Err(TenantError::KeyExists)));
+    let key = tenants.create_key(&acme, name("more"), Role::Read).await;
+    assert!(matches!(key, Err(TenantError::TooManyKeys(_))));
+    assert!(matches!(tenants.revoke(&acme, &name("x")).await, Err(TenantError::NoKey)));
+    for number in 2..MOST_NAMESPACES {
+        tenants.create(&namespace(&format!("n{number}")), Map::new()).await.unwrap();
+    }
+    let more = tenants.create(&namespace("more"), Map::new()).await;
+    assert!(matches!(more, Err(TenantError::TooManyNamespaces(_))));
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_has_no_keys_and_no_calls_and_is_not_made_anew_before_it_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let acme = namespace("acme");
+    tenants.create(&acme, Map::new()).await.unwrap();
+    let key = tenants.create_key(&acme, name("k"), Role::Change).await.unwrap().text;
+    let call = tenants.call(&acme).unwrap();
+    tenants.begin_to_go(&acme).await.unwrap();
+    assert!(who(&tenants, &key).is_none() && !tenants.has(&acme));
+    assert!(matches!(tenants.call(&acme), Err(TenantError::NoNamespace)));
+    assert_eq!(tenants.calls(&acme), 1);
+    drop(call);
+    assert_eq!(tenants.calls(&acme), 0);
+    assert!(matches!(tenants.create(&acme, Map::new()).await, Err(TenantError::Going)));
+    drop(tenants);
+    let tenants = open(&directory);
+    assert_eq!(tenants.going(), std::slice::from_ref(&acme));
+    tenants.end(&acme).await.unwrap();
+    tenants.create(&acme, Map::new()).await.unwrap();
+    assert!(tenants.keys(&acme).is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let (acme, zeta) = (namespace("acme"), namespace("zeta"));
+    let quotas = |quotas: Value| quotas.as_object().unwrap().clone();
+    let two = quotas(json!({ "concurrent_calls": 2 }));
+    tenants.create(&acme, two).await.unwrap();
+    tenants.create(&zeta, Map::new()).await.unwrap();
+    let calls = [tenants.call(&acme).unwrap(), tenants.call(&acme).unwrap()];
+    let refused = tenants.call(&acme).unwrap_err().to_string();
+    let right = "Too many concurrent requests in flight (count: 2, allowed: 2).";
+    assert_eq!((&*refused, tenants.calls(&acme)), (right, 2));
+    assert!(tenants.call(&zeta).is_ok());
+    drop(calls);
+    assert!(tenants.call(&acme).is_ok());
+    // From the next call on, and after a restart.
+    let none = quotas(json!({ "concurrent_calls": null, "calls_per_minute": 1, "activations": 7 }));
+    tenants.set_quotas(&acme, none).await.unwrap();
+    assert!(matches!(tenants.call(&acme), Err(TenantError::Over(OverQuota::Rate { .. }))));
+    assert_eq!(tenants.calls(&acme), 0);
+    drop(tenants);
+    let tenants = open(&directory);
+    let right = Quotas {
+        concurrent_calls: None,
+        calls_per_minute: Some(1),
+        activations: Some(7),
+        ..Quotas::NEW
+    };
+    assert_eq!(tenants.quotas(&acme), right);
+    assert_eq!(tenants.most_activations(), BTreeMap::from([(acme.clone(), 7)]));
+    // What it has used is kept too.
+    assert_eq!(tenants.used()[&acme].calls, 3, "as of the last change");
+    let memory = Memory { promised_bytes: 1 << 30, occupied_bytes: 1 << 20 };
+    tenants.hold(&BTreeMap::from([(acme.clone(), memory)]), Duration::from_secs(2));
+    assert!(tenants.call(&acme).is_ok());
+    tenants.keep_uses().await.unwrap();
+    let right = Used { calls: 4, promised_mib_ms: 2_048_000, occupied_mib_ms: 2000 };
+    assert_eq!((tenants.used()[&acme], tenants.used()[&zeta].promised_mib_ms), (right, 0));
+    assert_eq!(open(&directory).used()[&acme], right);
+    // The operator's own has no bounds unless it is said.
+    assert_eq!(tenants.quotas(&Namespace::guest()), Quotas::default());
+    let wrong = tenants.set_quotas(&acme, quotas(json!({ "calls": 1 }))).await;
+    assert!(matches!(wrong, Err(TenantError::Quotas(_))));
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_written_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    fs::create_dir_all(directory.path().join("namespaces.json/x")).unwrap();
+    let made = tenants.create(&namespace("acme"), Map::new()).await;
+    assert!(matches!(made, Err(TenantError::File { .. })));
+    assert!(tenants.is_alone() && !tenants.has(&namespace("acme")));
+}
+
+#[test]
+fn a_damaged_file_is_named_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("namespaces.json");
+    let key = || Key::read_or_make(&directory.path().join("key")).unwrap();
+    for (text, part) in [
+        ("", "EOF"),
+        ("{ \"version\": 2 }", "version 2, this squeezy supports 1"),
+        ("{ \"version\": 1 }", "missing field"),
+        ("{ \"version\": 1, \"namespaces\": { \"_\": {} } }", "namespace's name must be"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let error = Tenants::open(directory.path(), key()).err().unwrap().to_string();
+        assert!(error.contains("namespaces.json: ") && error.contains(part), "{text}: {error}");
+        assert!(error.contains("move it away") && error.lines().count() == 1, "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}

@@ -1,0 +1,124 @@
+//! The network of actions: real requests by name, and what is refused. In a VM.
+
+mod common;
+#[path = "../../../scripts/outside.rs"]
+mod outside;
+
+use common::{Daemon, build, skip};
+use outside::{Outside, PRIVATE, PUBLIC, serve};
+use rustix::{
+    mount::{MountPropagationFlags, mount_bind, mount_change},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    net::{Ipv4Addr, UdpSocket},
+    path::Path,
+    sync::mpsc,
+};
+
+/// Answers with what a page says, or with why it cannot be had.
+const FETCH: &str = "\
+import urllib.request
+def main(a):
+    try:
+        return {'page': urllib.request.urlopen(a['url'], timeout=20).read().decode()}
+    except OSError as error:
+        return {'problem': str(error)}
+";
+
+/// What asks this name server, the only one, for the address of a name gets its own public address; that of a name that
+/// begins with `inner`, its private one.
+fn serve_names(outside: &Outside) {
+    let (opened, ready) = mpsc::channel();
+    let _ = outside.run(move || {
+        let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
+        opened.send(()).unwrap();
+        let mut query = [0; 512];
+        loop {
+            let (length, from) = socket.recv_from(&mut query).unwrap();
+            let question = &query[12..length];
+            let end = question.iter().position(|&byte| byte == 0).unwrap() + 5;
+            let is_address = question[end - 4..end] == [0, 1, 0, 1];
+            let is_inner = question[1..].starts_with(b"inner");
+            let address: Ipv4Addr = if is_inner { PRIVATE } else { PUBLIC }.parse().unwrap();
+            let mut answer = query[..2].to_vec();
+            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
+            answer.extend(&question[..end]);
+            if is_address {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+                answer.extend(address.octets());
+            }
+            socket.send_to(&answer, from).unwrap();
+        }
+    });
+    ready.recv().unwrap();
+}
+
+/// What a web server with one page says.
+const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Has this thread, and what it starts, ask that name server.
+fn ask_names_of(server: &str, directory: &Path) {
+    // SAFETY: this thread has no other one depend on what it sees of the file system.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }.unwrap();
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+    let file = directory.join("resolv.conf");
+    fs::write(&file, format!("nameserver {server}\n")).unwrap();
+    mount_bind(&file, "/etc/resolv.conf").unwrap();
+}
+
+fn put(daemon: &Daemon, name: &str, annotations: Value) -> (u16, Value) {
+    let exec = json!({ "kind": "python:default", "code": FETCH });
+    let body = json!({ "exec": exec, "annotations": annotations });
+    daemon.ask("PUT", &format!("/namespaces/_/actions/{name}"), Some(body))
+}
+
+fn fetch(daemon: &Daemon, action: &str, url: String) -> Value {
+    let path = format!("/namespaces/_/actions/{action}?blocking=true&result=true");
+    let (status, result) = daemon.ask("POST", &path, Some(json!({ "url": url })));
+    assert_eq!(status, 200, "{result}");
+    result
+}
+
+#[test]
+fn an_action_reaches_the_outside_by_name_if_it_may() {
+    let Some(build) = build() else { return };
+    if !build.join("images/runtime-python.erofs").exists() {
+        return skip("runtime-python has not been built: make runtimes");
+    }
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    // The host's name server may be asked wherever it is.
+    ask_names_of(PRIVATE, directory.path());
+    serve_names(&outside);
+    let port = outside.run(|| serve(0, PAGE)).join().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, "", &[]);
+
+    let (status, action) = put(&daemon, "open", json!([{ "key": "network", "value": "outbound" }]));
+    assert_eq!(status, 200, "{action}");
+    let hello = format!("http://hello.test:{port}/");
+    assert_eq!(fetch(&daemon, "open", hello.clone()), json!({ "page": "hello" }));
+    // A name with a private address opens no door.
+    let inner = fetch(&daemon, "open", format!("http://inner.test:{port}/"));
+    assert!(inner["problem"].to_string().contains("refused"), "{inner}");
+    let own = fetch(&daemon, "open", daemon.url.clone());
+    assert!(own["problem"].to_string().contains("refused"), "{own}");
+    let metrics = daemon.metrics();
+    for series in [
+        "squeezy_connections_refused_total{function=\"open\",reason=\"private\"} 1",
+        "squeezy_connections_opened_total{function=\"open\"}",
+    ] {
+        assert!(metrics.contains(series), "no {series} in {metrics}");
+    }
+
+    assert_eq!(put(&daemon, "closed", json!([])).0, 200);
+    let closed = fetch(&daemon, "closed", hello);
+    assert!(closed["problem"].is_string(), "{closed}");
+    let (status, error) = put(&daemon, "wrong", json!([{ "key": "network", "value": "all" }]));
+    assert_eq!(status, 400);
+    assert_eq!(error["error"], "the annotation network must be none or outbound");
+}

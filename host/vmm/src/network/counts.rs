@@ -1,0 +1,48 @@
+//! What a guest has tried to reach, in numbers.
+
+use super::Refusal;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters that the judges of VMs raise.
+#[derive(Debug, Default)]
+pub struct NetworkCounters {
+    opened: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// How often guests have tried to reach somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkCounts {
+    /// Connections, and for UDP, addresses that a socket sends to, that it was allowed.
+    pub opened: u64,
+    /// Those that it was not, in the order of [`Refusal::ALL`].
+    pub refused: [u64; Refusal::ALL.len()],
+}
+
+impl NetworkCounters {
+    pub(super) fn count(&self, verdict: Result<(), Refusal>) {
+        let counter = match verdict {
+            Ok(()) => &self.opened,
+            Err(refusal) => &self.refused[refusal as usize],
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Their values.
+    pub fn read(&self) -> NetworkCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        NetworkCounts { opened: read(&self.opened), refused: self.refused.each_ref().map(read) }
+    }
+}
+
+impl std::ops::Sub for NetworkCounts {
+    type Output = Self;
+
+    fn sub(mut self, earlier: Self) -> Self {
+        self.opened = self.opened.saturating_sub(earlier.opened);
+        for (now, earlier) in self.refused.iter_mut().zip(earlier.refused) {
+            *now = now.saturating_sub(earlier);
+        }
+        self
+    }
+}

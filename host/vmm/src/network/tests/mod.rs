@@ -1,0 +1,230 @@
+//! The judge at work on threads of this process, whose calls the filter stops like those of a VMM.
+
+#[path = "../../../../../scripts/outside.rs"]
+mod outside;
+#[path = "../../../../../scripts/skip.rs"]
+mod skip;
+
+use super::*;
+use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, sendto, socket_with},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use skip::skip;
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd,
+    os::unix::net::UnixStream,
+    sync::mpsc,
+    time::Duration,
+};
+
+/// Runs this on a thread whose calls are judged; returns its result and what was counted.
+fn judged<T: Send + 'static>(
+    network: Network,
+    work: impl FnOnce(&UnixStream) -> T + Send + 'static,
+) -> (T, NetworkCounts) {
+    let counters = Arc::<NetworkCounters>::default();
+    let counted = counters.clone();
+    let (calls, confined) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        let (monitor, channel) = UnixStream::pair().unwrap();
+        calls.send(confine([monitor.as_raw_fd(), channel.as_raw_fd()]).unwrap()).unwrap();
+        let result = work(&monitor);
+        // They cannot be closed.
+        std::mem::forget((monitor, channel));
+        result
+    });
+    let own = Pid::from_raw(std::process::id() as i32).unwrap();
+    let vmm = pidfd_open(own, PidfdFlags::empty()).unwrap();
+    let judge = Judge::new(confined.recv().unwrap(), vmm, network, counters);
+    let judge = std::thread::spawn(|| judge.run());
+    let result = worker.join().unwrap();
+    // Nobody is left to be judged.
+    judge.join().unwrap();
+    (result, counted.read())
+}
+
+fn open(kind: SocketType) -> OwnedFd {
+    socket_with(AddressFamily::INET, kind, SocketFlags::NONBLOCK, None).unwrap()
+}
+
+/// Connects like QEMU does, and returns the connection once it is made.
+fn reach(address: &str, port: u16) -> Result<TcpStream, Errno> {
+    let socket = open(SocketType::STREAM);
+    match connect(&socket, &SocketAddrV4::new(address.parse().unwrap(), port)) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    Ok(stream)
+}
+
+fn greeting(stream: Result<TcpStream, Errno>) -> Result<String, Errno> {
+    let (mut stream, mut text) = (stream?, String::new());
+    stream.write_all(b"hello?").unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[test]
+fn only_what_the_rules_allow_is_reached() {
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let port = outside.run(|| serve(0, b"hello")).join().unwrap();
+    // A server of the host's own.
+    let own = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let network = Network {
+        rules: Rules { allow: Vec::new(), deny: vec![format!("{PUBLIC}:9").parse().unwrap()] },
+        ..Network::default()
+    };
+    let (refused, counts) = judged(network, move |_| {
+        assert_eq!(greeting(reach(PUBLIC, port)).unwrap(), "hello");
+        [
+            greeting(reach(PUBLIC, 9)),
+            greeting(reach(PRIVATE, port)),
+            greeting(reach(METADATA, port)),
+            greeting(reach("127.0.0.1", own)),
+            greeting(reach(HOST, own)),
+            greeting(reach("203.0.113.255", port)),
+            greeting(reach("0.0.0.0", own)),
+        ]
+    });
+    assert!(refused.iter().all(|result| *result == Err(Errno::CONNREFUSED)), "{refused:?}");
+    assert_eq!(counts.opened, 1);
+    let count = |refusal| counts.refused[refusal as usize];
+    assert_eq!(count(Refusal::Denied), 1);
+    assert_eq!(count(Refusal::Private), 1);
+    assert_eq!(count(Refusal::Reserved), 3);
+    assert_eq!(count(Refusal::Host), 2, "the host's address, and its broadcast");
+
+    let rules = Rules { allow: vec!["10.9.0.0/24".parse().unwrap()], deny: Vec::new() };
+    let network = Network { rules, ..Network::default() };
+    let (greeted, _) = judged(network, move |_| greeting(reach(PRIVATE, port)));
+    assert_eq!(greeted.unwrap(), "hello");
+}
+
+#[test]
+fn datagrams_are_judged_one_by_one_and_arrive_whole() {
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let (opened, port) = mpsc::channel();
+    let echo = outside.run(move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        opened.send(socket.local_addr().unwrap().port()).unwrap();
+        let mut datagram = [0; 65_536];
+        let (length, from) = socket.recv_from(&mut datagram).unwrap();
+        socket.send_to(&datagram[..length], from).unwrap();
+    });
+    let port = port.recv().unwrap();
+    let (_, counts) = judged(Network::default(), move |_| {
+        let socket = open(SocketType::DGRAM);
+        let to = |address: &str| SocketAddrV4::new(address.parse().unwrap(), port);
+        let send = |bytes: &[u8], address| sendto(&socket, bytes, SendFlags::empty(), &to(address));
+        let datagram: Vec<u8> = (0..9000).map(|i| i as u8).collect();
+        assert_eq!(send(&datagram, PRIVATE), Err(Errno::NETUNREACH));
+        assert_eq!(send(&datagram, "255.255.255.255"), Err(Errno::NETUNREACH));
+        assert_eq!(send(&vec![0; 70_000], PUBLIC), Err(Errno::MSGSIZE));
+        assert_eq!(send(&datagram, PUBLIC), Ok(datagram.len()));
+        let socket = UdpSocket::from(socket);
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = [0; 65_536];
+        let length = socket.recv(&mut answer).unwrap();
+        assert!(answer[..length] == datagram);
+    });
+    echo.join().unwrap();
+    assert_eq!(counts.opened, 1);
+}
+
+#[test]
+fn nothing_leads_around_the_judge() {
+    let (results, _) = judged(Network::default(), |monitor| {
+        let call = |number, [a, b, c]: [usize; 3]| {
+            // SAFETY: the kernel copies what these calls point to, which is nothing here, and refuses them.
+            match unsafe { libc::syscall(number, a, b, c, 0, 0, 0) } {
+                -1 => std::io::Error::last_os_error().raw_os_error().unwrap(),
+                _ => 0,
+            }
+        };
+        let udp = open(SocketType::DGRAM).as_raw_fd() as usize;
+        let own = monitor.as_raw_fd() as usize;
+        assert_eq!(call(libc::SYS_sendmsg, [own, 0, 0]), libc::EFAULT, "it may use its own");
+        let blocking =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::empty(), None)
+                .unwrap();
+        let to = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), 9);
+        assert_eq!(connect(&blocking, &to), Err(Errno::INVAL), "the judge waits for nobody");
+        [
+            call(libc::SYS_sendmsg, [udp, 0, 0]),
+            call(libc::SYS_sendmmsg, [udp, 0, 0]),
+            call(libc::SYS_bind, [udp, 0, 0]),
+            call(libc::SYS_listen, [udp, 0, 0]),
+            call(libc::SYS_close, [own, 0, 0]),
+            call(libc::SYS_dup2, [udp, own, 0]),
+            call(libc::SYS_dup3, [udp, own, 0]),
+            call(libc::SYS_close_range, [own, own, 0]),
+            call(libc::SYS_io_uring_setup, [1, 0, 0]),
+            call(libc::SYS_ptrace, [0, 0, 0]),
+            call(libc::SYS_pidfd_getfd, [0, 0, 0]),
+            call(libc::SYS_process_vm_writev, [1, 0, 0]),
+        ]
+    });
+    assert_eq!(results, [libc::EACCES; 12]);
+    let (families, _) = judged(Network::default(), |_| {
+        [
+            (AddressFamily::INET6, SocketType::STREAM),
+            (AddressFamily::UNIX, SocketType::STREAM),
+            (AddressFamily::NETLINK, SocketType::RAW),
+            (AddressFamily::PACKET, SocketType::RAW),
+            (AddressFamily::INET, SocketType::RAW),
+        ]
+        .map(|(family, kind)| socket_with(family, kind, SocketFlags::empty(), None).unwrap_err())
+    });
+    assert_eq!(families, [Errno::AFNOSUPPORT; 5]);
+}
+
+#[test]
+fn bad_addresses_are_refused() {
+    let (results, counts) = judged(Network::default(), |_| {
+        let socket = open(SocketType::STREAM);
+        let connect = |address: &[u8], length: usize| {
+            // SAFETY: the kernel copies so many bytes, or the judge does, which checks.
+            let result = unsafe {
+                libc::syscall(libc::SYS_connect, socket.as_raw_fd(), address.as_ptr(), length)
+            };
+            (result < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap())
+        };
+        let mut local = [0; 110];
+        local[0] = libc::AF_UNIX as u8;
+        // SAFETY: the kernel checks the address, which is nowhere.
+        let nowhere = unsafe { libc::syscall(libc::SYS_connect, socket.as_raw_fd(), 8, 16) };
+        let nowhere =
+            (nowhere < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap());
+        [connect(&[2, 0], 2), connect(&local, 110), connect(&[0; 28], 28), nowhere]
+    });
+    let expected = [libc::EINVAL, libc::EAFNOSUPPORT, libc::EAFNOSUPPORT, libc::EFAULT];
+    assert_eq!(results, expected.map(Some));
+    assert_eq!(counts.refused[Refusal::Reserved as usize], 2);
+}
+
+#[test]
+fn a_flood_costs_the_flooder() {
+    let Some(_outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let network = Network { connections_per_second: 5, ..Network::default() };
+    let (refused, counts) = judged(network, |_| {
+        let address = |n: u8| Ipv4Addr::new(203, 0, 113, n).to_string();
+        (10..60).filter(|&n| reach(&address(n), 80).is_err()).count()
+    });
+    assert!(refused >= 40, "{refused}");
+    assert_eq!(counts.refused[Refusal::TooMany as usize] as usize, refused);
+}

@@ -1,0 +1,34 @@
+//! The code of actions: what the host takes from clients and passes on to runtimes.
+
+use base64::{
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+/// Longest code in a request, in bytes, as a text or in base64.
+pub const MAX_CODE_BYTES: usize = 16 << 20;
+
+/// Base64 whose padding may be left out.
+pub const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Whether code begins as a zip archive does.
+pub fn is_archive(begins: &[u8]) -> bool {
+    begins.starts_with(b"PK\x03\x04") || begins.starts_with(b"PK\x05\x06")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+
+    #[test]
+    fn padding_may_be_left_out() {
+        for text in ["UEsDBA==", "UEsDBA"] {
+            assert!(is_archive(&BASE64.decode(text).unwrap()), "{text}");
+        }
+        assert!(BASE64.decode("UEsD*").is_err() && !is_archive(b"PK"));
+    }
+}
