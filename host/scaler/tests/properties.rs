@@ -20,7 +20,8 @@ const TENANTS: u32 = 3;
 /// At least 400 cases, and more with `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    ProptestConfig { cases: default.cases.max(400), ..default }
+    let cases = default.cases.max(400);
+    ProptestConfig { cases, max_global_rejects: cases * 2, ..default }
 }
 
 proptest! {

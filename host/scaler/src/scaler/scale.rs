@@ -62,6 +62,23 @@ impl Scaler {
         commands.push(Command::Dispatch { instance, request, thaw });
     }
 
+    /// The idle instance that serves a function's next request: the one that was used last, or, where it would have to
+    /// wait for memory, one that would not.
+    pub(super) fn readiest(
+        &self,
+        function: FunctionIndex,
+        last: InstanceNumber,
+        shortage: &Shortage,
+    ) -> InstanceNumber {
+        let Some(Instance { vm, .. }) = self.pool.get(last) else { return last };
+        let missing = self.thaw_bytes(last);
+        if self.comes_next(vm, missing, shortage) && missing <= self.free_bytes(vm) {
+            return last;
+        }
+        let mut idle = self.pool.idle_of(function).rev().map(|(_, number)| number);
+        idle.find(|&number| self.thaw_bytes(number) == 0).unwrap_or(last)
+    }
+
     /// Charges an idle instance with all the memory it may use and resumes its VM, or notes what is lacking.
     pub(super) fn charge_in_full(
         &mut self,
@@ -86,10 +103,16 @@ impl Scaler {
     }
 
     /// Whether something in this VM may get `bytes` now: nothing ahead of it in line lacks memory, or it
-    /// needs none.
+    /// needs none, and does not keep a VM that is about to be empty, and to make room.
     fn comes_next(&self, vm: VmIndex, bytes: u64, shortage: &Shortage) -> bool {
         (shortage.needs.is_empty() && !shortage.is_behind)
-            || (bytes == 0 && self.missing_base_bytes(vm) == 0)
+            || (bytes == 0 && self.missing_base_bytes(vm) == 0 && !self.empties(vm))
+    }
+
+    /// Whether all instances of a VM are on their way out.
+    fn empties(&self, vm: VmIndex) -> bool {
+        let going = self.pool.going().filter(|instance| instance.vm == vm).count();
+        going > 0 && going == self.pool.alive(vm)
     }
 
     /// Adds `bytes` to the shortage and, once per VM, what the VM lacks to run.

@@ -52,6 +52,7 @@ impl Scaler {
             let Some(line) = lines.get_mut(&tenant) else { break };
             if short != Some(tenant) && hold.as_ref().is_some_and(|hold| self.holds(hold, tenant)) {
                 line.idle.clear();
+                line.starts = Some(VecDeque::new());
             }
             if let Some(next) = self.next(line) {
                 self.take_turn(now, next, line, commands);
@@ -152,7 +153,8 @@ impl Scaler {
 
     fn take_turn(&mut self, now: Moment, next: Next, line: &mut Line, commands: &mut Vec<Command>) {
         match next {
-            Next::Idle(function, instance) => {
+            Next::Idle(function, last) => {
+                let instance = self.readiest(function, last, &line.shortage);
                 if !self.charge_in_full(instance, &mut line.shortage, commands) {
                     line.idle.pop_front();
                     return;
@@ -200,8 +202,9 @@ impl Scaler {
         Some(Hold { level, waits: !vms.is_empty() || !instances.is_empty() })
     }
 
-    /// Whether a tenant's idle instances take no request, because they may have to make room for another tenant's. It
-    /// ends at the latest when the requests of theirs that are being served and what is under way have ended.
+    /// Whether a tenant's idle instances take no request, because they may have to make room for another tenant's, and
+    /// none is started, which could be told to make room as soon as it runs. It ends at the latest when the requests of
+    /// theirs that are being served and what is under way have ended.
     fn holds(&self, hold: &Hold, tenant: TenantIndex) -> bool {
         (hold.waits || self.works(tenant))
             && self.tenants.get(&tenant).is_some_and(|t| t.level(t.held_bytes) > hold.level)

@@ -54,6 +54,27 @@ fn who_floods_makes_room_before_it_goes_on() {
     assert_eq!(play(&mut scaler, &[(6, Event::VmBooted(W))])[0], start);
 }
 
+/// Otherwise each instance would be stopped as soon as it had started, for as long as the call waits.
+#[test]
+fn a_vm_that_is_emptied_for_another_tenant_starts_nothing() {
+    let mut scaler = Scaler::new(Budget::new(350));
+    assert_eq!(scaler.add_tenant(TenantPolicy::default()), Ok(U));
+    // All memory from boot on.
+    let whole = VmPolicy { base_bytes: 300, instance_bytes: 0, ..vm() };
+    for (index, tenant, policy) in [(V, T, whole), (W, U, vm())] {
+        assert_eq!(scaler.add_vm(policy), Ok(index));
+        scaler.add_function(tenant, function(index)).unwrap();
+    }
+    busy(&mut scaler, F, 0..1);
+    play(&mut scaler, &[(1, Event::Answered(n(0)))]);
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 1))]), [evicted(0)]);
+    assert_eq!(play(&mut scaler, &[(3, request(2))]), []);
+    play(&mut scaler, &[(4, Event::Stopped(n(0)))]);
+    let end = Command::EndVm { vm: V, reason: StopReason::Evicted };
+    assert_eq!(play(&mut scaler, &[(4, Event::Reclaimed(n(0)))]), [end]);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+}
+
 #[test]
 fn warm_instances_stay_while_their_tenant_is_within_its_share() {
     let mut scaler = shared(630);
