@@ -2,7 +2,7 @@
 //!
 //! An entry stays here while it is being written, so a reader that looks here first and at the file
 //! then misses nothing. The queue has bounds of its own: when the file cannot be written, it keeps
-//! the latest activations.
+//! the latest activations, and what it drops is that of the namespace that has most there.
 
 use crate::Totals;
 use serde_json::json;
@@ -78,10 +78,38 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whose call it is about.
+    fn namespace(&self) -> &Namespace {
+        match &self.event {
+            Event::Started(call) => &call.action.namespace,
+            Event::Ended(_, activation) => &activation.action.namespace,
+        }
+    }
+
+    /// What its result and logs take, in bytes.
+    fn bytes(&self) -> usize {
+        match &self.event {
+            Event::Started(_) => 0,
+            Event::Ended(_, activation) => activation.size(),
+        }
+    }
+
+    /// Whether it has a result that can be dropped.
+    fn has_result(&self) -> bool {
+        matches!(self.event, Event::Ended(..)) && !self.is_cut
+    }
+
     /// Whether it is what became of a stranger's call.
     fn is_of_stranger(&self) -> bool {
         matches!(&self.event, Event::Ended(_, activation) if activation.by_stranger)
     }
+}
+
+/// What one namespace has in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    entries: usize,
+    bytes: usize,
 }
 
 /// What is not in the file yet.
@@ -91,6 +119,8 @@ pub struct Queue {
     most_bytes: usize,
     /// What the results and logs of the entries take, in bytes.
     bytes: usize,
+    /// Whose they are.
+    parts: BTreeMap<Namespace, Part>,
     next_ticket: u64,
     next_number: i64,
     /// Functions whose totals have changed; `None` if the function is gone.
@@ -115,6 +145,7 @@ impl Queue {
             most: MOST_ENTRIES,
             most_bytes,
             bytes: 0,
+            parts: BTreeMap::new(),
             next_ticket: 0,
             next_number: 1,
             totals: BTreeMap::new(),
@@ -139,7 +170,6 @@ impl Queue {
 
     /// Adds how a call has ended.
     pub fn end(&mut self, activation: Arc<Activation>) -> Option<oneshot::Receiver<()>> {
-        self.bytes += activation.size();
         let number = self.next_number;
         self.next_number += 1;
         self.push(Event::Ended(number, activation), !self.is_behind)
@@ -152,17 +182,16 @@ impl Queue {
 
     fn push(&mut self, event: Event, waits: bool) -> Option<oneshot::Receiver<()>> {
         let (waiter, receiver) = waits.then(oneshot::channel).unzip();
-        self.entries.push_back(Entry { ticket: self.next_ticket, event, waiter, is_cut: false });
+        let entry = Entry { ticket: self.next_ticket, event, waiter, is_cut: false };
+        self.count(&entry, true);
+        self.entries.push_back(entry);
         self.next_ticket += 1;
         while self.entries.len() > self.most {
-            // Those of strangers go first.
-            let of_stranger = self.entries.iter().position(Entry::is_of_stranger).unwrap_or(0);
-            let Some(oldest) = self.entries.remove(of_stranger) else { break };
-            if let Event::Ended(_, activation) = &oldest.event {
-                self.bytes -= activation.size();
-                // A result that was cut has been counted.
-                self.lost += u64::from(!oldest.is_cut);
-            }
+            let Some(oldest) = self.oldest(|part| part.entries, |_| true) else { break };
+            let Some(oldest) = self.entries.remove(oldest) else { break };
+            self.count(&oldest, false);
+            // A result that was cut has been counted.
+            self.lost += u64::from(oldest.has_result());
         }
         // The latest always fits.
         let latest = self.next_ticket - 1;
@@ -170,27 +199,54 @@ impl Queue {
         receiver
     }
 
-    /// Drops the result and logs of the oldest activation before this one that still has them, preferably of a
-    /// stranger's.
+    /// Counts an entry, or no longer.
+    fn count(&mut self, entry: &Entry, adds: bool) {
+        let bytes = entry.bytes();
+        let part = self.parts.entry(entry.namespace().clone()).or_default();
+        if adds {
+            self.bytes += bytes;
+            (part.entries, part.bytes) = (part.entries + 1, part.bytes + bytes);
+            return;
+        }
+        self.bytes -= bytes;
+        (part.entries, part.bytes) = (part.entries - 1, part.bytes - bytes);
+        if *part == Part::default() {
+            self.parts.remove(entry.namespace());
+        }
+    }
+
+    /// The oldest of these entries of the namespace that has most; those of its strangers come first.
+    fn oldest(
+        &self,
+        most: impl Fn(&Part) -> usize,
+        is_one: impl Fn(&Entry) -> bool,
+    ) -> Option<usize> {
+        let mut namespaces: Vec<_> = self.parts.iter().collect();
+        namespaces.sort_by_key(|(_, part)| std::cmp::Reverse(most(part)));
+        namespaces.into_iter().find_map(|(namespace, _)| {
+            let is_own = |entry: &Entry| entry.namespace() == namespace && is_one(entry);
+            let of_stranger = |entry: &Entry| entry.is_of_stranger() && is_own(entry);
+            let position = self.entries.iter().position(of_stranger);
+            position.or_else(|| self.entries.iter().position(is_own))
+        })
+    }
+
+    /// Drops the result and logs of an activation before this one that still has them.
     fn cut_oldest(&mut self, before: u64) -> bool {
-        let has_them = |entry: &Entry| {
-            let is_ended = matches!(entry.event, Event::Ended(..));
-            is_ended && !entry.is_cut && entry.ticket < before
-        };
-        let of_stranger = |entry: &Entry| has_them(entry) && entry.is_of_stranger();
-        let oldest = self.entries.iter().position(of_stranger);
-        let oldest = oldest.or_else(|| self.entries.iter().position(has_them));
-        let Some(entry) = oldest.and_then(|oldest| self.entries.get_mut(oldest)) else {
-            return false;
-        };
+        let can_be_cut = |entry: &Entry| entry.has_result() && entry.ticket < before;
+        let Some(index) = self.oldest(|part| part.bytes, can_be_cut) else { return false };
+        let Some(mut entry) = self.entries.remove(index) else { return false };
+        self.count(&entry, false);
         entry.is_cut = true;
-        let Event::Ended(_, activation) = &mut entry.event else { return false };
-        let mut cut = (**activation).clone();
-        cut.status = Status::InternalError;
-        cut.result = json!({ "error": "the result and the logs of this call are lost: they could not be written, and there was no memory to keep them" });
-        cut.logs = Vec::new();
-        self.bytes = self.bytes - activation.size() + cut.size();
-        *activation = Arc::new(cut);
+        if let Event::Ended(_, activation) = &mut entry.event {
+            let mut cut = (**activation).clone();
+            cut.status = Status::InternalError;
+            cut.result = json!({ "error": "the result and the logs of this call are lost: they could not be written, and there was no memory to keep them" });
+            cut.logs = Vec::new();
+            *activation = Arc::new(cut);
+        }
+        self.count(&entry, true);
+        self.entries.insert(index, entry);
         self.lost += 1;
         true
     }
@@ -200,9 +256,7 @@ impl Queue {
     pub fn first(&self, most: usize, most_bytes: usize) -> (Vec<Event>, Option<u64>) {
         let (mut events, mut last, mut bytes) = (Vec::new(), None, 0);
         for entry in self.entries.iter().take(most) {
-            if let Event::Ended(_, activation) = &entry.event {
-                bytes += activation.size();
-            }
+            bytes += entry.bytes();
             if bytes > most_bytes && !events.is_empty() {
                 break;
             }
@@ -216,9 +270,7 @@ impl Queue {
     pub fn written(&mut self, last: Option<u64>) {
         while self.entries.front().is_some_and(|entry| Some(entry.ticket) <= last) {
             let Some(entry) = self.entries.pop_front() else { break };
-            if let Event::Ended(_, activation) = &entry.event {
-                self.bytes -= activation.size();
-            }
+            self.count(&entry, false);
             if let Some(waiter) = entry.waiter {
                 let _ = waiter.send(());
             }

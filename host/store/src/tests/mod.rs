@@ -249,6 +249,24 @@ fn strangers_are_cut_first_in_memory() {
     assert_eq!((ids.len(), &ids[..3], ids.last()), (6, &["0", "1", "2"][..], Some(&"9")));
 }
 
+#[test]
+fn who_has_most_in_memory_pays() {
+    let size = activation("0", 0, 1000).size();
+    let mut queue = Queue::new(20 * size);
+    let _ = queue.end(of_acme("first", 1000));
+    for number in 0..queue::MOST_ENTRIES {
+        let _ = queue.end(activation(&format!("{number}"), now_ms(), 1000));
+    }
+    let _ = queue.end(of_acme("last", 1000));
+    let is_whole = |(_, one): &(i64, &Arc<Activation>)| one.status == Status::Success;
+    let all: Vec<_> = queue.ended().collect();
+    assert_eq!(all.len(), queue::MOST_ENTRIES);
+    let own: Vec<_> = all.iter().filter(|(_, one)| !one.action.namespace.is_guest()).collect();
+    assert!(own.len() == 2 && own.iter().all(|one| is_whole(one)));
+    let others = all.iter().filter(|one| is_whole(one)).count() - own.len();
+    assert!((15..20).contains(&others), "{others}");
+}
+
 #[tokio::test]
 async fn a_whole_name_leads_to_no_other_namespace() {
     let directory = tempfile::tempdir().unwrap();
