@@ -46,6 +46,9 @@ pub enum InstanceError {
     /// A call was not answered in time.
     #[error("the call was not answered within its limit of {} s", .0.as_secs_f64())]
     CallTooLong(Duration),
+    /// Its function was removed, and what it did was not waited for.
+    #[error("the function was removed, with its calls")]
+    Removed,
     /// It ended while it had a call.
     #[error("the instance {0}")]
     Ended(ExitReason),

@@ -162,6 +162,7 @@ impl Actor {
                 self.event(Event::Tick);
             }
             Message::RemoveFunction(function) => self.event(Event::Retire(function)),
+            Message::EndCalls(tenant) => self.end_calls(tenant),
             Message::Call { function, call, reply } => self.call(function, call, reply),
             Message::EvictIdle => self.event(Event::EvictIdle),
             Message::Status(reply) => self.status(reply),
@@ -184,7 +185,8 @@ impl Actor {
         let number = entry.blueprint.images().iter().position(|known| *known == image);
         let number = number.and_then(|number| u8::try_from(number).ok());
         let image = ImageNumber(number.ok_or(NodeError::NoImage(image))?);
-        let entry = FunctionEntry { vm, function: Arc::new(function), contract, image };
+        let function = Arc::new(function);
+        let entry = FunctionEntry { vm, tenant, function, contract, image };
         let index = self.scaler.add_function(tenant, entry.policy(limits))?;
         self.functions.insert(index, entry);
         Ok(index)

@@ -6,7 +6,9 @@ use super::{
     table::{Assignment, PendingCall},
 };
 use crate::{Answer, Call, CallError, InstanceError, NodeEvent, Reply, WaitedFor};
-use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, RejectReason, RequestNumber};
+use squeezy_scaler::{
+    Event, FunctionIndex, InstanceNumber, Moment, RejectReason, RequestNumber, TenantIndex,
+};
 use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 
@@ -22,7 +24,9 @@ impl Actor {
         self.next_request += 1;
         let (reply, mut answer) = oneshot::channel();
         let came = self.now();
-        let pending = PendingCall { function, call, reply, came, waits: false, assignment: None };
+        let tenant = self.functions.get(&function).map(|entry| entry.tenant);
+        let (waits, assignment, cut) = (false, None, None);
+        let pending = PendingCall { function, tenant, call, reply, came, waits, assignment, cut };
         self.calls.insert(request, pending);
         self.event(Event::Request { function, request });
         if let Some(pending) = self.calls.get_mut(&request) {
@@ -60,6 +64,8 @@ impl Actor {
             None => WaitedFor::Nothing,
         };
         pending.assignment = Some(Assignment { instance, at: now, waited, waited_for, cold });
+        let (cut, told) = oneshot::channel();
+        pending.cut = Some(cut);
         let limit = entry.definition.run_timeout;
         let message = entry.contract.call(&entry.definition, &pending.call, limit);
         let (wants_logs, mut position) = (pending.call.logs, entry.log);
@@ -71,7 +77,10 @@ impl Actor {
                 let (took, logs) = (Duration::ZERO, Vec::new());
                 return Completion::Called { instance, request, reply, took, logs, position };
             };
-            let reply = called.call(message, limit).await;
+            let reply = tokio::select! {
+                reply = called.call(message, limit) => reply,
+                Ok(()) = told => Reply::Failed(InstanceError::Removed),
+            };
             let took = start.elapsed();
             let logs = if wants_logs { called.output(&mut position).await } else { Vec::new() };
             Completion::Called { instance, request, reply, took, logs, position }
@@ -111,6 +120,14 @@ impl Actor {
             }
         };
         self.event(event);
+    }
+
+    /// Has the calls of a tenant fail that its instances have.
+    pub(super) fn end_calls(&mut self, tenant: TenantIndex) {
+        let own = self.calls.values_mut().filter(|call| call.tenant == Some(tenant));
+        for cut in own.filter_map(|call| call.cut.take()) {
+            let _ = cut.send(());
+        }
     }
 
     /// Fails a call that an instance had taken.

@@ -53,6 +53,7 @@ pub(super) enum Message {
     },
     KeepEmptyVms(Option<Duration>),
     RemoveFunction(FunctionIndex),
+    EndCalls(TenantIndex),
     Call {
         function: FunctionIndex,
         call: Call,

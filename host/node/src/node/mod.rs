@@ -173,6 +173,12 @@ impl Node {
         let _ = self.messages.send(Message::RemoveFunction(function));
     }
 
+    /// Has the calls that a tenant's instances have fail with [`InstanceError::Removed`](crate::InstanceError), and these
+    /// instances end. Also those of functions that have been removed.
+    pub fn end_calls(&self, tenant: TenantIndex) {
+        let _ = self.messages.send(Message::EndCalls(tenant));
+    }
+
     /// Calls a function.
     pub async fn call(&self, function: FunctionIndex, call: Call) -> Result<Answer, CallError> {
         self.submit(function, call).await?.await

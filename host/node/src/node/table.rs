@@ -8,7 +8,7 @@ use crate::{
 };
 use squeezy_protocol::{ImageNumber, InstanceId, PartitionNumber};
 use squeezy_scaler::{
-    FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, VmIndex,
+    FunctionIndex, FunctionPolicy, InstanceNumber, Moment, RequestNumber, TenantIndex, VmIndex,
 };
 use squeezy_vmm::{Timeouts, mechanism::Slot};
 use std::{
@@ -49,6 +49,7 @@ impl VmEntry {
 #[derive(Clone)]
 pub(super) struct FunctionEntry {
     pub(super) vm: VmIndex,
+    pub(super) tenant: TenantIndex,
     pub(super) function: Arc<Function>,
     /// How to talk to its instances' servers.
     pub(super) contract: Arc<dyn Contract>,
@@ -115,12 +116,16 @@ impl InstanceEntry {
 /// A call without an answer yet.
 pub(super) struct PendingCall {
     pub(super) function: FunctionIndex,
+    /// Whose function it is, if there is one.
+    pub(super) tenant: Option<TenantIndex>,
     pub(super) call: Call,
     pub(super) reply: oneshot::Sender<Result<Answer, CallError>>,
     pub(super) came: Moment,
     /// Whether no instance could take it when it came.
     pub(super) waits: bool,
     pub(super) assignment: Option<Assignment>,
+    /// Ends it while an instance has it.
+    pub(super) cut: Option<oneshot::Sender<()>>,
 }
 
 /// Which instance took a call, when, and after what wait.

@@ -83,6 +83,29 @@ async fn an_instance_that_does_not_answer_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_of_a_function_that_is_removed_can_be_ended() {
+    let script = once(Operation::Call, Fate::Hangs).with(Operation::Call, Fate::Works);
+    let scene = Scene::of(script, Setup::default()).await;
+    let function = scene.functions[0];
+    let begin = tokio::time::Instant::now();
+    let (failed, ()) = tokio::join!(scene.failed(), async {
+        sleep(Duration::from_secs(2)).await;
+        // The one that hangs has been taken, and the function gets no other.
+        scene.node.remove_function(function);
+        scene.node.end_calls(TenantIndex::FIRST);
+    });
+    assert_eq!(failed, InstanceError::Removed);
+    assert!(begin.elapsed() < Duration::from_secs(4));
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(scene.worlds[0].machines()[0].living(), 0);
+    assert_eq!(scene.node.status().await.unwrap().committed_bytes, 0);
+    // It is nothing to one that has no calls, or is not there.
+    scene.node.end_calls(TenantIndex::FIRST);
+    scene.node.end_calls(TenantIndex(7));
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn memory_that_does_not_come_back_in_time_is_looked_at_again() {
     let script = once(Operation::Reclaim, Fate::Fails).with(Operation::Settle, Fate::Fails);
     let scene = Scene::of(script, Setup { idle_time: None, ..Setup::default() }).await;
