@@ -3,6 +3,7 @@
 mod files;
 mod finding;
 mod machine;
+mod pulls;
 
 use crate::{
     output::print,
@@ -16,7 +17,7 @@ use std::{path::PathBuf, process::ExitCode};
 /// Says what works on this machine, what will be slow, and what to do about it.
 ///
 /// Looks at the processor's virtualization, QEMU, memory and huge pages, limits, the state directory and
-/// its disk, kernel and images, for a daemon with this configuration. It changes nothing, and takes a few
+/// its disk, kernel, images and the programs that pull them, for a daemon with this configuration. It changes nothing, and takes a few
 /// seconds at most. The exit status is 1 if something keeps the daemon from serving.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -36,13 +37,15 @@ pub struct Args {
 /// Examines the machine.
 pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let config = serve::read(args.config.as_deref())?;
+    let pulls = pulls::examine(&config).await;
     let build = args.build;
     let examined = tokio::task::spawn_blocking(move || {
         let mut findings = machine::examine(&config);
         findings.extend(files::examine(&config, Artifacts::find(build.as_deref())));
         findings
     });
-    let findings = examined.await.map_err(|error| ServeError::Internal(error.to_string()))?;
+    let mut findings = examined.await.map_err(|error| ServeError::Internal(error.to_string()))?;
+    findings.push(pulls);
     if args.json {
         print(serde_json::json!(findings));
     } else {

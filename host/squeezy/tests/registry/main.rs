@@ -126,6 +126,29 @@ fn an_action_keeps_to_the_digest_that_its_tag_meant() {
 }
 
 #[test]
+fn the_operator_s_credentials_are_for_nobody_else() {
+    let (registry, place) = (Registry::start(), Place::new());
+    let daemon = place.daemon(&registry.configuration());
+    let image = registry.push("private:1", &format!("[layer({PROGRAM})]"), "Cmd=['serve']");
+    let (status, pulled) = pull(&daemon, &image);
+    assert_eq!(status, 200, "{pulled}");
+    let by_digest =
+        format!("{}@{}", image.trim_end_matches(":1"), pulled["digest"].as_str().unwrap());
+    assert_eq!(daemon.ask("PUT", "/namespaces/acme", None).0, 201);
+    let of_acme = |image: &str| {
+        daemon.ask("POST", "/namespaces/acme/images", Some(json!({ "image": image })))
+    };
+    // Neither by asking the registry, nor because it is here.
+    refused(of_acme(&image), 502, "");
+    refused(of_acme(&by_digest), 502, "");
+    let exec = json!({ "exec": { "kind": "blackbox", "image": by_digest } });
+    refused(daemon.ask("PUT", "/namespaces/acme/actions/f", Some(exec)), 502, "");
+    assert_eq!(daemon.ask("GET", "/namespaces/acme/images", None), (200, json!([])));
+    assert_eq!(pull(&daemon, &by_digest).0, 200);
+    place.has(1);
+}
+
+#[test]
 fn images_of_dockers_form_and_of_several_machines_are_pulled() {
     let (registry, place) = (Registry::start(), Place::new());
     let daemon = place.daemon(&registry.configuration());

@@ -96,6 +96,11 @@ impl Images {
         self.index().find(repository, digest).map(|image| image.blob.clone())
     }
 
+    /// Whether a namespace has pulled the image with this digest in a repository.
+    pub fn has_pulled(&self, namespace: &Namespace, repository: &str, digest: &Digest) -> bool {
+        self.index().images().iter().any(|image| image.is_for(namespace, repository, digest))
+    }
+
     /// Notes that a namespace has asked for one that has been pulled.
     pub fn asked_for(&self, namespace: &Namespace, reference: &Reference, digest: &Digest) {
         let repository = reference.repository();

@@ -5,6 +5,7 @@ mod credentials;
 mod disk;
 mod fetch;
 mod index;
+mod probe;
 mod reference;
 mod sandbox;
 mod work;
@@ -17,6 +18,7 @@ use super::{
 };
 use fetch::Access;
 pub use index::{Index, PulledImage};
+pub use probe::{NEEDS, probe};
 pub use reference::{Reference, is_host};
 use sandbox::{Sandbox, lines};
 use serde::Serialize;
@@ -28,14 +30,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use work::{Work, WorkDirectory};
 
-/// How many images are pulled at a time: each takes a processor, and the disk.
+/// How many images are pulled at a time for the operator's namespace, and how many for all others, one for each: each
+/// takes a processor, and the disk.
 const AT_A_TIME: usize = 2;
 
-/// How many requests may wait for pulls.
+/// How many requests may wait for pulls, and how many of them of one namespace.
 const MOST_WAITING: usize = 32;
+const MOST_WAITING_OF_ONE: usize = 8;
 
 /// How many requests to registries what a tag means are under way.
 const MOST_ASKING: usize = 4;
@@ -126,8 +130,11 @@ struct Running {
     outcome: watch::Receiver<Outcome>,
 }
 
-/// An image in a repository.
-type Key = (String, Digest);
+/// An image in a repository, and whether the operator's credentials are shown for it.
+type Key = (String, Digest, bool);
+
+/// What the operator has for a registry.
+type Credentials = Option<String>;
 
 /// Pulls images.
 pub struct Registry {
@@ -136,9 +143,75 @@ pub struct Registry {
     /// The directory of convert.py.
     scripts: Option<PathBuf>,
     running: Mutex<BTreeMap<Key, Arc<Running>>>,
-    waiting: Semaphore,
+    /// How many requests of each namespace wait for pulls.
+    waiting: Mutex<BTreeMap<Namespace, usize>>,
     asking: Semaphore,
-    slots: Semaphore,
+    slots: Slots,
+}
+
+/// Turns to pull.
+struct Slots {
+    of_guest: Semaphore,
+    of_others: Semaphore,
+    /// One for each namespace but the operator's.
+    lines: Mutex<BTreeMap<Namespace, Arc<Semaphore>>>,
+}
+
+impl Slots {
+    fn new() -> Self {
+        let slots = || Semaphore::new(AT_A_TIME);
+        Self { of_guest: slots(), of_others: slots(), lines: Mutex::default() }
+    }
+
+    /// Waits for a namespace's turn to pull, which ends when what is returned is dropped. A registry that is slow for
+    /// one namespace keeps no other one waiting, unless several do the same.
+    async fn turn(
+        &self,
+        namespace: &Namespace,
+    ) -> (Option<OwnedSemaphorePermit>, Option<SemaphorePermit<'_>>) {
+        if namespace.is_guest() {
+            return (None, self.of_guest.acquire().await.ok());
+        }
+        let line = lock(&self.lines).entry(namespace.clone()).or_insert_with(one).clone();
+        let in_line = line.acquire_owned().await.ok();
+        (in_line, self.of_others.acquire().await.ok())
+    }
+}
+
+fn one() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(1))
+}
+
+/// A request that waits for a pull, until it is dropped.
+struct Waiting<'a> {
+    registry: &'a Registry,
+    namespace: Namespace,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(registry: &'a Registry, namespace: &Namespace) -> Result<Self, PullError> {
+        let mut waiting = lock(&registry.waiting);
+        let all: usize = waiting.values().sum();
+        let own = waiting.get(namespace).copied().unwrap_or(0);
+        let most = if namespace.is_guest() { MOST_WAITING } else { MOST_WAITING_OF_ONE };
+        if all >= MOST_WAITING || own >= most {
+            return Err(PullError::Busy);
+        }
+        waiting.insert(namespace.clone(), own + 1);
+        Ok(Self { registry, namespace: namespace.clone() })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.registry.waiting);
+        if let Some(own) = waiting.get_mut(&self.namespace) {
+            *own -= 1;
+            if *own == 0 {
+                waiting.remove(&self.namespace);
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -154,14 +227,16 @@ impl Registry {
             work: Work::new(state, space),
             scripts,
             running: Mutex::default(),
-            waiting: Semaphore::new(MOST_WAITING),
+            waiting: Mutex::default(),
             asking: Semaphore::new(MOST_ASKING),
-            slots: Semaphore::new(AT_A_TIME),
+            slots: Slots::new(),
         };
         Arc::new(registry)
     }
 
     /// The image that a reference means now: kept already, or pulled. The pull goes on even if nobody waits for it.
+    /// The operator's credentials are shown for the operator's namespace only. What others might get only with them, they
+    /// get neither from what is kept.
     pub async fn pull(
         self: &Arc<Self>,
         config: &Config,
@@ -170,38 +245,61 @@ impl Registry {
     ) -> Result<Pulled, PullError> {
         let config = Arc::new(config.clone());
         config.registry(reference).map_err(PullError::Refused)?;
+        let mut credentials = self.credentials(&config, reference)?;
+        let is_private = credentials.is_some();
+        if !namespace.is_guest() {
+            credentials = None;
+        }
+        let may_have = |digest: &Digest| {
+            let is_own = || self.images.has_pulled(namespace, &reference.repository(), digest);
+            !is_private || namespace.is_guest() || is_own()
+        };
         // For an image that is here, nobody has to wait for others.
-        if let Some(digest) = &reference.digest
+        if let Some(digest) = reference.digest.as_ref().filter(|digest| may_have(digest))
             && let Some(pulled) = self.kept(namespace, reference, digest).await
         {
             return Ok(pulled);
         }
-        let _waiting = self.waiting.try_acquire().map_err(|_| PullError::Busy)?;
+        let _waiting = Waiting::begin(self, namespace)?;
         let digest = match &reference.digest {
             Some(digest) => digest.clone(),
             None => {
                 let _asking = self.asking.acquire().await;
                 let directory = self.work.directory()?;
-                let asked = self.resolve(&directory, &config, reference).await;
+                let asked = resolve(&directory, &config, reference, &credentials).await;
                 directory.remove().await;
                 asked?
             }
         };
-        if let Some(pulled) = self.kept(namespace, reference, &digest).await {
+        if may_have(&digest)
+            && let Some(pulled) = self.kept(namespace, reference, &digest).await
+        {
             return Ok(pulled);
         }
-        let mut outcome = self.join_or_start(config, namespace, reference, digest).outcome.clone();
+        let running = self.join_or_start(config, namespace, reference, digest, credentials);
+        let mut outcome = running.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         let pulled = ended.ok().and_then(|outcome| outcome.clone());
         let pulled = pulled.unwrap_or(Err(PullError::Internal("an internal error".to_owned())))?;
-        self.images.asked_for(namespace, reference, &pulled.digest);
+        // Unless the namespace is gone by now.
+        if lock(&running.namespaces).contains(namespace) {
+            self.images.asked_for(namespace, reference, &pulled.digest);
+        }
         Ok(pulled)
+    }
+
+    /// What is being pulled is no longer for this namespace, which ends.
+    pub fn forget(&self, namespace: &Namespace) {
+        for running in lock(&self.running).values() {
+            lock(&running.namespaces).remove(namespace);
+        }
+        lock(&self.slots.lines).remove(namespace);
     }
 
     /// The pulls that are under way for a namespace.
     pub fn under_way(&self, namespace: &Namespace) -> Vec<(String, Digest, Progress)> {
         let running = lock(&self.running);
-        let one = |((repository, digest), running): (&Key, &Arc<Running>)| {
+        let one = |((repository, digest, _), running): (&Key, &Arc<Running>)| {
             (repository.clone(), digest.clone(), lock(&running.progress).clone())
         };
         let asked = |running: &Running| lock(&running.namespaces).contains(namespace);
@@ -227,8 +325,9 @@ impl Registry {
         namespace: &Namespace,
         reference: &Reference,
         digest: Digest,
+        credentials: Credentials,
     ) -> Arc<Running> {
-        let key = (reference.repository(), digest);
+        let key = (reference.repository(), digest, credentials.is_some());
         let mut all = lock(&self.running);
         if let Some(running) = all.get(&key) {
             lock(&running.namespaces).insert(namespace.clone());
@@ -244,9 +343,9 @@ impl Registry {
         let namespace = namespace.clone();
         tokio::spawn(async move {
             let _over = Over { registry: registry.clone(), key: key.clone() };
-            let _slot = registry.slots.acquire().await;
+            let _turn = registry.slots.turn(&namespace).await;
             let pulled =
-                registry.pull_now(&config, &namespace, &reference, &key.1, &under_way).await;
+                registry.pull_now(&config, &reference, &key.1, &credentials, &under_way).await;
             log_line(&match &pulled {
                 Ok(_) => format!("pulled {}", reference.at(&key.1)),
                 Err(error) => format!("{}: {error}", reference.at(&key.1)),
@@ -260,49 +359,36 @@ impl Registry {
     async fn pull_now(
         &self,
         config: &Config,
-        namespace: &Namespace,
         reference: &Reference,
         digest: &Digest,
+        credentials: &Credentials,
         running: &Running,
     ) -> Result<Pulled, PullError> {
         let directory = self.work.directory()?;
-        let made = self.make(&directory, config, reference, digest, running);
+        let made = self.make(&directory, config, reference, digest, credentials, running);
         let made = tokio::time::timeout(LIMIT, made).await;
         directory.remove().await;
         let made = made.unwrap_or_else(|_| {
             let minutes = LIMIT.as_secs() / 60;
             Err(PullError::Registry(format!("it is not done after {minutes} minutes")))
         })?;
-        self.images.was_pulled(namespace, reference, digest, &made.pinned).await?;
+        // All who have asked for it may be gone by now; each of the others notes it later.
+        let asker = lock(&running.namespaces).first().cloned();
+        if let Some(namespace) = asker {
+            self.images.was_pulled(&namespace, reference, digest, &made.pinned).await?;
+        }
         Ok(made)
     }
 
-    async fn resolve(
+    /// The operator's credentials for a registry.
+    fn credentials(
         &self,
-        directory: &WorkDirectory,
         config: &Config,
         reference: &Reference,
-    ) -> Result<Digest, PullError> {
-        let entry = config.registry(reference).map_err(PullError::Refused)?;
-        let has_credentials = self.give_credentials(directory, config, reference)?;
-        fetch::resolve(directory.path(), &Access { entry: &entry, has_credentials }, reference)
-            .await
-    }
-
-    /// Puts a registry's credentials where skopeo finds them.
-    fn give_credentials(
-        &self,
-        directory: &WorkDirectory,
-        config: &Config,
-        reference: &Reference,
-    ) -> Result<bool, PullError> {
+    ) -> Result<Credentials, PullError> {
         let given = config.registry_auth.as_deref();
         let file = given.map_or_else(|| self.work.state().join(CREDENTIALS), Path::to_owned);
-        let Some(found) = credentials::find(&file, given.is_some(), reference)? else {
-            return Ok(false);
-        };
-        directory.write(fetch::CREDENTIALS, &found)?;
-        Ok(true)
+        credentials::find(&file, given.is_some(), reference)
     }
 
     async fn make(
@@ -311,6 +397,7 @@ impl Registry {
         config: &Config,
         reference: &Reference,
         digest: &Digest,
+        credentials: &Credentials,
         running: &Running,
     ) -> Result<Pulled, PullError> {
         let Some(scripts) = &self.scripts else {
@@ -319,7 +406,7 @@ impl Registry {
             return Err(PullError::Internal(problem.to_owned()));
         };
         let entry = config.registry(reference).map_err(PullError::Refused)?;
-        let has_credentials = self.give_credentials(directory, config, reference)?;
+        let has_credentials = give(directory, credentials)?;
         let access = Access { entry: &entry, has_credentials };
         let say = |progress: Progress| *lock(&running.progress) = progress;
         let found = fetch::find(directory.path(), &access, reference, digest).await?;
@@ -339,6 +426,24 @@ impl Registry {
         let (pinned, image) = self.images.take_in_made(directory.path()).await?;
         Ok(Pulled { digest: digest.clone(), pinned, image })
     }
+}
+
+async fn resolve(
+    directory: &WorkDirectory,
+    config: &Config,
+    reference: &Reference,
+    credentials: &Credentials,
+) -> Result<Digest, PullError> {
+    let entry = config.registry(reference).map_err(PullError::Refused)?;
+    let has_credentials = give(directory, credentials)?;
+    fetch::resolve(directory.path(), &Access { entry: &entry, has_credentials }, reference).await
+}
+
+/// Puts a registry's credentials where skopeo finds them; whether there are any.
+fn give(directory: &WorkDirectory, credentials: &Credentials) -> Result<bool, PullError> {
+    let Some(credentials) = credentials else { return Ok(false) };
+    directory.write(fetch::CREDENTIALS, credentials)?;
+    Ok(true)
 }
 
 /// Makes the image of a function from the layout in a directory, and says what step begins.

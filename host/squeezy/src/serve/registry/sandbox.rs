@@ -1,6 +1,6 @@
 //! Runs the tools that talk to registries and that read images, neither of which anybody vouches for.
 
-use super::PullError;
+use super::{NEEDS, PullError};
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -158,7 +158,7 @@ impl ToolError {
             Self::Said(reason) => said(reason),
             Self::Refused(error) => error,
             Self::Missing(error) => PullError::Internal(format!(
-                "images cannot be pulled here: {error}: install bubblewrap, skopeo, umoci, erofs-utils and python3"
+                "images cannot be pulled here: {error}: install {NEEDS}"
             )),
         }
     }
