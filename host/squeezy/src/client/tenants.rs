@@ -58,7 +58,7 @@ enum NamespaceCommand {
     Delete {
         /// The namespace.
         name: String,
-        /// Removes its actions and packages too.
+        /// Removes its actions and packages too, and ends calls that still run 2 s later.
         #[arg(long)]
         force: bool,
     },

@@ -75,6 +75,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// How much it is, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.permit.num_permits() * UNIT
+    }
+
     /// Releases what is beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let beyond = self.permit.num_permits().saturating_sub(bytes.div_ceil(UNIT));
@@ -161,6 +166,11 @@ impl Bodies {
     /// `bytes`, limited to the maximum of a single reservation.
     pub fn at_most(&self, bytes: usize) -> usize {
         bytes.min(self.large.units as usize * UNIT)
+    }
+
+    /// All of it that is for requests and responses, in bytes.
+    pub fn bytes(&self) -> usize {
+        [&self.small, &self.large].iter().map(|room| room.units as usize * UNIT).sum()
     }
 
     /// Whether a reservation is waiting because others hold all the memory.

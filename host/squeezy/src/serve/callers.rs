@@ -3,6 +3,7 @@
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
 use squeezy_openwhisk::Namespace;
+use std::sync::Arc;
 
 /// Who has sent a request, which authentication has found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Caller {
     pub namespace: Namespace,
     /// What the caller may do in it.
     pub role: Role,
+    /// The public part of the caller's key, which no other key ever has; `None` for the operator's.
+    pub key: Option<Arc<str>>,
 }
 
 /// What the owner of a key may do.
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn only_the_operator_is_at_home_everywhere() {
         let (guest, acme) = (Namespace::guest(), "acme".parse::<Namespace>().unwrap());
-        let caller = |role| Caller { namespace: acme.clone(), role };
+        let caller = |role| Caller { namespace: acme.clone(), role, key: None };
         for role in Role::OF_KEYS {
             assert!(!caller(role).may(Need::Read, &guest));
         }

@@ -1,9 +1,15 @@
 //! Places for connections; decides which connection gives up its place when none is left.
 //!
 //! A new connection never waits for idle ones. When all places are taken, the connection that the
-//! daemon has waited for longest is closed, preferably one that has not presented the key. A call
-//! of a client that has presented the key is never cut off.
+//! daemon has waited for longest is closed, preferably one that has not presented a key. A call
+//! of a client that has presented a key is never cut off.
+//!
+//! Clients with a key of one namespace have a quarter of the places at most, those of the namespace `guest` and of all
+//! namespaces together all but an eighth. What is left is the operator's, and of clients who are about to show who
+//! they are.
 
+use super::callers::{Caller, Role};
+use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,14 +20,14 @@ use tokio::sync::Notify;
 /// The state of a connection. The lowest has to go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The client has not presented the key, and the daemon is waiting for it.
+    /// The client has not presented a key, and the daemon is waiting for it.
     Idle,
-    /// The client has not presented the key, and is being answered.
+    /// The client has not presented a key, and is being answered.
     Served,
-    /// The client has presented the key, and the daemon is waiting for a request or the rest of
+    /// The client has presented a key, and the daemon is waiting for a request or the rest of
     /// one.
     Known,
-    /// The client has presented the key, and its call is in progress.
+    /// The client has presented a key, and its call is in progress.
     Busy,
 }
 
@@ -53,8 +59,22 @@ struct State {
     latest: u64,
     /// Ordered by rank, then by time of entering that rank.
     order: BTreeSet<(Rank, Instant, u64)>,
-    by_number: BTreeMap<u64, (Rank, Instant, Arc<Notify>)>,
+    by_number: BTreeMap<u64, Entry>,
+    /// How many are of clients with a key of each namespace; not those of the operator.
+    known: BTreeMap<Namespace, usize>,
 }
+
+struct Entry {
+    rank: Rank,
+    since: Instant,
+    leave: Arc<Notify>,
+    /// Whose key the client has presented, if not the operator's.
+    namespace: Option<Namespace>,
+}
+
+/// The clients of a namespace have as many connections as they may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoPlace;
 
 /// A connection's place, released on drop.
 pub struct Place {
@@ -89,6 +109,16 @@ impl Crowd {
         let _ = self.lock().evict();
     }
 
+    /// How many places the clients of a namespace may have.
+    fn most_of(&self, namespace: &Namespace) -> usize {
+        if namespace.is_guest() { self.most_of_all() } else { (self.most / 4).max(1) }
+    }
+
+    /// How many those of all namespaces may have together.
+    fn most_of_all(&self) -> usize {
+        self.most - self.most / 8
+    }
+
     /// Gets a place; or how long until a connection can be evicted, if that is known.
     fn try_enter(self: &Arc<Self>) -> Result<Place, Option<Duration>> {
         let mut state = self.lock();
@@ -97,7 +127,7 @@ impl Crowd {
         }
         state.latest += 1;
         let (number, leave) = (state.latest, Arc::new(Notify::new()));
-        state.insert(number, Rank::Idle, leave.clone());
+        state.insert(number, Rank::Idle, leave.clone(), None);
         Ok(Place { crowd: self.clone(), number, leave })
     }
 
@@ -116,22 +146,55 @@ impl State {
         if !left.is_zero() {
             return Err(Some(left));
         }
-        if let Some(leave) = self.remove(number) {
-            leave.notify_one();
-        }
+        self.leave(number);
         Ok(())
     }
 
-    fn insert(&mut self, number: u64, rank: Rank, leave: Arc<Notify>) {
+    fn insert(
+        &mut self,
+        number: u64,
+        rank: Rank,
+        leave: Arc<Notify>,
+        namespace: Option<Namespace>,
+    ) {
         let since = Instant::now();
         self.order.insert((rank, since, number));
-        self.by_number.insert(number, (rank, since, leave));
+        if let Some(namespace) = &namespace {
+            *self.known.entry(namespace.clone()).or_default() += 1;
+        }
+        self.by_number.insert(number, Entry { rank, since, leave, namespace });
     }
 
-    fn remove(&mut self, number: u64) -> Option<Arc<Notify>> {
-        let (rank, since, leave) = self.by_number.remove(&number)?;
-        self.order.remove(&(rank, since, number));
-        Some(leave)
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.by_number.remove(&number)?;
+        self.order.remove(&(entry.rank, entry.since, number));
+        if let Some(namespace) = &entry.namespace
+            && let Some(count) = self.known.get_mut(namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.known.remove(namespace);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Has a connection of a namespace closed whose client was waited for longest, if one was for long enough.
+    fn evict_one_of(&mut self, namespace: &Namespace) -> Result<(), NoPlace> {
+        let is_one = |(rank, since, number): &&(Rank, Instant, u64)| {
+            let entry = self.by_number.get(number);
+            let is_own = entry.is_some_and(|entry| entry.namespace.as_ref() == Some(namespace));
+            is_own && rank.grace().is_some_and(|grace| since.elapsed() >= grace)
+        };
+        let &(.., number) = self.order.iter().find(is_one).ok_or(NoPlace)?;
+        self.leave(number);
+        Ok(())
+    }
+
+    fn leave(&mut self, number: u64) {
+        if let Some(entry) = self.remove(number) {
+            entry.leave.notify_one();
+        }
     }
 }
 
@@ -146,9 +209,29 @@ impl Place {
         self.change(|rank| if rank < Rank::Known { Rank::Idle } else { Rank::Known });
     }
 
-    /// The client has presented the key.
-    pub fn is_known(&self) {
-        self.change(|_| Rank::Busy);
+    /// The client has presented this caller's key, and its call is in progress.
+    pub fn is_known(&self, caller: &Caller) -> Result<(), NoPlace> {
+        let namespace = match caller.role {
+            Role::Operator => None,
+            _ => Some(&caller.namespace),
+        };
+        let mut state = self.crowd.lock();
+        // It may have been evicted already.
+        let Some(entry) = state.by_number.get(&self.number) else { return Ok(()) };
+        if let Some(namespace) = namespace.filter(|own| entry.namespace.as_ref() != Some(own)) {
+            let own = state.known.get(namespace).copied().unwrap_or(0);
+            if own >= self.crowd.most_of(namespace)
+                || state.known.values().sum::<usize>() >= self.crowd.most_of_all()
+            {
+                state.evict_one_of(namespace)?;
+            }
+        }
+        if let Some(Entry { leave, .. }) = state.remove(self.number) {
+            state.insert(self.number, Rank::Busy, leave, namespace.cloned());
+        }
+        drop(state);
+        self.crowd.changed.notify_one();
+        Ok(())
     }
 
     /// Has this connection closed.
@@ -164,9 +247,8 @@ impl Place {
     fn change(&self, to: impl FnOnce(Rank) -> Rank) {
         let mut state = self.crowd.lock();
         // It may have been evicted already.
-        let Some(&(rank, ..)) = state.by_number.get(&self.number) else { return };
-        if let Some(leave) = state.remove(self.number) {
-            state.insert(self.number, to(rank), leave);
+        if let Some(Entry { rank, leave, namespace, .. }) = state.remove(self.number) {
+            state.insert(self.number, to(rank), leave, namespace);
         }
         drop(state);
         self.crowd.changed.notify_one();
@@ -183,6 +265,15 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn caller(namespace: &str, role: Role) -> Caller {
+        Caller { namespace: namespace.parse().unwrap(), role, key: None }
+    }
+
+    /// The operator's client.
+    fn known(place: &Place) {
+        place.is_known(&caller("guest", Role::Operator)).unwrap();
+    }
 
     /// Whether it has been evicted.
     async fn has_to_go(place: &Place) -> bool {
@@ -208,8 +299,8 @@ mod tests {
     async fn who_has_shown_the_key_goes_last_and_not_in_a_call() {
         let crowd = Crowd::new(3);
         let places = [crowd.enter().await, crowd.enter().await, crowd.enter().await];
-        places[0].is_known();
-        places[1].is_known();
+        known(&places[0]);
+        known(&places[1]);
         places[0].waits();
         for _ in 0..2 {
             // Each evicts the one that is only idle.
@@ -218,15 +309,55 @@ mod tests {
         }
         assert!(has_to_go(&places[2]).await);
         let third = crowd.enter().await;
-        third.is_known();
+        known(&third);
         let begin = Instant::now();
         let fourth = crowd.enter().await;
         assert!(begin.elapsed() > Duration::from_secs(1) && has_to_go(&places[0]).await);
-        fourth.is_known();
+        known(&fourth);
         // All are in calls now.
         let next = tokio::time::timeout(Duration::from_millis(500), crowd.enter()).await;
         assert!(next.is_err());
         drop(fourth);
         tokio::time::timeout(Duration::from_secs(1), crowd.enter()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_a_part_of_the_places_and_the_operator_always_gets_one() {
+        let crowd = Crowd::new(16);
+        let (acme, other) = (caller("acme", Role::Call), caller("other", Role::Change));
+        let guest = caller("guest", Role::Read);
+        let mut own = Vec::new();
+        for _ in 0..4 {
+            let place = crowd.enter().await;
+            assert_eq!(place.is_known(&acme), Ok(()));
+            // Each call of the same client counts once.
+            assert_eq!(place.is_known(&acme), Ok(()));
+            own.push(place);
+        }
+        let fifth = crowd.enter().await;
+        assert_eq!(fifth.is_known(&acme), Err(NoPlace));
+        assert_eq!(fifth.is_known(&other), Ok(()));
+        drop(own.pop());
+        let place = crowd.enter().await;
+        assert_eq!(place.is_known(&acme), Ok(()));
+        own.push(place);
+        // Whom the daemon has waited for gives up its place to another client of its namespace.
+        own[0].waits();
+        tokio::time::sleep(Duration::from_millis(2100)).await;
+        let sixth = crowd.enter().await;
+        assert_eq!(sixth.is_known(&acme), Ok(()));
+        assert!(has_to_go(&own[0]).await && !has_to_go(&own[1]).await);
+        drop(own.remove(0));
+        let mut others = Vec::new();
+        for _ in 0..9 {
+            let place = crowd.enter().await;
+            assert_eq!(place.is_known(&guest), Ok(()));
+            others.push(place);
+        }
+        let next = crowd.enter().await;
+        assert_eq!(next.is_known(&guest), Err(NoPlace), "14 of 16 are taken");
+        known(&next);
+        drop((own, others, fifth, sixth, next));
+        assert!(crowd.lock().known.is_empty() && crowd.lock().order.is_empty());
     }
 }

@@ -25,6 +25,9 @@ const OLDEST: u32 = 1;
 const MOST_BYTES: usize = 64 << 20;
 const MOST_ACTIONS: usize = 1000;
 
+/// How much of it the actions and packages of one namespace may take, other than the operator's, in bytes.
+const MOST_BYTES_OF_ONE: usize = 4 << 20;
+
 /// Suffix of a file that is being written.
 const UNFINISHED: &str = ".new";
 
@@ -116,6 +119,12 @@ pub enum StateError {
         MOST_BYTES >> 20
     )]
     Full,
+    /// A namespace would have too much in the file.
+    #[error(
+        "the actions and packages of a namespace may take {} MiB without their code, parameters above all: make some smaller, or delete some",
+        MOST_BYTES_OF_ONE >> 20
+    )]
+    FullOfOne,
 }
 
 /// The state directory, locked for this process.
@@ -183,14 +192,14 @@ impl State {
     ) -> Result<(), StateError> {
         let mut packages = self.packages.clone();
         packages.insert(name.clone(), package);
-        self.write(self.actions.clone(), packages).await
+        self.write(self.actions.clone(), packages, Some(&name.namespace)).await
     }
 
     /// Removes a package.
     pub async fn remove_package(&mut self, name: &QualifiedName) -> Result<(), StateError> {
         let mut packages = self.packages.clone();
         packages.remove(name);
-        self.write(self.actions.clone(), packages).await
+        self.write(self.actions.clone(), packages, None).await
     }
 
     /// Stores an action durably.
@@ -201,7 +210,7 @@ impl State {
     ) -> Result<(), StateError> {
         let mut actions = self.actions.clone();
         actions.insert(name.clone(), action);
-        self.replace(actions).await
+        self.write(actions, self.packages.clone(), Some(&name.namespace)).await
     }
 
     /// Removes an action, if there is one.
@@ -211,7 +220,7 @@ impl State {
         }
         let mut actions = self.actions.clone();
         actions.remove(name);
-        self.replace(actions).await
+        self.write(actions, self.packages.clone(), None).await
     }
 
     /// Removes all actions and packages of a namespace.
@@ -222,27 +231,32 @@ impl State {
         if (actions.len(), packages.len()) == (self.actions.len(), self.packages.len()) {
             return Ok(());
         }
-        self.write(actions, packages).await
+        self.write(actions, packages, None).await
     }
 
-    async fn replace(
-        &mut self,
-        actions: BTreeMap<QualifiedName, StoredAction>,
-    ) -> Result<(), StateError> {
-        self.write(actions, self.packages.clone()).await
-    }
-
+    /// Replaces the file. What is of `grows` may have become larger.
     async fn write(
         &mut self,
         actions: BTreeMap<QualifiedName, StoredAction>,
         packages: BTreeMap<QualifiedName, Package>,
+        grows: Option<&Namespace>,
     ) -> Result<(), StateError> {
         let path = self.path.clone();
+        let grows = grows.filter(|namespace| !namespace.is_guest()).cloned();
         // Not on the threads that answer calls, because it waits for the disk.
         let written = tokio::task::spawn_blocking(move || {
-            let contents = Contents { version: VERSION, actions: &actions, packages: &packages };
-            let text = serde_json::to_vec_pretty(&contents)
-                .map_err(|error| StateError::File { path: path.clone(), error: error.into() })?;
+            let text_of = |actions, packages| {
+                let contents = Contents { version: VERSION, actions, packages };
+                serde_json::to_vec_pretty(&contents)
+                    .map_err(|error| StateError::File { path: path.clone(), error: error.into() })
+            };
+            if let Some(namespace) = grows {
+                let own = (part(&actions, &namespace), part(&packages, &namespace));
+                if text_of(own.0, own.1)?.len() > MOST_BYTES_OF_ONE {
+                    return Err(StateError::FullOfOne);
+                }
+            }
+            let text = text_of(actions.iter().collect(), packages.iter().collect())?;
             let most = actions.len().max(packages.len());
             if most > MOST_ACTIONS || text.len() > MOST_BYTES {
                 return Err(StateError::Full);
@@ -255,6 +269,14 @@ impl State {
         (self.actions, self.packages) = written?;
         Ok(())
     }
+}
+
+/// What a namespace has of these.
+fn part<'a, T>(
+    all: &'a BTreeMap<QualifiedName, T>,
+    namespace: &Namespace,
+) -> BTreeMap<&'a QualifiedName, &'a T> {
+    all.iter().filter(|(name, _)| name.namespace == *namespace).collect()
 }
 
 /// Name of the file that is locked.
@@ -478,7 +500,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut state = State::open(directory.path()).unwrap();
         let many = (0..MOST_ACTIONS).map(|number| (name(&number.to_string()), action(1))).collect();
-        state.replace(many).await.unwrap();
+        state.write(many, BTreeMap::new(), None).await.unwrap();
         assert!(matches!(state.put(&name("more"), action(1)).await, Err(StateError::Full)));
         state.put(&name("1"), action(2)).await.unwrap();
         drop(state);

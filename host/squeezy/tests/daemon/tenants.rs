@@ -3,7 +3,12 @@
 use crate::common::{Daemon, NO_VM, empty_build, empty_image, until};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+};
 use tempfile::TempDir;
 
 /// A daemon with the function `f` in the operator's namespace, and an image `g` for everybody.
@@ -344,4 +349,60 @@ fn with_a_namespace_goes_everything_in_it() {
     }
     assert_eq!(world.ask(&key, "GET", path, None).0, 404);
     assert_eq!(world.daemon.ask("GET", path, None), (200, of_guest));
+}
+
+#[test]
+fn a_request_that_began_before_its_namespace_ended_does_nothing_in_the_next_one() {
+    let world = World::new();
+    let operate = |arguments: &[&str]| assert!(world.daemon.client(arguments).status.success());
+    operate(&["namespace", "create", "acme"]);
+    let acme = world.key("acme", "first", "change");
+    let body = image().unwrap().to_string();
+    let address = world.daemon.url.strip_prefix("http://").unwrap();
+    let mut late = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "PUT /api/v1/namespaces/_/actions/f HTTP/1.1\r\nHost: {address}\r\nAuthorization: {acme}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    late.write_all(head.as_bytes()).unwrap();
+    until("it was admitted", || {
+        let (_, keys) = world.daemon.ask("GET", "/namespaces/acme/keys", None);
+        keys[0]["last_used"].is_u64().then_some(())
+    });
+    operate(&["namespace", "delete", "acme"]);
+    operate(&["namespace", "create", "acme"]);
+    late.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert_eq!(world.daemon.ask("GET", "/namespaces/acme/actions", None), (200, json!([])));
+}
+
+#[test]
+fn parameters_of_a_namespace_have_a_bound() {
+    let world = World::new();
+    assert!(world.daemon.client(&["namespace", "create", "acme"]).status.success());
+    let acme = world.key("acme", "first", "change");
+    let large = json!([{ "key": "k", "value": "x".repeat(900 << 10) }]);
+    let put = |name: &str| {
+        let body = json!({ "exec": image().unwrap()["exec"], "parameters": large });
+        world.ask(&acme, "PUT", &format!("/namespaces/_/actions/{name}"), Some(body))
+    };
+    let made = (0..8).take_while(|number| put(&format!("a{number}")).0 == 200).count();
+    assert_eq!(made, 4);
+    let (status, refused) = put("more");
+    assert!(
+        status == 413 && refused["error"].as_str().unwrap().contains("parameters"),
+        "{refused}"
+    );
+    // A list is short, however large they are.
+    let (_, list) = world.ask(&acme, "GET", "/namespaces/_/actions", None);
+    assert_eq!(list.as_array().unwrap().len(), 4);
+    assert!(list.to_string().len() < 100_000);
+    // The operator's are others.
+    let body = json!({ "exec": image().unwrap()["exec"], "parameters": large });
+    assert_eq!(world.daemon.ask("PUT", "/namespaces/_/actions/b", Some(body)).0, 200);
+    assert_eq!(world.ask(&acme, "DELETE", "/namespaces/_/actions/a0", None).0, 200);
+    assert_eq!(put("more").0, 200);
 }

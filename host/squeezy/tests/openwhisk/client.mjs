@@ -32,9 +32,9 @@ async function until (what, limitMs = 60000) {
 }
 
 // The activation of a blocking call. On a slow machine a VM may boot for longer than such a call waits.
-async function called (name, params = {}) {
-  const answer = await ow.actions.invoke({ name, blocking: true, params })
-  return answer.response ? answer : until(() => ow.activations.get(answer.activationId), 180000)
+async function called (name, params = {}, client = ow) {
+  const answer = await client.actions.invoke({ name, blocking: true, params })
+  return answer.response ? answer : until(() => client.activations.get(answer.activationId), 180000)
 }
 
 assert.deepEqual(await ow.namespaces.list(), ['guest'])
@@ -171,6 +171,30 @@ if (runtimes.nodejs) {
 } else {
   assert.match((await failure(ow.actions.create(code))).message, /runtimes\/build.sh node/)
 }
+
+// Another namespace, whose clients have and see their own things only.
+async function operate (method, path) {
+  const headers = { Authorization: 'Basic ' + Buffer.from(key).toString('base64') }
+  const answer = await fetch(`${apihost}/api/v1/namespaces/${path}`, { method, headers })
+  assert.ok(answer.ok, await answer.clone().text())
+  return answer.json()
+}
+await operate('PUT', 'acme')
+const acme = openwhisk({ apihost, api_key: (await operate('PUT', 'acme/keys/first')).key })
+assert.deepEqual(await acme.namespaces.list(), ['acme'])
+assert.deepEqual(await acme.actions.list(), [])
+await acme.actions.create({ name: 'page', action: { exec: image }, params: { username: 'acme' } })
+const theirs = await called('page', { items: 5 }, acme)
+assert.deepEqual([theirs.namespace, theirs.response.result.items], ['acme', 5])
+assert.deepEqual((await acme.activations.list()).map(one => one.activationId), [theirs.activationId])
+assert.equal((await failure(acme.activations.get(activationId))).statusCode, 404)
+assert.equal((await failure(acme.actions.get('/guest/html'))).statusCode, 403)
+assert.equal((await failure(acme.actions.invoke('/guest/html'))).statusCode, 403)
+assert.equal((await ow.actions.get('/acme/page')).namespace, 'acme')
+assert.equal((await failure(ow.activations.get(theirs.activationId))).statusCode, 404)
+await operate('DELETE', 'acme?force=true')
+assert.equal((await failure(acme.actions.list())).statusCode, 401)
+assert.deepEqual(await ow.namespaces.list(), ['guest'])
 
 assert.equal((await ow.actions.delete('page')).name, 'page')
 assert.equal((await failure(ow.actions.invoke('page'))).statusCode, 404)

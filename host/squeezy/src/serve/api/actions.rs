@@ -58,17 +58,12 @@ impl Part {
     }
 
     /// This part of a list of `kind`, or how many there are from there on.
-    pub fn of(
-        &self,
-        kind: &str,
-        all: Vec<Value>,
-        options: ListOptions,
-    ) -> Result<Json<Value>, ApiError> {
+    pub fn of(&self, kind: &str, all: Vec<Value>, options: ListOptions) -> Result<Value, ApiError> {
         let limit = self.limit()?;
         if options.count {
-            return Ok(Json(json!({ kind: all.len().saturating_sub(self.skip()) })));
+            return Ok(json!({ kind: all.len().saturating_sub(self.skip()) }));
         }
-        Ok(Json(all.into_iter().skip(self.skip()).take(limit).collect()))
+        Ok(all.into_iter().skip(self.skip()).take(limit).collect())
     }
 }
 
@@ -84,9 +79,10 @@ pub async fn list(
     Extension(namespace): Extension<Namespace>,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
-    part.of("actions", api.service.describe_actions(&namespace), options)
+    let part = part.of("actions", api.service.describe_actions(&namespace), options)?;
+    api.answer(StatusCode::OK, &part).await
 }
 
 /// Whether to return an action's code too.
@@ -106,7 +102,7 @@ pub async fn show(
     let action = api.service.action(&name).filter(|_| options.code != Some(false));
     match action.and_then(|action| action.code.clone()) {
         Some(code) => with_code(&api, described, code).await,
-        None => Ok(Json(described).into_response()),
+        None => api.answer(StatusCode::OK, &described).await,
     }
 }
 
@@ -282,7 +278,7 @@ mod tests {
         let list = |skip, limit, count| {
             let all = (0..40).map(Value::from).collect();
             let part = Part { skip, limit }.of("things", all, ListOptions { count });
-            part.map(|Json(value)| value).map_err(|error| error.into_response().status())
+            part.map_err(|error| error.into_response().status())
         };
         assert_eq!(list(38, None, false), Ok(json!([38, 39])));
         assert_eq!(list(0, Some(1), false), Ok(json!([0])));

@@ -66,6 +66,14 @@ impl ApiError {
         }
     }
 
+    /// The clients of a namespace have as many connections as they may have.
+    pub fn no_place() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many clients of this namespace are connected; try again later.",
+        )
+    }
+
     pub fn too_slow() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "The request's content took too long to arrive.")
     }
@@ -108,9 +116,9 @@ fn of_tenant(error: &TenantError) -> StatusCode {
         | TenantError::HasPackages(_)
         | TenantError::TooManyNamespaces(_)
         | TenantError::TooManyKeys(_) => StatusCode::CONFLICT,
-        TenantError::Over(OverQuota::Concurrency { .. } | OverQuota::Rate { .. }) => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
+        TenantError::Over(
+            OverQuota::Concurrency { .. } | OverQuota::Rate { .. } | OverQuota::Arguments,
+        ) => StatusCode::TOO_MANY_REQUESTS,
         TenantError::Over(
             OverQuota::Actions { .. } | OverQuota::Packages { .. } | OverQuota::Code { .. },
         ) => StatusCode::PAYLOAD_TOO_LARGE,

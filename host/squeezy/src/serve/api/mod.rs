@@ -32,7 +32,7 @@ use axum::body::Body;
 use axum::{
     Router,
     body::{Bytes, HttpBody},
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, Extension, Request, State},
     http::{
         Extensions, HeaderMap, Method, StatusCode,
         header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
@@ -140,16 +140,17 @@ async fn authenticated(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let caller = api.caller(request.headers(), request.extensions());
+    let caller = api.caller(request.headers(), request.extensions())?;
     request.extensions_mut().insert(caller.ok_or_else(ApiError::unauthorized)?);
     Ok(next.run(request).await)
 }
 
 /// Reads the request's whole body, which must not be too large or arrive too slowly, after
 /// reserving memory for it. The reservation becomes an extension of the request, for handlers that
-/// need it longer than the request lasts.
+/// need it longer than the request lasts. Whoever is not known any more by then is refused.
 async fn whole_body(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
@@ -157,6 +158,9 @@ async fn whole_body(
     // Nothing else that is put is so large.
     let most = if parts.method == Method::PUT { MAX_CODE_BODY_BYTES } else { MAX_BODY_BYTES };
     let (body, held) = read(&api.bodies, &parts, body, most, more_for_values).await?;
+    if !api.tenants.knows(&caller) {
+        return Err(ApiError::unauthorized());
+    }
     let held: Arc<[Held]> = held.into();
     parts.extensions.insert(held.clone());
     let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
@@ -265,14 +269,18 @@ async fn collect(
 
 impl Api {
     /// Who sends a request; `None` for a client without a key. From then on, the connection of one with a key
-    /// counts as such a client's.
-    fn caller(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<Caller> {
+    /// counts as such a client's, unless its namespace has too many.
+    fn caller(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Option<Caller>, ApiError> {
         let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-        let caller = self.tenants.caller(header)?;
+        let Some(caller) = self.tenants.caller(header) else { return Ok(None) };
         if let Some(place) = extensions.get::<Arc<Place>>() {
-            place.is_known();
+            place.is_known(&caller).map_err(|_| ApiError::no_place())?;
         }
-        Some(caller)
+        Ok(Some(caller))
     }
 
     /// A JSON response, built once there is memory for it.

@@ -10,6 +10,8 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Extension, Query, State, rejection::QueryRejection},
+    http::StatusCode,
+    response::Response,
 };
 use serde_json::{Map, Value};
 use squeezy_openwhisk::Namespace;
@@ -19,16 +21,18 @@ pub async fn list(
     Extension(namespace): Extension<Namespace>,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
-    part.of("packages", api.service.describe_packages(&namespace), options)
+    let part = part.of("packages", api.service.describe_packages(&namespace), options)?;
+    api.answer(StatusCode::OK, &part).await
 }
 
 pub async fn show(
     State(api): State<Api>,
     ActionName(name): ActionName,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(api.service.describe_package(&name).ok_or_else(ApiError::not_found)?))
+) -> Result<Response, ApiError> {
+    let described = api.service.describe_package(&name).ok_or_else(ApiError::not_found)?;
+    api.answer(StatusCode::OK, &described).await
 }
 
 pub async fn put(
@@ -60,10 +64,11 @@ pub async fn actions(
     ActionName(name): ActionName,
     options: Result<Query<ListOptions>, QueryRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let (Query(options), Query(part)) = (options?, part?);
     // As if it were one of them.
     let (package, _) = api.service.resolve(&name.inside("any"))?;
     let package = package.package().ok_or_else(ApiError::not_found)?;
-    part.of("actions", api.service.in_package(&package), options)
+    let part = part.of("actions", api.service.in_package(&package), options)?;
+    api.answer(StatusCode::OK, &part).await
 }

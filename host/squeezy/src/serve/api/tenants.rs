@@ -101,7 +101,7 @@ async fn create(
         api.service.set_quotas(&namespace, quotas).await?;
         StatusCode::OK
     } else {
-        api.tenants.create(&namespace, quotas).await?;
+        api.service.create_namespace(&namespace, quotas).await?;
         StatusCode::CREATED
     };
     Ok((status, Json(api.tenants.describe(&namespace)?)))

@@ -150,6 +150,7 @@ async fn call(
     body: Body,
 ) -> Result<Response, Response> {
     let caller = api.caller(&head.headers, &head.extensions);
+    let caller = caller.map_err(IntoResponse::into_response)?;
     if caller.is_some() {
         // An action must not learn the key. Other credentials are between it and its clients.
         head.headers.remove(AUTHORIZATION);
@@ -210,6 +211,9 @@ async fn called(
     };
     let (body, mut held) = read(bodies, &head, body, MAX_BODY_BYTES, more).await?;
     held.push(held_for_head);
+    if caller.as_ref().is_some_and(|caller| !api.tenants.knows(caller)) {
+        return Err(ApiError::forbidden());
+    }
 
     let own = callable.parameters();
     let request = WebRequest {

@@ -6,6 +6,7 @@ use crate::serve::{
     bodies::{Bodies, Held},
     key::random,
     telemetry::TracedCall,
+    tenants::NewCall,
 };
 use serde_json::{Map, Value};
 use squeezy_node::{Call, CallError, InstanceError, TraceContext};
@@ -28,6 +29,12 @@ pub struct CallOrigin {
     pub span: Option<TraceContext>,
     /// On what conditions it was admitted, if it is one of a web action.
     pub web: Option<WebCall>,
+}
+
+impl CallOrigin {
+    fn is_of_stranger(&self) -> bool {
+        self.web.as_ref().is_some_and(|web| web.stranger.is_some())
+    }
 }
 
 /// A call that has ended.
@@ -56,9 +63,17 @@ impl Service {
         held: Arc<[Held]>,
         bodies: Arc<Bodies>,
     ) -> (oneshot::Receiver<()>, JoinHandle<Result<Answered, ServiceError>>) {
+        let callable = callable.into();
+        let new = NewCall {
+            by_stranger: origin.is_of_stranger(),
+            bytes: held.iter().map(Held::bytes).sum(),
+            most_bytes: bodies.bytes(),
+        };
+        let calling = self.tenants.call(&callable.action.name.namespace, new);
         let (accept, accepted) = oneshot::channel();
-        let answer = self.clone().answer(callable.into(), id, arguments, accept, bodies, origin);
+        let answer = self.clone().answer(callable, id, arguments, accept, bodies, origin);
         let call = tokio::spawn(async move {
+            let _calling = calling?;
             let answered = answer.await;
             drop(held);
             answered
@@ -73,9 +88,10 @@ impl Service {
         arguments: Map<String, Value>,
         accept: oneshot::Sender<()>,
         bodies: Arc<Bodies>,
-        CallOrigin { span, web }: CallOrigin,
+        origin: CallOrigin,
     ) -> Result<Answered, ServiceError> {
-        let _calling = self.tenants.call(&action.name.namespace)?;
+        let by_stranger = origin.is_of_stranger();
+        let CallOrigin { span, web } = origin;
         let traced = TracedCall::begin(self.telemetry.as_ref(), span);
         let start_ms = now_ms();
         let mut accept = Some(accept);
@@ -156,7 +172,6 @@ impl Service {
             // The rest of an instance that runs code is ours.
             Explained { text, by_code: by_instance && action.code.is_some() }
         };
-        let by_stranger = web.as_ref().is_some_and(|web| web.stranger.is_some());
         let mut activation = Activation::of(
             id,
             action.called(),

@@ -110,7 +110,7 @@ impl From<CodeError> for ServiceError {
 impl From<StateError> for ServiceError {
     fn from(error: StateError) -> Self {
         match error {
-            StateError::Full => Self::Full(error.to_string()),
+            StateError::Full | StateError::FullOfOne => Self::Full(error.to_string()),
             StateError::File { path, error } => failed(&path)(error).into(),
             other => Self::Internal(other.to_string()),
         }

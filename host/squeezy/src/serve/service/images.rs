@@ -30,7 +30,7 @@ impl Service {
     ) -> Result<Value, ServiceError> {
         let reference = Reference::parse(image).map_err(ServiceError::Invalid)?;
         let service = self.clone();
-        let pull = tokio::spawn(async move {
+        to_the_end(async move {
             let config = service.config();
             let pulled = service.registry.pull(&config, &namespace, &reference).await?;
             let repository = reference.repository();
@@ -38,8 +38,8 @@ impl Service {
             let all = service.images.all_pulled();
             let found = all.iter().find(|image| is_it(image)).ok_or(ServiceError::NotFound)?;
             Ok(service.describe_pulled(found))
-        });
-        pull.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+        })
+        .await
     }
 
     /// All images of a namespace that have been pulled, and those that are being pulled.

@@ -24,7 +24,7 @@ use super::{
     registry::Registry,
     state::{Origin, State, StoredAction},
     telemetry::Telemetry,
-    tenants::Tenants,
+    tenants::{Life, Tenants},
 };
 pub use calls::{Answered, CallOrigin};
 pub use error::ServiceError;
@@ -79,6 +79,8 @@ pub struct Service {
     unavailable: Mutex<BTreeMap<QualifiedName, Unavailable>>,
     /// The tenants that namespaces with functions are in the node.
     in_node: Mutex<BTreeMap<Namespace, TenantIndex>>,
+    /// Namespaces whose end somebody waits for.
+    ending: Mutex<BTreeSet<Namespace>>,
     packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
     /// Held while actions are changed, which involves the node and the disk.
     changing: tokio::sync::Mutex<State>,
@@ -128,6 +130,7 @@ impl Service {
             bodies,
             unavailable: Mutex::default(),
             in_node: Mutex::new(BTreeMap::from([(Namespace::guest(), TenantIndex::FIRST)])),
+            ending: Mutex::default(),
             packages: Mutex::new(packages),
             changing: tokio::sync::Mutex::new(state),
         }
@@ -153,13 +156,14 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
-        let put = tokio::spawn(async move { service.change(name, body, code, overwrite).await });
-        put.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+        let life = self.tenants.life(&name.namespace).ok_or(ServiceError::NotFound)?;
+        to_the_end(async move { service.change(name, life, body, code, overwrite).await }).await
     }
 
     async fn change(
         &self,
         name: QualifiedName,
+        life: Life,
         mut body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
@@ -178,6 +182,10 @@ impl Service {
             None => None,
         };
         let mut state = self.changing.lock().await;
+        // It may have been deleted meanwhile, and made anew.
+        if self.tenants.life(&name.namespace).is_none_or(|now| now != life) {
+            return Err(ServiceError::NotFound);
+        }
         self.change_kept(&mut state, name, body, overwrite, given).await
     }
 
@@ -189,10 +197,6 @@ impl Service {
         overwrite: bool,
         given: Option<Made>,
     ) -> Result<Arc<Action>, ServiceError> {
-        // It may have been deleted since the client was admitted.
-        if !self.tenants.has(&name.namespace) {
-            return Err(ServiceError::NotFound);
-        }
         packages::check_place(&name, state)?;
         let earlier = self.action(&name);
         let kept = match &earlier {
@@ -318,6 +322,14 @@ impl Service {
     pub async fn drain(&self) {
         self.node.drain().await;
     }
+}
+
+/// Goes on to the end if the client stops waiting, so that what is on the disk, in the node and in memory agree.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, ServiceError> {
+    let change = tokio::spawn(change);
+    change.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
 }
 
 /// The limits of an action made from this image.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::serve::{
     blobs::blocking,
-    tenants::{OverQuota, TenantError},
+    tenants::{OverQuota, Quotas, TenantError},
 };
 use serde_json::Map;
 use std::time::Duration;
@@ -12,18 +12,40 @@ use std::time::Duration;
 /// How often to look whether the last call has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How long calls may run on in a namespace that is deleted by force.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// How long whoever deletes a namespace waits for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Service {
+    /// Makes a namespace, which may have what a new one may, but for this.
+    pub async fn create_namespace(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        quotas: Map<String, Value>,
+    ) -> Result<(), ServiceError> {
+        let (service, namespace) = (self.clone(), namespace.clone());
+        to_the_end(async move {
+            let new = Quotas::new(service.config().memory_bytes);
+            service.tenants.create(&namespace, new, quotas).await?;
+            service.apply_quotas(&namespace).await
+        })
+        .await
+    }
+
     /// Changes what a namespace may have.
     pub async fn set_quotas(
-        &self,
+        self: &Arc<Self>,
         namespace: &Namespace,
         change: Map<String, Value>,
     ) -> Result<(), ServiceError> {
-        self.tenants.set_quotas(namespace, change).await?;
-        self.apply_quotas(namespace).await
+        let (service, namespace) = (self.clone(), namespace.clone());
+        to_the_end(async move {
+            service.tenants.set_quotas(&namespace, change).await?;
+            service.apply_quotas(&namespace).await
+        })
+        .await
     }
 
     /// Has the node and the store know what a namespace may have.
@@ -97,9 +119,19 @@ impl Service {
         }
     }
 
-    /// Deletes a namespace with everything in it; without `force`, only if it has no actions and no packages. Completes
-    /// even if the client stops waiting. Returns the namespace as it was, or as it is if its calls take long to end.
+    /// Deletes a namespace with everything in it; without `force`, only if it has no actions and no packages. With it,
+    /// calls that run are ended after a moment. Completes even if the client stops waiting. Returns the namespace as it
+    /// was, or as it is if its calls take long to end.
     pub async fn delete_namespace(
+        self: &Arc<Self>,
+        namespace: Namespace,
+        force: bool,
+    ) -> Result<Value, ServiceError> {
+        let service = self.clone();
+        to_the_end(async move { service.delete(namespace, force).await }).await
+    }
+
+    async fn delete(
         self: &Arc<Self>,
         namespace: Namespace,
         force: bool,
@@ -114,11 +146,18 @@ impl Service {
             (_, 1..) if !force => return Err(TenantError::HasPackages(packages).into()),
             _ => self.tenants.begin_to_go(&namespace).await?,
         }
-        self.remove_actions(&mut state, &namespace).await?;
+        let tenant = self.remove_actions(&mut state, &namespace).await?;
         drop(state);
         let service = self.clone();
         let going = namespace.clone();
         let end = tokio::spawn(async move { service.end_namespace(&going).await });
+        if let Some(tenant) = tenant.filter(|_| force) {
+            let node = self.node.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(GRACE).await;
+                node.end_calls(tenant);
+            });
+        }
         match tokio::time::timeout(PATIENCE, end).await {
             Ok(_) => Ok(described),
             Err(_) => Ok(self.tenants.describe(&namespace).unwrap_or(described)),
@@ -137,12 +176,13 @@ impl Service {
         Ok(())
     }
 
-    /// Removes all actions and packages: waiting calls are refused, running ones completed.
+    /// Removes all actions and packages: waiting calls are refused, running ones completed. Returns the tenant that the
+    /// namespace is in the node until it has ended, if it is one.
     async fn remove_actions(
         &self,
         state: &mut State,
         namespace: &Namespace,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<Option<TenantIndex>, ServiceError> {
         state.remove_all(namespace).await?;
         lock(&self.packages).retain(|name, _| name.namespace != *namespace);
         lock(&self.unavailable).retain(|name, _| name.namespace != *namespace);
@@ -154,12 +194,12 @@ impl Service {
             stays
         });
         // It goes with the last of its functions.
-        let tenant = lock(&self.in_node).remove(namespace);
+        let tenant = lock(&self.in_node).get(namespace).copied();
         if let Some(tenant) = tenant {
             self.node.remove_tenant(tenant);
         }
         self.keep_named(state);
-        Ok(())
+        Ok(tenant)
     }
 
     /// Removes the images that have been pulled for a namespace. Those that cannot be removed now are for whoever has
@@ -176,12 +216,26 @@ impl Service {
         }
     }
 
+    /// Ends a namespace that is going. Whoever asks for it while somebody else does so waits.
     async fn end_namespace(&self, namespace: &Namespace) {
+        while !lock(&self.ending).insert(namespace.clone()) {
+            tokio::time::sleep(PAUSE).await;
+        }
+        // It may be over by now, and the name be another one's.
+        if self.tenants.going().contains(namespace) {
+            self.end_going(namespace).await;
+        }
+        lock(&self.ending).remove(namespace);
+    }
+
+    async fn end_going(&self, namespace: &Namespace) {
         while self.tenants.calls(namespace) > 0 {
             tokio::time::sleep(PAUSE).await;
         }
+        self.registry.forget(namespace);
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
+        lock(&self.in_node).remove(namespace);
         if let Err(error) = self.tenants.end(namespace).await {
             log_warning(&format!(
                 "the namespace {namespace} is empty, but remains until the daemon is started again: {error}"

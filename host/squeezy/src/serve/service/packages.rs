@@ -48,7 +48,7 @@ impl Service {
         package::check_name(&name.name).map_err(ServiceError::Invalid)?;
         let binding = body.binding(&name.namespace).map_err(ServiceError::Invalid)?;
         let service = self.clone();
-        let put = tokio::spawn(async move {
+        to_the_end(async move {
             let mut state = service.changing.lock().await;
             // It may have been deleted since the client was admitted.
             if !service.tenants.has(&name.namespace) {
@@ -68,8 +68,8 @@ impl Service {
             state.put_package(&name, package.clone()).await?;
             lock(&service.packages).insert(name.clone(), Arc::new(package));
             service.describe_package(&name).ok_or(ServiceError::NotFound)
-        });
-        put.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+        })
+        .await
     }
 
     /// Removes a package without actions. Completes even if the client stops waiting. Returns the package as it
@@ -79,7 +79,7 @@ impl Service {
         name: QualifiedName,
     ) -> Result<Value, ServiceError> {
         let service = self.clone();
-        let deleted = tokio::spawn(async move {
+        to_the_end(async move {
             let mut state = service.changing.lock().await;
             let described = service.describe_package(&name).ok_or(ServiceError::NotFound)?;
             let count = service.in_package(&name).len();
@@ -90,8 +90,8 @@ impl Service {
             state.remove_package(&name).await?;
             lock(&service.packages).remove(&name);
             Ok(described)
-        });
-        deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+        })
+        .await
     }
 
     /// A package in OpenWhisk's format, with its actions and all parameters that they get from it.

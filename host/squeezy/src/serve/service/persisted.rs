@@ -137,7 +137,7 @@ impl Service {
         name: QualifiedName,
     ) -> Result<Value, ServiceError> {
         let service = self.clone();
-        let deleted = tokio::spawn(async move {
+        to_the_end(async move {
             let mut state = service.changing.lock().await;
             packages::check_place(&name, &state)?;
             let described = service.describe_action(&name).ok_or(ServiceError::NotFound)?;
@@ -149,8 +149,8 @@ impl Service {
             }
             service.keep_named(&state);
             Ok(described)
-        });
-        deleted.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+        })
+        .await
     }
 
     /// The action with this name in OpenWhisk's format, including one that cannot be served. With what it gets from
@@ -173,7 +173,7 @@ impl Service {
         Some(described)
     }
 
-    /// All actions of a namespace in OpenWhisk's format, sorted by name.
+    /// All actions of a namespace in OpenWhisk's format, without parameters, sorted by name.
     pub fn describe_actions(&self, namespace: &Namespace) -> Vec<Value> {
         self.describe_actions_if(|name| name.namespace == *namespace)
     }
@@ -182,14 +182,22 @@ impl Service {
         &self,
         wanted: impl Fn(&QualifiedName) -> bool,
     ) -> Vec<Value> {
+        let without_parameters = |mut described: Value| {
+            if let Some(described) = described.as_object_mut() {
+                described.remove("parameters");
+            }
+            described
+        };
         let mut all: BTreeMap<_, _> = lock(&self.unavailable)
             .iter()
             .filter(|(name, _)| wanted(name))
-            .map(|(name, unavailable)| (name.clone(), unavailable.describe(name)))
+            .map(|(name, unavailable)| {
+                (name.clone(), without_parameters(unavailable.describe(name)))
+            })
             .collect();
         let actions = self.actions();
         let own = actions.iter().filter(|action| wanted(&action.name));
-        all.extend(own.map(|action| (action.name.clone(), action.describe())));
+        all.extend(own.map(|action| (action.name.clone(), without_parameters(action.describe()))));
         all.into_values().collect()
     }
 }

@@ -353,7 +353,7 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     let acme: Namespace = "acme".parse().unwrap();
     let refused = service.put_action(name("/acme/f"), body(exec), None, false).await;
     assert!(matches!(refused, Err(ServiceError::NotFound)));
-    service.tenants.create(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, Map::new()).await.unwrap();
     let made = service.put_action(name("/acme/f"), body(exec), None, false).await.unwrap();
     let own = service.action(&name("f")).unwrap();
     let status = service.node.status().await.unwrap();
@@ -487,7 +487,7 @@ async fn a_namespace_that_goes_takes_its_packages_with_it() {
     let acme: Namespace = "acme".parse().unwrap();
     let put = |called| service.put_package(name(called), package("{}"), false);
     assert!(matches!(put("/acme/p").await, Err(ServiceError::NotFound)));
-    service.tenants.create(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, Map::new()).await.unwrap();
     put("/acme/p").await.unwrap();
     put("p").await.unwrap();
     let kept = service.delete_namespace(acme.clone(), false).await.unwrap_err().to_string();

@@ -67,7 +67,7 @@ pub struct KeyEntry {
 impl KeyEntry {
     pub fn restored(namespace: &Namespace, stored: StoredKey) -> Self {
         let StoredKey { id, digest, role, created_ms, used_ms } = stored;
-        let caller = Caller { namespace: namespace.clone(), role };
+        let caller = Caller { namespace: namespace.clone(), role, key: Some(id.as_str().into()) };
         let (used_ms, has_news) = (AtomicU64::new(used_ms), AtomicBool::new(false));
         Self { id, caller, digest, created_ms, used_ms, has_news }
     }

@@ -3,6 +3,7 @@
 //! The file is replaced as a whole before a change counts; `file` has its form. Who has just used a key, and
 //! what was used, is written a minute later at most, and lost if the daemon is killed before.
 
+mod calls;
 mod error;
 mod file;
 mod key;
@@ -11,6 +12,7 @@ mod quota;
 mod tests;
 mod usage;
 
+pub use calls::{Calling, NewCall};
 pub use error::TenantError;
 pub use key::{KeyName, NewKey};
 pub use quota::{OverQuota, Quotas};
@@ -21,18 +23,15 @@ use super::{
     key::Key,
     state::write_whole,
 };
+use calls::{Calls, Part};
 use file::{Contents, StoredTenant};
 use key::KeyEntry;
-use quota::Rate;
 use serde_json::{Map, Value, json};
 use squeezy_openwhisk::{Namespace, now_ms};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
-    sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 use usage::Usage;
@@ -45,9 +44,9 @@ const MOST_KEYS: usize = 16;
 pub struct Tenants {
     path: PathBuf,
     operator: Key,
-    state: RwLock<State>,
+    state: Arc<RwLock<State>>,
     /// Held while the file changes.
-    changing: tokio::sync::Mutex<()>,
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Clone, Default)]
@@ -65,19 +64,17 @@ struct Tenant {
     is_going: bool,
     keys: BTreeMap<KeyName, Arc<KeyEntry>>,
     quotas: Quotas,
-    /// Calls at the moment.
-    calls: Arc<AtomicUsize>,
-    rate: Arc<Rate>,
+    calls: Arc<Calls>,
     usage: Arc<Usage>,
 }
 
-/// A call of a namespace, until it is dropped.
+/// One namespace, however many of its name there will be.
 #[derive(Debug)]
-pub struct Calling(Arc<AtomicUsize>);
+pub struct Life(Arc<Calls>);
 
-impl Drop for Calling {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+impl PartialEq for Life {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -92,7 +89,7 @@ impl Tenants {
         }
         state.namespaces.entry(Namespace::guest()).or_default();
         state.index();
-        let (state, changing) = (RwLock::new(state), tokio::sync::Mutex::default());
+        let (state, changing) = (Arc::new(RwLock::new(state)), Arc::default());
         Ok(Self { path, operator, state, changing })
     }
 
@@ -101,16 +98,29 @@ impl Tenants {
     pub fn caller(&self, header: Option<&str>) -> Option<Caller> {
         let given = Key::given(header?)?;
         if self.operator.admits(&given) {
-            return Some(Caller { namespace: Namespace::guest(), role: Role::Operator });
+            return Some(Caller { namespace: Namespace::guest(), role: Role::Operator, key: None });
         }
         let id = given.split(|byte| *byte == b':').next()?;
         let key = self.read().keys.get(std::str::from_utf8(id).ok()?)?.clone();
         key.admits(&given).then(|| key.used())
     }
 
+    /// Whether a caller is known still: the key may have been revoked while the rest of the request came, and the
+    /// namespace been made anew.
+    pub fn knows(&self, caller: &Caller) -> bool {
+        caller.key.as_deref().is_none_or(|key| self.read().keys.contains_key(key))
+    }
+
     /// Whether the operator is the only one, so that numbers are nobody else's.
     pub fn is_alone(&self) -> bool {
         self.read().namespaces.len() == 1
+    }
+
+    /// A namespace as it is now, unless it is going; another one of its name is not the same.
+    pub fn life(&self, namespace: &Namespace) -> Option<Life> {
+        let state = self.read();
+        let tenant = state.namespaces.get(namespace).filter(|tenant| !tenant.is_going);
+        tenant.map(|tenant| Life(tenant.calls.clone()))
     }
 
     /// Whether there is such a namespace that is not going.
@@ -125,6 +135,11 @@ impl Tenants {
         there.map(|(name, _)| name.clone()).collect()
     }
 
+    /// When a namespace was made, in milliseconds since 1970; 0 for the one that is always there.
+    pub fn created_ms(&self, namespace: &Namespace) -> u64 {
+        self.read().namespaces.get(namespace).map_or(0, |tenant| tenant.created_ms)
+    }
+
     /// Those that are going.
     pub fn going(&self) -> Vec<Namespace> {
         let state = self.read();
@@ -133,17 +148,16 @@ impl Tenants {
     }
 
     /// Begins a call in a namespace, if it may have one more.
-    pub fn call(&self, namespace: &Namespace) -> Result<Calling, TenantError> {
+    pub fn call(&self, namespace: &Namespace, call: NewCall) -> Result<Calling, TenantError> {
         let state = self.read();
         let tenant = state.namespaces.get(namespace).filter(|tenant| !tenant.is_going);
         let tenant = tenant.ok_or(TenantError::NoNamespace)?;
-        let Quotas { concurrent_calls, calls_per_minute, .. } = tenant.quotas;
-        let count = tenant.calls.fetch_add(1, Ordering::AcqRel);
-        let calling = Calling(tenant.calls.clone());
-        if let Some(allowed) = concurrent_calls.filter(|allowed| count >= *allowed) {
-            return Err(OverQuota::Concurrency { count, allowed }.into());
-        }
-        tenant.rate.count(calls_per_minute)?;
+        let part = match state.namespaces.len() {
+            1 => Part::All,
+            _ if namespace.is_guest() => Part::ThreeQuarters,
+            _ => Part::Quarter,
+        };
+        let calling = tenant.calls.begin(&tenant.quotas, call, part)?;
         tenant.usage.call();
         Ok(calling)
     }
@@ -181,7 +195,7 @@ impl Tenants {
     /// The number of its calls at the moment.
     pub fn calls(&self, namespace: &Namespace) -> usize {
         let state = self.read();
-        state.namespaces.get(namespace).map_or(0, |tenant| tenant.calls.load(Ordering::Acquire))
+        state.namespaces.get(namespace).map_or(0, |tenant| tenant.calls.count())
     }
 
     /// A namespace as clients receive it.
@@ -194,7 +208,7 @@ impl Tenants {
             "deleting": tenant.is_going,
             "keys": tenant.keys.len(),
             "quotas": tenant.quotas,
-            "calls": tenant.calls.load(Ordering::Acquire),
+            "calls": tenant.calls.count(),
             "usage": tenant.usage.used().describe(),
         }))
     }
@@ -218,9 +232,10 @@ impl Tenants {
     pub async fn create(
         &self,
         namespace: &Namespace,
+        new: Quotas,
         quotas: Map<String, Value>,
     ) -> Result<(), TenantError> {
-        let quotas = Quotas::NEW.changed(quotas).map_err(TenantError::Quotas)?;
+        let quotas = new.changed(quotas).map_err(TenantError::Quotas)?;
         self.change(|state| {
             match state.namespaces.get(namespace) {
                 Some(tenant) if tenant.is_going => return Err(TenantError::Going),
@@ -316,12 +331,12 @@ impl Tenants {
         tenants.count() + keys.count() > 0
     }
 
-    /// Changes the file, and then what is in memory.
+    /// Changes the file, and then what is in memory: both, even if nobody waits for it any more.
     async fn change(
         &self,
         change: impl FnOnce(&mut State) -> Result<(), TenantError>,
     ) -> Result<(), TenantError> {
-        let _changing = self.changing.lock().await;
+        let changing = self.changing.clone().lock_owned().await;
         let mut state = self.read().clone();
         change(&mut state)?;
         let namespaces = state.namespaces.iter();
@@ -329,11 +344,15 @@ impl Tenants {
         let (path, contents) = (self.path.clone(), Contents::new(namespaces.collect()));
         let failed = |error| TenantError::File { path: self.path.clone(), error };
         // Not on the threads that answer calls, because it waits for the disk.
-        let written = tokio::task::spawn_blocking(move || write_whole(&path, &contents.text()?));
-        written.await.map_err(std::io::Error::other).flatten().map_err(failed)?;
-        state.index();
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
-        Ok(())
+        let shared = self.state.clone();
+        let changed = tokio::task::spawn_blocking(move || {
+            let _changing = changing;
+            write_whole(&path, &contents.text()?)?;
+            state.index();
+            *shared.write().unwrap_or_else(PoisonError::into_inner) = state;
+            Ok(())
+        });
+        changed.await.map_err(std::io::Error::other).flatten().map_err(failed)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -1,19 +1,12 @@
-//! What a namespace may have, and how much of it it has.
+//! What a namespace may have.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use squeezy_openwhisk::now_ms;
 use squeezy_scaler::TenantPolicy;
-use std::{
-    num::NonZeroU32,
-    sync::{Mutex, PoisonError},
-};
+use std::num::NonZeroU32;
 
 /// The most that a quota can be, other than none.
 const MOST: usize = 1_000_000;
-
-/// A minute, in milliseconds.
-const MINUTE_MS: u64 = 60_000;
 
 /// What a namespace may have; what is absent has no bound of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,16 +29,20 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Those of a new namespace.
-    pub const NEW: Self = Self {
-        memory_mb: None,
-        weight: None,
-        concurrent_calls: Some(256),
-        calls_per_minute: Some(6000),
-        actions: Some(100),
-        code_mb: Some(512),
-        activations: None,
-    };
+    /// Those of a new namespace on a node with this much memory: half of that, so that no namespace can hold all of it
+    /// for as long as its calls run; no bound if half is more than a quota can be.
+    pub fn new(memory_bytes: u64) -> Self {
+        let half = usize::try_from(memory_bytes >> 21).ok();
+        Self {
+            memory_mb: half.filter(|half| (1..=MOST).contains(half)),
+            weight: None,
+            concurrent_calls: Some(256),
+            calls_per_minute: Some(6000),
+            actions: Some(100),
+            code_mb: Some(512),
+            activations: None,
+        }
+    }
 
     /// What the scaler has to know of them. Calls are counted before they get there.
     pub fn policy(&self) -> TenantPolicy {
@@ -105,6 +102,11 @@ pub enum OverQuota {
         /// How many there may be.
         allowed: usize,
     },
+    /// Too much memory.
+    #[error(
+        "The arguments of this namespace's calls take as much memory as they may; try again later."
+    )]
+    Arguments,
     /// Too many actions.
     #[error("The namespace may have {allowed} actions: delete one first.")]
     Actions {
@@ -129,60 +131,26 @@ pub enum OverQuota {
     },
 }
 
-/// Calls that began in the current minute.
-#[derive(Debug, Default)]
-pub struct Rate(Mutex<(u64, usize)>);
-
-impl Rate {
-    /// Counts a call that begins now, unless there were as many as may be.
-    pub fn count(&self, allowed: Option<usize>) -> Result<(), OverQuota> {
-        self.count_at(now_ms() / MINUTE_MS, allowed)
-    }
-
-    fn count_at(&self, minute: u64, allowed: Option<usize>) -> Result<(), OverQuota> {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whichever way the clock jumps.
-        if current.0 != minute {
-            *current = (minute, 0);
-        }
-        let count = current.1 + 1;
-        match allowed {
-            Some(allowed) if count > allowed => Err(OverQuota::Rate { count, allowed }),
-            _ => {
-                current.1 = count;
-                Ok(())
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
     #[test]
-    fn a_minute_has_so_many_calls_and_the_next_one_begins_anew() {
-        let rate = Rate::default();
-        assert!((0..3).all(|_| rate.count_at(5, Some(3)).is_ok()));
-        let refused = rate.count_at(5, Some(3)).unwrap_err().to_string();
-        assert_eq!(refused, "Too many requests in the last minute (count: 4, allowed: 3).");
-        assert!(rate.count_at(5, Some(4)).is_ok(), "those that are refused do not count");
-        assert!(rate.count_at(5, None).is_ok());
-        // The clock goes on, and is set back.
-        assert!(rate.count_at(6, Some(1)).is_ok() && rate.count_at(5, Some(1)).is_ok());
-    }
-
-    #[test]
     fn what_is_not_said_stays() {
-        let changed = |change: Value| Quotas::NEW.changed(change.as_object().unwrap().clone());
-        assert_eq!(changed(json!({})), Ok(Quotas::NEW));
+        let new = Quotas::new(4 << 30);
+        assert_eq!(new.memory_mb, Some(2048));
+        let changed = |change: Value| new.changed(change.as_object().unwrap().clone());
+        assert_eq!(changed(json!({})), Ok(new));
         let other = changed(json!({ "calls_per_minute": 7, "code_mb": null })).unwrap();
-        let right = Quotas { calls_per_minute: Some(7), code_mb: None, ..Quotas::NEW };
+        let right = Quotas { calls_per_minute: Some(7), code_mb: None, ..new };
         assert_eq!(other, right);
         let other = changed(json!({ "memory_mb": 3, "weight": 2 })).unwrap().policy();
         assert_eq!((other.memory_bytes, other.weight.get()), (Some(3 << 20), 2));
-        assert_eq!(Quotas::NEW.policy(), TenantPolicy::default());
+        assert_eq!(
+            changed(json!({ "memory_mb": null })).unwrap().policy(),
+            TenantPolicy::default()
+        );
         for wrong in [
             json!({ "calls": 1 }),
             json!({ "actions": -1 }),

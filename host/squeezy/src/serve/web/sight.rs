@@ -16,6 +16,8 @@ use squeezy_openwhisk::{Namespace, QualifiedName};
 pub struct Sight {
     /// The only namespace that is seen; `None` for all.
     namespace: Option<Namespace>,
+    /// Nothing is seen of what was before, in milliseconds since 1970: an earlier namespace may have had the same name.
+    pub since_ms: u64,
     /// Whether the reasons of failures are seen.
     pub has_reasons: bool,
 }
@@ -30,7 +32,8 @@ impl Sight {
             Some(caller) if caller.role.may(Need::Read) => {
                 let sees_all = is_alone || caller.role == Role::Operator;
                 let namespace = (!sees_all).then_some(caller.namespace);
-                Ok(Self { namespace, has_reasons: true })
+                let created_ms = namespace.as_ref().map(|own| tenants.created_ms(own));
+                Ok(Self { namespace, since_ms: created_ms.unwrap_or(0), has_reasons: true })
             }
             Some(caller) if is_alone || caller.role == Role::Monitor => Ok(Self::numbers()),
             Some(_) => Err(ApiError::forbidden()),
@@ -41,7 +44,7 @@ impl Sight {
 
     /// All numbers, without reasons.
     fn numbers() -> Self {
-        Self { namespace: None, has_reasons: false }
+        Self { namespace: None, since_ms: 0, has_reasons: false }
     }
 
     /// The only namespace that is seen; `None` for all.

@@ -28,10 +28,13 @@ pub fn state(page: &Page, since_ms: u64, sight: &Sight) -> Value {
     let functions: Vec<_> =
         names.iter().map(|name| function(page, name, &latest.functions[name], has_key)).collect();
     let reclaims: Vec<_> = page.watch.recent(|recent| {
-        let seen = recent.reclaims().filter(|reclaim| sight.sees(&reclaim.function));
+        let seen = recent
+            .reclaims()
+            .filter(|reclaim| sight.sees(&reclaim.function) && reclaim.at_ms >= sight.since_ms);
         seen.map(describe_reclaim).collect()
     });
     page.history(|history| {
+        let since_ms = since_ms.max(sight.since_ms);
         let samples: Vec<_> = history.since(since_ms).map(|sample| sample.seen(sight)).collect();
         json!({
             "now_ms": latest.at_ms,
