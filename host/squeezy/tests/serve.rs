@@ -252,9 +252,11 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     kept.sort();
+    // What namespaces have used is written each minute.
+    kept.retain(|name| name != "namespaces.json");
     // SQLite removes the last two when it is closed.
     let database = ["squeezy.db", "squeezy.db-shm", "squeezy.db-wal"];
-    let others = ["code", "key", "lock", "namespaces.json", "pinned"];
+    let others = ["code", "key", "lock", "pinned"];
     assert_eq!(kept, others.into_iter().chain(database).collect::<Vec<_>>());
     assert_eq!(start().ask("POST", call, arguments()).0, 200);
 }
