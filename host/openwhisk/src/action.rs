@@ -71,7 +71,7 @@ impl ActionBody {
 /// Where an action's code is. The code itself is read apart from this, because it may be large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exec {
-    /// `blackbox`: an image with everything in it; otherwise what runs the code.
+    /// `blackbox`: an image with everything in it; `sequence`: other actions; otherwise what runs the code.
     pub kind: String,
     /// The image's name.
     #[serde(default)]
@@ -85,6 +85,9 @@ pub struct Exec {
     /// The name of the code's entry point.
     #[serde(default)]
     pub main: Option<String>,
+    /// What a sequence calls, as `/NAMESPACE/NAME`.
+    #[serde(default)]
+    pub components: Option<Vec<String>>,
 }
 
 /// An action, as clients receive it.

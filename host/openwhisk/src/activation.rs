@@ -1,6 +1,6 @@
 //! The result of each call, for clients that ask later.
 
-use crate::{Namespace, QualifiedName, size_of_value};
+use crate::{Namespace, QualifiedName, sequence::SEQUENCE, size_of_value};
 use bytes::Bytes;
 use bytesize::ByteSize;
 use http::{Response, StatusCode};
@@ -113,6 +113,10 @@ pub struct Activation {
     pub took: Duration,
     /// What the instance wrote during the call, in OpenWhisk's format: timestamp, stream and line.
     pub logs: Vec<String>,
+    /// The activation of the sequence that this call was a part of, if it was.
+    pub cause: Option<String>,
+    /// The limits of a sequence, and the memory of the largest of its components that were called.
+    pub limits: Option<Value>,
     /// Whether the caller had no key: it goes first when there is no memory to keep all that is not written yet. It
     /// is not in the file.
     pub by_stranger: bool,
@@ -177,6 +181,8 @@ impl Activation {
             init,
             took,
             logs,
+            cause: None,
+            limits: None,
             by_stranger: false,
         }
     }
@@ -198,6 +204,8 @@ impl Activation {
             kind: self.kind.clone(),
             result: json!({ "omitted": omitted }),
             logs: self.logs.clone(),
+            cause: self.cause.clone(),
+            limits: self.limits.clone(),
             ..*self
         })
     }
@@ -235,15 +243,26 @@ impl Activation {
         let mut annotations = vec![
             json!({ "key": "path", "value": format!("{namespace}/{name}") }),
             json!({ "key": "kind", "value": self.kind }),
-            json!({ "key": "waitTime", "value": milliseconds(self.waited) }),
         ];
+        let is_sequence = self.kind == SEQUENCE;
+        annotations.push(if is_sequence {
+            json!({ "key": "topmost", "value": self.cause.is_none() })
+        } else {
+            json!({ "key": "waitTime", "value": milliseconds(self.waited) })
+        });
+        if self.cause.is_some() {
+            annotations.push(json!({ "key": "causedBy", "value": SEQUENCE }));
+        }
+        if let Some(limits) = &self.limits {
+            annotations.push(json!({ "key": "limits", "value": limits }));
+        }
         if let Some(waited_for) = self.waited_for {
             annotations.push(json!({ "key": "waitedFor", "value": waited_for.name() }));
         }
         if let Some(init) = self.init {
             annotations.push(json!({ "key": "initTime", "value": milliseconds(init) }));
         }
-        json!({
+        let mut summary = json!({
             "activationId": self.id,
             "namespace": namespace,
             "name": self.action.entity(),
@@ -254,7 +273,11 @@ impl Activation {
             "duration": milliseconds(self.took),
             "statusCode": self.status as u8,
             "annotations": annotations,
-        })
+        });
+        if let Some(cause) = &self.cause {
+            summary["cause"] = cause.as_str().into();
+        }
+        summary
     }
 }
 
@@ -337,6 +360,8 @@ pub(crate) mod tests {
             init: Some(Duration::from_millis(3)),
             took: Duration::from_millis(7),
             logs: Vec::new(),
+            cause: None,
+            limits: None,
             by_stranger: false,
         }
     }
@@ -393,5 +418,24 @@ pub(crate) mod tests {
             described["annotations"].as_array().unwrap()[3..],
             right.as_array().unwrap()[..]
         );
+        assert!(described.get("cause").is_none());
+    }
+
+    #[test]
+    fn a_sequence_and_its_parts_know_each_other() {
+        let value = |activation: &Activation, key: &str| {
+            let annotations = activation.summary()["annotations"].take();
+            let pairs = annotations.as_array().unwrap();
+            pairs.iter().find(|pair| pair["key"] == key).map(|pair| pair["value"].clone())
+        };
+        let limits = Some(json!({ "memory": 256 }));
+        let whole = Activation { kind: SEQUENCE.into(), limits, ..activation() };
+        assert_eq!(value(&whole, "topmost"), Some(json!(true)));
+        assert_eq!(value(&whole, "limits"), Some(json!({ "memory": 256 })));
+        assert_eq!((value(&whole, "waitTime"), value(&whole, "causedBy")), (None, None));
+        let part = Activation { cause: Some("7".to_owned()), ..whole };
+        assert_eq!(value(&part, "topmost"), Some(json!(false)));
+        assert_eq!(value(&part, "causedBy"), Some(json!("sequence")));
+        assert_eq!(part.summary()["cause"], "7");
     }
 }

@@ -1,11 +1,11 @@
 //! How much memory JSON values take.
 
 use serde::{
-    Deserializer,
+    Deserializer, Serialize,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value;
-use std::fmt;
+use std::{fmt, io};
 
 /// Approximate memory of a stored value, in bytes.
 pub fn size_of_value(value: &Value) -> usize {
@@ -28,6 +28,24 @@ pub fn size_of_text(text: &[u8]) -> serde_json::Result<usize> {
     let size = Size.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(size)
+}
+
+/// How long a value is as JSON, in bytes, without building the text.
+pub fn length_as_text(value: &(impl Serialize + ?Sized)) -> serde_json::Result<usize> {
+    struct Length(usize);
+    impl io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, value)?;
+    Ok(length.0)
 }
 
 /// The allocator's overhead per allocation, in bytes.
@@ -103,6 +121,12 @@ impl<'de> Visitor<'de> for Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_has_its_length() {
+        let value = serde_json::json!({ "a": [1, "\n"] });
+        assert_eq!(length_as_text(&value).unwrap(), value.to_string().len());
+    }
 
     #[test]
     fn a_value_takes_more_than_its_text() {

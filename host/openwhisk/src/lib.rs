@@ -6,6 +6,7 @@
 //! - [`kind`] has the kinds of actions that are made from code.
 //! - [`Namespace`] is a tenant, and [`QualifiedName`] a name in it.
 //! - [`package`] is its packages.
+//! - [`sequence`] is actions that call others.
 //! - [`web`] is actions that answer HTTP requests.
 //! - [`action`], [`activation`] and [`Limits`] are its API's view of functions and their calls.
 //!
@@ -21,11 +22,12 @@ pub mod kind;
 mod limits;
 mod namespace;
 pub mod package;
+pub mod sequence;
 pub mod web;
 
 pub use clock::now_ms;
 pub use contract::OpenWhisk;
 pub use digest::{Digest, NoDigest};
-pub use json_size::{size_of_text, size_of_value};
-pub use limits::{Limits, MAX_LOGS_MIB, MAX_TIMEOUT_MS};
+pub use json_size::{length_as_text, size_of_text, size_of_value};
+pub use limits::{Limits, MAX_ARGUMENTS_BYTES, MAX_LOGS_MIB, MAX_TIMEOUT_MS};
 pub use namespace::{Namespace, QualifiedName};

@@ -6,6 +6,9 @@ use squeezy_node::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{ops::RangeInclusive, time::Duration};
 
+/// The maximum size of a call's arguments as text, in bytes, as in OpenWhisk.
+pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
+
 /// Largest limit for an activation's logs, in MiB, which is the default as in OpenWhisk.
 pub const MAX_LOGS_MIB: u64 = 10;
 

@@ -237,8 +237,8 @@ impl Store {
 fn found(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
     Ok(Found {
         activation: Arc::new(rows::head(row)?),
-        number: row.get(10)?,
-        size: usize::try_from(row.get::<_, i64>(11)?).unwrap_or(0),
+        number: row.get(12)?,
+        size: usize::try_from(row.get::<_, i64>(13)?).unwrap_or(0),
         is_head: true,
     })
 }

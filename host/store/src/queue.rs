@@ -34,12 +34,14 @@ pub struct Running {
     pub kind: Cow<'static, str>,
     /// When the call came, in milliseconds since 1970.
     pub start_ms: u64,
+    /// The activation of the sequence that the call is a part of, if it is.
+    pub cause: Option<String>,
 }
 
 impl Running {
     /// How the call ends if nobody knows how it ended.
     pub fn ended(self, reason: &str) -> Activation {
-        let Self { id, action, version, kind, start_ms } = self;
+        let Self { id, action, version, kind, start_ms, cause } = self;
         Activation {
             id,
             action,
@@ -53,6 +55,8 @@ impl Running {
             init: None,
             took: Duration::ZERO,
             logs: Vec::new(),
+            cause,
+            limits: None,
             by_stranger: false,
         }
     }

@@ -11,8 +11,7 @@ use squeezy_openwhisk::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// The columns of an activation without its result and logs.
-pub const HEAD: &str =
-    "id, action, version, kind, start_ms, status, waited_ns, waited_for, init_ns, took_ns";
+pub const HEAD: &str = "id, action, version, kind, start_ms, status, waited_ns, waited_for, init_ns, took_ns, cause, limits";
 
 /// The statements of the writer, prepared once.
 pub struct Statements<'c> {
@@ -35,10 +34,10 @@ impl<'c> Statements<'c> {
             begin: prepare("BEGIN IMMEDIATE")?,
             commit: prepare("COMMIT")?,
             // A transaction whose end is not known is repeated.
-            started: prepare("INSERT OR IGNORE INTO running VALUES (?1, ?2, ?3, ?4, ?5)")?,
+            started: prepare("INSERT OR IGNORE INTO running VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
             ended: prepare(&format!(
                 "INSERT OR IGNORE INTO activations (number, {HEAD}, size, result, logs)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
             ))?,
             no_longer_running: prepare("DELETE FROM running WHERE id = ?1")?,
             total: prepare("INSERT OR REPLACE INTO totals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
@@ -51,8 +50,9 @@ impl<'c> Statements<'c> {
 
     /// Writes that a call is running.
     pub fn start(&mut self, call: &Running) -> rusqlite::Result<()> {
-        let Running { id, action, version, kind, start_ms } = call;
-        self.started.execute(params![id, action.to_string(), version, kind, signed(*start_ms)])?;
+        let Running { id, action, version, kind, start_ms, cause } = call;
+        let (action, start_ms) = (action.to_string(), signed(*start_ms));
+        self.started.execute(params![id, action, version, kind, start_ms, cause])?;
         Ok(())
     }
 
@@ -80,6 +80,8 @@ impl<'c> Statements<'c> {
             activation.waited_for.map(WaitedFor::name),
             activation.init.map(nanoseconds),
             nanoseconds(activation.took),
+            activation.cause,
+            activation.limits.as_ref().map(Value::to_string),
             signed(activation.size() as u64),
             serde_json::to_string(&activation.result).map_err(text)?,
             logs,
@@ -104,6 +106,7 @@ impl<'c> Statements<'c> {
 pub fn head(row: &Row<'_>) -> rusqlite::Result<Activation> {
     let status: u64 = unsigned(row.get(5)?);
     let waited_for: Option<String> = row.get(7)?;
+    let limits: Option<String> = row.get(11)?;
     let named = |name: String| WaitedFor::ALL.into_iter().find(|one| one.name() == name);
     Ok(Activation {
         id: row.get(0)?,
@@ -118,6 +121,8 @@ pub fn head(row: &Row<'_>) -> rusqlite::Result<Activation> {
         init: row.get::<_, Option<i64>>(8)?.map(duration),
         took: duration(row.get(9)?),
         logs: Vec::new(),
+        cause: row.get(10)?,
+        limits: limits.and_then(|text| serde_json::from_str(&text).ok()),
         by_stranger: false,
     })
 }
@@ -141,9 +146,9 @@ pub fn whole(row: &Row<'_>) -> rusqlite::Result<Activation> {
     let json = |column, error: serde_json::Error| {
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
     };
-    let result = serde_json::from_str(row.get_ref(10)?.as_str()?).map_err(|e| json(10, e))?;
-    let logs = match row.get_ref(11)?.as_str_or_null()? {
-        Some(text) => serde_json::from_str(text).map_err(|error| json(11, error))?,
+    let result = serde_json::from_str(row.get_ref(12)?.as_str()?).map_err(|e| json(12, e))?;
+    let logs = match row.get_ref(13)?.as_str_or_null()? {
+        Some(text) => serde_json::from_str(text).map_err(|error| json(13, error))?,
         None => Vec::new(),
     };
     Ok(Activation { result, logs, ..head(row)? })
@@ -151,7 +156,8 @@ pub fn whole(row: &Row<'_>) -> rusqlite::Result<Activation> {
 
 /// Calls that were running when the file was last written.
 pub fn running(connection: &Connection) -> rusqlite::Result<Vec<Running>> {
-    let sql = "SELECT id, action, version, kind, start_ms FROM running ORDER BY start_ms, id";
+    let sql =
+        "SELECT id, action, version, kind, start_ms, cause FROM running ORDER BY start_ms, id";
     let mut statement = connection.prepare(sql)?;
     let rows = statement.query_map([], |row| {
         Ok(Running {
@@ -160,6 +166,7 @@ pub fn running(connection: &Connection) -> rusqlite::Result<Vec<Running>> {
             version: row.get(2)?,
             kind: row.get::<_, String>(3)?.into(),
             start_ms: unsigned(row.get(4)?),
+            cause: row.get(5)?,
         })
     })?;
     rows.collect()

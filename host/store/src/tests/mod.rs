@@ -32,6 +32,7 @@ fn running(id: &str, start_ms: u64) -> Running {
         version: "0.0.1".to_owned(),
         kind: "blackbox".into(),
         start_ms,
+        cause: Some("s".to_owned()),
     }
 }
 
@@ -45,6 +46,7 @@ fn activation(id: &str, start_ms: u64, bytes: usize) -> Arc<Activation> {
         waited_for: Some(WaitedFor::Boot),
         init: Some(Duration::from_micros(7)),
         took: Duration::from_millis(3),
+        limits: Some(json!({ "memory": 256 })),
         logs: vec![format!("2026-11-25T00:00:00.000Z stdout: {id}")],
         ..running(id, start_ms).ended("")
     })
