@@ -396,6 +396,30 @@ fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
     assert_eq!(activation["response"]["status"], "action developer error");
 }
 
+#[test]
+fn python_actions_in_a_sequence_pass_their_results_on_in_a_vm() {
+    let Some(build) = build_with("runtime-python") else { return };
+    let daemon = Daemon::start(&build, "");
+    let make = |name: &str, body: Value| {
+        let path = format!("/namespaces/_/actions/{name}");
+        let (status, action) = daemon.ask("PUT", &path, Some(body));
+        assert_eq!(status, 200, "{action}");
+    };
+    make("words", python("def main(a):\n    return {'words': a['text'].split()}\n"));
+    let mut count = python("def main(a):\n    return {'count': len(a['words']) + a['more']}\n");
+    count["parameters"] = json!([{ "key": "more", "value": 10 }]);
+    make("count", count);
+    let components = json!(["/_/words", "/_/count"]);
+    put(&daemon, json!({ "exec": { "kind": "sequence", "components": components } }));
+    let (_, whole) = call(&daemon, json!({ "text": "one two three" }));
+    assert_eq!(result(&whole), &json!({ "count": 13 }), "{whole}");
+    assert_eq!(whole["logs"].as_array().unwrap().len(), 2, "{whole}");
+    // The first one fails.
+    let (_, whole) = call(&daemon, json!({}));
+    assert_eq!(whole["logs"].as_array().unwrap().len(), 1, "{whole}");
+    assert_eq!(whole["response"]["success"], false, "{whole}");
+}
+
 /// A zip archive of these files.
 fn archive(files: &[(&str, &[u8])]) -> String {
     archive_with(files, SimpleFileOptions::default())

@@ -1,4 +1,4 @@
-//! Persistent state: actions and packages that were created over the API, in the state directory.
+//! Persistent state: actions, sequences and packages that were created over the API, in the state directory.
 
 use super::tenants::TenantError;
 use rustix::{
@@ -6,7 +6,9 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
-use squeezy_openwhisk::{Digest, Namespace, QualifiedName, action::ActionBody, package::Package};
+use squeezy_openwhisk::{
+    Digest, Namespace, QualifiedName, action::ActionBody, package::Package, sequence::Sequence,
+};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -16,12 +18,13 @@ use std::{
 };
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
-/// The oldest version that can be read: without code. The second one has no namespaces, the third no packages.
+/// The oldest version that can be read: without code. The second one has no namespaces, the third no packages, the
+/// fourth no sequences.
 const OLDEST: u32 = 1;
 
-/// The maximum size of the file in bytes, and the maximum number of actions and of packages in it.
+/// The maximum size of the file in bytes, and the maximum number of actions, sequences included, and of packages in it.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_ACTIONS: usize = 1000;
 
@@ -131,20 +134,22 @@ pub enum StateError {
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
-    actions: BTreeMap<QualifiedName, StoredAction>,
-    packages: BTreeMap<QualifiedName, Package>,
+    contents: Contents,
     /// Holds the lock until it is dropped.
     _lock: File,
 }
 
 /// The file's contents.
-#[derive(Serialize, Deserialize)]
-struct Contents<A, P> {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Contents {
     version: u32,
-    actions: A,
+    actions: BTreeMap<QualifiedName, StoredAction>,
+    /// Earlier versions had none. None has the name of an action.
+    #[serde(default)]
+    sequences: BTreeMap<QualifiedName, Sequence>,
     /// Earlier versions had none.
     #[serde(default)]
-    packages: P,
+    packages: BTreeMap<QualifiedName, Package>,
 }
 
 /// What every version of the file contains.
@@ -170,18 +175,34 @@ impl State {
                 fs::remove_file(entry.path()).map_err(failed(&entry.path()))?;
             }
         }
-        let (actions, packages) = read(&path)?;
-        Ok(Self { path, actions, packages, _lock: lock })
+        let contents = read(&path)?;
+        Ok(Self { path, contents, _lock: lock })
     }
 
-    /// All actions, sorted by name.
+    /// All actions but sequences, sorted by name.
     pub fn actions(&self) -> &BTreeMap<QualifiedName, StoredAction> {
-        &self.actions
+        &self.contents.actions
+    }
+
+    /// All sequences, sorted by name.
+    pub fn sequences(&self) -> &BTreeMap<QualifiedName, Sequence> {
+        &self.contents.sequences
+    }
+
+    /// Whether there is an action of this name, or a sequence.
+    pub fn has(&self, name: &QualifiedName) -> bool {
+        self.actions().contains_key(name) || self.sequences().contains_key(name)
+    }
+
+    /// How many actions a namespace has, sequences included.
+    pub fn actions_of(&self, namespace: &Namespace) -> usize {
+        let all = self.actions().keys().chain(self.sequences().keys());
+        all.filter(|name| name.namespace == *namespace).count()
     }
 
     /// All packages, sorted by name.
     pub fn packages(&self) -> &BTreeMap<QualifiedName, Package> {
-        &self.packages
+        &self.contents.packages
     }
 
     /// Stores a package durably.
@@ -190,93 +211,124 @@ impl State {
         name: &QualifiedName,
         package: Package,
     ) -> Result<(), StateError> {
-        let mut packages = self.packages.clone();
-        packages.insert(name.clone(), package);
-        self.write(self.actions.clone(), packages, Some(&name.namespace)).await
+        let insert =
+            |contents: &mut Contents| drop(contents.packages.insert(name.clone(), package));
+        self.change(Some(&name.namespace), insert).await
     }
 
     /// Removes a package.
     pub async fn remove_package(&mut self, name: &QualifiedName) -> Result<(), StateError> {
-        let mut packages = self.packages.clone();
-        packages.remove(name);
-        self.write(self.actions.clone(), packages, None).await
+        self.change(None, |contents| drop(contents.packages.remove(name))).await
     }
 
-    /// Stores an action durably.
+    /// Stores an action durably, in place of a sequence of its name.
     pub async fn put(
         &mut self,
         name: &QualifiedName,
         action: StoredAction,
     ) -> Result<(), StateError> {
-        let mut actions = self.actions.clone();
-        actions.insert(name.clone(), action);
-        self.write(actions, self.packages.clone(), Some(&name.namespace)).await
+        self.change(Some(&name.namespace), |contents| {
+            contents.sequences.remove(name);
+            contents.actions.insert(name.clone(), action);
+        })
+        .await
     }
 
-    /// Removes an action, if there is one.
-    pub async fn remove(&mut self, name: &QualifiedName) -> Result<(), StateError> {
-        if !self.actions.contains_key(name) {
-            return Ok(());
-        }
-        let mut actions = self.actions.clone();
-        actions.remove(name);
-        self.write(actions, self.packages.clone(), None).await
-    }
-
-    /// Removes all actions and packages of a namespace.
-    pub async fn remove_all(&mut self, namespace: &Namespace) -> Result<(), StateError> {
-        let (mut actions, mut packages) = (self.actions.clone(), self.packages.clone());
-        actions.retain(|name, _| name.namespace != *namespace);
-        packages.retain(|name, _| name.namespace != *namespace);
-        if (actions.len(), packages.len()) == (self.actions.len(), self.packages.len()) {
-            return Ok(());
-        }
-        self.write(actions, packages, None).await
-    }
-
-    /// Replaces the file. What is of `grows` may have become larger.
-    async fn write(
+    /// Stores a sequence durably, in place of an action of its name.
+    pub async fn put_sequence(
         &mut self,
-        actions: BTreeMap<QualifiedName, StoredAction>,
-        packages: BTreeMap<QualifiedName, Package>,
-        grows: Option<&Namespace>,
+        name: &QualifiedName,
+        sequence: Sequence,
     ) -> Result<(), StateError> {
+        self.change(Some(&name.namespace), |contents| {
+            contents.actions.remove(name);
+            contents.sequences.insert(name.clone(), sequence);
+        })
+        .await
+    }
+
+    /// Removes an action or a sequence, if there is one.
+    pub async fn remove(&mut self, name: &QualifiedName) -> Result<(), StateError> {
+        if !self.has(name) {
+            return Ok(());
+        }
+        self.change(None, |contents| {
+            contents.actions.remove(name);
+            contents.sequences.remove(name);
+        })
+        .await
+    }
+
+    /// Removes all actions, sequences and packages of a namespace.
+    pub async fn remove_all(&mut self, namespace: &Namespace) -> Result<(), StateError> {
+        let has_package = self.packages().keys().any(|name| name.namespace == *namespace);
+        if self.actions_of(namespace) == 0 && !has_package {
+            return Ok(());
+        }
+        self.change(None, |contents| {
+            contents.actions.retain(|name, _| name.namespace != *namespace);
+            contents.sequences.retain(|name, _| name.namespace != *namespace);
+            contents.packages.retain(|name, _| name.namespace != *namespace);
+        })
+        .await
+    }
+
+    /// Changes the file, and then what is in memory. What is of `grows` may have become larger.
+    async fn change(
+        &mut self,
+        grows: Option<&Namespace>,
+        change: impl FnOnce(&mut Contents),
+    ) -> Result<(), StateError> {
+        let mut contents = self.contents.clone();
+        change(&mut contents);
+        contents.version = VERSION;
         let path = self.path.clone();
         let grows = grows.filter(|namespace| !namespace.is_guest()).cloned();
         // Not on the threads that answer calls, because it waits for the disk.
         let written = tokio::task::spawn_blocking(move || {
-            let text_of = |actions, packages| {
-                let contents = Contents { version: VERSION, actions, packages };
-                serde_json::to_vec_pretty(&contents)
+            let text_of = |contents: &Contents| {
+                serde_json::to_vec_pretty(contents)
                     .map_err(|error| StateError::File { path: path.clone(), error: error.into() })
             };
-            if let Some(namespace) = grows {
-                let own = (part(&actions, &namespace), part(&packages, &namespace));
-                if text_of(own.0, own.1)?.len() > MOST_BYTES_OF_ONE {
-                    return Err(StateError::FullOfOne);
-                }
+            if let Some(namespace) = grows
+                && text_of(&contents.of(&namespace))?.len() > MOST_BYTES_OF_ONE
+            {
+                return Err(StateError::FullOfOne);
             }
-            let text = text_of(actions.iter().collect(), packages.iter().collect())?;
-            let most = actions.len().max(packages.len());
+            let text = text_of(&contents)?;
+            let Contents { actions, sequences, packages, .. } = &contents;
+            let most = (actions.len() + sequences.len()).max(packages.len());
             if most > MOST_ACTIONS || text.len() > MOST_BYTES {
                 return Err(StateError::Full);
             }
             let written = write_whole(&path, &text);
-            written.map(|()| (actions, packages)).map_err(|error| StateError::File { path, error })
+            written.map(|()| contents).map_err(|error| StateError::File { path, error })
         });
         let failed = |error| StateError::File { path: self.path.clone(), error };
         let written = written.await.map_err(|error| failed(io::Error::other(error)))?;
-        (self.actions, self.packages) = written?;
+        self.contents = written?;
         Ok(())
     }
 }
 
-/// What a namespace has of these.
-fn part<'a, T>(
-    all: &'a BTreeMap<QualifiedName, T>,
+impl Contents {
+    /// What a namespace has of it.
+    fn of(&self, namespace: &Namespace) -> Self {
+        Self {
+            version: self.version,
+            actions: part(&self.actions, namespace),
+            sequences: part(&self.sequences, namespace),
+            packages: part(&self.packages, namespace),
+        }
+    }
+}
+
+fn part<T: Clone>(
+    all: &BTreeMap<QualifiedName, T>,
     namespace: &Namespace,
-) -> BTreeMap<&'a QualifiedName, &'a T> {
-    all.iter().filter(|(name, _)| name.namespace == *namespace).collect()
+) -> BTreeMap<QualifiedName, T> {
+    let own = all.iter().filter(|(name, _)| name.namespace == *namespace);
+    own.map(|(name, one)| (name.clone(), one.clone())).collect()
 }
 
 /// Name of the file that is locked.
@@ -317,17 +369,14 @@ fn lock(directory: &Path) -> Result<File, StateError> {
     Ok(file)
 }
 
-/// What a file holds.
-type Read = (BTreeMap<QualifiedName, StoredAction>, BTreeMap<QualifiedName, Package>);
-
-fn read(path: &Path) -> Result<Read, StateError> {
+fn read(path: &Path) -> Result<Contents, StateError> {
     let failed = |error| StateError::File { path: path.to_owned(), error };
     let damaged = |problem: String| StateError::Damaged { path: path.to_owned(), problem };
     match path.metadata() {
         Ok(metadata) if metadata.len() > MOST_BYTES as u64 => {
             return Err(damaged(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
         result => result.map_err(failed)?,
     };
     let text = fs::read(path).map_err(failed)?;
@@ -336,9 +385,7 @@ fn read(path: &Path) -> Result<Read, StateError> {
     if !(OLDEST..=VERSION).contains(&version) {
         return Err(damaged(format!("it has version {version}, this squeezy supports {VERSION}")));
     }
-    let contents: Contents<BTreeMap<_, _>, BTreeMap<_, _>> =
-        serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-    Ok((contents.actions, contents.packages))
+    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
 }
 
 /// Replaces a file atomically and durably, readable only by its owner.
@@ -407,6 +454,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_is_that_of_an_action_or_of_a_sequence() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = State::open(directory.path()).unwrap();
+        let components = vec![name("/acme/f")];
+        let sequence =
+            Sequence { components, revision: 2, updated_ms: 7, body: ActionBody::default() };
+        for each in ["/acme/f", "/acme/s", "g"] {
+            state.put(&name(each), action(1)).await.unwrap();
+        }
+        for each in ["/acme/s", "g"] {
+            state.put_sequence(&name(each), sequence.clone()).await.unwrap();
+        }
+        state.put(&name("g"), action(3)).await.unwrap();
+        drop(state);
+        let mut state = State::open(directory.path()).unwrap();
+        assert_eq!(*state.sequences(), BTreeMap::from([(name("/acme/s"), sequence)]));
+        assert_eq!(state.actions().keys().collect::<Vec<_>>(), [&name("/acme/f"), &name("g")]);
+        assert_eq!(state.actions_of(&"acme".parse().unwrap()), 2);
+        state.remove(&name("/acme/f")).await.unwrap();
+        state.remove_all(&"acme".parse().unwrap()).await.unwrap();
+        assert!(state.sequences().is_empty() && state.has(&name("g")));
+    }
+
+    #[tokio::test]
     async fn packages_are_there_again() {
         let directory = tempfile::tempdir().unwrap();
         let mut state = State::open(directory.path()).unwrap();
@@ -451,6 +522,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let mut state = State::open(directory.path()).unwrap();
             assert!(*state.actions() == stored && state.packages().is_empty());
+            assert!(state.sequences().is_empty());
             state.put_package(&name("p"), Package::default()).await.unwrap();
             drop(state);
             let state = State::open(directory.path()).unwrap();
@@ -483,7 +555,7 @@ mod tests {
         for (text, part) in [
             ("", "EOF"),
             ("{", "line 1"),
-            ("{ \"version\": 5, \"things\": [] }", "version 5, this squeezy supports 4"),
+            ("{ \"version\": 6, \"things\": [] }", "version 6, this squeezy supports 5"),
             ("{ \"version\": 1, \"actions\": { \"f\": {} } }", "missing field"),
             ("{ \"version\": 1, \"actions\": [] }", "invalid type"),
         ] {
@@ -500,7 +572,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut state = State::open(directory.path()).unwrap();
         let many = (0..MOST_ACTIONS).map(|number| (name(&number.to_string()), action(1))).collect();
-        state.write(many, BTreeMap::new(), None).await.unwrap();
+        state.change(None, |contents| contents.actions = many).await.unwrap();
         assert!(matches!(state.put(&name("more"), action(1)).await, Err(StateError::Full)));
         state.put(&name("1"), action(2)).await.unwrap();
         drop(state);

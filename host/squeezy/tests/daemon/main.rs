@@ -6,6 +6,7 @@ mod certificate;
 mod common;
 mod killed;
 mod reload;
+mod sequences;
 mod state;
 mod tenants;
 mod tls;
@@ -361,7 +362,9 @@ fn what_there_is_not_is_said() {
         ("GET", "/triggers/t", 404, "no triggers"),
         ("PUT", "/triggers/t", 501, "call an action"),
         ("POST", "/rules/r", 501, "call an action"),
-        ("PUT", "/actions/s", 501, "no sequences"),
+        ("POST", "/triggers/t", 501, "cron, a systemd timer"),
+        ("PUT", "/rules/r", 501, "cron, a systemd timer"),
+        ("PUT", "/actions/s", 400, "No component"),
         ("DELETE", "/packages/p", 404, "does not exist"),
         ("GET", "/actions/p/a", 404, "does not exist"),
     ] {

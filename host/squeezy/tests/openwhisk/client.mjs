@@ -110,6 +110,25 @@ const wrong = await web('page.json?items=many')
 assert.equal(wrong.status, 400)
 assert.doesNotMatch(await wrong.text(), /ValueError/)
 
+// Sequences. The second component gets the first one's result, over its own parameters.
+const sequence = (...names) => ({ exec: { kind: 'sequence', components: names.map(name => `/_/${name}`) } })
+await ow.actions.create({ name: 'twice', action: sequence('html', 'page'), params: { items: 1 } })
+const both = await called('twice', { username: 'me' })
+assert.equal(both.response.success, true)
+assert.match(both.response.result.html, /<html/)
+assert.equal(annotation(both, 'kind'), 'sequence')
+const parts = await Promise.all(both.logs.map(id => ow.activations.get(id)))
+assert.deepEqual(parts.map(part => [part.name, part.cause]), [['html', both.activationId], ['page', both.activationId]])
+assert.deepEqual(parts[1].response.result, both.response.result)
+// Each is rounded down.
+assert.ok(both.duration - parts[0].duration - parts[1].duration <= 1)
+assert.ok(both.duration >= parts[0].duration + parts[1].duration)
+const stopped = await failure(ow.actions.invoke({ name: 'twice', blocking: true, params: { items: 'many' } }))
+assert.equal(stopped.error.response.status, 'action developer error')
+assert.equal(stopped.error.logs.length, 1)
+assert.equal((await failure(ow.actions.update({ name: 'twice', action: sequence('twice') }))).statusCode, 400)
+await ow.actions.delete('twice')
+
 // Packages and bindings. What is nearer to the call goes before what is farther.
 const pairs = (params) => Object.entries(params).map(([key, value]) => ({ key, value }))
 await ow.packages.create({ name: 'tools', package: { parameters: pairs({ username: 'tools', items: 1 }) } })

@@ -104,7 +104,13 @@ fn everything_of_0_1_0_is_there() {
             let code = json!({ "exec": { "kind": "python:3", "code": "def main(a): return a" } });
             let made = daemon.ask("PUT", "/namespaces/_/actions/p/new", Some(code));
             assert_eq!(made.0, 200, "{}", made.1);
+            let components = json!(["/_/hello", "/_/p/new"]);
+            let exec = json!({ "exec": { "kind": "sequence", "components": components } });
+            let made = daemon.ask("PUT", "/namespaces/_/actions/both", Some(exec));
+            assert_eq!(made.0, 200, "{}", made.1);
         }
+        let components = json!(["/guest/hello", "/guest/p/new"]);
+        assert_eq!(action(&daemon, "both")["exec"]["components"], components);
         let new = action(&daemon, "p/new");
         assert_eq!((&new["namespace"], &new["name"]), (&json!("guest/p"), &json!("new")));
         assert_eq!(new["parameters"], json!([{ "key": "a", "value": 1 }]));

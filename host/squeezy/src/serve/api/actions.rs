@@ -154,7 +154,7 @@ pub async fn put(
     let Query(options) = options?;
     let (action, code) = put::read(&body, held)?;
     drop(body);
-    Ok(Json(api.service.put_action(name, action, code, options.overwrite).await?.describe()))
+    Ok(Json(api.service.put(name, action, code, options.overwrite).await?))
 }
 
 pub async fn delete(
@@ -191,9 +191,9 @@ pub async fn invoke(
         Some(_) => return Err(ApiError::bad_request("timeout must be from 1 to 60000 ms")),
         None => LONGEST_WAIT,
     };
-    let callable = api.service.callable(&name).await?;
+    let callee = api.service.callee(&name).await?;
     // The limit applies to the payload that results from merging them with the action's and its packages' own.
-    let own = match callable.parameters() {
+    let own = match callee.parameters() {
         own if own.is_empty() => 0,
         own => json!(own).to_string().len(),
     };
@@ -205,7 +205,7 @@ pub async fn invoke(
         (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
     let origin = CallOrigin { span: caller(&headers), web: None };
     let (accepted, call) =
-        api.service.call(callable, id, arguments, origin, held, api.bodies.clone());
+        api.service.call(callee, id, arguments, origin, held, api.bodies.clone());
     if options.blocking {
         drop(accepted);
     } else if accepted.await.is_ok() {

@@ -91,7 +91,6 @@ impl From<ServiceError> for ApiError {
             ServiceError::Exists | ServiceError::Conflict(_) | ServiceError::InUse(_) => {
                 StatusCode::CONFLICT
             }
-            ServiceError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             ServiceError::Busy | ServiceError::TooManyCalls | ServiceError::Pulling(_) => {
                 StatusCode::TOO_MANY_REQUESTS
             }

@@ -8,6 +8,7 @@ use squeezy_node::function::{MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_openwhisk::{
     MAX_LOGS_MIB, MAX_TIMEOUT_MS,
     kind::{self, KINDS},
+    sequence::MOST_ACTIONS,
 };
 
 /// Identifies the server to clients: the kinds of actions whose runtimes have been built, and the limits.
@@ -28,8 +29,9 @@ pub fn describe(service: &Service) -> Json<Value> {
         "api_version": "1.0.0",
         "api_paths": ["/api/v1"],
         "runtimes": runtimes,
-        // Without those for rates, sequences and triggers, which there are none of.
+        // Without those for rates and triggers, which there are none of.
         "limits": {
+            "sequence_length": MOST_ACTIONS,
             "min_action_duration": 1,
             "max_action_duration": MAX_TIMEOUT_MS,
             "min_action_memory": MIN_MEMORY_BYTES,

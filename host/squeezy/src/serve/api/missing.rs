@@ -1,7 +1,11 @@
-//! OpenWhisk features that this daemon does not have: triggers and rules.
+//! OpenWhisk features that this daemon does not have: triggers and rules, and feeds for them.
 
 use super::{Api, error::ApiError};
-use axum::{Json, Router, http::StatusCode, routing::get};
+use axum::{
+    Json, Router,
+    http::StatusCode,
+    routing::{get, post},
+};
 use serde_json::{Value, json};
 
 /// Routes below a namespace.
@@ -18,6 +22,12 @@ pub fn router() -> Router<Api> {
             .route(&format!("/{kind}/{{name}}"), named);
     }
     router
+}
+
+/// The feed of alarms, in OpenWhisk's own namespace.
+pub fn feeds() -> Router<Api> {
+    let feed = post(async || not_implemented("feeds"));
+    Router::new().route("/namespaces/whisk.system/actions/alarms/{feed}", feed)
 }
 
 async fn nothing() -> Json<Value> {

@@ -45,7 +45,7 @@ use axum::{
 pub use error::ApiError;
 use http_body_util::BodyExt;
 use serde::Serialize;
-use squeezy_openwhisk::size_of_text;
+use squeezy_openwhisk::{MAX_ARGUMENTS_BYTES, length_as_text, size_of_text};
 use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     sync::Arc,
@@ -53,7 +53,7 @@ use std::{
 };
 
 /// The maximum size of a request's body in bytes, as in OpenWhisk.
-const MAX_BODY_BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = MAX_ARGUMENTS_BYTES;
 
 /// How much of a larger body is read before it is refused.
 const MOST_READ_BYTES: usize = 16 << 20;
@@ -117,6 +117,7 @@ pub fn router(
         .route("/namespaces", get(namespaces::list))
         .route("/reload", post(reload::reload).with_state(reloader))
         .merge(tenants::router())
+        .merge(missing::feeds())
         .nest("/namespaces/{namespace}", namespace)
         // It has read the body, within limits of its own.
         .layer(DefaultBodyLimit::disable())
@@ -289,11 +290,10 @@ impl Api {
         status: StatusCode,
         value: &impl Serialize,
     ) -> Result<Response, ApiError> {
-        let mut length = Length(0);
-        serde_json::to_writer(&mut length, value).map_err(internal)?;
+        let length = length_as_text(value).map_err(internal)?;
         // A response that exceeds the whole budget is built while no other one is.
-        let held = self.bodies.take(self.bodies.at_most(length.0)).await;
-        let held = held.map_err(|none| ApiError::no_room(none, length.0))?;
+        let held = self.bodies.take(self.bodies.at_most(length)).await;
+        let held = held.map_err(|none| ApiError::no_room(none, length))?;
         answer_within(held, status, value)
     }
 }
@@ -311,20 +311,6 @@ fn answer_within(
 
 fn internal(_: serde_json::Error) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")
-}
-
-/// Counts the bytes written to it.
-struct Length(usize);
-
-impl std::io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The response to a request for another host.

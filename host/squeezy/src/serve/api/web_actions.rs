@@ -5,7 +5,7 @@
 //! that page's origin ([`SANDBOX`]).
 
 use super::{
-    Api, Length, MAX_BODY_BYTES,
+    Api, MAX_BODY_BYTES,
     actions::{ID_HEADER, LONGEST_WAIT},
     error::ApiError,
     internal, more_for_values, read, sending,
@@ -14,7 +14,7 @@ use crate::serve::{
     callers::{Caller, Need},
     crowd::Place,
     key::equal,
-    service::{Answered, CallOrigin, Callable, ServiceError, WebCall},
+    service::{Answered, CallOrigin, Callee, ServiceError, WebCall},
 };
 use axum::{
     Router,
@@ -32,9 +32,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
-use serde::Serialize;
 use squeezy_openwhisk::{
-    QualifiedName,
+    QualifiedName, length_as_text,
     package::NO_PACKAGE,
     web::{
         Access, Export, Extension, MOST_PARAMETERS, WebAnswer, WebRequest, arguments,
@@ -85,12 +84,12 @@ async fn answer(State(api): State<Api>, request: Request) -> Result<Response, Ap
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     let target = Target::of(&path).ok_or_else(ApiError::not_found)?;
-    let (callable, export) = api.service.web_action(&target.action()?)?;
+    let (callee, export) = api.service.web_action(&target.action()?)?;
     let cors = (!export.custom_options).then(|| cors(&head.headers));
     let mut response = if cors.is_some() && head.method == Method::OPTIONS {
         StatusCode::OK.into_response()
     } else {
-        let answer = call(&api, callable, &export, target, head, body).await;
+        let answer = call(&api, callee, &export, target, head, body).await;
         answer.unwrap_or_else(IntoResponse::into_response)
     };
     response.headers_mut().append(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
@@ -143,7 +142,7 @@ fn cors(request: &HeaderMap) -> Vec<(axum::http::HeaderName, HeaderValue)> {
 
 async fn call(
     api: &Api,
-    callable: Callable,
+    callee: Callee,
     export: &Export,
     target: Target<'_>,
     mut head: Parts,
@@ -156,7 +155,7 @@ async fn call(
         head.headers.remove(AUTHORIZATION);
     }
     // Whoever has a key of another namespace is a stranger here.
-    let caller = caller.filter(|caller| caller.may(Need::Call, &callable.action.name.namespace));
+    let caller = caller.filter(|caller| caller.may(Need::Call, &callee.name().namespace));
     let mut body = body;
     if !is_admitted(&export.access, &head.headers, caller.is_some()) {
         // So that it can say to another site what it may send.
@@ -171,7 +170,7 @@ async fn call(
         head.uri = head.uri.path().parse().map_err(|_| ApiError::not_found().into_response())?;
         body = Body::empty();
     }
-    let answer = called(api, callable, export, target, head, body, caller).await;
+    let answer = called(api, callee, export, target, head, body, caller).await;
     answer.map_err(IntoResponse::into_response)
 }
 
@@ -189,7 +188,7 @@ fn is_admitted(access: &Access, headers: &HeaderMap, is_known: bool) -> bool {
 
 async fn called(
     api: &Api,
-    callable: Callable,
+    callee: Callee,
     export: &Export,
     target: Target<'_>,
     head: Parts,
@@ -215,7 +214,7 @@ async fn called(
         return Err(ApiError::forbidden());
     }
 
-    let own = callable.parameters();
+    let own = callee.parameters();
     let request = WebRequest {
         method: &head.method,
         headers: &head.headers,
@@ -225,7 +224,8 @@ async fn called(
         user: caller.as_ref().map(|caller| caller.namespace.as_str()),
     };
     let arguments = arguments(request, export, &own).map_err(ApiError::bad_request)?;
-    let length = json_length(&arguments)? + json_length(&own)?;
+    let length =
+        length_as_text(&arguments).map_err(internal)? + length_as_text(&own).map_err(internal)?;
     if length > MAX_BODY_BYTES {
         return Err(ApiError::too_large(length, MAX_BODY_BYTES));
     }
@@ -237,7 +237,7 @@ async fn called(
     let stranger = match caller {
         Some(_) => None,
         None => {
-            let place = api.strangers.call(&callable.action.name, api.service.config().queue);
+            let place = api.strangers.call(callee.name(), api.service.config().queue);
             Some(place.ok_or(ServiceError::Busy)?)
         }
     };
@@ -245,7 +245,7 @@ async fn called(
     let origin = CallOrigin { web, ..CallOrigin::default() };
     let id = api.service.new_id()?;
     let (accepted, call) =
-        api.service.call(callable, id.clone(), arguments, origin, held.into(), bodies.clone());
+        api.service.call(callee, id.clone(), arguments, origin, held.into(), bodies.clone());
     drop(accepted);
     let id_header = [(ID_HEADER, id)];
     let Answered { activation, held } = match tokio::time::timeout(LONGEST_WAIT, call).await {
@@ -285,13 +285,6 @@ fn parameters_of(text: &[u8]) -> usize {
 fn length_of(head: &Parts) -> usize {
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
     head.uri.path().len() + head.uri.query().map_or(0, str::len) + headers.sum::<usize>()
-}
-
-/// How long a value is as JSON, in bytes.
-fn json_length(value: &(impl Serialize + ?Sized)) -> Result<usize, ApiError> {
-    let mut length = Length(0);
-    serde_json::to_writer(&mut length, value).map_err(internal)?;
-    Ok(length.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Calls of actions and their results.
 
-use super::{Callable, Service, ServiceError, WebCall};
+use super::{Callable, Callee, Service, ServiceError, WebCall, sequences::Run};
 use crate::serve::{
     action::Action,
     bodies::{Bodies, Held},
@@ -44,6 +44,25 @@ pub struct Answered {
     pub held: Option<Held>,
 }
 
+/// A call that has been admitted, or a part of one that is of a sequence.
+pub(super) struct Invocation {
+    /// The activation's ID.
+    pub(super) id: String,
+    pub(super) arguments: Map<String, Value>,
+    /// The reservation for the arguments.
+    pub(super) held: Arc<[Held]>,
+    /// Told that the call was taken; closed if nobody hears the ID before the result.
+    pub(super) accept: oneshot::Sender<()>,
+    /// Where memory for the answer comes from.
+    pub(super) bodies: Arc<Bodies>,
+    pub(super) traced: TracedCall,
+    /// Of a web action; of a component never, because the sequence was admitted.
+    pub(super) web: Option<WebCall>,
+    pub(super) by_stranger: bool,
+    /// The activation of the sequence that it is a part of.
+    pub(super) cause: Option<String>,
+}
+
 impl Service {
     /// Generates an activation's id.
     pub fn new_id(&self) -> Result<String, ServiceError> {
@@ -56,43 +75,69 @@ impl Service {
     /// immediately; drop it if nobody hears the ID before the result.
     pub fn call(
         self: &Arc<Self>,
-        callable: impl Into<Callable>,
+        callee: impl Into<Callee>,
         id: String,
         arguments: Map<String, Value>,
         origin: CallOrigin,
         held: Arc<[Held]>,
         bodies: Arc<Bodies>,
     ) -> (oneshot::Receiver<()>, JoinHandle<Result<Answered, ServiceError>>) {
-        let callable = callable.into();
+        let callee = callee.into();
+        let by_stranger = origin.is_of_stranger();
         let new = NewCall {
-            by_stranger: origin.is_of_stranger(),
+            by_stranger,
             bytes: held.iter().map(Held::bytes).sum(),
             most_bytes: bodies.bytes(),
         };
-        let calling = self.tenants.call(&callable.action.name.namespace, new);
+        let calling = self.tenants.call(&callee.name().namespace, new);
         let (accept, accepted) = oneshot::channel();
-        let answer = self.clone().answer(callable, id, arguments, accept, bodies, origin);
+        let service = self.clone();
         let call = tokio::spawn(async move {
-            let _calling = calling?;
-            let answered = answer.await;
-            drop(held);
-            answered
+            let calling = calling?;
+            let CallOrigin { span, web } = origin;
+            let traced = TracedCall::begin(service.telemetry.as_ref(), span);
+            let invocation = Invocation {
+                id,
+                arguments,
+                held,
+                accept,
+                bodies,
+                traced,
+                web,
+                by_stranger,
+                cause: None,
+            };
+            match callee {
+                Callee::Action(callable) => {
+                    let answered = service.answer_action(callable, invocation).await;
+                    drop(calling);
+                    answered
+                }
+                Callee::Sequence(callable) => {
+                    let mut run = Run::new(calling);
+                    Ok(service.answer_sequence(callable, invocation, &mut run).await)
+                }
+            }
         });
         (accepted, call)
     }
 
-    async fn answer(
-        self: Arc<Self>,
+    pub(super) async fn answer_action(
+        self: &Arc<Self>,
         Callable { mut action, packages }: Callable,
-        id: String,
-        arguments: Map<String, Value>,
-        accept: oneshot::Sender<()>,
-        bodies: Arc<Bodies>,
-        origin: CallOrigin,
+        invocation: Invocation,
     ) -> Result<Answered, ServiceError> {
-        let by_stranger = origin.is_of_stranger();
-        let CallOrigin { span, web } = origin;
-        let traced = TracedCall::begin(self.telemetry.as_ref(), span);
+        let Invocation {
+            id,
+            arguments,
+            held: held_for_arguments,
+            accept,
+            bodies,
+            traced,
+            web,
+            by_stranger,
+            cause,
+        } = invocation;
         let start_ms = now_ms();
         let mut accept = Some(accept);
         let answer = loop {
@@ -109,19 +154,9 @@ impl Service {
                             version,
                             kind: kind.into(),
                             start_ms,
+                            cause: cause.clone(),
                         };
-                        if accept.is_closed() {
-                            self.store.start_unheard(running);
-                            answer.await
-                        } else {
-                            // Whoever hears the ID finds the call after a restart.
-                            let started = self.store.start(running);
-                            let accept = async {
-                                started.wait().await;
-                                let _ = accept.send(());
-                            };
-                            tokio::join!(answer, accept).0
-                        }
+                        tokio::join!(self.started(running, accept), answer).1
                     }
                     None => answer.await,
                 },
@@ -152,13 +187,20 @@ impl Service {
             Err(CallError::Rejected(RejectReason::Retired)) => Some(ServiceError::NotFound),
             _ => None,
         };
+        // Those who hold a reservation never wait for another.
+        drop((arguments, held_for_arguments));
         let most_bytes = bodies.at_most(usize::MAX);
         let body = answer.as_ref().map(|answer| answer.response.body());
         let bytes = body.map_or(0, |body| size_of_text(body).unwrap_or(0));
         let text_bytes = body.map_or(0, |body| body.len());
-        // What a web action's client gets is made of the value, and no longer than the two.
-        let rendered_bytes = if web.is_some() { text_bytes } else { 0 };
-        let all_bytes = most_bytes.min(bytes + rendered_bytes);
+        let made_of_it_bytes = match (&cause, &web) {
+            // A copy of the value, and the next request or what a web action's client gets.
+            (Some(_), _) => bytes + text_bytes,
+            // What a web action's client gets is no longer than the two.
+            (None, Some(_)) => text_bytes,
+            (None, None) => 0,
+        };
+        let all_bytes = most_bytes.min(bytes + made_of_it_bytes);
         // Reserved before the text is parsed, because the value may take many times as much memory.
         let (answer, held) = match answer {
             Ok(answer) => match bodies.take_for_answer(all_bytes, text_bytes).await {
@@ -180,17 +222,35 @@ impl Service {
             ValueSize { bytes, most_bytes },
             explain,
         );
-        activation.by_stranger = by_stranger;
+        (activation.by_stranger, activation.cause) = (by_stranger, cause);
         let activation = Arc::new(activation);
         // A client that was told the id may ask for the activation. One that hears the result finds
         // the same one after a restart.
         if refused.is_none() || accept.is_none() {
-            let kept = if by_stranger { activation.without_large_result() } else { None };
-            let kept = kept.map_or_else(|| activation.clone(), Arc::new);
-            self.store.end(kept).wait().await;
+            self.ended(&activation).await;
         }
         traced.end(&activation);
         refused.map_or(Ok(Answered { activation, held }), Err)
+    }
+
+    /// Records that a call runs, and accepts it. Whoever hears the ID finds the call after a restart.
+    pub(super) async fn started(&self, running: Running, accept: oneshot::Sender<()>) {
+        if accept.is_closed() {
+            self.store.start_unheard(running);
+        } else {
+            self.store.start(running).wait().await;
+            let _ = accept.send(());
+        }
+    }
+
+    /// Records how a call has ended.
+    pub(super) async fn ended(&self, activation: &Arc<Activation>) {
+        let kept = if activation.by_stranger { activation.without_large_result() } else { None };
+        let written = self.store.end(kept.map_or_else(|| activation.clone(), Arc::new));
+        // Nobody hears of a part before the end of the whole, which is written later.
+        if activation.cause.is_none() {
+            written.wait().await;
+        }
     }
 }
 

@@ -129,7 +129,8 @@ impl Service {
     /// over the API.
     fn publish(&self, action: Arc<Action>, entry: FunctionEntry) {
         lock(&self.configured).insert(action.name.clone(), entry);
-        if self.action(&action.name).is_some_and(|other| other.pinned.is_some()) {
+        let is_made = |name| self.action(name).is_some_and(|other| other.pinned.is_some());
+        if is_made(&action.name) || self.sequence(&action.name).is_some() {
             self.discard(&action);
         } else {
             self.replace(action);

@@ -25,9 +25,6 @@ pub enum ServiceError {
     /// It does not fit what there is already.
     #[error("{0}")]
     Conflict(String),
-    /// OpenWhisk has it, this daemon does not.
-    #[error("{0}")]
-    Unsupported(String),
     /// Too many calls are waiting, so the call was not accepted.
     #[error("Too many requests are waiting for this action; try again later.")]
     Busy,

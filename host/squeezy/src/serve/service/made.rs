@@ -12,9 +12,6 @@ use squeezy_openwhisk::{
     kind::{self, KINDS, Kind},
 };
 
-/// OpenWhisk's kind of actions that are made from other actions.
-const SEQUENCE: &str = "sequence";
-
 /// What an action is made from.
 pub(super) struct Made {
     pub(super) pinned: Pinned,
@@ -31,10 +28,6 @@ impl Service {
         exec: Exec,
         code: Option<GivenCode>,
     ) -> Result<Made, ServiceError> {
-        if exec.kind == SEQUENCE {
-            let problem = "This daemon has no sequences: have an action or a client call the components one after the other.";
-            return Err(ServiceError::Unsupported(problem.to_owned()));
-        }
         let Some(code) = code else { return self.exec_image(namespace, exec).await };
         let Some(kind) = Kind::find_for(&exec.kind, exec.image.as_deref()) else {
             return Err(ServiceError::Invalid(match (&*exec.kind, exec.image) {

@@ -9,6 +9,7 @@ mod namespaces;
 mod network;
 mod packages;
 mod persisted;
+mod sequences;
 mod web;
 
 use super::{
@@ -32,6 +33,7 @@ use error::{invalid, unusable};
 use made::Made;
 pub use packages::Callable;
 use persisted::Unavailable;
+pub use sequences::{CallableSequence, Callee};
 use serde_json::Value;
 use squeezy_node::{Contract, FunctionImage, FunctionLimits, Node, VmPlan};
 use squeezy_openwhisk::{
@@ -39,6 +41,7 @@ use squeezy_openwhisk::{
     action::{ActionBody, Pair, check_name},
     now_ms,
     package::Package,
+    sequence::Sequence,
 };
 use squeezy_scaler::{TenantIndex, VmIndex};
 use squeezy_store::Store;
@@ -82,6 +85,8 @@ pub struct Service {
     /// Namespaces whose end somebody waits for.
     ending: Mutex<BTreeSet<Namespace>>,
     packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
+    /// Actions that call others. None has the name of an action.
+    sequences: Mutex<BTreeMap<QualifiedName, Arc<Sequence>>>,
     /// Held while actions are changed, which involves the node and the disk.
     changing: tokio::sync::Mutex<State>,
 }
@@ -132,6 +137,7 @@ impl Service {
             in_node: Mutex::new(BTreeMap::from([(Namespace::guest(), TenantIndex::FIRST)])),
             ending: Mutex::default(),
             packages: Mutex::new(packages),
+            sequences: Mutex::default(),
             changing: tokio::sync::Mutex::new(state),
         }
     }
@@ -172,7 +178,7 @@ impl Service {
         let exec = body.exec.take();
         if !overwrite {
             let state = self.changing.lock().await;
-            if self.action(&name).is_some() || state.actions().contains_key(&name) {
+            if self.action(&name).is_some() || state.has(&name) {
                 return Err(ServiceError::Exists);
             }
         }
@@ -203,7 +209,9 @@ impl Service {
             Some(earlier) => Some(self.stored(earlier)),
             None => state.actions().get(&name).cloned(),
         };
-        if kept.is_some() && !overwrite {
+        let sequence = state.sequences().get(&name);
+        let is_new = kept.is_none() && sequence.is_none();
+        if !is_new && !overwrite {
             return Err(ServiceError::Exists);
         }
         let Made { pinned, image, origin, code } = match (given, &kept) {
@@ -216,12 +224,13 @@ impl Service {
                 ));
             }
         };
-        self.within_quotas(state, &name, kept.is_none(), code.as_ref())?;
-        let body = match &kept {
-            Some(kept) => body.change(&kept.body),
-            None => body,
+        self.within_quotas(state, &name, is_new, code.as_ref())?;
+        let earlier = kept.as_ref().map(|kept| (&kept.body, kept.revision));
+        let earlier = earlier.or(sequence.map(|sequence| (&sequence.body, sequence.revision)));
+        let (body, revision) = match earlier {
+            Some((earlier, revision)) => (body.change(earlier), revision.saturating_add(1)),
+            None => (body, 1),
         };
-        let revision = kept.map_or(1, |kept| kept.revision.saturating_add(1));
         let pinned = Some(pinned);
         let updated_ms = now_ms();
         let change = Change { body, image, pinned, origin, code, revision, updated_ms };
@@ -301,11 +310,13 @@ impl Service {
 
     /// Makes an action callable, and retires the previous one of its name.
     fn replace(&self, action: Arc<Action>) {
-        lock(&self.unavailable).remove(&action.name);
-        let earlier = lock(&self.actions).insert(action.name.clone(), action);
+        let name = action.name.clone();
+        lock(&self.unavailable).remove(&name);
+        let earlier = lock(&self.actions).insert(name.clone(), action);
         if let Some(earlier) = earlier {
             self.node.remove_function(earlier.index);
         }
+        lock(&self.sequences).remove(&name);
     }
 
     /// The action with this name.

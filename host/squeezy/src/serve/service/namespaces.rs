@@ -83,8 +83,7 @@ impl Service {
         code: Option<&ActionCode>,
     ) -> Result<(), ServiceError> {
         let quotas = self.tenants.quotas(&name.namespace);
-        let own = |other: &&QualifiedName| other.namespace == name.namespace;
-        let there = state.actions().keys().filter(own).count();
+        let there = state.actions_of(&name.namespace);
         if let Some(allowed) = quotas.actions.filter(|allowed| is_new && there >= *allowed) {
             return Err(TenantError::from(OverQuota::Actions { allowed }).into());
         }
@@ -92,7 +91,7 @@ impl Service {
         let allowed = (allowed as u64) << 20;
         let mut bytes = code.bytes()?;
         for other in self.actions() {
-            if own(&&other.name)
+            if other.name.namespace == name.namespace
                 && other.name != *name
                 && let Some(code) = &other.code
             {
@@ -139,7 +138,7 @@ impl Service {
         let described = self.tenants.describe(&namespace)?;
         let mut state = self.changing.lock().await;
         let own = |name: &&QualifiedName| name.namespace == namespace;
-        let actions = state.actions().keys().filter(own).count();
+        let actions = state.actions_of(&namespace);
         let packages = state.packages().keys().filter(own).count();
         match (actions, packages) {
             (1.., _) if !force => return Err(TenantError::HasActions(actions).into()),
@@ -185,6 +184,7 @@ impl Service {
     ) -> Result<Option<TenantIndex>, ServiceError> {
         state.remove_all(namespace).await?;
         lock(&self.packages).retain(|name, _| name.namespace != *namespace);
+        lock(&self.sequences).retain(|name, _| name.namespace != *namespace);
         lock(&self.unavailable).retain(|name, _| name.namespace != *namespace);
         lock(&self.actions).retain(|name, action| {
             let stays = name.namespace != *namespace;

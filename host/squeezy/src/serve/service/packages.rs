@@ -65,6 +65,7 @@ impl Service {
                 check_binding(provider, earlier, &state)?;
             }
             let package = Package::change(body, binding, earlier, now_ms());
+            service.stays_acyclic(&name, &package)?;
             state.put_package(&name, package.clone()).await?;
             lock(&service.packages).insert(name.clone(), Arc::new(package));
             service.describe_package(&name).ok_or(ServiceError::NotFound)
@@ -132,20 +133,25 @@ impl Service {
         &self,
         name: &QualifiedName,
     ) -> Result<(QualifiedName, Vec<Arc<Package>>), ServiceError> {
-        let Some(package_name) = name.package() else { return Ok((name.clone(), Vec::new())) };
-        let package = self.package(&package_name).ok_or(ServiceError::NotFound)?;
-        let Some(provider_name) = &package.binding else {
-            return Ok((name.clone(), vec![package]));
-        };
-        // A binding to a binding cannot be made, but its provider may have been made anew as one.
-        let provider = self.package(provider_name).filter(|provider| provider.binding.is_none());
-        let provider = provider.ok_or(ServiceError::NotFound)?;
-        Ok((provider_name.inside(name.entity()), vec![provider, package]))
+        resolve_with(name, |package| self.package(package)).ok_or(ServiceError::NotFound)
     }
 
-    fn package(&self, name: &QualifiedName) -> Option<Arc<Package>> {
+    pub(super) fn package(&self, name: &QualifiedName) -> Option<Arc<Package>> {
         lock(&self.packages).get(name).cloned()
     }
+}
+
+/// What [`Service::resolve`] would say if there were these packages; `None` if the name leads nowhere.
+pub(super) fn resolve_with(
+    name: &QualifiedName,
+    find: impl Fn(&QualifiedName) -> Option<Arc<Package>>,
+) -> Option<(QualifiedName, Vec<Arc<Package>>)> {
+    let Some(package_name) = name.package() else { return Some((name.clone(), Vec::new())) };
+    let package = find(&package_name)?;
+    let Some(provider_name) = &package.binding else { return Some((name.clone(), vec![package])) };
+    // A binding to a binding cannot be made, but its provider may have been made anew as one.
+    let provider = find(provider_name).filter(|provider| provider.binding.is_none())?;
+    Some((provider_name.inside(name.entity()), vec![provider, package]))
 }
 
 /// Checks that there can be an action with this name: if it names a package, there has to be one.

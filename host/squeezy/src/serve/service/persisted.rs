@@ -44,6 +44,9 @@ impl Service {
         for (name, stored) in state.actions().clone() {
             let _ = self.restore_one(&mut state, &name, &stored).await;
         }
+        for (name, sequence) in state.sequences().clone() {
+            self.set_sequence(name, sequence);
+        }
         self.keep_named(&state);
     }
 
@@ -142,6 +145,7 @@ impl Service {
             packages::check_place(&name, &state)?;
             let described = service.describe_action(&name).ok_or(ServiceError::NotFound)?;
             state.remove(&name).await?;
+            lock(&service.sequences).remove(&name);
             lock(&service.unavailable).remove(&name);
             let action = lock(&service.actions).remove(&name);
             if let Some(action) = action {
@@ -157,10 +161,10 @@ impl Service {
     /// the packages that its name leads through.
     pub fn describe_action(&self, name: &QualifiedName) -> Option<Value> {
         let (name, packages) = self.resolve(name).ok()?;
-        let action = self.action(&name);
-        let (mut described, own) = match &action {
-            Some(action) => (action.describe(), action.body.parameters.clone()),
-            None => {
+        let (mut described, own) = match (self.sequence(&name), self.action(&name)) {
+            (Some(sequence), _) => (sequence.describe(&name), sequence.body.parameters.clone()),
+            (None, Some(action)) => (action.describe(), action.body.parameters.clone()),
+            (None, None) => {
                 let unavailable = lock(&self.unavailable).get(&name)?.clone();
                 (unavailable.describe(&name), unavailable.stored.body.parameters)
             }
@@ -198,6 +202,11 @@ impl Service {
         let actions = self.actions();
         let own = actions.iter().filter(|action| wanted(&action.name));
         all.extend(own.map(|action| (action.name.clone(), without_parameters(action.describe()))));
+        let sequences = lock(&self.sequences);
+        let own = sequences.iter().filter(|(name, _)| wanted(name));
+        all.extend(
+            own.map(|(name, sequence)| (name.clone(), without_parameters(sequence.describe(name)))),
+        );
         all.into_values().collect()
     }
 }

@@ -501,11 +501,3 @@ async fn a_namespace_that_goes_takes_its_packages_with_it() {
     let state = service.changing.lock().await;
     assert_eq!(state.packages().keys().collect::<Vec<_>>(), [&name("p")]);
 }
-
-#[tokio::test]
-async fn a_sequence_is_said_to_be_missing() {
-    let (service, _hold, _directory) = service().await;
-    let sequence = body(r#"{ "exec": { "kind": "sequence", "components": ["/_/f"] } }"#);
-    let refused = service.put_action(name("s"), sequence, None, false).await.unwrap_err();
-    assert!(matches!(refused, ServiceError::Unsupported(_)), "{refused}");
-}

@@ -30,11 +30,16 @@ fn export(body: &ActionBody) -> Option<Export> {
 impl Service {
     /// The web action with this name. Unlike [`Self::callable`], this neither changes anything nor waits,
     /// because anybody may ask.
-    pub fn web_action(&self, name: &QualifiedName) -> Result<(Callable, Export), ServiceError> {
+    pub fn web_action(&self, name: &QualifiedName) -> Result<(Callee, Export), ServiceError> {
         let (name, packages) = self.resolve(name)?;
+        if let Some(sequence) = self.sequence(&name) {
+            let export = export(&sequence.body).ok_or(ServiceError::NotFound)?;
+            let callable = CallableSequence { name, sequence, packages };
+            return Ok((Callee::Sequence(callable), export));
+        }
         if let Some(action) = self.action(&name) {
             let export = export(&action.body).ok_or(ServiceError::NotFound)?;
-            return Ok((Callable { action, packages }, export));
+            return Ok((Callable { action, packages }.into(), export));
         }
         let unavailable = lock(&self.unavailable);
         match unavailable.get(&name).and_then(|action| export(&action.stored.body)) {

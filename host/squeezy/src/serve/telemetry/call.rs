@@ -20,8 +20,11 @@ pub struct TracedCall {
 struct Recorded {
     telemetry: Arc<Telemetry>,
     id: SpanId,
-    /// The caller's span.
-    caller: Option<TraceContext>,
+    /// The caller's span, or that of the sequence that it is a part of.
+    parent: Option<SpanId>,
+    /// Whether its caller is in another process.
+    from: Option<Remote>,
+    is_part: bool,
     start: Moment,
 }
 
@@ -43,11 +46,27 @@ impl TracedCall {
         let recorded = sampled.then(|| Recorded {
             telemetry: telemetry.clone(),
             id: ids.span(),
-            caller,
+            parent: caller.as_ref().map(|caller| caller.span),
+            from: caller.map(|caller| Remote { state: caller.state }),
+            is_part: false,
             start: telemetry.now(),
         });
         let call = recorded.as_ref().map(|recorded| recorded.id);
         Self { trace: Some(CallTrace { context, call }), recorded }
+    }
+
+    /// A call that comes now and is a part of this one, which is of a sequence.
+    pub fn part(&self) -> Self {
+        let (Some(CallTrace { context, .. }), Some(whole)) = (&self.trace, &self.recorded) else {
+            return Self { trace: self.trace.clone(), recorded: None };
+        };
+        let telemetry = whole.telemetry.clone();
+        let id = telemetry.ids.span();
+        let context = TraceContext { span: telemetry.ids.span(), ..context.clone() };
+        let start = telemetry.now();
+        let recorded =
+            Recorded { telemetry, id, parent: Some(whole.id), from: None, is_part: true, start };
+        Self { trace: Some(CallTrace { context, call: Some(id) }), recorded: Some(recorded) }
     }
 
     /// How it is traced, for the node.
@@ -60,18 +79,17 @@ impl TracedCall {
         let (Some(CallTrace { context, .. }), Some(recorded)) = (self.trace, self.recorded) else {
             return;
         };
-        let Recorded { telemetry, id, caller, start } = recorded;
+        let Recorded { telemetry, id, parent, from, is_part, start } = recorded;
         let name: Arc<str> = activation.action.to_string().into();
         let text = |text: &str| Value::from(Arc::<str>::from(text));
         let mut span = Span::root(context.trace, id, "call", start, telemetry.now());
-        span.kind = SpanKind::Server;
-        span.parent = caller.as_ref().map(|caller| caller.span);
-        span.from = caller.map(|caller| Remote { state: caller.state });
+        span.kind = if is_part { SpanKind::Internal } else { SpanKind::Server };
+        (span.parent, span.from) = (parent, from);
         let span = span
             .with("faas.name", name)
             .with("faas.version", text(&activation.version))
             .with("faas.invocation_id", text(&activation.id))
-            .with("faas.trigger", "http")
+            .with("faas.trigger", if is_part { "other" } else { "http" })
             .with("faas.coldstart", activation.init.is_some())
             .with("squeezy.status", activation.status.name());
         let failed = (activation.status != Status::Success).then(|| activation.status.name());

@@ -272,6 +272,25 @@ async fn who_is_not_sampled_hears_so_and_leaves_no_span() {
 }
 
 #[tokio::test]
+async fn the_calls_of_components_are_parts_of_that_of_the_sequence() {
+    let (url, requests) = collector(OK);
+    let daemon = Daemon::start(&url, 1.0);
+    let whole = daemon.begin(Some(CALLER));
+    let part = whole.part();
+    for call in [part, whole] {
+        let came = daemon.telemetry.now();
+        daemon.end(call, came, Ok(answer(WaitedFor::Nothing, ms(0))));
+    }
+    daemon.telemetry.clone().close().await;
+    let spans = spans(&requests);
+    let calls: Vec<_> = spans.iter().filter(|span| span.name == "call").collect();
+    let [part, whole] = calls[..] else { panic!("{spans:?}") };
+    is_within(part, whole);
+    assert_eq!((part.kind(), whole.kind()), (SpanKind::Internal, SpanKind::Server));
+    assert_eq!(TracedCall::begin(None, None).part().trace(), None);
+}
+
+#[tokio::test]
 async fn headers_go_along_and_metrics_have_a_place_of_their_own() {
     let (url, requests) = collector(OK);
     let directory = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ pub struct NewCall {
 }
 
 /// How much of the memory for requests is for the arguments of one namespace's calls, which may run for long.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Part {
     All,
     ThreeQuarters,
@@ -55,6 +55,14 @@ struct Now {
 }
 
 impl Now {
+    fn has_room(&mut self, call: &NewCall, part: Part) -> Result<(), OverQuota> {
+        let bytes = *self.bytes_like(call);
+        if bytes > 0 && call.bytes > 0 && bytes + call.bytes > part.of(call.most_bytes) {
+            return Err(OverQuota::Arguments);
+        }
+        Ok(())
+    }
+
     /// What calls like this one take of the budget that it is from.
     fn bytes_like(&mut self, call: &NewCall) -> &mut usize {
         if call.by_stranger { &mut self.bytes_of_strangers } else { &mut self.bytes }
@@ -66,6 +74,7 @@ impl Now {
 pub struct Calling {
     calls: Arc<Calls>,
     call: NewCall,
+    part: Part,
 }
 
 impl Calls {
@@ -91,10 +100,7 @@ impl Calls {
             _ => Ok(()),
         };
         within(now.count, concurrent_calls)?;
-        let bytes = *now.bytes_like(&call);
-        if bytes > 0 && call.bytes > 0 && bytes + call.bytes > part.of(call.most_bytes) {
-            return Err(OverQuota::Arguments);
-        }
+        now.has_room(&call, part)?;
         if call.by_stranger {
             within(now.of_strangers, concurrent_calls.map(half))?;
             self.rate_of_strangers.count(minute, calls_per_minute.map(half))?;
@@ -103,11 +109,26 @@ impl Calls {
         now.count += 1;
         now.of_strangers += usize::from(call.by_stranger);
         *now.bytes_like(&call) += call.bytes;
-        Ok(Calling { calls: self.clone(), call })
+        Ok(Calling { calls: self.clone(), call, part })
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Calling {
+    /// Other arguments have taken the place of its own: a result of a component of the sequence that it is a call of.
+    /// They hold `bytes` of the memory for requests, unless the namespace has too much of it already.
+    pub fn exchange(&mut self, bytes: usize) -> Result<(), OverQuota> {
+        let mut now = self.calls.now();
+        *now.bytes_like(&self.call) -= self.call.bytes;
+        self.call.bytes = 0;
+        let call = NewCall { bytes, ..self.call };
+        now.has_room(&call, self.part)?;
+        *now.bytes_like(&call) += bytes;
+        self.call = call;
+        Ok(())
     }
 }
 
@@ -151,6 +172,25 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_that_take_the_place_of_others_are_counted_instead() {
+        let calls = Arc::new(Calls::default());
+        let begin = |bytes| {
+            let call = NewCall { by_stranger: false, bytes, most_bytes: 100 };
+            calls.begin(&Quotas::default(), call, Part::Quarter)
+        };
+        let mut first = begin(20).unwrap();
+        assert!(begin(10).is_err());
+        first.exchange(5).unwrap();
+        let mut second = begin(10).unwrap();
+        assert_eq!(second.exchange(30), Err(OverQuota::Arguments));
+        assert_eq!((calls.count(), calls.now().bytes), (2, 5));
+        drop(first);
+        second.exchange(30).unwrap();
+        drop(second);
+        assert_eq!((calls.count(), calls.now().bytes), (0, 0));
+    }
 
     #[test]
     fn a_minute_has_so_many_calls_and_the_next_one_begins_anew() {
