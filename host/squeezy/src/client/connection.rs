@@ -91,7 +91,7 @@ pub enum ClientError {
         telling: String,
     },
     /// A function has no code that could be saved.
-    #[error("the function has no code: it is an image")]
+    #[error("the function has no code: it is an image or a sequence")]
     NoCode,
     /// An image with the function's name was built from another definition.
     #[error("the image {name:?} was built from another function.toml: build this one with `guest/image/build.sh {}`", directory.display())]

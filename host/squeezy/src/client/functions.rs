@@ -11,7 +11,7 @@ use super::{
 use crate::output::complain;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use squeezy_openwhisk::action::NETWORK;
+use squeezy_openwhisk::{action::NETWORK, sequence::SEQUENCE};
 use squeezy_protocol::NetworkAccess;
 use std::{path::PathBuf, process::ExitCode};
 
@@ -51,6 +51,16 @@ enum FunctionCommand {
         /// The daemon pulls it, and keeps to the digest that a tag means now.
         #[arg(long, value_name = "REFERENCE", conflicts_with_all = ["file", "kind", "main", "name"])]
         image: Option<String>,
+        /// Functions that it calls one after the other, each with the result of the one before.
+        ///
+        /// squeezy function create both --sequence first,package/second
+        #[arg(
+            long,
+            value_name = "FUNCTIONS",
+            value_delimiter = ',',
+            conflicts_with_all = ["file", "image", "kind", "main", "name", "network"]
+        )]
+        sequence: Vec<String>,
         /// The function's name; the default is that of its image or its file.
         #[arg(long, conflicts_with = "file")]
         name: Option<String>,
@@ -105,6 +115,7 @@ impl Functions {
                 function,
                 file,
                 image,
+                sequence,
                 name,
                 kind,
                 main,
@@ -112,12 +123,13 @@ impl Functions {
                 web,
                 overwrite,
             } => {
-                let name = match file.is_some() || image.is_some() {
+                let name = match file.is_some() || image.is_some() || !sequence.is_empty() {
                     true => Some(function.to_string_lossy().into_owned()),
                     false => name,
                 };
                 let made = match image {
                     Some(image) => Made::Pulled(image),
+                    None if !sequence.is_empty() => Made::Sequence(sequence),
                     None => {
                         let file = file.unwrap_or(function);
                         match CodeFile::find(&file, kind.as_deref(), main.as_deref())? {
@@ -159,10 +171,7 @@ impl Functions {
                         &[
                             ("NAME", |f| text(&f["name"])),
                             ("VERSION", |f| text(&f["version"])),
-                            ("MADE FROM", |f| match &f["exec"]["image"] {
-                                Value::Null => text(&f["exec"]["kind"]),
-                                image => text(image),
-                            }),
+                            ("MADE FROM", |f| made_from(&f["exec"])),
                             ("MEMORY MIB", |f| text(&f["limits"]["memory"])),
                             ("TIMEOUT MS", |f| text(&f["limits"]["timeout"])),
                             ("PROBLEM", |f| text(&f["problem"])),
@@ -218,11 +227,25 @@ impl Web {
     }
 }
 
+/// What a function is made from, in a list.
+fn made_from(exec: &Value) -> String {
+    match (&exec["image"], exec["components"].as_array()) {
+        (_, Some(components)) => {
+            let names: Vec<_> = components.iter().filter_map(Value::as_str).collect();
+            names.join(",")
+        }
+        (Value::Null, None) => text(&exec["kind"]),
+        (image, None) => text(image),
+    }
+}
+
 /// What a function is made from.
 enum Made {
     Image(Source),
     Pulled(String),
     Code(CodeFile),
+    /// The functions that it calls.
+    Sequence(Vec<String>),
 }
 
 impl Made {
@@ -232,6 +255,7 @@ impl Made {
             Self::Image(source) => source.name().to_owned(),
             Self::Pulled(image) => image.clone(),
             Self::Code(code) => code.name(),
+            Self::Sequence(functions) => functions.join(","),
         }
     }
 
@@ -243,6 +267,16 @@ impl Made {
                 Ok(json!({ "kind": "blackbox", "image": image.name, "digest": image.digest }))
             }
             Self::Pulled(image) => Ok(json!({ "kind": "blackbox", "image": image })),
+            Self::Sequence(functions) => {
+                // `/NAMESPACE/NAME` is what it is.
+                let component = |name: &String| match name.strip_prefix('/') {
+                    Some(_) => Ok(name.clone()),
+                    None => Ok(format!("/_/{}", action(name)?)),
+                };
+                let components = functions.iter().map(component);
+                let components = components.collect::<Result<Vec<_>, ClientError>>()?;
+                Ok(json!({ "kind": SEQUENCE, "components": components }))
+            }
             Self::Code(code) => {
                 let exec = code.exec()?;
                 let length = exec["code"].as_str().map_or(0, str::len);
