@@ -77,7 +77,7 @@ impl Sequence {
         let components: Vec<_> = components
             .map(|QualifiedName { namespace, name }| format!("/{namespace}/{name}"))
             .collect();
-        let exec = json!({ "kind": SEQUENCE, "components": components });
+        let exec = json!({ "kind": SEQUENCE, "binary": false, "components": components });
         let limits = self.body.limits().describe(None);
         describe(name, self.revision, self.updated_ms, exec, &self.body, limits)
     }
@@ -241,7 +241,11 @@ mod tests {
     #[test]
     fn a_sequence_is_described_as_clients_send_it() {
         let described = sequence(&["a", "p/b"]).describe(&name("p/s"));
-        let right = json!({ "kind": "sequence", "components": ["/guest/a", "/guest/p/b"] });
+        let right = json!({
+            "kind": "sequence",
+            "binary": false,
+            "components": ["/guest/a", "/guest/p/b"],
+        });
         assert_eq!(described["exec"], right);
         assert_eq!((&described["namespace"], &described["name"]), (&json!("guest/p"), &json!("s")));
     }
