@@ -25,6 +25,7 @@ mod reload;
 mod service;
 mod state;
 mod strangers;
+mod tally;
 mod telemetry;
 mod tenants;
 mod tls;

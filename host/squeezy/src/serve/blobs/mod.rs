@@ -81,6 +81,13 @@ pub struct Blob {
     blobs: Arc<Blobs>,
 }
 
+impl Blob {
+    /// What it takes on the disk, in bytes.
+    pub fn bytes(&self) -> Result<u64, BlobError> {
+        size(&self.path).map_err(failed(&self.path))
+    }
+}
+
 impl Drop for Blob {
     fn drop(&mut self) {
         let (blobs, digest) = (self.blobs.clone(), self.digest.clone());
