@@ -221,7 +221,8 @@ impl Place {
             if state.known.of(namespace) >= self.crowd.most_of(namespace) {
                 state.evict_one_of(|other| other == namespace)?;
             } else if state.known.all() >= self.crowd.most_of_all() {
-                state.evict_one_of(|_| true)?;
+                let own = state.evict_one_of(|other| other == namespace);
+                own.or_else(|NoPlace| state.evict_one_of(|_| true))?;
             }
         }
         if let Some(Entry { leave, .. }) = state.remove(self.number) {

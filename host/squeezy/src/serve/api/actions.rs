@@ -153,6 +153,8 @@ pub async fn put(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
+    // What is made of the body lives until the end.
+    Extension(_held): Extension<HeldForBody>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;

@@ -59,7 +59,7 @@ pub async fn list(
         return recipient.answer(StatusCode::OK, &all).await;
     }
     // A list ends where there is no memory for more; the client gets the rest with `skip`.
-    let (most, mut sum) = (recipient.part.at_most(usize::MAX), 0);
+    let (most, mut sum) = (recipient.part.most_for_answers(), 0);
     let fits = |found: &&Found| {
         sum += bytes(found);
         sum <= most

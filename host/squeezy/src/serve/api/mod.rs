@@ -19,7 +19,7 @@ mod tenants;
 mod web_actions;
 
 use super::{
-    bodies::{self, Bodies, Held, NoRoom, Part},
+    bodies::{self, Bodies, Held, Part},
     callers::Caller,
     crowd::Place,
     key::random,
@@ -159,7 +159,7 @@ async fn whole_body(
     let part = api.bodies.part(api.tenants.payer(&caller.namespace));
     let place = parts.extensions.get::<Arc<Place>>().cloned();
     let recipient = Recipient { part, place };
-    let limits = BodyLimits { most, head_bytes: 0 };
+    let limits = BodyLimits { most, head_bytes: 0, copies: COPIES };
     let (body, held) = read(&recipient, body, limits, more_for_values).await?;
     if !api.tenants.knows(&caller) {
         return Err(ApiError::unauthorized());
@@ -181,6 +181,8 @@ struct BodyLimits {
     most: usize,
     /// What is reserved for the head, in bytes.
     head_bytes: usize,
+    /// What is reserved for the body and what is made of it, as a multiple of its length.
+    copies: usize,
 }
 
 /// Reads the whole body of a request into memory of its sender's part. `more` says how much more
@@ -201,21 +203,24 @@ async fn read(
     }
     let more = more(&body);
     if let Some(held) = held.as_mut().filter(|_| more > 0) {
-        let whole = more + limits.head_bytes + reserved(part, body.len());
-        let none_ever = whole > part.at_most(usize::MAX);
-        let grown = if none_ever { Err(NoRoom::Never) } else { held.grow_now(more) };
+        let grown = held.grow_now(more);
         grown.map_err(|none| ApiError::no_room(none, more + body.len()))?;
     }
     Ok((body, held))
 }
 
-/// Memory to reserve for a body of this length, in bytes. Of a large one nearly all is code, which is not
-/// copied; one that exceeds what requests may have is read while no other one is.
-fn reserved(part: &Part, length: usize) -> usize {
-    match length {
-        ..=MAX_BODY_BYTES => COPIES * length,
-        _ => part.at_most_for_request(length + (COPIES - 1) * MAX_BODY_BYTES),
-    }
+/// Reserves memory for a body of this length.
+async fn reserve(part: &Part, length: usize, limits: BodyLimits) -> Result<Held, ApiError> {
+    let BodyLimits { head_bytes, copies, .. } = limits;
+    let (bytes, held) = if length <= MAX_BODY_BYTES {
+        let bytes = head_bytes + copies * length;
+        (bytes, part.take_for_request(bytes).await)
+    } else {
+        // Nearly all of it is code, of which there is a copy if it is a text with escapes.
+        let bytes = head_bytes + 2 * length + copies * MAX_BODY_BYTES;
+        (bytes, part.take_for_code(bytes).await)
+    };
+    held.map_err(|none| ApiError::no_room(none, bytes))
 }
 
 /// How much more memory the values of a body take than is reserved with it, in bytes.
@@ -225,10 +230,8 @@ fn more_for_values(body: &[u8]) -> usize {
     if body.len() <= MAX_BODY_BYTES {
         return (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
     }
-    // Code is copied if it is a text with escapes.
-    let copy = if body.contains(&b'\\') { body.len() } else { 0 };
     let of_strings = body.len() + MAX_BODY_BYTES;
-    copy + 2 * value.saturating_sub(of_strings)
+    2 * value.saturating_sub(of_strings)
 }
 
 /// Reads a body of at most `most` bytes into memory that was reserved before. Somewhat more than the limit is read too, for
@@ -236,14 +239,11 @@ fn more_for_values(body: &[u8]) -> usize {
 async fn collect(
     part: &Part,
     mut body: Body,
-    BodyLimits { most, head_bytes }: BodyLimits,
+    limits: BodyLimits,
 ) -> Result<(Vec<u8>, Option<Held>), ApiError> {
-    let take = async |bytes| {
-        let held = part.take_for_request(bytes).await;
-        held.map_err(|none| ApiError::no_room(none, bytes))
-    };
+    let BodyLimits { most, head_bytes, copies } = limits;
     if body.is_end_stream() {
-        let held = if head_bytes > 0 { Some(take(head_bytes).await?) } else { None };
+        let held = if head_bytes > 0 { Some(reserve(part, 0, limits).await?) } else { None };
         return Ok((Vec::new(), held));
     }
     let expected = body.size_hint().exact();
@@ -251,14 +251,14 @@ async fn collect(
         expected.map_or(MAX_BODY_BYTES, |length| length.try_into().unwrap_or(usize::MAX));
     // A body that is too large is read but not stored.
     let room = if expected > most { 0 } else { expected };
-    let held = take(head_bytes + reserved(part, room)).await?;
+    let mut held = reserve(part, room, limits).await?;
     let begin = Instant::now();
     let (mut whole, mut length) = (Vec::with_capacity(room), 0);
     loop {
         let frame = tokio::time::timeout(LOOK, body.frame()).await;
         let took = begin.elapsed();
         let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
-        if is_slow && took > LEAST_RATE_AFTER && part.is_short() {
+        if is_slow && took > LEAST_RATE_AFTER && held.is_wanted() {
             return Err(ApiError::too_slow());
         }
         let frame = match frame {
@@ -280,6 +280,9 @@ async fn collect(
         let most = if room == 0 { most } else { room.max(MAX_BODY_BYTES) };
         Err(ApiError::too_large(length, most))
     } else {
+        if length < room {
+            held.shrink_to(head_bytes + copies * length);
+        }
         Ok((whole, Some(held)))
     }
 }
@@ -335,7 +338,8 @@ mod tests {
         task::{Context, Poll},
     };
 
-    const SMALL_BODY: BodyLimits = BodyLimits { most: MAX_BODY_BYTES, head_bytes: 0 };
+    const SMALL_BODY: BodyLimits =
+        BodyLimits { most: MAX_BODY_BYTES, head_bytes: 0, copies: COPIES };
 
     /// A body without a declared length that never sends anything.
     struct Endless;
@@ -365,15 +369,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn code_may_be_larger_and_is_not_copied() {
-        let part = Bodies::new(256 << 20).part(Payer::alone());
+    async fn code_may_be_larger() {
+        let part = Bodies::new(64 << 20).part(Payer::named("acme"));
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let limits = BodyLimits { most: MAX_CODE_BODY_BYTES, head_bytes: 0 };
+        let limits = BodyLimits { most: MAX_CODE_BODY_BYTES, ..SMALL_BODY };
         let (whole, held) = collect(&part, body(MAX_CODE_BODY_BYTES), limits).await.unwrap();
-        assert_eq!(whole.len(), MAX_CODE_BODY_BYTES);
-        let left = part.at_most(usize::MAX) - reserved(&part, MAX_CODE_BODY_BYTES);
-        let mut held = held.unwrap();
-        assert!(held.grow_now(left + 1024).is_err() && held.grow_now(left).is_ok());
+        assert!(whole.len() == MAX_CODE_BODY_BYTES && held.is_some());
         drop(held);
         let refused = collect(&part, body(MAX_CODE_BODY_BYTES + 1), limits).await;
         assert_eq!(refused.err().unwrap().into_response().status(), 413);
@@ -381,18 +382,18 @@ mod tests {
         let code = |code: &str| json!({ "exec": { "code": code } }).to_string();
         let length = 2 << 20;
         assert_eq!(more_for_values(code(&"x".repeat(length)).as_bytes()), 0);
-        assert!(more_for_values(code(&"\n".repeat(length)).as_bytes()) >= length);
+        assert_eq!(more_for_values(code(&"\n".repeat(length)).as_bytes()), 0);
         let arrays = format!("[{}]", vec!["[0]"; length].join(","));
         assert!(more_for_values(arrays.as_bytes()) > 20 * length);
     }
 
     #[tokio::test]
     async fn who_is_slow_goes_when_others_wait_for_memory() {
-        let part = Bodies::new(16 << 20).part(Payer::alone());
+        let part = Bodies::new(24 << 20).part(Payer::alone());
         let begin = Instant::now();
         let (first, second) = tokio::join!(collect(&part, Body::new(Endless), SMALL_BODY), async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let taken = part.take_for_request(3 << 20).await;
+            let taken = part.take_for_request(6 << 20).await;
             drop(taken.unwrap());
             let second = collect(&part, Body::new(Endless), SMALL_BODY);
             tokio::time::timeout(Duration::from_secs(3), second).await

@@ -1,7 +1,7 @@
 //! Packages and bindings.
 
 use super::{
-    Api, MAX_BODY_BYTES,
+    Api, HeldForBody, MAX_BODY_BYTES,
     actions::{ListOptions, Page, PutOptions, malformed},
     error::ApiError,
     namespaces::ActionName,
@@ -42,6 +42,8 @@ pub async fn put(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
+    // What is made of the body lives until the end.
+    Extension(_held): Extension<HeldForBody>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;

@@ -21,8 +21,11 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+/// How long an answer is sent at most while others wait for memory.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// What the connection takes at a time, in bytes.
 const PIECE: usize = 64 << 10;
@@ -68,17 +71,20 @@ impl Recipient {
         let Some(place) = self.place.clone().filter(|_| bytes.len() > SMALL) else {
             return bodies::held(bytes, held).into();
         };
-        let sending = Arc::new(Sending { _held: held, sent_bytes: AtomicUsize::new(0) });
-        tokio::spawn(watch(Arc::downgrade(&sending), self.part.clone(), place));
+        let least_rate = (bytes.len() as f64 / LONGEST.as_secs_f64()).max(LEAST_RATE);
+        let sending = Arc::new(Sending { held, sent_bytes: AtomicUsize::new(0), least_rate });
+        tokio::spawn(watch(Arc::downgrade(&sending), Arc::downgrade(&place)));
         Body::new(Pieces { rest: bodies::held(bytes, sending.clone()), last_bytes: 0, sending })
     }
 }
 
 /// An answer that is being sent, until nobody needs its bytes any more.
 struct Sending {
-    _held: Held,
+    held: Held,
     /// What the client has read of it, about, in bytes.
     sent_bytes: AtomicUsize,
+    /// In bytes per second, while others wait for memory.
+    least_rate: f64,
 }
 
 /// An answer in pieces.
@@ -113,16 +119,19 @@ impl HttpBody for Pieces {
     }
 }
 
-async fn watch(sending: Weak<Sending>, part: Part, place: Arc<Place>) {
+async fn watch(sending: Weak<Sending>, place: Weak<Place>) {
     let begin = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(sending) = sending.upgrade() else { return };
         let took = begin.elapsed();
         let sent_bytes = sending.sent_bytes.load(Ordering::Relaxed) as f64;
-        let is_slow = sent_bytes < took.as_secs_f64() * LEAST_RATE;
-        if is_slow && took > LEAST_RATE_AFTER && part.is_short() {
-            return place.leave();
+        let is_slow = sent_bytes < took.as_secs_f64() * sending.least_rate;
+        if is_slow && took > LEAST_RATE_AFTER && sending.held.is_wanted() {
+            if let Some(place) = place.upgrade() {
+                place.leave();
+            }
+            return;
         }
     }
 }
@@ -135,7 +144,6 @@ mod tests {
         crowd::Crowd,
     };
     use http_body_util::BodyExt;
-    use std::time::Duration;
 
     async fn recipient() -> (Recipient, Arc<Place>) {
         let place = Arc::new(Crowd::new(1).enter().await);

@@ -5,7 +5,7 @@
 //! that page's origin ([`SANDBOX`]).
 
 use super::{
-    Api, BodyLimits, MAX_BODY_BYTES,
+    Api, BodyLimits, COPIES, MAX_BODY_BYTES,
     actions::{ID_HEADER, LONGEST_WAIT},
     error::ApiError,
     internal, more_for_values, read,
@@ -60,8 +60,8 @@ const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-modals allow-po
 /// Memory that the head of a request and what is made of it occupy, as a multiple of its length.
 const COPIES_OF_HEAD: usize = 4;
 
-/// Memory that a body in base64 takes more than one that is a text, as a multiple of its length.
-const MORE_IN_BASE64: usize = 2;
+/// Memory that a body and what is made of it take, as a multiple of its length: as [`COPIES`], and it may be in base64.
+const COPIES_OF_BODY: usize = COPIES + 2;
 
 /// Memory of a parameter in a query or a form besides its text, in bytes: an entry in two maps.
 const BYTES_PER_PARAMETER: usize = 256;
@@ -208,9 +208,9 @@ async fn called(
         .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(FORM));
     let more = |body: &[u8]| {
         let of_form = if is_form { BYTES_PER_PARAMETER * parameters_of(body) } else { 0 };
-        of_form + more_for_values(body).max(MORE_IN_BASE64 * body.len())
+        of_form + more_for_values(body).saturating_sub((COPIES_OF_BODY - COPIES) * body.len())
     };
-    let limits = BodyLimits { most: MAX_BODY_BYTES, head_bytes };
+    let limits = BodyLimits { most: MAX_BODY_BYTES, head_bytes, copies: COPIES_OF_BODY };
     let (body, held) = read(&recipient, body, limits, more).await?;
     if caller.as_ref().is_some_and(|caller| !api.tenants.knows(caller)) {
         return Err(ApiError::forbidden());

@@ -17,15 +17,15 @@ pub use part::{Part, Payer, Portion};
 use room::{Held as HeldUnits, Room};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The minimum and maximum of the budget in bytes; in between it is 1/32 of the node's memory.
-const LEAST: u64 = 16 << 20;
+const LEAST: u64 = 24 << 20;
 const MOST: u64 = 64 << 20;
 
 /// The same for the budget of clients without a key, which is 1/128 of it. Their answers that wait for a reservation
 /// come on top.
-const LEAST_FOR_STRANGERS: u64 = 8 << 20;
+const LEAST_FOR_STRANGERS: u64 = 12 << 20;
 const MOST_FOR_STRANGERS: u64 = 16 << 20;
 
 /// What such answers may take together, in bytes: one of the largest.
@@ -55,6 +55,9 @@ pub fn share_for_strangers(memory_bytes: u64) -> u64 {
 pub struct Bodies {
     small: Arc<Room>,
     large: Arc<Room>,
+    /// Turns of requests with much code.
+    code_of_guest: Arc<Semaphore>,
+    code_of_others: Arc<Semaphore>,
     /// For answers that are there and wait for their reservation.
     waiting_answers: Semaphore,
     /// The budget for results and logs that wait to be written, in bytes.
@@ -62,22 +65,38 @@ pub struct Bodies {
 }
 
 /// A reservation, released on drop.
-pub struct Held(HeldUnits);
+pub struct Held {
+    units: HeldUnits,
+    #[allow(dead_code, reason = "held")]
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl From<HeldUnits> for Held {
+    fn from(units: HeldUnits) -> Self {
+        Self { units, turn: None }
+    }
+}
 
 impl Held {
-    /// Releases what is beyond `bytes`.
-    pub fn shrink_to(&mut self, bytes: usize) {
-        self.0.shrink_to(bytes.div_ceil(UNIT));
+    /// Whether somebody waits who would not if this were released, or not as long.
+    pub fn is_wanted(&self) -> bool {
+        self.units.is_wanted()
     }
 
-    /// Reserves `bytes` more, if they are available now: whoever holds a reservation never waits for another.
+    /// Releases what is beyond `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.units.shrink_to(bytes.div_ceil(UNIT));
+    }
+
+    /// Reserves `bytes` more, if they are available now and within the part: whoever holds a reservation never waits for
+    /// another.
     pub fn grow_now(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        self.0.grow_now(bytes.div_ceil(UNIT))
+        self.units.grow_now(bytes.div_ceil(UNIT))
     }
 
     /// What has been reserved for an answer is for a request from now on, unless there are too many already.
     pub fn becomes_request_now(&mut self) -> Result<(), NoRoom> {
-        self.0.becomes_request_now()
+        self.units.becomes_request_now()
     }
 }
 
@@ -88,7 +107,7 @@ pub enum NoRoom {
     Now,
     /// The namespace holds as much as it may; retrying later may succeed.
     OfPart,
-    /// It exceeds the whole budget.
+    /// It exceeds what there ever is for one.
     Never,
 }
 
@@ -110,6 +129,8 @@ impl Bodies {
         Arc::new(Self {
             small: Room::new(bytes / 4 / UNIT),
             large: Room::new((bytes - bytes / 4) / UNIT),
+            code_of_guest: Arc::new(Semaphore::new(1)),
+            code_of_others: Arc::new(Semaphore::new(1)),
             waiting_answers: Semaphore::new(waiting_units),
             kept_bytes,
         })
@@ -136,14 +157,15 @@ pub fn held<T: Send + 'static>(bytes: Vec<u8>, held: T) -> Bytes {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_node_gives_a_small_part_of_its_memory() {
+    #[tokio::test]
+    async fn a_node_gives_a_small_part_of_its_memory() {
         assert_eq!(share(1 << 30), 32 << 20);
         assert_eq!((share(0), share(u64::MAX)), (LEAST, MOST));
-        assert_eq!(share_for_strangers(1280 << 20), 18 << 20);
+        assert_eq!(share_for_strangers(1536 << 20), 20 << 20);
         let strangers = Bodies::for_strangers(share_for_strangers(0));
-        // A body of 1 MiB, and what is made of it.
-        let most = strangers.part(Payer::alone()).at_most(usize::MAX);
-        assert_eq!((most, strangers.kept_bytes), (6 << 20, 0));
+        assert_eq!(strangers.kept_bytes, 0);
+        // A body of 1 MiB of the smallest part, and what is made of it.
+        let part = strangers.part(Payer::named("acme"));
+        assert!(part.take_for_request(6 << 20).await.is_ok());
     }
 }

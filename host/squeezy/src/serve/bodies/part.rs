@@ -53,6 +53,22 @@ impl Part {
         self.take(Purpose::Request, bytes).await
     }
 
+    /// Reserves `bytes` for a request with code. If that is more than the part, no more than the part is reserved, and
+    /// nobody else has such a request: one of the operator's namespace at a time, and one of all others.
+    pub async fn take_for_code(&self, bytes: usize) -> Result<Held, NoRoom> {
+        let most = self.payer.portion.of(self.bodies.large.most_for(Purpose::Request)) * UNIT;
+        if bytes <= most {
+            return self.take(Purpose::Request, bytes).await;
+        }
+        let turns = match self.payer.namespace.is_guest() {
+            true => &self.bodies.code_of_guest,
+            false => &self.bodies.code_of_others,
+        };
+        let turn = tokio::time::timeout(WAIT, turns.clone().acquire_owned()).await;
+        let turn = turn.ok().and_then(Result::ok).ok_or(NoRoom::Now)?;
+        Ok(Held { turn: Some(turn), ..self.take(Purpose::Request, most).await? })
+    }
+
     /// Reserves `bytes` for an answer. Waits for others to release theirs, for a limited time.
     pub async fn take_for_answer(&self, bytes: usize) -> Result<Held, NoRoom> {
         self.take(Purpose::Answer, bytes).await
@@ -62,8 +78,8 @@ impl Part {
     /// like [`Self::take_for_answer`], but only as long as there are not too many that do.
     pub async fn take_for_text(&self, bytes: usize, text_bytes: usize) -> Result<Held, NoRoom> {
         let (room, claim) = self.claim(Purpose::Answer, bytes)?;
-        if let Ok(held) = room.take_now(claim) {
-            return Ok(Held(held));
+        if let Ok(units) = room.take_now(claim) {
+            return Ok(units.into());
         }
         let units = u32::try_from(text_bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let _waits =
@@ -71,30 +87,32 @@ impl Part {
         self.take(Purpose::Answer, bytes).await
     }
 
-    /// `bytes`, limited to the maximum of a single reservation.
+    /// `bytes`, limited to the maximum of a single answer.
     pub fn at_most(&self, bytes: usize) -> usize {
-        bytes.min(self.bodies.large.units() * UNIT)
+        bytes.min(self.bodies.large.most_for(Purpose::Answer) * UNIT)
     }
 
-    /// `bytes`, limited to what all requests may have together.
-    pub fn at_most_for_request(&self, bytes: usize) -> usize {
-        bytes.min(self.bodies.large.units_for_requests() * UNIT)
-    }
-
-    /// Whether a reservation is waiting, and what this namespace holds may be the reason.
-    pub fn is_short(&self) -> bool {
-        [&self.bodies.small, &self.bodies.large].iter().any(|room| room.is_short_for(&self.payer))
+    /// How much answers of this namespace may have together, in bytes.
+    pub fn most_for_answers(&self) -> usize {
+        self.payer.portion.of(self.bodies.large.most_for(Purpose::Answer)) * UNIT
     }
 
     async fn take(&self, purpose: Purpose, bytes: usize) -> Result<Held, NoRoom> {
         let (room, claim) = self.claim(purpose, bytes)?;
-        room.take(claim, WAIT).await.map(Held)
+        if let Ok(units) = room.take_now(claim.clone()) {
+            return Ok(units.into());
+        }
+        // What is small may have a place among what is large.
+        if let Ok(units) = self.bodies.large.take_now(claim.clone()) {
+            return Ok(units.into());
+        }
+        room.take(claim, WAIT).await.map(Into::into)
     }
 
     fn claim(&self, purpose: Purpose, bytes: usize) -> Result<(&Arc<Room>, Claim), NoRoom> {
         let room = if bytes <= SMALL { &self.bodies.small } else { &self.bodies.large };
         let units = bytes.div_ceil(UNIT);
-        if units > room.units() {
+        if units > room.most_for(purpose) {
             return Err(NoRoom::Never);
         }
         Ok((room, Claim { payer: self.payer.clone(), purpose, units }))
@@ -124,16 +142,17 @@ mod tests {
     async fn there_is_no_more_than_there_is() {
         let part = Bodies::new(64 << 20).part(Payer::alone());
         let most = part.at_most(usize::MAX);
-        assert_eq!((most, part.at_most_for_request(usize::MAX)), (24 << 20, 18 << 20));
+        assert_eq!(most, 24 << 20);
+        assert_eq!(part.take_for_request(most).await.err(), Some(NoRoom::Never));
         assert_eq!(part.take_for_answer(most + UNIT).await.err(), Some(NoRoom::Never));
         let all = part.take_for_answer(most).await.unwrap();
-        assert!(!part.is_short());
+        assert!(!all.is_wanted());
         let small = part.take_for_answer(SMALL).await.unwrap();
-        let (waits, short) = tokio::join!(part.take_for_request(SMALL + 1), async {
+        let (waits, ()) = tokio::join!(part.take_for_request(SMALL + 1), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            part.is_short()
+            assert!(all.is_wanted() && !small.is_wanted());
         });
-        assert!(short && waits.err() == Some(NoRoom::Now));
+        assert_eq!(waits.err(), Some(NoRoom::Now));
         drop((all, small));
         let again = part.take_for_answer(most).await.unwrap();
         let sent = bodies::held(vec![0; 10], again);
@@ -153,16 +172,51 @@ mod tests {
         let mut first = acme.take_for_request(5 << 20).await.unwrap();
         let (waits, ()) = tokio::join!(acme.take_for_request(1 << 20), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert!(acme.is_short() && !other.is_short());
             let begin = Instant::now();
-            drop(other.take_for_request(4 << 20).await.unwrap());
+            let of_other = other.take_for_request(4 << 20).await.unwrap();
             // Its answers have a part of their own.
-            drop(acme.take_for_answer(6 << 20).await.unwrap());
+            let answer = acme.take_for_answer(6 << 20).await.unwrap();
             assert!(begin.elapsed() < WAIT / 2);
+            assert!(first.is_wanted() && !of_other.is_wanted() && !answer.is_wanted());
         });
         assert_eq!(waits.err(), Some(NoRoom::OfPart));
         first.shrink_to(3 << 20);
         assert!(acme.take_for_request(1 << 20).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_made_of_a_request_is_within_the_part() {
+        let acme = Bodies::new(64 << 20).part(Payer::named("acme"));
+        let mut held = acme.take_for_request(4 << 20).await.unwrap();
+        assert_eq!(held.grow_now(1 << 20), Err(NoRoom::Never));
+        assert_eq!(held.grow_now(1 << 19), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn code_that_is_larger_than_the_part_comes_one_at_a_time() {
+        let bodies = Bodies::new(64 << 20);
+        let other = bodies.part(Payer::named("other"));
+        let first = bodies.part(Payer::named("acme")).take_for_code(16 << 20).await.unwrap();
+        let (waits, ()) = tokio::join!(other.take_for_code(16 << 20), async {
+            // All others go on.
+            drop(other.take_for_code(4 << 20).await.unwrap());
+            let guest = bodies.part(Payer { portion: Portion::ThreeQuarters, ..Payer::alone() });
+            drop(guest.take_for_code(16 << 20).await.unwrap());
+        });
+        assert_eq!(waits.err(), Some(NoRoom::Now));
+        drop(first);
+        assert!(other.take_for_code(16 << 20).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn small_ones_have_places_among_large_ones() {
+        let acme = Bodies::new(64 << 20).part(Payer::named("acme"));
+        let mut all = Vec::new();
+        // A quarter of three quarters of all of it.
+        while all.len() < (6 << 20) / SMALL {
+            all.push(acme.take_for_request(SMALL).await.unwrap());
+        }
+        assert_eq!(acme.take_for_request(SMALL).await.err(), Some(NoRoom::OfPart));
     }
 
     #[tokio::test]
@@ -175,7 +229,7 @@ mod tests {
             let second = part.take_for_text(1 << 20, UNIT).await;
             assert!(begin.elapsed() < WAIT / 2, "it is refused at once");
             // The rest stays reserved.
-            all.shrink_to(5 << 20);
+            all.shrink_to(8 << 20);
             second
         });
         assert_eq!(second.err(), Some(NoRoom::Now));

@@ -1,10 +1,10 @@
 //! A part of the budget: who holds how much of it, and who waits for some.
 //!
-//! Whoever waits is served in order, with two exceptions. Those whose namespace has as much as it may have keep nobody
-//! else waiting, nor do those who ask for more than that at once. And requests, which may hold theirs for as long as
-//! their calls run, may hold three quarters of the room, so that there is always some for answers, which are sent soon.
+//! Whoever waits is served in order, except that those whose namespace has as much as it may have keep nobody else
+//! waiting, nor do those who ask for more than that at once. Requests, which may hold theirs for as long as their calls
+//! run, may hold three quarters of the room, so that there is always some for answers, which are sent soon.
 
-use super::{NoRoom, Payer};
+use super::{NoRoom, Payer, Portion};
 use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -94,14 +94,12 @@ impl Room {
         Arc::new(Self { units, state: Mutex::default() })
     }
 
-    /// All of it.
-    pub fn units(&self) -> usize {
-        self.units
-    }
-
-    /// What requests may hold together; one may hold more if it is the only one.
-    pub fn units_for_requests(&self) -> usize {
-        self.units - self.units / 4
+    /// What this may be at most for somebody who holds nothing.
+    pub fn most_for(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::Request => self.units - self.units / 4,
+            Purpose::Answer => self.units,
+        }
     }
 
     /// Gives somebody what he claims, after waiting for it for `limit` at most.
@@ -117,22 +115,23 @@ impl Room {
         Waiting::begin(self, claim).0.end()
     }
 
-    /// Whether somebody waits whom this namespace keeps waiting by what it holds.
-    pub fn is_short_for(&self, payer: &Payer) -> bool {
+    /// Whether somebody waits who would not if this were released, or not as long.
+    pub fn is_short_because_of(&self, held: &Claim) -> bool {
         let state = self.lock();
-        let is_kept = |waiter: &Waiter| {
-            waiter.claim.payer.namespace == payer.namespace
-                || self.lack(&state, &waiter.claim) != Some(Lack::Part)
+        let is_kept = |Waiter { claim, .. }: &Waiter| match self.lack(&state, claim) {
+            _ if claim.units > self.most(claim) => false,
+            Some(Lack::Part) => {
+                (&claim.payer.namespace, claim.purpose) == (&held.payer.namespace, held.purpose)
+            }
+            Some(Lack::RoomForRequests) => held.purpose == Purpose::Request,
+            Some(Lack::Room) | None => true,
         };
         state.waiting.iter().any(is_kept)
     }
 
     /// What a namespace may hold of what there is for this purpose.
-    fn most(&self, claim: &Claim) -> usize {
-        claim.payer.portion.of(match claim.purpose {
-            Purpose::Request => self.units_for_requests(),
-            Purpose::Answer => self.units,
-        })
+    pub fn most(&self, claim: &Claim) -> usize {
+        claim.payer.portion.of(self.most_for(claim.purpose))
     }
 
     /// What a claim lacks. Whoever has nothing for a purpose may have more than its part at once, or what is larger
@@ -140,12 +139,11 @@ impl Room {
     fn lack(&self, state: &State, claim: &Claim) -> Option<Lack> {
         let own = state.by_namespace.get(&claim.payer.namespace).copied();
         let own = *own.unwrap_or_default().of(claim.purpose);
-        let of_requests = state.taken.by_requests;
-        if own > 0 && own + claim.units > self.most(claim) {
+        let is_alone = claim.payer.portion == Portion::All;
+        if own > 0 && !is_alone && own + claim.units > self.most(claim) {
             Some(Lack::Part)
         } else if claim.purpose == Purpose::Request
-            && of_requests > 0
-            && of_requests + claim.units > self.units_for_requests()
+            && state.taken.by_requests + claim.units > self.most_for(Purpose::Request)
         {
             Some(Lack::RoomForRequests)
         } else {
@@ -258,6 +256,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// Whether somebody waits for what this is.
+    pub fn is_wanted(&self) -> bool {
+        self.room.is_short_because_of(&self.claim)
+    }
+
     /// Releases what is beyond this many units.
     pub fn shrink_to(&mut self, units: usize) {
         let beyond = self.claim.units.saturating_sub(units);
@@ -267,9 +270,13 @@ impl Held {
         self.room.serve(&mut state);
     }
 
-    /// Has it be so many units more, if that needs no waiting.
+    /// Has it be so many units more, if that needs no waiting and is not beyond its namespace's part.
     pub fn grow_now(&mut self, units: usize) -> Result<(), NoRoom> {
-        self.change_now(Claim { units: self.claim.units + units, ..self.claim.clone() })
+        let grown = Claim { units: self.claim.units + units, ..self.claim.clone() };
+        if grown.units > self.room.most(&grown) {
+            return Err(NoRoom::Never);
+        }
+        self.change_now(grown)
     }
 
     /// Has what was for an answer be for a request, if that needs no waiting.
@@ -301,7 +308,7 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Portion, *};
+    use super::*;
     use proptest::prelude::*;
 
     const UNITS: usize = 16;
@@ -326,8 +333,12 @@ mod tests {
             payers.map(|(name, portion)| Payer { namespace: name.parse().unwrap(), portion });
         let purposes = prop_oneof![Just(Purpose::Request), Just(Purpose::Answer)];
         let units = prop_oneof![4 => 1..5_usize, 1 => 1..=UNITS];
-        (prop::sample::select(payers.to_vec()), purposes, units)
-            .prop_map(|(payer, purpose, units)| Claim { payer, purpose, units })
+        (prop::sample::select(payers.to_vec()), purposes, units).prop_map(
+            |(payer, purpose, units)| {
+                let units = units.min(Room::new(UNITS).most_for(purpose));
+                Claim { payer, purpose, units }
+            },
+        )
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -342,11 +353,10 @@ mod tests {
         prop::collection::vec(step, 1..60)
     }
 
-    /// Those of this purpose, of one namespace or of all, hold no more than `most`, unless it is one alone.
-    fn within(held: &[Held], purpose: Purpose, namespace: Option<&Namespace>, most: usize) -> bool {
-        let is_one = |claim: &&Claim| {
-            claim.purpose == purpose && namespace.is_none_or(|own| claim.payer.namespace == *own)
-        };
+    /// Those of this purpose of a namespace hold no more than `most`, unless it is one alone.
+    fn within(held: &[Held], purpose: Purpose, namespace: &Namespace, most: usize) -> bool {
+        let is_one =
+            |claim: &&Claim| claim.purpose == purpose && claim.payer.namespace == *namespace;
         let all: Vec<_> = held.iter().map(|held| &held.claim).filter(is_one).collect();
         all.len() < 2 || all.iter().map(|claim| claim.units).sum::<usize>() <= most
     }
@@ -355,9 +365,11 @@ mod tests {
         let state = room.lock();
         let sum = held.iter().map(|held| held.claim.units).sum::<usize>();
         assert!(state.taken.all() == sum && sum <= UNITS);
-        assert!(within(held, Purpose::Request, None, room.units_for_requests()));
+        let by_requests = held.iter().filter(|held| held.claim.purpose == Purpose::Request);
+        let by_requests = by_requests.map(|held| held.claim.units).sum::<usize>();
+        assert!(by_requests <= room.most_for(Purpose::Request));
         for claim in held.iter().map(|held| &held.claim) {
-            let namespace = Some(&claim.payer.namespace);
+            let namespace = &claim.payer.namespace;
             assert!(within(held, claim.purpose, namespace, room.most(claim)), "{claim:?}");
         }
         // Whoever lacks nothing waits behind somebody who wants no more than his part and for whom there is no room.
@@ -394,8 +406,10 @@ mod tests {
                         if let Some(index) = which(index) {
                             let before = held[index].claim.units;
                             let grown = held[index].grow_now(units).is_ok();
+                            let claim = &held[index].claim;
                             let right = if grown { before + units } else { before };
-                            prop_assert_eq!(held[index].claim.units, right);
+                            prop_assert_eq!(claim.units, right);
+                            prop_assert!(!grown || right <= room.most(claim));
                         }
                     }
                     Step::Shrink(index, units) => {

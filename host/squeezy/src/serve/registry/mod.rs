@@ -245,7 +245,19 @@ impl Registry {
             return Ok(pulled);
         }
         let wanted = Wanted { config, reference: reference.clone(), digest, credentials };
-        let running = self.join_or_start(asker, wanted).await?;
+        let running = match self.join(asker, &wanted) {
+            Some(running) => running,
+            None => {
+                let turn = self.turns.to_pull(namespace).await;
+                is_there(asker)?;
+                // Somebody else may have pulled it in the meantime.
+                let kept = self.kept(asker, reference, &wanted.digest, is_private).await;
+                if let Some(pulled) = kept {
+                    return Ok(pulled);
+                }
+                self.join_or_start(asker, wanted, turn)
+            }
+        };
         let mut outcome = running.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         let pulled = ended.ok().and_then(|outcome| outcome.clone());
@@ -294,35 +306,32 @@ impl Registry {
         Some(Pulled { digest: digest.clone(), pinned, image })
     }
 
-    /// Joins a pull of the same image, or begins one once it is the namespace's turn: whoever joins one waits for what
-    /// has begun, and never for somebody else's turn.
-    async fn join_or_start(
-        self: &Arc<Self>,
-        asker: &Tenancy,
-        wanted: Wanted,
-    ) -> Result<Arc<Running>, PullError> {
-        if let Some(running) = self.join(asker, &wanted) {
-            return Ok(running);
-        }
-        let turn = self.turns.to_pull(&asker.namespace).await;
-        is_there(asker)?;
-        // Somebody else may have begun in the meantime, and may have ended as well: that costs a pull, and nothing else.
-        Ok(self.join(asker, &wanted).unwrap_or_else(|| self.start(asker, wanted, turn)))
-    }
-
+    /// Joins a pull of the same image that has begun.
     fn join(&self, asker: &Tenancy, wanted: &Wanted) -> Option<Arc<Running>> {
         let running = lock(&self.running).get(&wanted.key())?.clone();
         lock(&running.askers).push(asker.clone());
         Some(running)
     }
 
-    fn start(self: &Arc<Self>, asker: &Tenancy, wanted: Wanted, turn: Turn) -> Arc<Running> {
+    /// Joins a pull of the same image, or begins one, as it is the namespace's turn: nobody waits for somebody else's.
+    fn join_or_start(
+        self: &Arc<Self>,
+        asker: &Tenancy,
+        wanted: Wanted,
+        turn: Turn,
+    ) -> Arc<Running> {
+        let key = wanted.key();
+        let mut all = lock(&self.running);
+        if let Some(running) = all.get(&key) {
+            lock(&running.askers).push(asker.clone());
+            return running.clone();
+        }
         let (tell, outcome) = watch::channel(None);
-        let progress = Mutex::new(Progress { step: "waiting".to_owned(), bytes: 0, of: 0 });
+        let progress = Mutex::new(Progress { step: "starting".to_owned(), bytes: 0, of: 0 });
         let askers = Mutex::new(vec![asker.clone()]);
         let running = Arc::new(Running { progress, askers, outcome });
-        let key = wanted.key();
-        lock(&self.running).insert(key.clone(), running.clone());
+        all.insert(key.clone(), running.clone());
+        drop(all);
         let (registry, under_way) = (self.clone(), running.clone());
         tokio::spawn(async move {
             let _over = Over { registry: registry.clone(), key };

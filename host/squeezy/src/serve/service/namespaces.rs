@@ -91,13 +91,15 @@ impl Service {
             return Err(TenantError::from(OverQuota::Actions { allowed }).into());
         }
         let Some(made) = made else { return Ok(()) };
-        let mut others = self.actions();
-        others.retain(|other| other.name.namespace == name.namespace && other.name != *name);
+        // Those that cannot be served now, too.
+        let others = || {
+            let own = |other: &QualifiedName| other.namespace == name.namespace && other != name;
+            state.actions().iter().filter(move |(other, _)| own(other)).map(|(_, stored)| stored)
+        };
         if let (Some(allowed), Some(code)) = (quotas.code_mb, &made.code) {
-            let mut bytes = code.bytes()?;
-            for code in others.iter().filter_map(|other| other.code.as_ref()) {
-                bytes += code.bytes()?;
-            }
+            let digests = others().filter_map(|other| Some(&other.code.as_ref()?.digest));
+            let digests = digests.chain([&code.code.digest]);
+            let bytes = digests.map(|digest| self.codes.bytes_of(digest)).sum();
             let allowed = (allowed as u64) << 20;
             if bytes > allowed {
                 return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
@@ -105,13 +107,10 @@ impl Service {
         }
         if let (Some(allowed), Some(_)) = (quotas.image_mb, &made.origin) {
             // Those that have been built here are the operator's. Each is there once.
-            let pulled = others.iter().filter(|other| other.origin.is_some());
-            let pulled = pulled.filter_map(|other| other.pinned.as_ref()).chain([&made.pinned]);
-            let pulled: BTreeMap<_, _> = pulled.map(|image| (&image.digest, image)).collect();
-            let mut bytes = 0;
-            for image in pulled.values() {
-                bytes += image.bytes()?;
-            }
+            let pulled = others().filter(|other| other.origin.is_some());
+            let digests = pulled.filter_map(|other| other.digest.as_ref());
+            let digests: BTreeSet<_> = digests.chain([&made.pinned.digest]).collect();
+            let bytes = digests.into_iter().map(|digest| self.images.bytes_of(digest)).sum();
             let allowed = (allowed as u64) << 20;
             if bytes > allowed {
                 return Err(TenantError::from(OverQuota::Images { bytes, allowed }).into());
@@ -152,8 +151,8 @@ impl Service {
         force: bool,
     ) -> Result<Value, ServiceError> {
         let described = self.tenants.describe(&namespace)?;
-        let tenancy = Tenancy::of(&self.tenants, &namespace).ok_or(TenantError::NoNamespace)?;
         let mut state = self.changing.lock().await;
+        let tenancy = Tenancy::of(&self.tenants, &namespace).ok_or(TenantError::NoNamespace)?;
         let own = |name: &&QualifiedName| name.namespace == namespace;
         let actions = state.actions_of(&namespace);
         let packages = state.packages().keys().filter(own).count();
@@ -182,16 +181,15 @@ impl Service {
     }
 
     /// Goes on with the ends that an earlier process has begun. Before actions are restored.
-    pub async fn go_on_deleting(self: &Arc<Self>) -> Result<(), ServiceError> {
+    pub async fn go_on_deleting(self: &Arc<Self>) {
         for namespace in self.tenants.going() {
             let mut state = self.changing.lock().await;
-            self.remove_actions(&mut state, &namespace).await?;
+            let is_empty = self.remove_actions(&mut state, &namespace).await.is_ok();
             drop(state);
             let Some(tenancy) = Tenancy::of(&self.tenants, &namespace) else { continue };
             let service = self.clone();
-            tokio::spawn(async move { service.end_namespace(tenancy, true).await });
+            tokio::spawn(async move { service.end_namespace(tenancy, is_empty).await });
         }
-        Ok(())
     }
 
     /// Removes all actions and packages: waiting calls are refused, running ones completed.
@@ -275,10 +273,15 @@ impl Service {
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);
-        if let Err(error) = self.tenants.end(namespace).await {
-            log_warning(&format!(
-                "the namespace {namespace} is empty, but remains until the daemon is started again: {error}"
-            ));
+        let mut is_said = false;
+        while let Err(error) = self.tenants.end(namespace).await {
+            if !is_said {
+                log_warning(&format!(
+                    "the namespace {namespace} is empty, but cannot be removed yet: {error}"
+                ));
+            }
+            is_said = true;
+            tokio::time::sleep(RETRY).await;
         }
     }
 }
