@@ -3,7 +3,8 @@
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
 /// What the scaler wants done. Every command is answered by an [`crate::Event`], except [`Command::Reject`],
-/// [`Command::ResumeVm`] and [`Command::LendVm`], and [`Command::Freeze`] unless frozen instances are charged by what they hold.
+/// [`Command::Prewarmed`], [`Command::ResumeVm`] and [`Command::LendVm`], and [`Command::Freeze`] unless frozen
+/// instances are charged by what they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
@@ -44,6 +45,8 @@ pub enum Command {
         /// Whether the instance is frozen and has to be thawed first.
         thaw: bool,
     },
+    /// Tell whoever wanted an instance ahead of calls that one is up. Not answered.
+    Prewarmed(RequestNumber),
     /// Freeze the processes of an idle instance; answered by `Frozen` if frozen instances are charged by what
     /// they hold.
     Freeze(InstanceNumber),
@@ -116,6 +119,8 @@ pub enum RejectReason {
     TooManyCalls,
     /// The tenant's memory quota was lowered, and one instance of this function exceeds it.
     OverQuota,
+    /// An instance was wanted ahead of calls, and not even the end of everything idle would leave memory for it.
+    NoRoomAhead,
     /// No instance took a request of this function within the wait limit.
     WaitedTooLong(WaitingFor),
     /// The instance started for it failed to start.

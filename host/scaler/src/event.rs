@@ -13,6 +13,14 @@ pub enum Event {
         /// The request's number, which must not have been used before.
         request: RequestNumber,
     },
+    /// An instance of this function is wanted, although nobody calls it yet. It gets memory and its turn as a call
+    /// would, waits as long as a call may, and counts against no limit on calls.
+    Prewarm {
+        /// The function.
+        function: FunctionIndex,
+        /// The request's number, which must not have been used before.
+        request: RequestNumber,
+    },
     /// The VM is up and can take instances.
     VmBooted(VmIndex),
     /// The VM failed to boot; nothing of it is left.

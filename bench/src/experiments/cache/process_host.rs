@@ -254,6 +254,7 @@ impl ProcessHost {
             Command::PauseVm(_)
             | Command::ResumeVm(_)
             | Command::Condemn(_)
+            | Command::Prewarmed(_)
             | Command::LendVm { .. } => {}
             Command::Reclaim { instance, .. } => return Some(Event::Reclaimed(instance)),
             Command::Start { function, instance, .. } => {

@@ -314,7 +314,7 @@ impl Simulation<'_> {
             }
             Command::PauseVm(vm) => self.later(PAUSE, What::Paused(vm)),
             // No guest asks.
-            Command::LendVm { .. } => {}
+            Command::LendVm { .. } | Command::Prewarmed(_) => {}
             Command::ResumeVm(vm) => self.charge(vm, self.places[vm.0 as usize].base_bytes),
             Command::Start { function, instance, .. } => {
                 self.outcome.started += 1;

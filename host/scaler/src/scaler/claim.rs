@@ -50,6 +50,11 @@ impl Claim {
         self.tenant.filter(|_| self.purpose == Purpose::Quota)
     }
 
+    /// Whether `room` is not enough for the first request.
+    pub(super) fn lacks_the_first(&self, room: u64) -> bool {
+        self.shortage.needs.first().is_some_and(|&need| need > room)
+    }
+
     /// The bytes of all requests up to the first one that `room` is not enough for, and whether it is the first of all.
     fn next_need(&self, room: u64) -> Option<(u64, bool)> {
         let mut sum = 0_u64;

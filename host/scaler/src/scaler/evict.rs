@@ -40,24 +40,28 @@ impl Scaler {
     }
 
     /// Ends idle instances and unused VMs until what is claimed is free or on its way back, or nothing is left that may
-    /// be taken for it. Spares whatever is to get the memory.
-    pub(super) fn evict(&mut self, claim: &Claim, commands: &mut Vec<Command>) {
+    /// be taken for it. Spares whatever is to get the memory. Returns `false`, and ends nothing, if an instance that is
+    /// wanted ahead of calls comes first, and would not get enough by that.
+    pub(super) fn evict(&mut self, claim: &Claim, commands: &mut Vec<Command>) -> bool {
         let (room, wanted) = (self.room_bytes(claim), self.wanted_bytes(claim));
         if room >= wanted {
             self.awaited.remove(&claim.tenant);
-            return;
+            return true;
         }
         let sources = self.sources(claim, room);
         self.freeze_evictables(&sources, claim.shortage.thawing, commands);
         if self.waits(claim, &sources) {
-            return;
+            return true;
         }
         let (plan, room) = self.plan(claim);
         // Who is being frozen is not ended, and may bring what is lacking.
         let gain = |&number: &InstanceNumber| self.most_gain(number, claim, &sources);
         let most: u64 = self.freezing.iter().map(gain).sum();
         if room < wanted && room.saturating_add(most) >= wanted {
-            return;
+            return true;
+        }
+        if claim.shortage.prewarming.is_some() && claim.lacks_the_first(room) {
+            return false;
         }
         for evictable in plan {
             match evictable {
@@ -74,6 +78,7 @@ impl Scaler {
         if room < wanted {
             self.evict_within(claim, commands);
         }
+        true
     }
 
     /// Whether to wait until it is known what VMs and instances hold that are being paused and frozen.
@@ -167,7 +172,8 @@ impl Scaler {
             if let Some(need) = shortage.needs.first_mut() {
                 *need = need.saturating_sub(missing);
             }
-            return self.evict(&Claim { shortage, ..*claim }, commands);
+            self.evict(&Claim { shortage, ..*claim }, commands);
+            return;
         }
         if self.coming_bytes(claim) > 0 {
             return;

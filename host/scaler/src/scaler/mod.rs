@@ -3,7 +3,7 @@
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
 //! follows from it: whose turn it is (`turns`, by the rules of `tenants`), who gets a request or memory (`scale`, and
 //! `lend` for guests that lack it) and who gives it up (`evict`, to what is entitled to it, `claim`), timeouts (`expire`),
-//! frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
+//! instances that are wanted ahead of calls (`prewarm`), frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
 //! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
 //! instances, `deadlines` the times at which they need attention.
 
@@ -19,6 +19,7 @@ mod lend;
 mod pause;
 mod policy;
 mod pool;
+mod prewarm;
 mod queue;
 mod scale;
 mod squeeze;
@@ -46,11 +47,14 @@ pub use tenant::TenantCounts;
 struct Waiting {
     request: RequestNumber,
     since: Moment,
+    /// Whether it is a call, and not an instance wanted ahead of calls.
+    is_call: bool,
 }
 
 struct Function {
     tenant: TenantIndex,
     policy: FunctionPolicy,
+    /// Calls, and instances wanted ahead of calls.
     queue: VecDeque<Waiting>,
     /// When an instance last took one of its requests.
     taken: Moment,
@@ -87,6 +91,8 @@ pub struct Scaler {
     functions: BTreeMap<FunctionIndex, Function>,
     /// Functions with queued requests.
     waiting: BTreeSet<FunctionIndex>,
+    /// Those among them of which an instance is wanted ahead of calls.
+    prewarming: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
     /// VMs of each tenant that can be ended as a whole because they are empty or paused, least recently used first.
     evictable_vms: BTreeSet<(TenantIndex, (Moment, VmIndex))>,
@@ -125,6 +131,7 @@ impl Scaler {
             shrunk: BTreeSet::new(),
             functions: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            prewarming: BTreeSet::new(),
             vms: BTreeMap::new(),
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
@@ -249,7 +256,7 @@ impl Scaler {
 
     /// A function's instances and requests; all zero if it is gone.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
-        let queued = self.function(function).map_or(0, |f| f.queue.len());
+        let queued = self.queued_calls(function);
         Counts { queued, ..self.pool.counts(function) }
     }
 
@@ -266,6 +273,9 @@ impl Scaler {
         match event {
             Event::Request { function, request } => {
                 self.enqueue(now, function, request, &mut commands);
+            }
+            Event::Prewarm { function, request } => {
+                self.prewarm(now, function, request, &mut commands);
             }
             Event::VmBooted(vm) => self.booted(now, vm, event)?,
             Event::VmFailed(vm) => self.boot_failed(vm, event, &mut commands)?,
@@ -308,6 +318,8 @@ impl Scaler {
     /// It terminates because only a step that sends a command is followed by another, and the number of
     /// commands between two events is bounded: see [`Self::most_steps`].
     fn settle(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        // Only an event brings an instance, so this is not part of a step.
+        self.end_prewarms(commands);
         let mut left = BTreeSet::new();
         let mut steps = 1;
         while self.step(now, &mut left, commands) && steps < self.most_steps() {

@@ -12,6 +12,7 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         let idle = self.pool.counts(function).idle;
+        let queued = self.queued_calls(function);
         let tenant = self.tenant_of(function);
         let in_flight = tenant.map_or(0, |tenant| tenant.queued + tenant.busy);
         let most = tenant.and_then(|tenant| tenant.policy.calls);
@@ -23,12 +24,12 @@ impl Scaler {
             Some(_) if most.is_some_and(|most| in_flight >= most) => RejectReason::TooManyCalls,
             Some(_) if !fits => RejectReason::OverQuota,
             // An idle instance may have to wait for memory, too.
-            Some(f) if f.queue.len() >= f.policy.queue_limit.saturating_add(idle) => {
+            Some(f) if queued >= f.policy.queue_limit.saturating_add(idle) => {
                 RejectReason::QueueFull
             }
             Some(f) => {
                 let tenant = f.tenant;
-                f.queue.push_back(Waiting { request, since: now });
+                f.queue.push_back(Waiting { request, since: now, is_call: true });
                 self.waiting.insert(function);
                 self.tenants.entry(tenant).and_modify(|tenant| tenant.queued += 1);
                 self.set_waiting_deadline(function);
@@ -53,16 +54,29 @@ impl Scaler {
 
     /// Takes the oldest request off a function's queue.
     pub(super) fn next_waiting(&mut self, index: FunctionIndex) -> Option<RequestNumber> {
+        self.take_waiting(index, 0)
+    }
+
+    /// Takes the request in this place off a function's queue.
+    pub(super) fn take_waiting(
+        &mut self,
+        index: FunctionIndex,
+        place: usize,
+    ) -> Option<RequestNumber> {
         let function = self.functions.get_mut(&index)?;
-        let next = function.queue.pop_front();
+        let taken = function.queue.remove(place)?;
         if function.queue.is_empty() {
             self.waiting.remove(&index);
         }
-        if next.is_some() {
-            self.tenants.entry(function.tenant).and_modify(|tenant| tenant.queued -= 1);
+        let tenant = self.tenants.entry(function.tenant);
+        if taken.is_call {
+            tenant.and_modify(|tenant| tenant.queued -= 1);
+        } else {
+            self.prewarming.remove(&index);
+            tenant.and_modify(|tenant| tenant.prewarming -= 1);
         }
         self.set_waiting_deadline(index);
-        next.map(|waiting| waiting.request)
+        Some(taken.request)
     }
 
     pub(super) fn reject_all(

@@ -16,6 +16,8 @@ pub(super) struct Shortage {
     pub(super) first: Option<VmIndex>,
     /// The frozen instance that gets them first, to serve a request.
     pub(super) thawing: Option<InstanceNumber>,
+    /// The function that gets them first, if what it wants is an instance ahead of calls.
+    pub(super) prewarming: Option<FunctionIndex>,
     /// How many instances to end in each full VM.
     pub(super) room: BTreeMap<VmIndex, usize>,
     /// VMs whose missing base memory is already counted in `needs`.

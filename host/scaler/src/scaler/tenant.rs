@@ -12,8 +12,10 @@ pub(super) struct Tenant {
     pub(super) used_bytes: u64,
     /// The part of it that is not on its way back to the host.
     pub(super) held_bytes: u64,
-    /// Its queued requests.
+    /// Its queued calls.
     pub(super) queued: usize,
+    /// How many instances are wanted ahead of calls.
+    pub(super) prewarming: usize,
     /// Its instances that serve a request.
     pub(super) busy: usize,
     /// Its instances that start, and its VMs that boot.
@@ -77,6 +79,7 @@ impl Tenant {
             used_bytes: 0,
             held_bytes: 0,
             queued: 0,
+            prewarming: 0,
             busy: 0,
             starting: 0,
             promised_bytes: 0,

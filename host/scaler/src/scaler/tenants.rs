@@ -145,7 +145,8 @@ impl Scaler {
         let Some(tenant) = self.tenants.get(&index) else { return false };
         let part = |tenant: &Tenant| u128::from(tenant.policy.weight.get());
         let there = |&(&other, tenant): &(&TenantIndex, &Tenant)| {
-            other == index || tenant.used_bytes > 0 || tenant.queued > 0
+            let waits = tenant.queued + tenant.prewarming > 0;
+            other == index || tenant.used_bytes > 0 || waits
         };
         let all: u128 = self.tenants.iter().filter(there).map(|(_, tenant)| part(tenant)).sum();
         u128::from(bytes) * all <= u128::from(self.budget.limit_bytes()) * part(tenant)

@@ -66,9 +66,10 @@ impl Scaler {
             let Some(Line { shortage, .. }) = lines.remove(&tenant) else { break };
             self.make_room(&shortage, commands);
             if let Some(claim) = Claim::of(tenant, shortage) {
-                self.evict(&claim, commands);
                 claimed.insert(claim.tenant);
-                if claim.purpose == Purpose::Share {
+                if !self.evict(&claim, commands) {
+                    self.give_up_prewarm(&claim, commands);
+                } else if claim.purpose == Purpose::Share {
                     hold = self.hold(&claim);
                 }
             }
@@ -161,15 +162,20 @@ impl Scaler {
                 }
                 self.dispatch(now, function, instance, commands);
             }
-            Next::Start(_, function) => {
+            Next::Start((_, request), function) => {
                 line.starts.get_or_insert_default().pop_front();
                 let Some(index) = self.function(function).map(|f| f.policy.vm) else { return };
+                let is_first = line.shortage.needs.is_empty();
                 match self.vm_state(index) {
                     Some(VmState::Absent) => self.boot(index, &mut line.shortage, commands),
                     Some(VmState::Up { .. } | VmState::Paused { .. }) => {
                         self.start(function, index, &mut line.shortage, commands);
                     }
                     Some(VmState::Booting | VmState::Ending) | None => {}
+                }
+                if is_first && !line.shortage.needs.is_empty() {
+                    let prewarms = self.is_prewarm(function, request);
+                    line.shortage.prewarming = prewarms.then_some(function);
                 }
             }
         }

@@ -86,6 +86,7 @@ impl Model {
                 let entry =
                     self.instances.get_mut(&instance).expect("a dispatch to an unknown instance");
                 assert_eq!(self.waiting.remove(&request), Some(entry.function));
+                assert!(!self.prewarms.contains(&request), "an instance was wanted, not a call");
                 self.taken_at.insert(entry.function, self.now);
                 assert!(entry.running, "a dispatch to an instance that is not running");
                 assert!(!entry.dead, "a dispatch to a dead instance");
@@ -138,6 +139,13 @@ impl Model {
                 }
                 self.forget_rest(instance);
             }
+            Command::Prewarmed(request) => {
+                assert!(self.prewarms.contains(&request), "a call has no answer but an instance's");
+                let function = self.waiting.remove(&request).expect("a waiting request");
+                let mut own = self.instances.values().filter(|b| b.function == function);
+                assert!(own.any(|entry| entry.running), "there is no instance");
+                self.answer(request);
+            }
             Command::Reclaim { instance, vm } => {
                 // Stranded memory that is asked for again has no instance any more.
                 assert!(self.instances.get(&instance).is_none_or(|b| !b.running && b.vm == vm));
@@ -147,7 +155,11 @@ impl Model {
                     assert!(self.has_waited_too_long(request), "rejected too early");
                 }
                 let function = self.waiting.remove(&request);
+                if reason == RejectReason::NoRoomAhead {
+                    assert!(self.prewarms.contains(&request), "a call may wait");
+                }
                 if reason == RejectReason::TooManyCalls {
+                    assert!(!self.prewarms.contains(&request), "it is no call");
                     let tenant = self.tenant_of(function.expect("a waiting request"));
                     let most = self.tenant_policy(tenant).calls;
                     assert!(most.is_some_and(|most| self.calls_of(tenant) >= most), "it had room");

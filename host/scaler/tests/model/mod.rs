@@ -61,6 +61,8 @@ pub struct Model {
     pub stranded: BTreeMap<InstanceNumber, (VmIndex, u64)>,
     pub pending: Vec<Command>,
     pub asked: BTreeSet<RequestNumber>,
+    /// Requests that are not calls.
+    pub prewarms: BTreeSet<RequestNumber>,
     /// Requests that no instance has taken yet.
     pub waiting: BTreeMap<RequestNumber, FunctionIndex>,
     /// When each request was sent.
@@ -105,6 +107,7 @@ impl Model {
             stranded: BTreeMap::new(),
             pending: Vec::new(),
             asked: BTreeSet::new(),
+            prewarms: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             taken_at: BTreeMap::new(),
@@ -138,7 +141,10 @@ impl Model {
             self.check(command);
             if !matches!(
                 command,
-                Command::Reject { .. } | Command::ResumeVm(_) | Command::LendVm { .. }
+                Command::Reject { .. }
+                    | Command::Prewarmed(_)
+                    | Command::ResumeVm(_)
+                    | Command::LendVm { .. }
             ) {
                 self.pending.push(command);
             }
@@ -281,7 +287,10 @@ impl Model {
             }
             Command::Squeeze(instance) => Event::SqueezeFailed(instance),
             Command::Condemn(instance) => self.condemn(instance, well, resident_bytes),
-            Command::Reject { .. } | Command::ResumeVm(_) | Command::LendVm { .. } => {
+            Command::Reject { .. }
+            | Command::Prewarmed(_)
+            | Command::ResumeVm(_)
+            | Command::LendVm { .. } => {
                 unreachable!("it is not pending")
             }
         };
@@ -353,17 +362,41 @@ impl Model {
     }
 
     pub fn request(&mut self, function: FunctionIndex) -> RequestNumber {
+        let request = self.ask(function);
+        self.tell(Event::Request { function, request });
+        request
+    }
+
+    /// Wants an instance ahead of calls.
+    pub fn prewarm(&mut self, function: FunctionIndex) {
+        let request = self.ask(function);
+        self.prewarms.insert(request);
+        self.tell(Event::Prewarm { function, request });
+        assert!(
+            !self.waiting.contains_key(&request) || !self.has_instance(function),
+            "wanted although it is there"
+        );
+    }
+
+    fn ask(&mut self, function: FunctionIndex) -> RequestNumber {
         let request = RequestNumber(self.asked.len() as u64);
         self.asked.insert(request);
         self.asked_at.insert(request, self.now);
         self.waiting.insert(request, function);
-        self.tell(Event::Request { function, request });
         request
+    }
+
+    /// Whether an instance of a function runs.
+    fn has_instance(&self, function: FunctionIndex) -> bool {
+        let states = self.instances.iter().filter(|(_, entry)| entry.function == function);
+        let mut states = states.filter_map(|(&number, _)| self.scaler.state(number));
+        states.any(|s| matches!(s, InstanceState::Idle { .. } | InstanceState::Busy { .. }))
     }
 
     pub fn step(&mut self, step: &Step) {
         match *step {
             Step::Request { function } => drop(self.request(FunctionIndex(function))),
+            Step::Prewarm { function } => self.prewarm(FunctionIndex(function)),
             Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
             Step::Die { which } => {
                 let running: Vec<_> = self

@@ -37,8 +37,9 @@ impl Model {
 
     /// The calls of a tenant that wait or are served.
     pub fn calls_of(&self, tenant: TenantIndex) -> usize {
-        let waiting = self.waiting.values().filter(|&&f| self.tenant_of(f) == tenant).count();
-        waiting + self.served(tenant)
+        let waiting = self.waiting.iter().filter(|(request, _)| !self.prewarms.contains(request));
+        let own = waiting.filter(|&(_, &function)| self.tenant_of(function) == tenant);
+        own.count() + self.served(tenant)
     }
 
     fn served(&self, tenant: TenantIndex) -> usize {

@@ -11,6 +11,10 @@ pub enum Step {
     Request {
         function: u32,
     },
+    /// An instance is wanted ahead of calls.
+    Prewarm {
+        function: u32,
+    },
     /// One pending command completes; its instance or VM then holds `resident_bytes`.
     End {
         which: usize,
@@ -54,6 +58,7 @@ pub enum Step {
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         80 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        10 => (0..FUNCTIONS).prop_map(|function| Step::Prewarm { function }),
         160 => (any::<usize>(), prop::bool::weighted(0.85), 0..600_u64)
             .prop_map(|(which, well, resident_bytes)| Step::End { which, well, resident_bytes }),
         20 => any::<usize>().prop_map(|which| Step::Die { which }),
@@ -86,6 +91,7 @@ pub fn requests() -> impl Strategy<Value = Vec<Step>> {
 pub fn requests_and_unfit_vms() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        1 => (0..FUNCTIONS).prop_map(|function| Step::Prewarm { function }),
         4 => any::<usize>().prop_map(|which| Step::End { which, well: true, resident_bytes: 10 }),
         1 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
         1 => (0..VMS, 0..200_u64).prop_map(|(vm, bytes)| Step::Starve { vm, bytes }),

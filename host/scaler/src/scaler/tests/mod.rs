@@ -4,6 +4,7 @@ mod condemned;
 mod frozen;
 mod lent;
 mod paused;
+mod prewarm;
 mod room;
 mod tenants;
 mod unfit;
