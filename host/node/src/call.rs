@@ -104,6 +104,7 @@ fn reason(reason: RejectReason) -> &'static str {
         RejectReason::QueueFull => "too many calls of this function are waiting",
         RejectReason::TooManyCalls => "too many calls of its tenant are in flight",
         RejectReason::OverQuota => "one instance of it needs more memory than the tenant may have",
+        RejectReason::NoRoomAhead => "there is not enough memory for it beside what runs",
         RejectReason::WaitedTooLong(WaitingFor::Vm) => {
             "no instance took it in time: the VM was still booting or ending"
         }

@@ -36,7 +36,7 @@ pub use guest::Guest;
 pub use image::{FunctionImage, ImageError, oci_function, read_function};
 pub use instance::{InstanceError, Reply, SqueezeReport, StartTimes};
 pub use machine::{Blueprint, Machine, MachineDetails, ResizeOutcome};
-pub use node::{FunctionLimits, Node, NodeError, NodeStatus};
+pub use node::{FunctionLimits, Node, NodeError, NodeStatus, Prewarmed};
 pub use observe::{NodeEvent, Observer};
 pub use plan::VmPlan;
 pub use policy::{PolicyName, UnknownPolicy};

@@ -5,7 +5,7 @@ use crate::{
     StartTimes, vm_end::VmEnd,
 };
 use squeezy_protocol::ExitReason;
-use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
+use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex};
 use squeezy_vmm::{BootStep, Taken};
 use std::time::Duration;
 
@@ -157,6 +157,13 @@ pub enum NodeEvent<'a> {
         trace: Option<&'a CallTrace>,
         /// The result.
         result: &'a Result<Answer, CallError>,
+    },
+    /// There will be no instance ahead of calls.
+    NotPrewarmed {
+        /// Of which function.
+        function: FunctionIndex,
+        /// Why.
+        reason: RejectReason,
     },
     /// Anything else worth a line in a log.
     Note(&'a str),

@@ -1,12 +1,13 @@
 //! The node's main task: turns what happens into events for the scaler, and the scaler's commands into tasks.
 //!
 //! Its tables are in `table`, what it receives in `message`, and what it does with VMs, instances and calls
-//! in the files of these names; guests that lack memory are in `starving`; freezing and squeezing idle instances are in `rest`, and taking their memory while
-//! their VM is paused in `condemn`.
+//! in the files of these names; instances ahead of calls are in `prewarm`, guests that lack memory in `starving`; freezing
+//! and squeezing idle instances are in `rest`, and taking their memory while their VM is paused in `condemn`.
 
 use super::{
     FunctionLimits, NodeError,
     message::{Completion, Message, Stopping},
+    prewarm::PendingPrewarm,
     table::{FunctionEntry, InstanceEntry, PendingCall, VmEntry},
 };
 use crate::{Contract, FunctionImage, Machine, NodeEvent, Observer};
@@ -44,6 +45,7 @@ pub(super) struct Actor {
     pub(super) functions: BTreeMap<FunctionIndex, FunctionEntry>,
     pub(super) instances: BTreeMap<InstanceNumber, InstanceEntry>,
     pub(super) calls: BTreeMap<RequestNumber, PendingCall>,
+    pub(super) prewarms: BTreeMap<RequestNumber, PendingPrewarm>,
     pub(super) next_request: u64,
 }
 
@@ -69,6 +71,7 @@ impl Actor {
             functions: BTreeMap::new(),
             instances: BTreeMap::new(),
             calls: BTreeMap::new(),
+            prewarms: BTreeMap::new(),
             next_request: 0,
         }
     }
@@ -161,6 +164,9 @@ impl Actor {
                 self.scaler.keep_empty_vms(idle_time);
                 self.event(Event::Tick);
             }
+            Message::Prewarm { function, relieves, reply } => {
+                let _ = reply.send(self.prewarm(function, relieves));
+            }
             Message::RemoveFunction(function) => self.event(Event::Retire(function)),
             Message::EndCalls(tenant) => self.end_calls(tenant),
             Message::Call { function, call, reply } => self.call(function, call, reply),
@@ -200,6 +206,7 @@ impl Actor {
             // Only a bug in the node can cause this; it goes on without the event.
             Err(error) => self.note(&format!("internal error: {error}")),
         }
+        self.end_prewarms();
         self.functions.retain(|&index, _| self.scaler.has_function(index));
         self.vms.retain(|&index, _| self.scaler.vm_state(index).is_some());
     }
@@ -220,7 +227,11 @@ impl Actor {
             Command::Dispatch { instance, request, thaw } => {
                 self.dispatch(now, instance, request, thaw);
             }
-            Command::Reject { request, reason } => self.reject(request, reason),
+            Command::Prewarmed(request) => self.prewarmed(request),
+            Command::Reject { request, reason } => match self.prewarms.remove(&request) {
+                Some(prewarm) => self.not_prewarmed(prewarm, reason),
+                None => self.reject(request, reason),
+            },
         }
     }
 

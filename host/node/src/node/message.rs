@@ -1,6 +1,8 @@
 //! What the actor receives: messages from handles, and the results of its own tasks.
 
-use super::{FunctionLimits, NodeError, NodeStatus, condemn::Doomed, rest::AtRest};
+use super::{
+    FunctionLimits, NodeError, NodeStatus, condemn::Doomed, prewarm::PendingPrewarmed, rest::AtRest,
+};
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, FunctionImage, InstanceError, Machine, Reply,
     ResizeOutcome, SqueezeReport, StartTimes, instance::LogPosition,
@@ -52,6 +54,11 @@ pub(super) enum Message {
         reply: oneshot::Sender<Result<(), PolicyError>>,
     },
     KeepEmptyVms(Option<Duration>),
+    Prewarm {
+        function: FunctionIndex,
+        relieves: FunctionIndex,
+        reply: oneshot::Sender<Option<PendingPrewarmed>>,
+    },
     RemoveFunction(FunctionIndex),
     EndCalls(TenantIndex),
     Call {

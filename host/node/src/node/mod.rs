@@ -5,6 +5,7 @@ mod calls;
 mod condemn;
 mod instances;
 mod message;
+mod prewarm;
 mod rest;
 mod starving;
 mod table;
@@ -15,6 +16,7 @@ mod vms;
 use crate::{Answer, Blueprint, Call, CallError, Contract, FunctionImage, Observer, VmPlan};
 use actor::Actor;
 use message::{Message, PartitionsOfVms};
+pub use prewarm::Prewarmed;
 use squeezy_scaler::{
     Budget, Counts, FunctionIndex, PolicyError, SqueezePolicy, TenantCounts, TenantIndex,
     TenantPolicy, VmIndex, VmPolicy, VmState,
@@ -161,6 +163,20 @@ impl Node {
     ) -> Result<(), NodeError> {
         let message = |reply| Message::UpdateFunction { function, limits, reply };
         Ok(self.ask(message).await.ok_or(NodeError::Ended)??)
+    }
+
+    /// Has an instance of `function` started ahead of its calls, to take the place of those of `relieves`, which serve
+    /// until then; `None` if it has none. Otherwise, returns a future that resolves once the instance is up, or `relieves`
+    /// has none left. The instance gets memory as for a call, and may take as long; but if there is not enough for it
+    /// beside what runs, even without everything idle, it is refused, and nothing is ended for it.
+    pub async fn prewarm(
+        &self,
+        function: FunctionIndex,
+        relieves: FunctionIndex,
+    ) -> Option<impl Future<Output = Result<Prewarmed, CallError>> + use<>> {
+        let message = |reply| Message::Prewarm { function, relieves, reply };
+        let ended = self.ask(message).await??;
+        Some(async { ended.await.unwrap_or(Err(CallError::Ended)) })
     }
 
     /// Changes how long VMs without an instance are kept, for all VMs that there are; for ever if absent.

@@ -4,6 +4,7 @@ mod condemned;
 mod contracts;
 mod fake;
 mod lives;
+mod prewarm;
 mod properties;
 mod script;
 mod starving;
@@ -64,6 +65,7 @@ impl Observer for Seen {
             NodeEvent::Died { reason, .. } => format!("died: {reason:?}"),
             NodeEvent::Lost { .. } => "lost".to_owned(),
             NodeEvent::Reclaimed { outcome, .. } => format!("reclaimed: {:?}", outcome.error),
+            NodeEvent::NotPrewarmed { reason, .. } => format!("not prewarmed: {reason:?}"),
             NodeEvent::Note(note) => note.to_owned(),
             _ => return,
         };

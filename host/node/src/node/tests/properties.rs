@@ -33,6 +33,8 @@ impl Script for Anything {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Call(usize),
+    /// One function is to take the place of the other.
+    Prewarm(usize),
     Wait(u64),
     /// A VM ends by itself.
     Die(usize),
@@ -42,6 +44,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         6 => (0..2_usize).prop_map(Act::Call),
+        1 => (0..2_usize).prop_map(Act::Prewarm),
         6 => prop_oneof![0..100_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Act::Wait),
         1 => (0..2_usize).prop_map(Act::Die),
         1 => Just(Act::EvictIdle),
@@ -56,13 +59,18 @@ async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, bes
     let script = |n| Anything(Random::new(seed.wrapping_mul(2) + n));
     let worlds = (0..2).map(|n| World::new(script(n), 3, beside_plug)).collect();
     let scene = Scene::new(worlds, setup).await;
-    let mut calls = Vec::new();
+    let (mut calls, mut prewarms) = (Vec::new(), Vec::new());
     for act in acts {
         match act {
             Act::Call(function) => {
                 let call = Call { id: "a".to_owned(), value: json!({}), logs: true, trace: None };
                 let (node, function) = (scene.node.clone(), scene.functions[function]);
                 calls.push(tokio::spawn(async move { node.call(function, call).await }));
+            }
+            Act::Prewarm(function) => {
+                let (node, of) = (scene.node.clone(), scene.functions.clone());
+                let prewarm = node.prewarm(of[function], of[1 - function]).await;
+                prewarms.extend(prewarm.map(tokio::spawn));
             }
             Act::Wait(ms) => sleep(Duration::from_millis(ms)).await,
             Act::Die(world) => {
@@ -79,6 +87,11 @@ async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, bes
         let answer = tokio::time::timeout(EVER, call).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer: {:#?}", scene.seen.lines()));
         assert_ne!(answer.unwrap().err(), Some(CallError::Ended));
+    }
+    for prewarm in prewarms {
+        let ended = tokio::time::timeout(EVER, prewarm).await;
+        let ended = ended.unwrap_or_else(|_| panic!("no end: {:#?}", scene.seen.lines()));
+        assert_ne!(ended.unwrap().err(), Some(CallError::Ended));
     }
     scene.end().await;
 }
