@@ -250,6 +250,7 @@ impl Observer for Recorder {
             | NodeEvent::Lost { .. }
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
+            | NodeEvent::NotPrewarmed { .. }
             | NodeEvent::Called { .. } => {}
             NodeEvent::Note(text) => self.note(text),
         }

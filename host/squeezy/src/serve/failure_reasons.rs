@@ -41,6 +41,18 @@ struct State {
     of: BTreeMap<FunctionIndex, Problem>,
 }
 
+impl State {
+    fn refused(&mut self, function: FunctionIndex, reason: RejectReason) {
+        let (why, by_instance) = match reason {
+            RejectReason::VmFailed => (self.vm.clone(), false),
+            RejectReason::StartFailed => self.instance.clone(),
+            _ => return,
+        };
+        let what = CallError::Rejected(reason).to_string();
+        self.of.insert(function, Problem { at_ms: now_ms(), what, why, by_instance });
+    }
+}
+
 impl FailureReasons {
     /// Records an event. The node reports why something has failed right before it refuses the
     /// calls that were waiting for it.
@@ -70,19 +82,15 @@ impl FailureReasons {
             }
             NodeEvent::Called { function, result, .. } => {
                 let mut state = self.lock();
-                let (why, by_instance) = match result {
-                    Ok(_) | Err(CallError::Failed { .. }) => {
-                        // The failure is over.
-                        state.of.remove(&function);
-                        return;
-                    }
-                    Err(CallError::Rejected(RejectReason::VmFailed)) => (state.vm.clone(), false),
-                    Err(CallError::Rejected(RejectReason::StartFailed)) => state.instance.clone(),
-                    Err(_) => return,
-                };
-                let what = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
-                state.of.insert(function, Problem { at_ms: now_ms(), what, why, by_instance });
+                match result {
+                    // The failure is over.
+                    Ok(_) | Err(CallError::Failed { .. }) => drop(state.of.remove(&function)),
+                    Err(CallError::Rejected(reason)) => state.refused(function, *reason),
+                    Err(CallError::Ended) => {}
+                }
             }
+            // Its calls have yet to come.
+            NodeEvent::NotPrewarmed { function, reason } => self.lock().refused(function, reason),
             _ => {}
         }
     }

@@ -23,7 +23,7 @@ fn is_trouble(event: &NodeEvent<'_>) -> bool {
         NodeEvent::Started { result, .. } => result.is_err(),
         NodeEvent::Squeezed { result, .. } => result.is_err(),
         NodeEvent::Called { result, .. } => result.is_err(),
-        NodeEvent::Died { .. } => true,
+        NodeEvent::Died { .. } | NodeEvent::NotPrewarmed { .. } => true,
         NodeEvent::Ended { reason, .. } => !matches!(reason, VmEnd::Unneeded),
         _ => false,
     }
@@ -51,6 +51,7 @@ fn subjects(event: &NodeEvent<'_>) -> (Option<u32>, Option<u64>, Option<Function
         NodeEvent::Called { function, instance, .. } => {
             (None, instance.map(|instance| instance.0), Some(*function))
         }
+        NodeEvent::NotPrewarmed { function, .. } => (None, None, Some(*function)),
         NodeEvent::Settled { instance } => (None, Some(instance.0), None),
         NodeEvent::Lost { .. } | NodeEvent::Note(_) => (None, None, None),
     }
@@ -148,6 +149,10 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
             ..
         } => {
             format!("instance {instance}: a call of {} failed: {reason}", name(*function))
+        }
+        NodeEvent::NotPrewarmed { function, reason } => {
+            let why = CallError::Rejected(*reason);
+            format!("{}: no instance could be started ahead of calls: {why}", name(*function))
         }
         NodeEvent::Lost { .. } | NodeEvent::Called { .. } => return None,
         NodeEvent::Settled { instance } => format!("instance {instance}: memory back after all"),

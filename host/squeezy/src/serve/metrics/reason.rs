@@ -26,6 +26,8 @@ pub fn refused(reason: RejectReason) -> &'static str {
         RejectReason::Draining => 5,
         RejectReason::TooManyCalls => 6,
         RejectReason::OverQuota => 7,
+        // It is never why a call was refused.
+        RejectReason::NoRoomAhead => return "no_room_ahead",
     }]
 }
 

@@ -346,6 +346,7 @@ impl Watch {
             | NodeEvent::Ended { .. }
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
+            | NodeEvent::NotPrewarmed { .. }
             // Its end has been counted with `Stopping`.
             | NodeEvent::Condemned { .. }
             | NodeEvent::Note(_) => {}

@@ -163,11 +163,13 @@ impl Service {
             let is_admitted = |changed: &Action| {
                 web.as_ref().is_none_or(|web| web.is_admitted(changed, &arguments))
             };
-            match (&answer, self.action(&action.name)) {
-                (Err(CallError::Rejected(RejectReason::Retired)), Some(changed))
-                    if changed.index != action.index && is_admitted(&changed) =>
-                {
-                    action = changed;
+            match &answer {
+                Err(CallError::Rejected(RejectReason::Retired)) => {
+                    let other = self.actions.to_serve(&action.name, is_admitted);
+                    match other.filter(|other| other.index != action.index) {
+                        Some(other) => action = other,
+                        None => break answer,
+                    }
                 }
                 _ => break answer,
             }

@@ -10,16 +10,18 @@ impl Service {
     pub async fn add_functions(&self, entries: &[FunctionEntry]) -> Result<(), FunctionProblem> {
         let _changing = self.changing.lock().await;
         let added = self.prepare(entries, &|name| self.action(name).is_some()).await?;
-        added.into_iter().for_each(|(action, entry)| self.publish(action, entry));
+        for (action, entry) in added {
+            self.publish(action, entry).await;
+        }
         Ok(())
     }
 
     /// From now on, and for what there is already, what of the new configuration may change while the daemon runs
-    /// applies ([`Config::changed`]). Calls of a function that has changed go to its successor. After an error,
-    /// nothing has changed.
+    /// applies ([`Config::changed`]). Calls of a function that has changed go to its successor; waits for that as whoever
+    /// changes an action does. After an error, nothing has changed.
     pub async fn reconfigure(&self, new: &Config) -> Result<(), FunctionProblem> {
         // No action is added meanwhile.
-        let _changing = self.changing.lock().await;
+        let changing = self.changing.lock().await;
         let earlier = self.config();
         let config = Arc::new(earlier.changed(new));
         let mut going = FunctionEntry::sharing_a_vm(&earlier.functions);
@@ -60,18 +62,16 @@ impl Service {
         }
         self.space.set_most(config.actions_disk_bytes);
         self.store.set_limits(config.store_limits(&self.bodies));
+        let mut rolls = Vec::new();
         for (action, entry) in added {
-            self.publish(action, entry);
+            rolls.extend(self.publish(action, entry).await);
         }
         for (name, _) in going.into_iter().filter(|(name, _)| !names.contains(name)) {
             lock(&self.configured).remove(&name);
-            let mut actions = lock(&self.actions);
-            if actions.get(&name).is_some_and(|action| action.pinned.is_none())
-                && let Some(action) = actions.remove(&name)
-            {
-                self.discard(&action);
-            }
+            self.actions.remove_if(|action| action.name == name && action.pinned.is_none());
         }
+        drop(changing);
+        Roll::wait(rolls).await;
         Ok(())
     }
 
@@ -127,13 +127,14 @@ impl Service {
 
     /// Makes a function callable, in place of its predecessor, unless there is an action of its name that was made
     /// over the API.
-    fn publish(&self, action: Arc<Action>, entry: FunctionEntry) {
+    async fn publish(&self, action: Arc<Action>, entry: FunctionEntry) -> Option<Roll> {
         lock(&self.configured).insert(action.name.clone(), entry);
         let is_made = |name| self.action(name).is_some_and(|other| other.pinned.is_some());
         if is_made(&action.name) || self.sequence(&action.name).is_some() {
             self.discard(&action);
+            None
         } else {
-            self.replace(action);
+            self.replace(action).await
         }
     }
 

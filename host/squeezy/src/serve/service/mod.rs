@@ -10,6 +10,7 @@ mod network;
 mod packages;
 mod persisted;
 mod sequences;
+mod versions;
 mod web;
 
 use super::{
@@ -51,6 +52,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use versions::{Actions, Roll};
 pub use web::WebCall;
 
 /// Where a runtime finds how much memory an instance has, in bytes.
@@ -62,7 +64,7 @@ pub struct Service {
     config: Mutex<Arc<Config>>,
     files: Artifacts,
     node: Node,
-    actions: Mutex<BTreeMap<QualifiedName, Arc<Action>>>,
+    actions: Arc<Actions>,
     /// Functions of the configuration, by name. An action made over the API may have taken the place of one.
     configured: Mutex<BTreeMap<QualifiedName, FunctionEntry>>,
     /// Activations, and totals of functions.
@@ -122,8 +124,8 @@ impl Service {
             registry,
             config: Mutex::new(Arc::new(config)),
             files,
+            actions: Actions::new(node.clone()),
             node,
-            actions: Mutex::default(),
             configured: Mutex::default(),
             store,
             failure_reasons,
@@ -158,7 +160,8 @@ impl Service {
         tenancy.ok_or(ServiceError::NotFound)
     }
 
-    /// Creates or changes an action atomically, even if the client stops waiting.
+    /// Creates or changes an action atomically, even if the client stops waiting. Calls of a former version are served by
+    /// that until an instance of this one is up; whoever waits for that for too long hears of the change before.
     pub async fn put_action(
         self: &Arc<Self>,
         name: QualifiedName,
@@ -169,7 +172,10 @@ impl Service {
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
         let asker = self.tenancy(&name.namespace)?;
-        to_the_end(async move { service.change(name, asker, body, code, overwrite).await }).await
+        let change = async move { service.change(name, asker, body, code, overwrite).await };
+        let (action, roll) = to_the_end(change).await?;
+        Roll::wait(roll).await;
+        Ok(action)
     }
 
     async fn change(
@@ -179,7 +185,7 @@ impl Service {
         mut body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
-    ) -> Result<Arc<Action>, ServiceError> {
+    ) -> Result<(Arc<Action>, Option<Roll>), ServiceError> {
         body.limits().check().map_err(ServiceError::Invalid)?;
         let exec = body.exec.take();
         if !overwrite {
@@ -208,7 +214,7 @@ impl Service {
         body: ActionBody,
         overwrite: bool,
         given: Option<Made>,
-    ) -> Result<Arc<Action>, ServiceError> {
+    ) -> Result<(Arc<Action>, Option<Roll>), ServiceError> {
         packages::check_place(&name, state)?;
         let earlier = self.action(&name);
         let kept = match &earlier {
@@ -246,9 +252,9 @@ impl Service {
             self.node.remove_function(action.index);
             return Err(error.into());
         }
-        self.replace(action.clone());
+        let roll = self.replace(action.clone()).await;
         self.keep_named(state);
-        Ok(action)
+        Ok((action, roll))
     }
 
     /// Has the images and the code that no stored action names removed, as soon as nobody uses them.
@@ -315,25 +321,23 @@ impl Service {
         Ok(Arc::new(action))
     }
 
-    /// Makes an action callable, and retires the previous one of its name.
-    fn replace(&self, action: Arc<Action>) {
+    /// Makes an action callable, in place of the former version of its name.
+    async fn replace(&self, action: Arc<Action>) -> Option<Roll> {
         let name = action.name.clone();
         lock(&self.unavailable).remove(&name);
-        let earlier = lock(&self.actions).insert(name.clone(), action);
-        if let Some(earlier) = earlier {
-            self.node.remove_function(earlier.index);
-        }
+        let roll = self.actions.put(action).await;
         lock(&self.sequences).remove(&name);
+        roll
     }
 
-    /// The action with this name.
+    /// The latest version of the action with this name.
     pub fn action(&self, name: &QualifiedName) -> Option<Arc<Action>> {
-        lock(&self.actions).get(name).cloned()
+        self.actions.latest(name)
     }
 
-    /// All actions of all namespaces, sorted by namespace and name.
+    /// The latest version of all actions of all namespaces, sorted by namespace and name.
     pub fn actions(&self) -> Vec<Arc<Action>> {
-        lock(&self.actions).values().cloned().collect()
+        self.actions.all()
     }
 
     /// Shuts down all instances and VMs.

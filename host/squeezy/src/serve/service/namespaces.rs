@@ -202,13 +202,7 @@ impl Service {
         lock(&self.packages).retain(|name, _| name.namespace != *namespace);
         lock(&self.sequences).retain(|name, _| name.namespace != *namespace);
         lock(&self.unavailable).retain(|name, _| name.namespace != *namespace);
-        lock(&self.actions).retain(|name, action| {
-            let stays = name.namespace != *namespace;
-            if !stays {
-                self.node.remove_function(action.index);
-            }
-            stays
-        });
+        self.actions.remove_if(|action| action.name.namespace == *namespace);
         // It goes with the last of its functions.
         let tenant = lock(&self.in_node).get(namespace).copied();
         if let Some(tenant) = tenant {

@@ -88,7 +88,8 @@ impl Service {
             self.node.remove_function(action.index);
             return Err(error.into());
         }
-        self.replace(action.clone());
+        // Nobody is told before all actions are restored, or waits for this one.
+        drop(self.replace(action.clone()).await);
         Ok(action)
     }
 
@@ -120,12 +121,12 @@ impl Service {
     }
 
     async fn callable_action(&self, name: &QualifiedName) -> Result<Arc<Action>, ServiceError> {
-        if let Some(action) = self.action(name) {
+        if let Some(action) = self.actions.serving(name) {
             return Ok(action);
         }
         let mut state = self.changing.lock().await;
         // It may have been created in the meantime.
-        if let Some(action) = self.action(name) {
+        if let Some(action) = self.actions.serving(name) {
             return Ok(action);
         }
         let stored = state.actions().get(name).cloned().ok_or(ServiceError::NotFound)?;
@@ -147,10 +148,7 @@ impl Service {
             state.remove(&name).await?;
             lock(&service.sequences).remove(&name);
             lock(&service.unavailable).remove(&name);
-            let action = lock(&service.actions).remove(&name);
-            if let Some(action) = action {
-                service.node.remove_function(action.index);
-            }
+            service.actions.remove_if(|action| action.name == name);
             service.keep_named(&state);
             Ok(described)
         })

@@ -147,7 +147,7 @@ impl Service {
         if let Some(sequence) = self.sequence(&own) {
             return Ok(Callee::Sequence(CallableSequence { name: own, sequence, packages }));
         }
-        match self.action(&own) {
+        match self.actions.serving(&own) {
             Some(action) => Ok(Callee::Action(Callable { action, packages })),
             None if lock(&self.unavailable).contains_key(&own) => {
                 Err(ServiceError::Unavailable("ask its owner".to_owned()))
@@ -242,10 +242,7 @@ impl Service {
     pub(super) fn set_sequence(&self, name: QualifiedName, sequence: Sequence) {
         lock(&self.sequences).insert(name.clone(), Arc::new(sequence));
         lock(&self.unavailable).remove(&name);
-        let earlier = lock(&self.actions).remove(&name);
-        if let Some(earlier) = earlier {
-            self.node.remove_function(earlier.index);
-        }
+        self.actions.remove_if(|action| action.name == name);
     }
 
     /// Checks that no sequence would be a part of itself if there were this package.

@@ -237,7 +237,7 @@ async fn an_action_without_its_image_is_kept() {
     // What is now built under its name is not its image.
     let kept = directory.path().join("pinned").join(&digest["sha256:".len()..]);
     fs::rename(&kept, directory.path().join("kept")).unwrap();
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     service.restore().await;
     assert!(service.action(&name("g")).is_none());
     let [described] = &service.describe_actions(&Namespace::guest())[..] else {
@@ -269,7 +269,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     let digest = service.action(&name("g")).unwrap().describe()["exec"]["digest"].clone();
     let kept = directory.path().join("pinned").join(&digest.as_str().unwrap()["sha256:".len()..]);
     fs::remove_file(kept.join("image.erofs")).unwrap();
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     service.restore().await;
     assert!(service.describe_action(&name("h")).unwrap()["problem"].is_string());
     let image = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
@@ -307,7 +307,7 @@ async fn each_action_runs_what_it_was_made_of() {
     // The function's configuration does not apply either.
     service.put_action(name("h"), body(r#"{ "annotations": [] }"#), None, true).await.unwrap();
     assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     service.restore().await;
     assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
     let pinned = |name: &str| {
@@ -339,7 +339,7 @@ async fn what_an_earlier_version_has_kept_is_pinned_from_then_on() {
     fs::write(service.files.image("f"), "then").unwrap();
     service.restore().await;
     fs::write(service.files.image("f"), "now").unwrap();
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     service.restore().await;
     assert_eq!(programs(&service, &["g"]), ["then"]);
     assert_eq!(service.action(&name("g")).unwrap().revision, 3);
@@ -374,7 +374,7 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     service.put_action(name("g"), body(exec), None, false).await.unwrap();
     service.delete_action(name("g")).await.unwrap();
     // They are there again, each in its place.
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     service.restore().await;
     assert!(service.action(&name("/acme/f")).is_some() && service.action(&name("f")).is_none());
     service.delete_action(name("/acme/f")).await.unwrap();
@@ -472,7 +472,7 @@ async fn an_action_s_package_is_there_as_long_as_the_action() {
     let kept = service.delete_package(name("p")).await.unwrap_err();
     assert_eq!(kept.to_string(), "Package not empty (contains 1 actions)");
     // Also if it cannot be served.
-    lock(&service.actions).clear();
+    service.actions.forget_all();
     let stored = service.changing.lock().await.actions()[&name("p/g")].clone();
     let unavailable = Unavailable { stored, problem: String::new() };
     lock(&service.unavailable).insert(name("p/g"), unavailable);

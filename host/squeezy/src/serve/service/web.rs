@@ -37,8 +37,13 @@ impl Service {
             let callable = CallableSequence { name, sequence, packages };
             return Ok((Callee::Sequence(callable), export));
         }
-        if let Some(action) = self.action(&name) {
-            let export = export(&action.body).ok_or(ServiceError::NotFound)?;
+        if let Some(latest) = self.action(&name) {
+            let export = export(&latest.body).ok_or(ServiceError::NotFound)?;
+            let is_the_same = |action: &Action| {
+                self::export(&action.body).as_ref() == Some(&export)
+                    && action.body.parameters == latest.body.parameters
+            };
+            let action = self.actions.to_serve(&name, is_the_same).unwrap_or(latest);
             return Ok((Callable { action, packages }.into(), export));
         }
         let unavailable = lock(&self.unavailable);

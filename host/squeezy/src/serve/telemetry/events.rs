@@ -248,6 +248,7 @@ impl<O> Traced<O> {
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
             | NodeEvent::Settled { .. }
+            | NodeEvent::NotPrewarmed { .. }
             | NodeEvent::Note(_) => {}
         }
     }
