@@ -19,6 +19,8 @@ pub struct Call {
     pub logs: bool,
     /// How it is traced, if it is.
     pub trace: Option<CallTrace>,
+    /// Whether it has waited for a function that this one replaces. Then it is not refused because too many wait.
+    pub sent_on: bool,
 }
 
 /// What a call waited for until an instance took it.

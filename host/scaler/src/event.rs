@@ -13,6 +13,14 @@ pub enum Event {
         /// The request's number, which must not have been used before.
         request: RequestNumber,
     },
+    /// A call is for this function, after it has waited for one that this replaces. As many may wait like that as have
+    /// waited there, whatever the queue's limit is.
+    SentOn {
+        /// The function.
+        function: FunctionIndex,
+        /// The request's number, which must not have been used before.
+        request: RequestNumber,
+    },
     /// An instance of this function is wanted, although nobody calls it yet. It gets memory and its turn as a call
     /// would, waits as long as a call may, and counts against no limit on calls.
     Prewarm {

@@ -234,7 +234,8 @@ async fn call(
     let value = serde_json::to_value(&function.request).unwrap_or_default();
     let id = format!("{:032x}", arrival.at.as_nanos());
     let start = Instant::now();
-    let answer = node.call(*index, Call { id, value, logs: false, trace: None }).await;
+    let answer =
+        node.call(*index, Call { id, value, logs: false, trace: None, sent_on: false }).await;
     let latency = start.elapsed();
     let (waited, cold, problem) = match answer {
         Ok(answer) => (answer.waited, answer.cold, contract::problem(function, &answer.response)),

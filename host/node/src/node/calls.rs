@@ -26,9 +26,13 @@ impl Actor {
         let came = self.now();
         let tenant = self.functions.get(&function).map(|entry| entry.tenant);
         let (waits, assignment, cut) = (false, None, None);
+        let sent_on = call.sent_on;
         let pending = PendingCall { function, tenant, call, reply, came, waits, assignment, cut };
         self.calls.insert(request, pending);
-        self.event(Event::Request { function, request });
+        self.event(match sent_on {
+            true => Event::SentOn { function, request },
+            false => Event::Request { function, request },
+        });
         if let Some(pending) = self.calls.get_mut(&request) {
             pending.waits = pending.assignment.is_none();
         }

@@ -272,7 +272,10 @@ impl Scaler {
         let mut commands = Vec::new();
         match event {
             Event::Request { function, request } => {
-                self.enqueue(now, function, request, &mut commands);
+                self.enqueue(now, function, request, true, &mut commands);
+            }
+            Event::SentOn { function, request } => {
+                self.enqueue(now, function, request, false, &mut commands);
             }
             Event::Prewarm { function, request } => {
                 self.prewarm(now, function, request, &mut commands);

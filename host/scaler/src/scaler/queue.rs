@@ -4,11 +4,13 @@ use super::{Scaler, Waiting, deadlines::Subject};
 use crate::{Command, FunctionIndex, Moment, RejectReason, RequestNumber};
 
 impl Scaler {
+    /// Queues a call, or rejects it. A new one needs a place in the queue.
     pub(super) fn enqueue(
         &mut self,
         now: Moment,
         function: FunctionIndex,
         request: RequestNumber,
+        is_new: bool,
         commands: &mut Vec<Command>,
     ) {
         let idle = self.pool.counts(function).idle;
@@ -24,7 +26,7 @@ impl Scaler {
             Some(_) if most.is_some_and(|most| in_flight >= most) => RejectReason::TooManyCalls,
             Some(_) if !fits => RejectReason::OverQuota,
             // An idle instance may have to wait for memory, too.
-            Some(f) if queued >= f.policy.queue_limit.saturating_add(idle) => {
+            Some(f) if is_new && queued >= f.policy.queue_limit.saturating_add(idle) => {
                 RejectReason::QueueFull
             }
             Some(f) => {

@@ -157,6 +157,10 @@ impl Model {
                 let function = self.waiting.remove(&request);
                 if reason == RejectReason::NoRoomAhead {
                     assert!(self.prewarms.contains(&request), "a call may wait");
+                    assert!(!self.has_room(function.expect("a waiting request")), "{self}");
+                }
+                if reason == RejectReason::QueueFull {
+                    assert!(!self.sent_on.contains(&request), "it has had a place");
                 }
                 if reason == RejectReason::TooManyCalls {
                     assert!(!self.prewarms.contains(&request), "it is no call");

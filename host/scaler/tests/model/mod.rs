@@ -63,6 +63,8 @@ pub struct Model {
     pub asked: BTreeSet<RequestNumber>,
     /// Requests that are not calls.
     pub prewarms: BTreeSet<RequestNumber>,
+    /// Calls that have waited for another function.
+    pub sent_on: BTreeSet<RequestNumber>,
     /// Requests that no instance has taken yet.
     pub waiting: BTreeMap<RequestNumber, FunctionIndex>,
     /// When each request was sent.
@@ -108,6 +110,7 @@ impl Model {
             pending: Vec::new(),
             asked: BTreeSet::new(),
             prewarms: BTreeSet::new(),
+            sent_on: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             taken_at: BTreeMap::new(),
@@ -367,6 +370,13 @@ impl Model {
         request
     }
 
+    /// Sends a call on that has waited for another function.
+    pub fn send_on(&mut self, function: FunctionIndex) {
+        let request = self.ask(function);
+        self.sent_on.insert(request);
+        self.tell(Event::SentOn { function, request });
+    }
+
     /// Wants an instance ahead of calls.
     pub fn prewarm(&mut self, function: FunctionIndex) {
         let request = self.ask(function);
@@ -396,6 +406,7 @@ impl Model {
     pub fn step(&mut self, step: &Step) {
         match *step {
             Step::Request { function } => drop(self.request(FunctionIndex(function))),
+            Step::SendOn { function } => self.send_on(FunctionIndex(function)),
             Step::Prewarm { function } => self.prewarm(FunctionIndex(function)),
             Step::End { which, well, resident_bytes } => self.end(which, well, resident_bytes),
             Step::Die { which } => {

@@ -113,6 +113,22 @@ impl Model {
         ways.into_iter().find(|way| way.is_open()).map(|way| self.vain(lack, way))
     }
 
+    /// Whether there would be memory for an instance of a function that has none, if everything idle were ended that may
+    /// be for it. Says nothing about a world that is not at rest: what it holds may not be known.
+    pub fn has_room(&self, function: FunctionIndex) -> bool {
+        let tenant = self.tenant_of(function);
+        let lack =
+            Lack { request: RequestNumber(0), function, needed_bytes: self.needed_bytes(function) };
+        let free = LIMIT_BYTES - self.taken_bytes();
+        let elsewhere = self.own_elsewhere(function);
+        let room = if lack.needed_bytes > self.left_bytes(tenant) {
+            free.min(self.left_bytes(tenant)) + elsewhere
+        } else {
+            (free + elsewhere + self.takes(lack, tenant)).min(self.left_bytes(tenant))
+        };
+        self.is_at_rest() && self.ways(function, room).into_iter().any(Way::is_open)
+    }
+
     fn vain(&self, lack: Lack, way: Way) -> InVain {
         let (Lack { request, function, .. }, Way { needed_bytes, had_bytes }) = (lack, way);
         let free_bytes = LIMIT_BYTES - self.taken_bytes();

@@ -11,6 +11,10 @@ pub enum Step {
     Request {
         function: u32,
     },
+    /// A call comes that has waited for another function.
+    SendOn {
+        function: u32,
+    },
     /// An instance is wanted ahead of calls.
     Prewarm {
         function: u32,
@@ -58,6 +62,7 @@ pub enum Step {
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         80 => (0..FUNCTIONS).prop_map(|function| Step::Request { function }),
+        5 => (0..FUNCTIONS).prop_map(|function| Step::SendOn { function }),
         10 => (0..FUNCTIONS).prop_map(|function| Step::Prewarm { function }),
         160 => (any::<usize>(), prop::bool::weighted(0.85), 0..600_u64)
             .prop_map(|(which, well, resident_bytes)| Step::End { which, well, resident_bytes }),

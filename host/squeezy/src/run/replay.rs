@@ -168,7 +168,13 @@ impl Replay {
         self.node
             .call(
                 self.index,
-                Call { id: format!("{number:032x}"), value, logs: false, trace: None },
+                Call {
+                    id: format!("{number:032x}"),
+                    value,
+                    logs: false,
+                    trace: None,
+                    sent_on: false,
+                },
             )
             .await
     }

@@ -226,7 +226,8 @@ async fn functions_take_turns_where_there_is_memory_for_one() {
 async fn a_node_that_drains_answers_what_it_has_begun() {
     for ms in 0..60 {
         let scene = Scene::of(Exceptions::default(), Setup::overcommit()).await;
-        let call = Call { id: "a".to_owned(), value: json!({}), logs: false, trace: None };
+        let call =
+            Call { id: "a".to_owned(), value: json!({}), logs: false, trace: None, sent_on: false };
         let begun = scene.node.submit(scene.functions[0], call).await;
         sleep(Duration::from_millis(ms)).await;
         let node = scene.node.clone();

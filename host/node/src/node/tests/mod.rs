@@ -166,7 +166,8 @@ impl Scene {
 
     /// Calls a function, with a limit on the wait.
     async fn call(&self, function: usize) -> Result<Answer, CallError> {
-        let call = Call { id: "a".to_owned(), value: json!({}), logs: true, trace: None };
+        let call =
+            Call { id: "a".to_owned(), value: json!({}), logs: true, trace: None, sent_on: false };
         let answer = self.node.call(self.functions[function], call);
         tokio::time::timeout(EVER, answer).await.expect("a call has its answer")
     }

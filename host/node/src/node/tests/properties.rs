@@ -63,7 +63,13 @@ async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, bes
     for act in acts {
         match act {
             Act::Call(function) => {
-                let call = Call { id: "a".to_owned(), value: json!({}), logs: true, trace: None };
+                let call = Call {
+                    id: "a".to_owned(),
+                    value: json!({}),
+                    logs: true,
+                    trace: None,
+                    sent_on: false,
+                };
                 let (node, function) = (scene.node.clone(), scene.functions[function]);
                 calls.push(tokio::spawn(async move { node.call(function, call).await }));
             }

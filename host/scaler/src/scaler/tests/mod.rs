@@ -262,6 +262,16 @@ fn a_burst_starts_one_instance_a_request_up_to_the_limit() {
 }
 
 #[test]
+fn a_call_that_has_had_a_place_in_another_queue_has_one_here() {
+    let mut scaler = scaler(1000);
+    play(&mut scaler, &[(0, request(0)), (0, request(1)), (0, request(2)), (0, request(3))]);
+    assert_eq!(play(&mut scaler, &[(1, request(4))]), [reject(4, RejectReason::QueueFull)]);
+    let sent_on = Event::SentOn { function: F, request: RequestNumber(5) };
+    assert_eq!(play(&mut scaler, &[(1, sent_on)]), []);
+    assert_eq!(scaler.counts(F).queued, 5);
+}
+
+#[test]
 fn a_full_budget_evicts_the_least_recently_used_and_waits_for_its_memory() {
     let mut scaler = with_idle(120, 1);
     let evicted = stop(0, StopReason::Evicted);

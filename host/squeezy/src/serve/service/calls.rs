@@ -136,10 +136,11 @@ impl Service {
         } = invocation;
         let start_ms = now_ms();
         let mut accept = Some(accept);
+        let mut sent_on = false;
         let answer = loop {
             let value = action.arguments(&packages, arguments.clone());
             let logs = action.body.limits().wants_logs();
-            let call = Call { id: id.clone(), value, logs, trace: traced.trace() };
+            let call = Call { id: id.clone(), value, logs, trace: traced.trace(), sent_on };
             let answer = match self.node.submit(action.index, call).await {
                 Ok(answer) => match accept.take() {
                     Some(accept) => {
@@ -167,7 +168,7 @@ impl Service {
                 Err(CallError::Rejected(RejectReason::Retired)) => {
                     let other = self.actions.to_serve(&action.name, is_admitted);
                     match other.filter(|other| other.index != action.index) {
-                        Some(other) => action = other,
+                        Some(other) => (action, sent_on) = (other, true),
                         None => break answer,
                     }
                 }
