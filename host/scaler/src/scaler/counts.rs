@@ -23,6 +23,8 @@ pub struct Counts {
     pub stranded: usize,
     /// Requests waiting for an instance.
     pub queued: usize,
+    /// Instances that are kept up while calls leave memory for them.
+    pub minimum: usize,
     /// Memory charged to all of these together, in bytes.
     pub promised_bytes: u64,
 }

@@ -10,6 +10,8 @@ pub(super) enum Subject {
     Vm(VmIndex),
     /// This function's oldest queued request.
     Waiting(FunctionIndex),
+    /// The start of an instance of this function that is kept up, after one has failed.
+    Keeping(FunctionIndex),
     /// The choice of what to squeeze, which is made after every event.
     Squeezing,
 }

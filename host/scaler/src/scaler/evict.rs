@@ -204,12 +204,22 @@ impl Scaler {
         }
     }
 
-    /// What frees memory of a tenant when it is ended, and how much, least recently used first. Leaves out whatever is
-    /// to get the memory.
+    /// What frees memory of a tenant when it is ended, and how much, least recently used first, but what is kept up
+    /// without calls last. Leaves out whatever is to get the memory.
     pub(super) fn evictables(
         &self,
         tenant: TenantIndex,
         claim: &Claim,
+    ) -> impl Iterator<Item = (Evictable, u64)> + use<'_> {
+        let kept = (!self.keeping.is_empty()).then(|| self.evictables_if(tenant, claim, true));
+        self.evictables_if(tenant, claim, false).chain(kept.into_iter().flatten())
+    }
+
+    fn evictables_if(
+        &self,
+        tenant: TenantIndex,
+        claim: &Claim,
+        kept: bool,
     ) -> impl Iterator<Item = (Evictable, u64)> + use<'_> {
         let Shortage { first: needed, thawing, .. } = claim.shortage;
         let runs = move |vm| {
@@ -253,7 +263,13 @@ impl Scaler {
             (None, _) => vms.next(),
             _ => instances.next(),
         });
-        merged.filter(|&(_, _, bytes)| bytes > 0).map(|(_, evictable, bytes)| (evictable, bytes))
+        let is_kept = move |evictable| match evictable {
+            Evictable::Instance(number) | Evictable::Condemned(number) => self.is_kept(number),
+            Evictable::Vm(index) | Evictable::AllOf(index) => self.has_kept(index),
+        };
+        let wanted =
+            move |&(_, evictable, bytes): &(_, _, u64)| bytes > 0 && is_kept(evictable) == kept;
+        merged.filter(wanted).map(|(_, evictable, bytes)| (evictable, bytes))
     }
 
     /// Whether all live instances of a VM are idle and this one is the most recently used.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How long to wait before asking the guest again for memory that it kept, and before looking again at
 /// something that could not be ended: an empty VM for which a request is waiting, or an instance in a paused
-/// VM that lacks the memory to run.
+/// VM that lacks the memory to run, or at one that is kept up.
 pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 impl Scaler {
@@ -24,7 +24,8 @@ impl Scaler {
                 Subject::Instance(number) => self.expire_instance(now, number, commands),
                 Subject::Vm(index) => self.expire_vm(now, index, commands),
                 Subject::Waiting(index) => self.expire_waiting(now, index, commands),
-                Subject::Squeezing => {}
+                // That follows from any event.
+                Subject::Keeping(_) | Subject::Squeezing => {}
             }
         }
     }
@@ -39,6 +40,18 @@ impl Scaler {
         match instance.state {
             InstanceState::Idle { frozen, .. } if self.freezes(&instance, frozen) => {
                 self.freeze(number, commands);
+            }
+            InstanceState::Idle { since, frozen } if self.is_kept(number) => {
+                let Some(policy) = self.function(instance.function).map(|f| f.policy) else {
+                    return;
+                };
+                let again = match policy.freeze_after.filter(|_| !frozen) {
+                    Some(after) if since + after <= now => return self.freeze(number, commands),
+                    Some(after) => since + after,
+                    // It may be one too many by then.
+                    None => now + policy.keep_alive.max(RETRY),
+                };
+                self.deadlines.set(Subject::Instance(number), Some(again));
             }
             InstanceState::Idle { .. } if self.resume(instance.vm, commands) => {
                 self.stop(number, StopReason::KeepAliveOver, commands);

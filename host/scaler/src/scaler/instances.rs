@@ -28,6 +28,7 @@ impl Scaler {
 
     pub(super) fn start_failed(
         &mut self,
+        now: Moment,
         number: InstanceNumber,
         event: Event,
         commands: &mut Vec<Command>,
@@ -35,6 +36,7 @@ impl Scaler {
         let starting = |s| matches!(s, InstanceState::Starting);
         let instance = self.change(number, event, InstanceState::Stopping, starting)?;
         commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
+        self.has_failed(now, instance.function);
         // It may start in the replacement VM. But if nothing has ever started in this one, replacing it would
         // not help.
         if !self.vms.get(&instance.vm).is_some_and(|vm| vm.unfit && vm.proven) {
@@ -70,11 +72,18 @@ impl Scaler {
 
     pub(super) fn died(
         &mut self,
+        now: Moment,
         number: InstanceNumber,
         event: Event,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
-        match self.state(number) {
+        let state = self.state(number);
+        if let Some(InstanceState::Idle { .. } | InstanceState::Busy { .. }) = state
+            && let Some(Instance { function, .. }) = self.pool.get(number)
+        {
+            self.has_failed(now, function);
+        }
+        match state {
             None => return Err(Unexpected::Instance { event, state: None }),
             Some(InstanceState::Idle { .. }) => {
                 self.take_away(number, StopReason::Broken, commands)

@@ -14,6 +14,7 @@ impl Scaler {
         let Some(function) = self.functions.get_mut(&index) else { return };
         function.retired = true;
         let index_of_vm = function.policy.vm;
+        self.set_minimum(index);
         self.reject_all(index, RejectReason::Retired, commands);
         if let Some(vm) = self.vms.get_mut(&index_of_vm) {
             vm.retired = self.functions.values().all(|f| f.retired || f.policy.vm != index_of_vm);

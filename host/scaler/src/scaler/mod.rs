@@ -3,7 +3,7 @@
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
 //! follows from it: whose turn it is (`turns`, by the rules of `tenants`), who gets a request or memory (`scale`, and
 //! `lend` for guests that lack it) and who gives it up (`evict`, to what is entitled to it, `claim`), timeouts (`expire`),
-//! instances that are wanted ahead of calls (`prewarm`), frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
+//! instances that are wanted ahead of calls (`prewarm`) or kept up without any (`keep`), frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
 //! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
 //! instances, `deadlines` the times at which they need attention.
 
@@ -14,6 +14,7 @@ mod deadlines;
 mod evict;
 mod expire;
 mod instances;
+mod keep;
 mod leave;
 mod lend;
 mod pause;
@@ -36,6 +37,7 @@ use crate::{
 };
 use deadlines::Deadlines;
 use evict::Awaited;
+use keep::Failures;
 use pool::Pool;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenant::Tenant;
@@ -58,6 +60,8 @@ struct Function {
     queue: VecDeque<Waiting>,
     /// When an instance last took one of its requests.
     taken: Moment,
+    /// Of its instances, or its VM, if some of them are kept up.
+    failures: Option<Failures>,
     retired: bool,
 }
 
@@ -93,6 +97,8 @@ pub struct Scaler {
     waiting: BTreeSet<FunctionIndex>,
     /// Those among them of which an instance is wanted ahead of calls.
     prewarming: BTreeSet<FunctionIndex>,
+    /// Functions of which instances are kept up.
+    keeping: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
     /// VMs of each tenant that can be ended as a whole because they are empty or paused, least recently used first.
     evictable_vms: BTreeSet<(TenantIndex, (Moment, VmIndex))>,
@@ -132,6 +138,7 @@ impl Scaler {
             functions: BTreeMap::new(),
             waiting: BTreeSet::new(),
             prewarming: BTreeSet::new(),
+            keeping: BTreeSet::new(),
             vms: BTreeMap::new(),
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
@@ -175,13 +182,14 @@ impl Scaler {
     }
 
     /// Adds a function of a tenant. Its VM, which belongs to the tenant from the first of its functions on, goes with
-    /// the last of them.
+    /// the last of them. Instances that are kept up are started at the next event.
     pub fn add_function(
         &mut self,
         tenant: TenantIndex,
         policy: FunctionPolicy,
     ) -> Result<FunctionIndex, PolicyError> {
         policy.check()?;
+        self.check_minimum(tenant, &policy)?;
         self.own(tenant, policy.vm)?;
         let index = FunctionIndex(self.next_function);
         self.next_function += 1;
@@ -190,9 +198,11 @@ impl Scaler {
             policy,
             queue: VecDeque::new(),
             taken: Moment::START,
+            failures: None,
             retired: false,
         };
         self.functions.insert(index, function);
+        self.set_minimum(index);
         Ok(index)
     }
 
@@ -204,9 +214,13 @@ impl Scaler {
         policy: FunctionPolicy,
     ) -> Result<(), PolicyError> {
         policy.check()?;
+        if let Some(tenant) = self.function(index).map(|function| function.tenant) {
+            self.check_minimum(tenant, &policy)?;
+        }
         match self.functions.get_mut(&index) {
             Some(function) if function.policy.vm == policy.vm => {
                 function.policy = policy;
+                self.set_minimum(index);
                 let idle: Vec<_> = self.pool.idle_of(index).map(|(_, number)| number).collect();
                 idle.into_iter().for_each(|number| self.set_deadline(number));
                 self.set_waiting_deadline(index);
@@ -257,7 +271,8 @@ impl Scaler {
     /// A function's instances and requests; all zero if it is gone.
     pub fn counts(&self, function: FunctionIndex) -> Counts {
         let queued = self.queued_calls(function);
-        Counts { queued, ..self.pool.counts(function) }
+        let minimum = self.function(function).map_or(0, |f| f.policy.min_instances as usize);
+        Counts { queued, minimum, ..self.pool.counts(function) }
     }
 
     fn function(&self, index: FunctionIndex) -> Option<&Function> {
@@ -281,8 +296,8 @@ impl Scaler {
                 self.prewarm(now, function, request, &mut commands);
             }
             Event::VmBooted(vm) => self.booted(now, vm, event)?,
-            Event::VmFailed(vm) => self.boot_failed(vm, event, &mut commands)?,
-            Event::VmEnded(vm) => self.ended(vm, event, &mut commands)?,
+            Event::VmFailed(vm) => self.boot_failed(now, vm, event, &mut commands)?,
+            Event::VmEnded(vm) => self.ended(now, vm, event, &mut commands)?,
             Event::VmUnfit(vm) => self.unfit(vm),
             Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
             Event::Starved { vm, wanted_bytes } => drop(self.starving.insert(vm, wanted_bytes)),
@@ -292,10 +307,10 @@ impl Scaler {
             }
             Event::CondemnFailed(number) => self.condemn_failed(now, number),
             Event::Started(number) => self.started(now, number, event, &mut commands)?,
-            Event::StartFailed(number) => self.start_failed(number, event, &mut commands)?,
+            Event::StartFailed(number) => self.start_failed(now, number, event, &mut commands)?,
             Event::Answered(number) => self.answered(now, number, event, false, &mut commands)?,
             Event::Broken(number) => self.answered(now, number, event, true, &mut commands)?,
-            Event::Died(number) => self.died(number, event, &mut commands)?,
+            Event::Died(number) => self.died(now, number, event, &mut commands)?,
             Event::Frozen { instance, resident_bytes } => {
                 self.frozen(now, instance, resident_bytes);
             }

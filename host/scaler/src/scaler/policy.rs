@@ -26,6 +26,8 @@ pub struct FunctionPolicy {
     pub vm: VmIndex,
     /// How many instances it may have at a time, if its VM has room for them.
     pub max_instances: u32,
+    /// How many of them are kept up, whether or not it is called, while calls leave memory for them.
+    pub min_instances: u32,
     /// How long an idle instance is kept.
     pub keep_alive: Duration,
     /// How long an instance is idle before it is frozen; never frozen if absent.
@@ -78,6 +80,29 @@ pub enum PolicyError {
     /// No request of the tenant may be in flight.
     #[error("the limit on calls in flight is 0; allow at least one")]
     NoCall,
+    /// More instances are to be kept up than there may be.
+    #[error(
+        "{minimum} instances are to be kept up, and the function may have {most} in all: keep up fewer, or allow more"
+    )]
+    MinimumOverMost {
+        /// How many are to be kept up.
+        minimum: u32,
+        /// How many there may be.
+        most: u32,
+    },
+    /// The memory that the tenant may have is not enough for the instances that are to be kept up.
+    #[error(
+        "{minimum} instances to be kept up need {} MiB with their VM, and there may be {} MiB in all: keep up fewer, or give an instance less",
+        needed_bytes.div_ceil(1 << 20), limit_bytes >> 20
+    )]
+    MinimumOverMemory {
+        /// How many are to be kept up.
+        minimum: u32,
+        /// Memory of a VM with these, in bytes.
+        needed_bytes: u64,
+        /// What the tenant may have, in bytes.
+        limit_bytes: u64,
+    },
     /// The VM has functions of another tenant.
     #[error("VM {0} belongs to another tenant; functions of different tenants cannot share a VM")]
     OtherTenant(VmIndex),
@@ -132,6 +157,9 @@ impl FunctionPolicy {
             Err(PolicyError::NoQueue)
         } else if self.max_instances == 0 {
             Err(PolicyError::NoInstance)
+        } else if self.min_instances > self.max_instances {
+            let (minimum, most) = (self.min_instances, self.max_instances);
+            Err(PolicyError::MinimumOverMost { minimum, most })
         } else {
             Ok(())
         }

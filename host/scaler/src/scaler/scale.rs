@@ -165,7 +165,7 @@ impl Scaler {
     }
 
     /// Whether a function or its VM has all the instances that it may have.
-    fn is_full(&self, function: FunctionIndex, vm: VmIndex) -> bool {
+    pub(super) fn is_full(&self, function: FunctionIndex, vm: VmIndex) -> bool {
         let most = self.vms.get(&vm).map_or(0, |vm| vm.policy.max_instances as usize);
         let own = self.function(function).map_or(0, |f| f.policy.max_instances as usize);
         self.pool.alive(vm) >= most || self.pool.counts(function).alive() >= own

@@ -76,6 +76,7 @@ impl Scaler {
         }
         if short.is_none() {
             self.lend(commands);
+            self.keep_up(now, &claimed, commands);
             if self.budget.reserve_bytes() > 0 {
                 self.evict(&Claim::reserve(), commands);
                 claimed.insert(None);

@@ -21,12 +21,14 @@ impl Scaler {
 
     pub(super) fn boot_failed(
         &mut self,
+        now: Moment,
         vm: VmIndex,
         event: Event,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
         self.change_vm(vm, event, VmState::Absent, |state| state == VmState::Booting)?;
         self.release_vm(vm);
+        self.vm_has_failed(now, vm);
         // Otherwise it would be booted again for ever.
         for function in self.waiting_in(vm).collect::<Vec<_>>() {
             self.reject_all(function, RejectReason::VmFailed, commands);
@@ -36,14 +38,19 @@ impl Scaler {
 
     pub(super) fn ended(
         &mut self,
+        now: Moment,
         vm: VmIndex,
         event: Event,
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
         let there =
             |state| matches!(state, VmState::Up { .. } | VmState::Paused { .. } | VmState::Ending);
+        let was_told = self.vm_state(vm) == Some(VmState::Ending);
         self.change_vm(vm, event, VmState::Absent, there)?;
         self.release_vm(vm);
+        if !was_told {
+            self.vm_has_failed(now, vm);
+        }
         for number in self.pool.within(vm).collect::<Vec<_>>() {
             // An instance that crashes its VM whenever it starts must not be started for ever.
             if let Some(Instance { function, state: InstanceState::Starting, .. }) =

@@ -5,7 +5,7 @@ mod check;
 mod tenants;
 
 use crate::{
-    LIMIT_BYTES, TENANTS, VMS,
+    FUNCTIONS, LIMIT_BYTES, TENANTS, VMS,
     script::{Policies, Step},
 };
 use squeezy_scaler::{
@@ -447,6 +447,27 @@ impl Model {
         }
     }
 
+    /// A function that has fewer instances than its minimum, although there is memory for one more. Says nothing where
+    /// something is under way or has failed.
+    pub fn lacks_minimum(&self) -> Option<FunctionIndex> {
+        let lacks = |&function: &FunctionIndex| {
+            let FunctionPolicy { vm, min_instances, .. } = self.function_policy(function);
+            let policy = self.vm_policy(vm);
+            let own = self.instances.values().filter(|b| b.function == function && !b.condemned);
+            let in_vm = self.instances.values().filter(|b| b.vm == vm).count();
+            let base = match self.vms[&vm] {
+                VmModel::Absent => policy.base_bytes,
+                _ => self.base_bytes(vm) - self.charged_bytes[&vm],
+            };
+            let free = LIMIT_BYTES - self.taken_bytes();
+            let free = free.min(self.left_bytes(self.tenant_of(function)));
+            let needed = base + policy.instance_bytes + self.policies.reserve_bytes;
+            let has_room = needed <= free && in_vm < policy.max_instances as usize;
+            has_room && own.count() < min_instances as usize
+        };
+        (0..FUNCTIONS).map(FunctionIndex).find(lacks)
+    }
+
     /// After a tick, no instance has been idle and no request has waited for too long, and the next deadline
     /// lies ahead.
     pub fn check_deadlines(&self) {
@@ -457,7 +478,8 @@ impl Model {
                 // A paused VM may lack the memory to be resumed, so its instances cannot be stopped one by
                 // one.
                 let paused = self.vms[&entry.vm] == VmModel::Paused;
-                assert!(idle < policy.keep_alive || paused);
+                let may_be_kept = policy.min_instances > 0;
+                assert!(idle < policy.keep_alive || paused || may_be_kept);
                 assert!(frozen || policy.freeze_after.is_none_or(|after| idle < after));
             }
         }

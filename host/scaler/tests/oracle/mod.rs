@@ -113,8 +113,9 @@ impl Model {
         ways.into_iter().find(|way| way.is_open()).map(|way| self.vain(lack, way))
     }
 
-    /// Whether there would be memory for an instance of a function that has none, if everything idle were ended that may
-    /// be for it. Says nothing about a world that is not at rest: what it holds may not be known.
+    /// Whether there would be memory for an instance of a function without a VM, if everything idle were ended that may be
+    /// for it. Says nothing where it is not known what that would bring: in a world that is not at rest, or that has memory
+    /// which a guest has kept.
     pub fn has_room(&self, function: FunctionIndex) -> bool {
         let tenant = self.tenant_of(function);
         let lack =
@@ -126,7 +127,9 @@ impl Model {
         } else {
             (free + elsewhere + self.takes(lack, tenant)).min(self.left_bytes(tenant))
         };
-        self.is_at_rest() && self.ways(function, room).into_iter().any(Way::is_open)
+        let is_known = self.is_at_rest() && self.stranded.is_empty();
+        let has_vm = self.vms[&self.function_policy(function).vm] != VmModel::Absent;
+        is_known && !has_vm && self.ways(function, room).into_iter().any(Way::is_open)
     }
 
     fn vain(&self, lack: Lack, way: Way) -> InVain {

@@ -131,7 +131,9 @@ pub fn policies() -> impl Strategy<Value = Policies> {
     );
     let freeze_after = prop::option::weighted(0.8, milliseconds(2000));
     let wait_limit = prop::option::of(milliseconds(20_000));
-    let function = (1..6_u32, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
+    let least = prop_oneof![4 => Just(0), 1 => 1..4_u32];
+    let instances = (1..6_u32, least);
+    let function = (instances, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
     let owners = prop::collection::vec((0..TENANTS).prop_map(TenantIndex), VMS as usize);
@@ -156,16 +158,20 @@ pub fn policies() -> impl Strategy<Value = Policies> {
             reserve_bytes,
             squeeze,
             tenants,
-            vms,
             owners,
             functions: (0..)
                 .zip(functions)
                 .map(|(index, function)| {
-                    let (max_instances, keep_alive, freeze_after, queue_limit, wait_limit) =
-                        function;
+                    let (instances, keep_alive, freeze_after, queue_limit, wait_limit) = function;
+                    let (max_instances, least) = instances;
+                    let vm = VmIndex(u32::min(index, VMS - 1));
+                    let VmPolicy { base_bytes, instance_bytes, .. } = vms[vm.0 as usize];
+                    let room = (LIMIT_BYTES - base_bytes) / instance_bytes.max(1);
+                    let min_instances = least.min(max_instances).min(room as u32);
                     FunctionPolicy {
-                        vm: VmIndex(u32::min(index, VMS - 1)),
+                        vm,
                         max_instances,
+                        min_instances,
                         keep_alive,
                         freeze_after,
                         queue_limit,
@@ -173,6 +179,7 @@ pub fn policies() -> impl Strategy<Value = Policies> {
                     }
                 })
                 .collect(),
+            vms,
         },
     )
 }

@@ -2,6 +2,7 @@
 
 mod condemned;
 mod frozen;
+mod keep;
 mod lent;
 mod paused;
 mod prewarm;
@@ -35,6 +36,7 @@ pub(super) fn function(vm: VmIndex) -> FunctionPolicy {
     FunctionPolicy {
         vm,
         max_instances: 3,
+        min_instances: 0,
         keep_alive: KEEP_ALIVE,
         freeze_after: None,
         queue_limit: 4,
