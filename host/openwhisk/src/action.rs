@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 /// The annotation that chooses an action's network: `none` or `outbound`.
 pub const NETWORK: &str = "network";
 
+/// The annotation that says how many instances of an action are kept up without calls.
+pub const MINIMUM_INSTANCES: &str = "minimum-instances";
+
 /// OpenWhisk's parameters or annotations.
 pub type Pairs = Vec<Pair>;
 

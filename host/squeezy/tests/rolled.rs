@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html, server, until};
+use common::{Daemon, build, copy_of_html, server, until, value};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -128,8 +128,11 @@ fn calls_go_on_while_an_action_is_changed() {
     // One call runs all the time, and ends as if nothing had happened.
     let versions = thread::scope(|scope| {
         let slow = scope.spawn(|| call(&daemon, path, 20.0));
-        let second = || warm_or_cold(&daemon, path);
-        until("a second instance", || (second() == "0.0.1").then_some(()));
+        let busy = || value(&daemon.metrics(), r#"squeezy_instances{function="f",state="busy"}"#);
+        until("the call to run", || (busy() == Some(1.0)).then_some(()));
+        // It starts another instance.
+        let (status, second) = call(&daemon, path, 0.0);
+        assert_eq!((status, &second["version"]), (200, &json!("0.0.1")), "{second}");
         let versions = called_during(&daemon, path, || {
             assert_eq!(put(&daemon, path, json!({ "parameters": [] })), "0.0.2");
             // From here on whoever changed it meets what it was changed to.
@@ -183,18 +186,20 @@ fn calls_go_on_while_an_action_is_changed() {
     assert_eq!(call(&daemon, path, 0.0).1["version"], "0.0.7");
 }
 
-/// A call that may have to start an instance.
-fn warm_or_cold(daemon: &Daemon, path: &str) -> String {
-    let (status, activation) = call(daemon, path, 0.0);
-    assert_eq!(status, 200, "{activation}");
-    activation["version"].as_str().unwrap().to_owned()
-}
-
 /// What a stranger hears of a web action.
 fn stranger(daemon: &Daemon) -> u16 {
     let request = ureq::get(format!("{}/api/v1/web/acme/default/f.json", daemon.url));
     let answer = request.config().http_status_as_error(false).build().call();
     answer.unwrap().status().as_u16()
+}
+
+/// Whether the only function has its minimum of one instance, which is idle.
+fn has_one(daemon: &Daemon) -> bool {
+    let output = daemon.client(&["status", "--json"]);
+    let state: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let function = &state["functions"][0];
+    let idle = |place: usize| function["point"][place].as_u64().unwrap_or(0);
+    function["minimum_instances"] == 1 && idle(1) + idle(2) == 1
 }
 
 #[test]
@@ -207,10 +212,18 @@ fn what_is_deleted_while_it_is_changed_is_gone_with_both_versions() {
     assert!(daemon.client(&["namespace", "create", "acme"]).status.success());
     let path = "/namespaces/acme/actions/f";
     let mut public = image("sleeper");
-    public["annotations"] = json!([{ "key": "web-export", "value": true }]);
+    let annotations = [("web-export", json!(true)), ("minimum-instances", json!(1))];
+    public["annotations"] =
+        annotations.map(|(key, value)| json!({ "key": key, "value": value })).into();
+    let mut too_many = public.clone();
+    too_many["annotations"][1]["value"] = json!(9);
+    let (status, refused) = daemon.ask("PUT", path, Some(too_many));
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("may have 8 in all"), "{refused}");
     for (deleted, gone) in [(path, 404), ("/namespaces/acme?force=true", 403)] {
         put(&daemon, path, public.clone());
-        assert_eq!(call(&daemon, path, 0.0).0, 200);
+        until("an instance without a call", || has_one(&daemon).then_some(()));
+        assert_eq!(warm(&daemon, path, 0.0), "0.0.1");
         thread::scope(|scope| {
             assert_eq!(stranger(&daemon), 200);
             let private = json!({ "annotations": [] });

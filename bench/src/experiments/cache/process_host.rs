@@ -84,6 +84,7 @@ impl ProcessHost {
             let policy = FunctionPolicy {
                 vm,
                 max_instances: u32::MAX,
+                min_instances: 0,
                 keep_alive: KEEP_ALIVE,
                 freeze_after: Some(FREEZE_AFTER),
                 queue_limit: usize::MAX,

@@ -104,6 +104,7 @@ pub(super) async fn play(
         let policy = FunctionPolicy {
             vm: vms[member.app],
             max_instances: u32::MAX,
+            min_instances: 0,
             keep_alive: rules.keep_alive,
             freeze_after: Some(rules.freeze_after),
             queue_limit: rules.queue,

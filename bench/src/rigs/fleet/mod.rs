@@ -105,7 +105,9 @@ impl Fleet {
             let vm = node.add_vm(vm, None).await.map_err(node_error)?;
             for image in images {
                 let keep_alive = plan.keep_alive;
-                let limits = FunctionLimits { keep_alive, freeze_after, queue: QUEUE };
+                let queue = QUEUE;
+                let limits =
+                    FunctionLimits { keep_alive, freeze_after, queue, minimum_instances: 0 };
                 let contract = Arc::new(OpenWhisk);
                 let index = node
                     .add_function(vm, TenantIndex::FIRST, image.clone(), contract, limits)

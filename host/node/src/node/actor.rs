@@ -195,6 +195,10 @@ impl Actor {
         let entry = FunctionEntry { vm, tenant, function, contract, image };
         let index = self.scaler.add_function(tenant, entry.policy(limits))?;
         self.functions.insert(index, entry);
+        if limits.minimum_instances > 0 {
+            // They are started at once.
+            self.event(Event::Tick);
+        }
         Ok(index)
     }
 

@@ -39,6 +39,8 @@ pub struct FunctionLimits {
     pub freeze_after: Option<Duration>,
     /// How many calls may wait for an instance.
     pub queue: usize,
+    /// How many instances are kept up, whether or not the function is called, while calls leave memory for them.
+    pub minimum_instances: u32,
 }
 
 /// Why something cannot be added to a node.

@@ -61,10 +61,11 @@ impl FunctionEntry {
     /// The wait limit is the time in which at least one call of the function should be taken: the longest
     /// call that may have to finish first, plus the boot of a VM and the start of an instance.
     pub(super) fn policy(&self, limits: FunctionLimits) -> FunctionPolicy {
-        let FunctionLimits { keep_alive, freeze_after, queue } = limits;
+        let FunctionLimits { keep_alive, freeze_after, queue, minimum_instances } = limits;
         FunctionPolicy {
             vm: self.vm,
             max_instances: self.function.concurrency.into(),
+            min_instances: minimum_instances,
             keep_alive,
             freeze_after,
             queue_limit: queue,

@@ -11,7 +11,10 @@ use super::{
 use crate::output::complain;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use squeezy_openwhisk::{action::NETWORK, sequence::SEQUENCE};
+use squeezy_openwhisk::{
+    action::{MINIMUM_INSTANCES, NETWORK},
+    sequence::SEQUENCE,
+};
 use squeezy_protocol::NetworkAccess;
 use std::{path::PathBuf, process::ExitCode};
 
@@ -58,7 +61,7 @@ enum FunctionCommand {
             long,
             value_name = "FUNCTIONS",
             value_delimiter = ',',
-            conflicts_with_all = ["file", "image", "kind", "main", "name", "network"]
+            conflicts_with_all = ["file", "image", "kind", "main", "name", "network", "minimum_instances"]
         )]
         sequence: Vec<String>,
         /// The function's name; the default is that of its image or its file.
@@ -76,6 +79,11 @@ enum FunctionCommand {
         /// says.
         #[arg(long, value_name = "NETWORK")]
         network: Option<NetworkAccess>,
+        /// How many instances are kept up without calls, so that calls find one.
+        ///
+        /// The default is what it had, or none.
+        #[arg(long, value_name = "COUNT")]
+        minimum_instances: Option<u32>,
         /// Whether anybody may call it over HTTP, without the key: yes, no, or raw.
         ///
         /// Its address is then /api/v1/web/guest/default/NAME. With raw, it gets the requests as they are.
@@ -120,6 +128,7 @@ impl Functions {
                 kind,
                 main,
                 network,
+                minimum_instances,
                 web,
                 overwrite,
             } => {
@@ -148,8 +157,10 @@ impl Functions {
                 };
                 let mut body = json!({ "exec": made.exec()? });
                 let network = network.map(|network| vec![(NETWORK, json!(network))]);
-                let set: Vec<_> =
-                    network.into_iter().chain(web.map(Web::annotations)).flatten().collect();
+                let minimum =
+                    minimum_instances.map(|minimum| vec![(MINIMUM_INSTANCES, json!(minimum))]);
+                let set = network.into_iter().chain(minimum).chain(web.map(Web::annotations));
+                let set: Vec<_> = set.flatten().collect();
                 if !set.is_empty() {
                     body["annotations"] = with(&existing["annotations"], set);
                 }

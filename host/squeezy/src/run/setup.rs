@@ -170,7 +170,12 @@ fn budget(policy: PolicyName, vm: &VmPolicy) -> Budget {
 }
 
 fn limits(args: &Args, keep_alive: Duration) -> FunctionLimits {
-    FunctionLimits { keep_alive, freeze_after: None, queue: args.queue as usize }
+    FunctionLimits {
+        keep_alive,
+        freeze_after: None,
+        queue: args.queue as usize,
+        minimum_instances: 0,
+    }
 }
 
 /// Adds what is known once the first VM has booted.

@@ -3,6 +3,7 @@
 mod condemned;
 mod contracts;
 mod fake;
+mod keep;
 mod lives;
 mod prewarm;
 mod properties;
@@ -89,7 +90,12 @@ impl Default for Setup {
         Self {
             limit_bytes: u64::MAX,
             squeezing: None,
-            limits: FunctionLimits { keep_alive, freeze_after: None, queue: 100 },
+            limits: FunctionLimits {
+                keep_alive,
+                freeze_after: None,
+                queue: 100,
+                minimum_instances: 0,
+            },
             idle_time: Some(Duration::from_secs(30)),
         }
     }

@@ -96,6 +96,8 @@ metrics! {
     squeeze: Times<Of>, Seconds;
     /// Instances by state: starting, idle, frozen, condemned (its memory is gone, and it is ended when its paused VM runs again), busy, stopping (its processes end), reclaiming (its memory is being unplugged) or stranded (the guest has not given its memory back in time).
     instances: Gauges<OfState>;
+    /// Instances that are to be kept up without calls, by the annotation `minimum-instances`, while calls leave memory for them.
+    instances_minimum: Gauges<Of>;
     /// Calls that wait for an instance.
     calls_waiting: Gauges<Of>;
     /// VMs by state: booting, up, paused or ending.

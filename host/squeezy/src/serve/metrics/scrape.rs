@@ -114,6 +114,7 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
     for gauges in [&metrics.asked, &metrics.plugged, &metrics.resident, &metrics.calls_waiting] {
         gauges.clear();
     }
+    metrics.instances_minimum.clear();
     metrics.instances.clear();
     metrics.partitions.clear();
     metrics.vms.clear();
@@ -131,6 +132,11 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         for (state, count) in states(counts) {
             let labels = OfState { function: function.clone(), state };
             metrics.instances.get_or_create(&labels).inc_by(count as i64);
+        }
+        if counts.minimum > 0 {
+            // Of two versions, either is to have as many.
+            let of = Of { function: function.clone() };
+            metrics.instances_minimum.get_or_create(&of).set(counts.minimum as i64);
         }
         metrics.calls_waiting.get_or_create(&Of { function }).inc_by(counts.queued as i64);
     }

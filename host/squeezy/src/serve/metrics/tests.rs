@@ -199,7 +199,7 @@ fn status() -> NodeStatus {
     let vm = VmIndex(3);
     let memory =
         MemoryUse { asked_bytes: 3, plugged_bytes: 2, swept_bytes: 7, ..MemoryUse::default() };
-    let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, ..Counts::default() };
+    let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, minimum: 3, ..Counts::default() };
     NodeStatus {
         committed_bytes: 1 << 30,
         tenants: Vec::new(),
@@ -235,6 +235,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("instances{function=\"f\",state=\"idle\"}", 1.0),
             ("instances{function=\"f\",state=\"frozen\"}", 2.0),
             ("instances{function=\"f\",state=\"stranded\"}", 0.0),
+            ("instances_minimum{function=\"f\"}", 3.0),
             ("calls_waiting{function=\"f\"}", 5.0),
             ("vms{state=\"up\"}", 1.0),
             ("vms{state=\"booting\"}", 0.0),
@@ -269,6 +270,7 @@ fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
     let manual = include_str!("../../../../../docs/operations.md");
     let counted = [
         "instances",
+        "instances_minimum",
         "calls_waiting",
         "vms",
         "vms_silent",

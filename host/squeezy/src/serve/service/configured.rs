@@ -57,8 +57,10 @@ impl Service {
 
         self.node.keep_empty_vms(Some(config.vm_idle));
         for action in self.actions() {
+            let minimum = minimum::wanted(&action.body).unwrap_or(0);
+            let limits = limits(&config, &action.image, minimum);
             // It fails for one whose VM has just gone.
-            let _ = self.node.update_function(action.index, limits(&config, &action.image)).await;
+            let _ = self.node.update_function(action.index, limits).await;
         }
         self.space.set_most(config.actions_disk_bytes);
         self.store.set_limits(config.store_limits(&self.bodies));

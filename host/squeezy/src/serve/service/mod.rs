@@ -5,6 +5,7 @@ mod configured;
 mod error;
 mod images;
 mod made;
+mod minimum;
 mod namespaces;
 mod network;
 mod packages;
@@ -308,7 +309,7 @@ impl Service {
         change: Change,
     ) -> Result<Arc<Action>, ServiceError> {
         let Change { body, image, pinned, origin, code, revision, updated_ms } = change;
-        let limits = limits(&self.config(), &image);
+        let limits = limits(&self.config(), &image, minimum::wanted(&body)?);
         let contract: Arc<dyn Contract> = match &code {
             Some(code) => Arc::new(RunsCode::new(code.clone())),
             None => Arc::new(OpenWhisk),
@@ -354,12 +355,13 @@ async fn to_the_end<T: Send + 'static>(
     change.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
 }
 
-/// The limits of an action made from this image.
-fn limits(config: &Config, image: &FunctionImage) -> FunctionLimits {
+/// The limits of an action made from this image, of which so many instances are kept up.
+fn limits(config: &Config, image: &FunctionImage, minimum_instances: u32) -> FunctionLimits {
     FunctionLimits {
         keep_alive: image.function.keep_alive,
         freeze_after: Some(config.freeze_after),
         queue: config.queue,
+        minimum_instances,
     }
 }
 

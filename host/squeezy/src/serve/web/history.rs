@@ -27,6 +27,8 @@ pub struct Point {
     pub ending: usize,
     pub stranded: usize,
     pub queued: usize,
+    /// How many instances are kept up without calls.
+    pub minimum: usize,
     /// Memory that is promised to all its instances, in bytes.
     pub promised_bytes: u64,
     /// The state of its VM, if there is one.
@@ -126,6 +128,7 @@ pub fn points(status: &NodeStatus, name: impl Fn(FunctionIndex) -> Name) -> BTre
         point.ending += counts.condemned + counts.stopping + counts.reclaiming;
         point.stranded += counts.stranded;
         point.queued += counts.queued;
+        point.minimum = point.minimum.max(counts.minimum);
         point.promised_bytes += counts.promised_bytes;
         let vm = status.vm_of.get(index);
         let vm = vm.and_then(|vm| status.vms.iter().find(|(index, ..)| index == vm));

@@ -67,6 +67,7 @@ struct Function<'a> {
     point: &'a Point,
     instance_bytes: u64,
     promised_bytes: u64,
+    minimum_instances: usize,
     starts: BTreeMap<&'static str, u64>,
     reclaimed_bytes: u64,
     taken_bytes: u64,
@@ -103,6 +104,7 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
         point,
         instance_bytes: page.instance_bytes(name),
         promised_bytes: point.promised_bytes,
+        minimum_instances: point.minimum,
         starts: [(Start::Cold, cold), (Start::Warm, warm), (Start::Recreated, recreated)]
             .map(|(start, count)| (start.name(), count))
             .into(),
