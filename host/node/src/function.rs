@@ -1,6 +1,6 @@
 //! A function's definition, `function.toml`.
 
-use crate::{TomlError, parse_toml};
+use crate::{ByteRate, TomlError, parse_toml};
 use serde::Deserialize;
 use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::network::{Destination, Network};
@@ -145,6 +145,7 @@ struct File {
     network_deny: Option<Vec<Destination>>,
     network_connections: Option<u32>,
     network_connections_per_second: Option<u32>,
+    network_rate: Option<ByteRate>,
     memory_limit: String,
     vcpus: f64,
     concurrency: u16,
@@ -180,6 +181,7 @@ impl Function {
             deny: file.network_deny,
             connections: file.network_connections,
             connections_per_second: file.network_connections_per_second,
+            rate: file.network_rate,
         };
         settings.check()?.apply(&mut reach);
         Ok(Self {
@@ -230,6 +232,8 @@ pub struct ReachSettings {
     pub connections: Option<u32>,
     /// The most connections that a VM may open in a second.
     pub connections_per_second: Option<u32>,
+    /// The most that a VM may send in a second.
+    pub rate: Option<ByteRate>,
 }
 
 impl ReachSettings {
@@ -251,11 +255,12 @@ impl ReachSettings {
     }
 
     pub(crate) fn apply(&self, network: &mut Network) {
-        let Self { allow, deny, connections, connections_per_second } = self;
+        let Self { allow, deny, connections, connections_per_second, rate } = self;
         set(&mut network.rules.allow, allow.as_ref());
         set(&mut network.rules.deny, deny.as_ref());
         set(&mut network.connections, connections.as_ref());
         set(&mut network.connections_per_second, connections_per_second.as_ref());
+        set(&mut network.bytes_per_second, rate.map(ByteRate::bytes_per_second).as_ref());
     }
 
     /// The settings that there are, each as a key and its value.
@@ -270,6 +275,7 @@ impl ReachSettings {
             list("network_deny", &self.deny),
             number("network_connections", self.connections),
             number("network_connections_per_second", self.connections_per_second),
+            self.rate.map(|rate| format!("network_rate {rate}")),
         ]
         .into_iter()
         .flatten()
@@ -431,16 +437,18 @@ mod tests {
         };
         let function = with(
             "network = \"outbound\"\nnetwork_allow = [\"10.0.0.0/8\", \"192.168.0.7:443\"]\n\
-             network_deny = [\"0.0.0.0/0\"]\nnetwork_connections = 7",
+             network_deny = [\"0.0.0.0/0\"]\nnetwork_connections = 7\nnetwork_rate = \"2M\"",
         );
         let function = function.unwrap();
         assert_eq!(function.network, Some(NetworkAccess::Outbound));
-        let Network { rules, connections, .. } = function.reach;
+        let Network { rules, connections, bytes_per_second, .. } = function.reach;
+        assert_eq!(bytes_per_second, 2 << 20);
         assert_eq!((rules.allow.len(), rules.deny.len(), connections), (2, 1, 7));
         for (lines, expected) in [
             ("network = \"inbound\"", "expected `none` or `outbound`"),
             ("network_allow = [\"example.com\"]", "\"example.com\" is not a network such as"),
             ("network_connections = 0", "network_connections: must be from 1 to 10000"),
+            ("network_rate = \"1K\"", "\"1K\" bytes per second: must be from 256K to 1T"),
         ] {
             let error = with(lines).unwrap_err().to_string();
             assert!(error.contains(expected) && error.lines().count() == 1, "{error}");

@@ -12,6 +12,7 @@
 //! - A [`Contract`] says how to talk to an instance's server.
 //! - [`series`] summarizes measurements: percentiles, and integrals over time.
 
+mod byte_rate;
 mod call;
 mod contract;
 pub mod function;
@@ -30,6 +31,7 @@ mod toml_file;
 mod trace;
 mod vm_end;
 
+pub use byte_rate::ByteRate;
 pub use call::{Answer, Call, CallError, WaitedFor};
 pub use contract::Contract;
 pub use guest::Guest;

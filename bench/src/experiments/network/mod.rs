@@ -99,8 +99,12 @@ fn failed(reason: String) -> BenchError {
 
 async fn instance(session: &Session<Figures>, program: &str) -> Result<(Guest, Figures)> {
     let vm = ProgramVm::start(session, Kernel::Release, |config| {
-        // Each connection is judged, and none of them refused.
-        config.network = Some(Network { connections_per_second: 10_000, ..Network::default() });
+        // Each connection is judged and has a rate, and none of them is refused or slowed down.
+        config.network = Some(Network {
+            connections_per_second: 10_000,
+            bytes_per_second: 1 << 40,
+            ..Network::default()
+        });
     })
     .await?;
     let command: Vec<_> = program.split(' ').collect();

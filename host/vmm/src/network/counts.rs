@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct NetworkCounters {
     opened: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
+    dropped: AtomicU64,
 }
 
 /// How often guests have tried to reach somebody.
@@ -17,6 +18,8 @@ pub struct NetworkCounts {
     pub opened: u64,
     /// Those that it was not, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
+    /// Datagrams that were dropped, because a VM sent too much.
+    pub dropped: u64,
 }
 
 impl NetworkCounters {
@@ -28,10 +31,18 @@ impl NetworkCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Their values.
     pub fn read(&self) -> NetworkCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        NetworkCounts { opened: read(&self.opened), refused: self.refused.each_ref().map(read) }
+        NetworkCounts {
+            opened: read(&self.opened),
+            refused: self.refused.each_ref().map(read),
+            dropped: read(&self.dropped),
+        }
     }
 }
 
@@ -43,6 +54,7 @@ impl std::ops::Sub for NetworkCounts {
         for (now, earlier) in self.refused.iter_mut().zip(earlier.refused) {
             *now = now.saturating_sub(earlier);
         }
+        self.dropped = self.dropped.saturating_sub(earlier.dropped);
         self
     }
 }

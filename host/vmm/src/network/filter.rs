@@ -4,8 +4,11 @@
 //! else could reach somewhere is forbidden. So this holds even for a VMM that its guest has taken over. QEMU adds a
 //! filter of its own (`-sandbox`); the kernel applies both, and lets only one of them have a listener.
 
+use libc::{SOL_SOCKET, c_int, c_long};
 use libc::{SYS_accept, SYS_accept4, SYS_bind, SYS_close, SYS_close_range, SYS_connect, SYS_dup2};
-use libc::{SYS_dup3, SYS_listen, SYS_sendmmsg, SYS_sendmsg, SYS_sendto, SYS_socket, c_long};
+use libc::{
+    SYS_dup3, SYS_listen, SYS_sendmmsg, SYS_sendmsg, SYS_sendto, SYS_setsockopt, SYS_socket,
+};
 use rustix::thread::set_no_new_privs;
 use std::{
     io,
@@ -29,6 +32,16 @@ const FORBIDDEN: [c_long; 13] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
+];
+
+/// The options of sockets that user networking sets. Others could lift the judge's limit on what a connection sends, or
+/// lead elsewhere: source routes, for one.
+const OPTIONS: [(c_int, c_int); 5] = [
+    (SOL_SOCKET, libc::SO_REUSEADDR),
+    (SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
 ];
 
 /// `AUDIT_ARCH_X86_64` of `linux/audit.h`: 64 bits, little endian, EM_X86_64.
@@ -83,6 +96,20 @@ fn by_descriptor(
     ]
 }
 
+/// Allows [`OPTIONS`], and all of them on the VMM's own descriptors.
+fn options(own: [RawFd; 2]) -> Vec<libc::sock_filter> {
+    let allowed = OPTIONS.into_iter().flat_map(|(level, option)| {
+        [
+            load(argument(1)),
+            equal(level as u32, [0, 3]),
+            load(argument(2)),
+            equal(option as u32, [0, 1]),
+            end(ALLOW),
+        ]
+    });
+    allowed.chain(by_descriptor(0, own, ALLOW, FORBID)).collect()
+}
+
 /// The filter. The VMM's own two descriptors are connected sockets, with which it may do what it likes except replace
 /// them: `sendmsg` is allowed on them alone.
 fn program(own: [RawFd; 2]) -> Vec<libc::sock_filter> {
@@ -105,16 +132,25 @@ fn program(own: [RawFd; 2]) -> Vec<libc::sock_filter> {
         (SYS_close, by_descriptor(0, own, FORBID, ALLOW)),
         (SYS_dup2, by_descriptor(1, own, FORBID, ALLOW)),
         (SYS_dup3, by_descriptor(1, own, FORBID, ALLOW)),
-        // TCP, UDP and pings: not raw sockets, should the daemon be allowed to make some.
+        (SYS_setsockopt, options(own)),
+        // TCP, UDP and pings: not raw sockets, should the daemon be allowed to make some, and not SCTP or MPTCP, which
+        // connect to addresses by other means than `connect`.
         (
             SYS_socket,
             vec![
                 load(argument(0)),
-                equal(libc::AF_INET as u32, [0, 5]),
+                equal(libc::AF_INET as u32, [0, 12]),
                 load(argument(1)),
                 statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, TYPE_MASK, [0, 0]),
-                equal(libc::SOCK_STREAM as u32, [1, 0]),
-                equal(libc::SOCK_DGRAM as u32, [0, 1]),
+                equal(libc::SOCK_STREAM as u32, [0, 3]),
+                load(argument(2)),
+                equal(0, [6, 0]),
+                equal(libc::IPPROTO_TCP as u32, [5, 6]),
+                equal(libc::SOCK_DGRAM as u32, [0, 5]),
+                load(argument(2)),
+                equal(0, [2, 0]),
+                equal(libc::IPPROTO_UDP as u32, [1, 0]),
+                equal(libc::IPPROTO_ICMP as u32, [0, 1]),
                 end(ALLOW),
                 end(refuse_family),
             ],

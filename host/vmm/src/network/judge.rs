@@ -4,12 +4,17 @@
 //! So the judge copies the address, decides, and makes the call itself, with the copy, on a duplicate of the VMM's
 //! descriptor. No call goes on as it was.
 
-use super::{Network, NetworkCounters, Refusal, own, pace::Pace, resolver};
+use super::{
+    Network, NetworkCounters, Refusal, own,
+    pace::Pace,
+    rate::{HEADER_BYTES, OPENING_BYTES, Rate},
+    resolver,
+};
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl},
     io::Errno,
-    net::{SendFlags, connect, sendto},
+    net::{SendFlags, SocketType, connect, sendto, sockopt::socket_type},
     process::{PidfdGetfdFlags, pidfd_getfd},
 };
 use std::{
@@ -37,6 +42,7 @@ pub(super) struct Judge {
     network: Network,
     counters: Arc<NetworkCounters>,
     pace: Pace,
+    rate: Rate,
     /// Sockets and the addresses that they have sent datagrams to.
     flows: HashSet<(RawFd, SocketAddrV4)>,
 }
@@ -66,16 +72,23 @@ impl Judge {
         network: Network,
         counters: Arc<NetworkCounters>,
     ) -> Self {
-        let pace = Pace::new(network.connections_per_second, Instant::now());
-        Self { listener, vmm, network, counters, pace, flows: HashSet::new() }
+        let now = Instant::now();
+        let pace = Pace::new(network.connections_per_second.into(), now);
+        let rate = Rate::new(network.bytes_per_second, now);
+        Self { listener, vmm, network, counters, pace, rate, flows: HashSet::new() }
     }
 
     /// Decides until the VMM, and whoever else has its filter, is gone.
     pub(super) fn run(mut self) {
         loop {
+            let now = Instant::now();
+            if self.rate.due().is_some_and(|due| due <= now) {
+                let vmm = &self.vmm;
+                self.rate.divide(now, |socket| duplicate(vmm, socket));
+            }
             let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Err(Errno::INTR) => continue,
+            match poll(&mut ready, self.patience(now).as_ref()) {
+                Err(Errno::INTR) | Ok(0) => continue,
                 Ok(_) if ready[0].revents().contains(PollFlags::IN) => {}
                 // Nobody is left.
                 _ => return,
@@ -85,6 +98,12 @@ impl Judge {
             let result = self.decide(&request);
             self.answer(request.id, result);
         }
+    }
+
+    /// How long it can wait for a call; `None` if for ever.
+    fn patience(&self, now: Instant) -> Option<Timespec> {
+        let wait = self.rate.due()?.saturating_duration_since(now);
+        Timespec::try_from(wait).ok()
     }
 
     fn receive(&self) -> io::Result<Request> {
@@ -127,49 +146,59 @@ impl Judge {
         match &request.call {
             Call::Connect { socket, address } => {
                 let to = self.address(request, address)?;
-                self.permit(to).map_err(|_| Errno::CONNREFUSED)?;
-                let socket = self.duplicate(*socket)?;
-                // Otherwise the judge would wait with it.
-                if !fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK) {
+                let connection = duplicate(&self.vmm, *socket)?;
+                // Datagrams of a connected socket would not be judged, and with one that blocks the judge would wait.
+                if socket_type(&connection)? != SocketType::STREAM
+                    || !fcntl_getfl(&connection)?.contains(OFlags::NONBLOCK)
+                {
                     return Err(Errno::INVAL);
                 }
-                connect(&socket, &to).map(|()| 0)
+                self.permit(to, OPENING_BYTES).map_err(|_| Errno::CONNREFUSED)?;
+                self.rate.open(*socket, &connection)?;
+                connect(&connection, &to).map(|()| 0)
             }
             Call::Send { socket, data, address } => {
                 let to = self.address(request, address)?;
                 if data.bytes > MAX_DATAGRAM_BYTES {
                     return Err(Errno::MSGSIZE);
                 }
-                let mut datagram = vec![0; data.bytes as usize];
-                self.read(request, data.address, &mut datagram)?;
                 if !self.flows.contains(&(*socket, to)) {
-                    self.permit(to).map_err(|_| Errno::NETUNREACH)?;
+                    self.permit(to, 0).map_err(|_| Errno::NETUNREACH)?;
                     if self.flows.len() == MOST_FLOWS {
                         self.flows.clear();
                     }
                     self.flows.insert((*socket, to));
                 }
+                if !self.rate.take(data.bytes + HEADER_BYTES, Instant::now()) {
+                    // As on any link with too much on it.
+                    self.counters.count_dropped();
+                    return Ok(data.bytes as usize);
+                }
+                let mut datagram = vec![0; data.bytes as usize];
+                self.read(request, data.address, &mut datagram)?;
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                sendto(self.duplicate(*socket)?, &datagram, flags, &to)
+                sendto(duplicate(&self.vmm, *socket)?, &datagram, flags, &to)
             }
         }
     }
 
-    /// Decides and counts.
-    fn permit(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
-        let verdict = self.judge(to);
+    /// Decides and counts. `bytes` is what it counts as by itself.
+    fn permit(&mut self, to: SocketAddrV4, bytes: u64) -> Result<(), Refusal> {
+        let verdict = self.judge(to, bytes);
         self.counters.count(verdict);
         verdict
     }
 
-    fn judge(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
+    fn judge(&mut self, to: SocketAddrV4, bytes: u64) -> Result<(), Refusal> {
         if !resolver::is_resolver(to) {
             self.network.rules.judge(to)?;
             if own::is_own(*to.ip()) {
                 return Err(Refusal::Host);
             }
         }
-        if self.pace.take(Instant::now()) { Ok(()) } else { Err(Refusal::TooMany) }
+        let now = Instant::now();
+        let may = self.pace.take(1, now) && self.rate.take(bytes, now);
+        if may { Ok(()) } else { Err(Refusal::TooMany) }
     }
 
     /// The address in a call.
@@ -210,10 +239,11 @@ impl Judge {
             Err(_) => Err(Errno::FAULT),
         }
     }
+}
 
-    fn duplicate(&self, socket: RawFd) -> Result<OwnedFd, Errno> {
-        pidfd_getfd(&self.vmm, socket, PidfdGetfdFlags::empty())
-    }
+/// A duplicate of the VMM's descriptor.
+fn duplicate(vmm: &OwnedFd, socket: RawFd) -> Result<OwnedFd, Errno> {
+    pidfd_getfd(vmm, socket, PidfdGetfdFlags::empty())
 }
 
 /// A `struct sockaddr_in`; `None` if it is the address of another family.

@@ -9,7 +9,9 @@ mod filter;
 mod judge;
 mod own;
 mod pace;
+mod pacing;
 mod possible;
+mod rate;
 mod resolver;
 mod rules;
 
@@ -40,12 +42,19 @@ pub struct Network {
     pub connections: u32,
     /// How many connections may be opened in a second.
     pub connections_per_second: u32,
+    /// How many bytes may be sent in a second.
+    pub bytes_per_second: u64,
 }
 
 impl Default for Network {
     fn default() -> Self {
         // Each connection can have 256 KiB of what was not yet delivered in QEMU's memory.
-        Self { rules: Rules::default(), connections: 512, connections_per_second: 100 }
+        Self {
+            rules: Rules::default(),
+            connections: 512,
+            connections_per_second: 100,
+            bytes_per_second: 32 << 20,
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use squeezy_node::{FunctionSettings, function::ReachSettings, settings::CheckedSettings};
+use squeezy_node::{
+    ByteRate, FunctionSettings, function::ReachSettings, settings::CheckedSettings,
+};
 use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::network::Destination;
 use std::{fmt, path::PathBuf};
@@ -72,6 +74,7 @@ struct Table {
     network_deny: Option<Vec<Destination>>,
     network_connections: Option<u32>,
     network_connections_per_second: Option<u32>,
+    network_rate: Option<ByteRate>,
 }
 
 /// Generates a type that validates each setting where it is parsed, so that an error names its
@@ -127,6 +130,7 @@ impl<'de> Deserialize<'de> for FunctionEntry {
                         deny: table.network_deny,
                         connections: table.network_connections,
                         connections_per_second: table.network_connections_per_second,
+                        rate: table.network_rate,
                     },
                 };
                 let settings = settings.check().map_err(A::Error::custom)?;

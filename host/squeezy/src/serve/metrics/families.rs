@@ -114,6 +114,8 @@ metrics! {
     connections_opened: Counters<Of>;
     /// Those that they were not allowed, by reason: reserved (nobody may reach it), host, private, denied or too_many.
     connections_refused: Counters<OfReason>;
+    /// Datagrams of theirs that were dropped, because the VM sent more than its network_rate.
+    datagrams_dropped: Counters<Of>;
     /// Calls that an instance has taken and not answered.
     calls_failed: Counters<Of>;
     /// Calls that no instance has taken, by reason; when an action is changed, its successor takes those that are retired.

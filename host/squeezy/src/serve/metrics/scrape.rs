@@ -159,10 +159,11 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         metrics.taken.get_or_create(&labels).inc_by(watch.newly_swept(*vm, memory.swept_bytes));
     }
     for (vm, counts) in &status.networks {
-        let NetworkCounts { opened, refused } = watch.newly_reached(*vm, *counts);
+        let NetworkCounts { opened, refused, dropped } = watch.newly_reached(*vm, *counts);
         let Some(function) = whose.get(vm) else { continue };
         let labels = Of { function: function.clone() };
         metrics.connections_opened.get_or_create(&labels).inc_by(opened);
+        metrics.datagrams_dropped.get_or_create(&labels).inc_by(dropped);
         for (refusal, count) in Refusal::ALL.into_iter().zip(refused) {
             let labels = OfReason { function: function.clone(), reason: refusal.name() };
             metrics.connections_refused.get_or_create(&labels).inc_by(count);

@@ -206,7 +206,7 @@ fn status() -> NodeStatus {
         functions: vec![(F, counts)],
         vm_of: BTreeMap::from([(F, vm)]),
         vms: vec![(vm, VmState::Up { empty_since: None }, Some(memory))],
-        networks: vec![(vm, NetworkCounts { opened: 4, refused: [0, 0, 2, 0, 0] })],
+        networks: vec![(vm, NetworkCounts { opened: 4, refused: [0, 0, 2, 0, 0], dropped: 6 })],
     }
 }
 
@@ -231,6 +231,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("taken_bytes_total{function=\"f\"}", 7.0),
             ("connections_opened_total{function=\"f\"}", 4.0),
             ("connections_refused_total{function=\"f\",reason=\"private\"}", 2.0),
+            ("datagrams_dropped_total{function=\"f\"}", 6.0),
             ("memory_committed_bytes", (1u64 << 30) as f64),
             ("instances{function=\"f\",state=\"idle\"}", 1.0),
             ("instances{function=\"f\",state=\"frozen\"}", 2.0),

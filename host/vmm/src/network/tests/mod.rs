@@ -8,6 +8,7 @@ mod skip;
 use super::*;
 use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, sendto, socket_with},
     process::{Pid, PidfdFlags, pidfd_open},
@@ -16,10 +17,13 @@ use skip::skip;
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
-    os::fd::AsRawFd,
+    os::fd::{AsFd, AsRawFd},
     os::unix::net::UnixStream,
-    sync::mpsc,
-    time::Duration,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
 };
 
 /// Runs this on a thread whose calls are judged; returns its result and what was counted.
@@ -61,13 +65,20 @@ fn reach(address: &str, port: u16) -> Result<TcpStream, Errno> {
     }
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     Ok(stream)
+}
+
+/// Waits until there is something to read. A time limit of the socket is not among the options that may be set.
+fn await_readable(socket: &impl AsFd) {
+    let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit));
+    assert_eq!(ready, Ok(1), "an answer");
 }
 
 fn greeting(stream: Result<TcpStream, Errno>) -> Result<String, Errno> {
     let (mut stream, mut text) = (stream?, String::new());
     stream.write_all(b"hello?").unwrap();
+    await_readable(&stream);
     stream.read_to_string(&mut text).unwrap();
     Ok(text)
 }
@@ -135,7 +146,7 @@ fn datagrams_are_judged_one_by_one_and_arrive_whole() {
         assert_eq!(send(&datagram, PUBLIC), Ok(datagram.len()));
         let socket = UdpSocket::from(socket);
         socket.set_nonblocking(false).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        await_readable(&socket);
         let mut answer = [0; 65_536];
         let length = socket.recv(&mut answer).unwrap();
         assert!(answer[..length] == datagram);
@@ -162,6 +173,35 @@ fn nothing_leads_around_the_judge() {
                 .unwrap();
         let to = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), 9);
         assert_eq!(connect(&blocking, &to), Err(Errno::INVAL), "the judge waits for nobody");
+        let datagrams = open(SocketType::DGRAM);
+        assert_eq!(connect(&datagrams, &to), Err(Errno::INVAL), "each datagram has an address");
+        let set = |socket: usize, level: i32, option: i32| {
+            // Valid for each of them.
+            let value = 64_i32;
+            // SAFETY: the kernel copies the four bytes of the value.
+            let result = unsafe {
+                libc::setsockopt(socket as i32, level, option, (&raw const value).cast(), 4)
+            };
+            (result < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap())
+        };
+        let tcp = blocking.as_raw_fd() as usize;
+        for (level, option) in [
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+            (libc::IPPROTO_IP, libc::IP_TTL),
+        ] {
+            assert_eq!(set(tcp, level, option), None, "{level} {option}");
+        }
+        for (level, option) in [
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
+            (libc::IPPROTO_IP, libc::IP_OPTIONS),
+            (libc::IPPROTO_UDP, libc::TCP_NODELAY),
+        ] {
+            assert_eq!(set(tcp, level, option), Some(libc::EACCES), "{level} {option}");
+        }
+        assert_eq!(set(own, libc::SOL_SOCKET, libc::SO_SNDBUF), None, "its own");
         [
             call(libc::SYS_sendmsg, [udp, 0, 0]),
             call(libc::SYS_sendmmsg, [udp, 0, 0]),
@@ -189,6 +229,23 @@ fn nothing_leads_around_the_judge() {
         .map(|(family, kind)| socket_with(family, kind, SocketFlags::empty(), None).unwrap_err())
     });
     assert_eq!(families, [Errno::AFNOSUPPORT; 5]);
+    let (protocols, _) = judged(Network::default(), |_| {
+        [
+            (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            (libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+            (libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
+            (libc::SOCK_STREAM, libc::IPPROTO_ICMP),
+        ]
+        .map(|(kind, protocol)| {
+            // SAFETY: there are no pointers.
+            let socket = unsafe { libc::socket(libc::AF_INET, kind, protocol) };
+            (socket < 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap())
+        })
+    });
+    let refused = Some(libc::EAFNOSUPPORT);
+    assert_eq!(protocols, [None, None, refused, refused, refused, refused]);
 }
 
 #[test]
@@ -227,4 +284,124 @@ fn a_flood_costs_the_flooder() {
     });
     assert!(refused >= 40, "{refused}");
     assert_eq!(counts.refused[Refusal::TooMany as usize] as usize, refused);
+}
+
+/// Counts what arrives outside, by TCP and UDP at the same port, which is the result.
+fn sink(outside: &Outside) -> (u16, Arc<AtomicU64>) {
+    let arrived = Arc::<AtomicU64>::default();
+    let (streams, datagrams) = (arrived.clone(), arrived.clone());
+    let port = outside.run(move || {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = UdpSocket::bind(address).unwrap();
+        std::thread::spawn(move || {
+            let mut block = vec![0; 1 << 16];
+            loop {
+                let length = socket.recv(&mut block).unwrap();
+                datagrams.fetch_add(length as u64, Ordering::Relaxed);
+            }
+        });
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let streams = streams.clone();
+                std::thread::spawn(move || {
+                    let mut block = vec![0; 1 << 16];
+                    while let Ok(length @ 1..) = stream.read(&mut block) {
+                        streams.fetch_add(length as u64, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        address.port()
+    });
+    (port.join().unwrap(), arrived)
+}
+
+/// A megabyte a second, which everybody has: what is measured are the limits.
+const RATE: u64 = 1 << 20;
+/// For how long it is sent.
+const SENDING: Duration = Duration::from_secs(6);
+
+/// Has somebody send until the time is over; returns what arrives meanwhile and in the two seconds after it, as a part of
+/// what the rate allows in this time, and what was counted.
+fn part_of_the_rate(
+    outside: &Outside,
+    send: impl FnOnce(u16, Instant) + Send + 'static,
+) -> (f64, NetworkCounts) {
+    let (port, arrived) = sink(outside);
+    let network =
+        Network { bytes_per_second: RATE, connections_per_second: 10_000, ..Network::default() };
+    let (_, counts) = judged(network, move |_| send(port, Instant::now() + SENDING));
+    std::thread::sleep(Duration::from_secs(2));
+    let arrived = arrived.load(Ordering::Relaxed) as f64;
+    (arrived / (RATE as f64 * SENDING.as_secs_f64()), counts)
+}
+
+/// As much as a connection takes.
+fn pour(stream: &mut TcpStream, until: Instant) {
+    stream.set_nonblocking(true).unwrap();
+    let block = vec![0; 1 << 16];
+    while Instant::now() < until {
+        if stream.write(&block).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_in_a_second_is_limited_and_is_not_much_less() {
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let (part, counts) = part_of_the_rate(&outside, |port, until| {
+        // One that sends nothing takes little from the one that does.
+        let _idle = reach(PUBLIC, port).unwrap();
+        pour(&mut reach(PUBLIC, port).unwrap(), until);
+    });
+    assert!((0.5..2.0).contains(&part), "one connection: {part}");
+    assert_eq!((counts.opened, counts.dropped), (2, 0));
+
+    let (part, _) = part_of_the_rate(&outside, |port, until| {
+        let mut streams: Vec<_> = (0..6).map(|_| reach(PUBLIC, port).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for stream in &mut streams {
+                scope.spawn(|| pour(stream, until));
+            }
+        });
+    });
+    assert!((0.5..2.0).contains(&part), "six connections: {part}");
+}
+
+#[test]
+fn neither_many_connections_nor_datagrams_get_past_the_rate() {
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let (part, counts) = part_of_the_rate(&outside, |port, until| {
+        while Instant::now() < until {
+            // What the kernel has taken is still sent when they are closed.
+            match reach(PUBLIC, port) {
+                Ok(mut stream) => pour(&mut stream, Instant::now() + Duration::from_millis(10)),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    });
+    assert!((0.1..2.0).contains(&part), "one after another: {part}");
+    assert!(counts.refused[Refusal::TooMany as usize] > 0, "{counts:?}");
+
+    let (part, counts) = part_of_the_rate(&outside, |port, until| {
+        let to = SocketAddrV4::new(PUBLIC.parse().unwrap(), port);
+        let (socket, datagram) = (open(SocketType::DGRAM), [0; 1400]);
+        let mut stream = reach(PUBLIC, port).unwrap();
+        let sending = std::thread::spawn(move || pour(&mut stream, until));
+        while Instant::now() < until {
+            for _ in 0..100 {
+                sendto(&socket, &datagram, SendFlags::empty(), &to).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sending.join().unwrap();
+    });
+    assert!((0.5..2.0).contains(&part), "both: {part}");
+    assert!(counts.dropped > 1000, "{counts:?}");
 }
