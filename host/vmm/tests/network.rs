@@ -21,7 +21,7 @@ use std::{
     io::{Read, Write},
     net::TcpListener,
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long an attempt to connect may take.
@@ -181,6 +181,35 @@ fn who_uses_up_the_connections_lacks_them_until_some_end() {
         let freed = || wait_until(Duration::from_secs(60), || files() < before + MOST / 2);
         assert!(tokio::task::block_in_place(freed), "{} files, {before} before", files());
         assert_eq!(greet(&vm, PUBLIC, port).await, "outside");
+        vm.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_vm_sends_no_more_than_its_rate_and_not_much_less() {
+    const RATE: u64 = 512 << 10;
+    const SENDING: Duration = Duration::from_secs(6);
+    test(|outside, _| async move {
+        let vm = boot(Some(Network { bytes_per_second: RATE, ..Network::default() })).await;
+        let (opened, port) = mpsc::channel();
+        let counter = outside.run(move || {
+            let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+            opened.send(listener.local_addr().unwrap().port()).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let (begin, mut block, mut arrived) = (Instant::now(), vec![0; 1 << 16], 0);
+            while begin.elapsed() < SENDING {
+                let length = stream.read(&mut block).unwrap();
+                assert!(length > 0, "it ends early, after {arrived} bytes");
+                arrived += length;
+            }
+            arrived as f64 / begin.elapsed().as_secs_f64()
+        });
+        let port = port.recv().unwrap();
+        let pouring = outbound("pouring", &format!("exec nc {PUBLIC} {port} < /dev/zero"));
+        vm.agent().unwrap().start(&pouring).await.unwrap();
+        let measured = tokio::task::spawn_blocking(move || counter.join().unwrap()).await.unwrap();
+        let part = measured / RATE as f64;
+        assert!((0.5..2.0).contains(&part), "{part}");
         vm.stop().await.unwrap();
     });
 }
