@@ -113,8 +113,8 @@ impl VmPlan {
     /// Checks everything that can be checked before the VM is started.
     pub fn check(&self) -> Result<(), VmError> {
         if self.networks.len() > 1 {
-            let problem =
-                "functions that share a VM must say the same of what they reach over the network";
+            let problem = "functions that share a VM must say the same of what they reach over the network: give them \
+                           the same keys that begin with network_, or another VM each";
             return Err(VmError::Config(problem.to_owned()));
         }
         self.config(&*self.new_mechanism()?).check()
@@ -281,6 +281,7 @@ pub(crate) mod tests {
         other.function.reach.connections += 1;
         let error = plan(&[open, other]).check().unwrap_err().to_string();
         assert!(error.contains("functions that share a VM must say the same"), "{error}");
+        assert!(error.ends_with("network_, or another VM each"), "{error}");
     }
 
     /// Even with all instances at their limits, the kernel and the agent have what they need.
