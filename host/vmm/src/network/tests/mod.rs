@@ -16,7 +16,7 @@ use rustix::{
 use skip::skip;
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream, UdpSocket},
     os::fd::{AsFd, AsRawFd},
     os::unix::net::UnixStream,
     sync::{
@@ -270,6 +270,21 @@ fn bad_addresses_are_refused() {
     let expected = [libc::EINVAL, libc::EAFNOSUPPORT, libc::EAFNOSUPPORT, libc::EFAULT];
     assert_eq!(results, expected.map(Some));
     assert_eq!(counts.refused[Refusal::Reserved as usize], 2);
+}
+
+#[test]
+fn an_ipv4_address_in_one_of_ipv6_is_refused_too() {
+    let addresses = ["::ffff:203.0.113.1", "64:ff9b::203.0.113.1", "2002:cb00:7101::", "::1"];
+    let (results, counts) = judged(Network::default(), move |_| {
+        addresses.map(|address| {
+            let to = SocketAddrV6::new(address.parse().unwrap(), 80, 0, 0);
+            let datagram = sendto(open(SocketType::DGRAM), b"x", SendFlags::empty(), &to);
+            (connect(open(SocketType::STREAM), &to), datagram)
+        })
+    });
+    let refused = Errno::AFNOSUPPORT;
+    assert_eq!(results, [(Err(refused), Err(refused)); 4]);
+    assert_eq!((counts.opened, counts.refused[Refusal::Reserved as usize]), (0, 8));
 }
 
 #[test]
