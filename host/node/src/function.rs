@@ -3,7 +3,7 @@
 use crate::{ByteRate, TomlError, parse_toml};
 use serde::Deserialize;
 use squeezy_protocol::NetworkAccess;
-use squeezy_vmm::network::{Destination, Network};
+use squeezy_vmm::network::{Destination, Network, TapName};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum length of a function's name.
@@ -42,6 +42,8 @@ pub struct Function {
     pub network: Option<NetworkAccess>,
     /// What they reach if they have one, all those of a VM together.
     pub reach: Network,
+    /// The tap device that their network is instead, where nothing is limited. Only the operator sets it.
+    pub tap: Option<TapName>,
     /// An instance's memory, in bytes.
     pub memory_bytes: u64,
     /// An instance's share of a processor, in thousandths.
@@ -194,6 +196,7 @@ impl Function {
             seccomp: file.seccomp,
             network: file.network,
             reach,
+            tap: None,
             memory_bytes: memory_bytes(&file.memory_limit)?,
             cpu_millis: cpu_millis(file.vcpus)?,
             concurrency: concurrency(file.concurrency)?,
@@ -335,7 +338,7 @@ fn seconds(key: &'static str, seconds: f64, min: f64) -> Result<Duration, Functi
     }
 }
 
-fn value<T>(key: &'static str, problem: &str) -> Result<T, FunctionError> {
+pub(crate) fn value<T>(key: &'static str, problem: &str) -> Result<T, FunctionError> {
     Err(FunctionError::Value { key, problem: problem.to_owned() })
 }
 

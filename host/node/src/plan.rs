@@ -7,7 +7,7 @@ use squeezy_vmm::{
     AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MEMORY_BLOCK_BYTES,
     MemoryBackend, MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
-    network::{Network, NetworkCounters},
+    network::{NetworkCounters, Uplink},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
@@ -59,8 +59,8 @@ pub struct VmPlan {
     pub accelerator: AcceleratorChoice,
     /// The memory backend.
     pub memory_backend: MemoryBackendChoice,
-    /// What its instances reach over the network, as each function that has one says. A VM has only one.
-    pub networks: Vec<Network>,
+    /// What its network device leads to, as each function that has a network says. A VM has only one.
+    pub networks: Vec<Uplink>,
     /// What counts how often they try to reach somebody, in all VMs of this plan.
     pub network_counters: Arc<NetworkCounters>,
 }
@@ -86,8 +86,12 @@ impl VmPlan {
                 images.push(image.clone());
             }
             let has_network = function.network == Some(NetworkAccess::Outbound);
-            if has_network && !networks.contains(&function.reach) {
-                networks.push(function.reach.clone());
+            let uplink = match &function.tap {
+                Some(tap) => Uplink::Tap(tap.clone()),
+                None => Uplink::Judged(function.reach.clone()),
+            };
+            if has_network && !networks.contains(&uplink) {
+                networks.push(uplink);
             }
         }
         Self {
@@ -116,6 +120,14 @@ impl VmPlan {
             let problem = "functions that share a VM must say the same of what they reach over the network: give them \
                            the same keys that begin with network_, or another VM each";
             return Err(VmError::Config(problem.to_owned()));
+        }
+        if let [Uplink::Tap(tap)] = &self.networks[..]
+            && self.policy == PolicyName::Microvm
+        {
+            return Err(VmError::Config(format!(
+                "the tap device {tap} serves one VM, and with the policy microvm each instance has its own: leave out \
+                 network_tap, or choose another policy"
+            )));
         }
         self.config(&*self.new_mechanism()?).check()
     }
@@ -203,7 +215,7 @@ impl VmPlan {
 pub(crate) mod tests {
     use super::*;
     use crate::function::Function;
-    use squeezy_vmm::mechanism::MechanismName;
+    use squeezy_vmm::{mechanism::MechanismName, network::Network};
 
     /// A plan that passes all checks, but cannot be booted.
     pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (FunctionImage, VmPlan) {
@@ -276,9 +288,18 @@ pub(crate) mod tests {
         let mut open = closed.clone();
         open.function.network = Some(NetworkAccess::Outbound);
         let both = plan(&[closed, open.clone()]);
-        assert_eq!((network(&both), both.check()), (Some(Network::default()), Ok(())));
+        assert_eq!(network(&both), Some(Uplink::Judged(Network::default())));
+        assert_eq!(both.check(), Ok(()));
         let mut other = open.clone();
         other.function.reach.connections += 1;
+        let mut tapped = open.clone();
+        tapped.function.tap = Some("tap0".parse().unwrap());
+        let alone = plan(std::slice::from_ref(&tapped));
+        assert_eq!(network(&alone), Some(Uplink::Tap("tap0".parse().unwrap())));
+        let each = VmPlan { policy: PolicyName::Microvm, ..alone };
+        let error = each.check().unwrap_err().to_string();
+        assert!(error.contains("the tap device tap0 serves one VM"), "{error}");
+        assert!(plan(&[open.clone(), tapped]).check().is_err());
         let error = plan(&[open, other]).check().unwrap_err().to_string();
         assert!(error.contains("functions that share a VM must say the same"), "{error}");
         assert!(error.ends_with("network_, or another VM each"), "{error}");

@@ -1,7 +1,8 @@
 //! Settings that override parts of a function's definition.
 
-use crate::function::{self, Function, FunctionError, ReachSettings, set};
+use crate::function::{self, Function, FunctionError, ReachSettings, set, value};
 use squeezy_protocol::NetworkAccess;
+use squeezy_vmm::network::TapName;
 use std::time::Duration;
 
 /// Keys of `function.toml` that can be overridden; absent ones keep the definition's value.
@@ -21,6 +22,8 @@ pub struct FunctionSettings {
     pub network: Option<NetworkAccess>,
     /// What they reach if they have one.
     pub reach: ReachSettings,
+    /// The tap device that is their network.
+    pub tap: Option<TapName>,
 }
 
 /// [`FunctionSettings`] that have been checked.
@@ -33,11 +36,20 @@ pub struct CheckedSettings {
     keep_alive: Option<Duration>,
     network: Option<NetworkAccess>,
     reach: ReachSettings,
+    tap: Option<TapName>,
 }
 
 impl FunctionSettings {
     /// Checks each value like [`Function::parse`] does.
     pub fn check(self) -> Result<CheckedSettings, FunctionError> {
+        if self.tap.is_some() && self.network == Some(NetworkAccess::None) {
+            return value("network_tap", "network is \"none\": leave out one of them");
+        }
+        if self.tap.is_some() && self.reach != ReachSettings::default() {
+            let problem = "what is reached by a tap device is up to the host's firewall: leave out network_allow, \
+                           network_deny, network_rate and network_connections";
+            return value("network_tap", problem);
+        }
         Ok(CheckedSettings {
             command: self.command.map(function::command).transpose()?,
             memory_bytes: self.memory_limit.as_deref().map(function::memory_bytes).transpose()?,
@@ -46,6 +58,7 @@ impl FunctionSettings {
             keep_alive: self.keep_alive_seconds.map(function::keep_alive).transpose()?,
             network: self.network,
             reach: self.reach.check()?,
+            tap: self.tap,
         })
     }
 }
@@ -53,8 +66,16 @@ impl FunctionSettings {
 impl CheckedSettings {
     /// The settings that there are, each as a key and its value.
     pub fn describe(&self) -> impl Iterator<Item = String> {
-        let Self { command, memory_bytes, cpu_millis, concurrency, keep_alive, network, reach } =
-            self;
+        let Self {
+            command,
+            memory_bytes,
+            cpu_millis,
+            concurrency,
+            keep_alive,
+            network,
+            reach,
+            tap,
+        } = self;
         let command = command.as_ref().map(|words| format!("command {}", words.join(" ")));
         let memory = memory_bytes.map(|bytes| format!("memory_limit {} MiB", bytes >> 20));
         let vcpus = cpu_millis.map(|millis| format!("vcpus {}", f64::from(millis) / 1e3));
@@ -62,7 +83,8 @@ impl CheckedSettings {
         let keep_alive =
             keep_alive.map(|time| format!("keep_alive_seconds {}", time.as_secs_f64()));
         let network = network.map(|access| format!("network {access}"));
-        let single = [command, memory, vcpus, concurrency, keep_alive, network];
+        let tap = tap.as_ref().map(|tap| format!("network_tap {tap}"));
+        let single = [command, memory, vcpus, concurrency, keep_alive, network, tap];
         single.into_iter().flatten().chain(reach.describe())
     }
 
@@ -75,6 +97,10 @@ impl CheckedSettings {
         set(&mut function.keep_alive, self.keep_alive.as_ref());
         function.network = self.network.or(function.network);
         self.reach.apply(&mut function.reach);
+        if let Some(tap) = &self.tap {
+            function.tap = Some(tap.clone());
+            function.network = Some(NetworkAccess::Outbound);
+        }
     }
 }
 
@@ -106,6 +132,27 @@ mod tests {
         assert_eq!(function.memory_bytes, 256 << 20);
         assert_eq!(function.keep_alive, Duration::from_millis(1500));
         assert_eq!(function.concurrency, plain.concurrency);
+    }
+
+    #[test]
+    fn a_tap_device_is_a_network_without_rules() {
+        let tap = || FunctionSettings { tap: "tap0".parse().ok(), ..FunctionSettings::default() };
+        let mut function =
+            Function::parse(include_str!("../../../functions/html/function.toml")).unwrap();
+        let settings = tap().check().unwrap();
+        assert_eq!(settings.describe().collect::<Vec<_>>(), ["network_tap tap0"]);
+        settings.apply(&mut function);
+        assert_eq!(function.tap, "tap0".parse().ok());
+        assert_eq!(function.network, Some(NetworkAccess::Outbound));
+        let none = FunctionSettings { network: Some(NetworkAccess::None), ..tap() };
+        let reach = ReachSettings { connections: Some(7), ..ReachSettings::default() };
+        for (wrong, expected) in [
+            (none, "network is \"none\""),
+            (FunctionSettings { reach, ..tap() }, "up to the host's firewall"),
+        ] {
+            let error = wrong.check().unwrap_err().to_string();
+            assert!(error.starts_with("network_tap: ") && error.contains(expected), "{error}");
+        }
     }
 
     #[test]

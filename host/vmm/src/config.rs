@@ -8,7 +8,7 @@ use crate::{
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
     names::names,
-    network::{self, Network, NetworkCounters},
+    network::{self, NetworkCounters, Uplink},
 };
 use bytesize::ByteSize;
 use squeezy_protocol::ImageNumber;
@@ -57,8 +57,8 @@ pub struct VmConfig {
     /// guest with partitions reports on request (`docs/abi.md`), any other continuously. Off by
     /// default, because it would distort what a resize gives back.
     pub free_page_reporting: bool,
-    /// What the guest may reach over the network; `None` if it has none.
-    pub network: Option<Network>,
+    /// What the guest's network device leads to; `None` if it has none.
+    pub network: Option<Uplink>,
     /// What counts how often it tries to reach somebody, for all VMs that this configuration is for.
     pub network_counters: Arc<NetworkCounters>,
     /// Whether the VMM logs each request to a virtio-mem device, for
@@ -245,7 +245,7 @@ impl VmConfig {
         if let Some(problem) = self.llfree_problem() {
             return fail(problem);
         }
-        if self.network.is_some()
+        if let Some(Uplink::Judged(_)) = self.network
             && let Some(problem) = network::problem()
         {
             return fail(problem);

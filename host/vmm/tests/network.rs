@@ -11,11 +11,11 @@ use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
 use skip::skip;
 use squeezy_protocol::{
     InstanceSpec, NetworkAccess,
-    network::{GATEWAY, address},
+    network::{GATEWAY, NETWORK_PREFIX, address},
 };
 use squeezy_vmm::{
     AgentClient, Vm,
-    network::{Network, Refusal, Rules},
+    network::{Network, NetworkCounts, Refusal, Rules, Uplink},
 };
 use std::{
     io::{Read, Write},
@@ -89,7 +89,7 @@ fn own_files() -> usize {
 
 async fn boot(network: Option<Network>) -> Vm {
     let mut config = config("network");
-    config.network = network;
+    config.network = network.map(Uplink::Judged);
     Vm::start(config).await.unwrap()
 }
 
@@ -243,6 +243,38 @@ fn a_connection_outlasts_a_freeze_and_a_pause() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         vm.resume().await.unwrap();
         assert_eq!(agent.log(&talker.id).await.unwrap(), "");
+        vm.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_tap_device_leads_where_the_operator_wants_and_to_one_vm() {
+    test(|_outside, port| async move {
+        if !std::fs::exists("/dev/net/tun").unwrap() {
+            return skip("there is no /dev/net/tun");
+        }
+        let on_tap = || {
+            let mut config = config("tap");
+            config.network = Some(Uplink::Tap("tap0".parse().unwrap()));
+            config
+        };
+        let error = Vm::start(on_tap()).await.err().unwrap().to_string();
+        assert!(error.contains("there is no network device tap0: make it with"), "{error}");
+        for arguments in [
+            "tuntap add dev tap0 mode tap".to_owned(),
+            format!("address add {GATEWAY}/{NETWORK_PREFIX} dev tap0"),
+            "link set tap0 up".to_owned(),
+        ] {
+            let made = std::process::Command::new("ip").args(arguments.split(' ')).status();
+            assert!(made.unwrap().success(), "ip {arguments}");
+        }
+        let vm = Vm::start(on_tap()).await.unwrap();
+        // The host itself: nothing is judged, and nothing counted.
+        assert_eq!(greet(&vm, &GATEWAY.to_string(), port).await, "here");
+        assert_eq!(greet(&vm, HOST, port).await, "here");
+        assert_eq!(vm.config().network_counters.read(), NetworkCounts::default());
+        let error = Vm::start(on_tap()).await.err().unwrap().to_string();
+        assert!(error.contains("the tap device tap0 is in use"), "{error}");
         vm.stop().await.unwrap();
     });
 }

@@ -19,7 +19,7 @@ use crate::{
 use outside::{Outside, PUBLIC};
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::network::{GATEWAY, NETWORK, NETWORK_PREFIX, address};
-use squeezy_vmm::{Kernel, QemuOptions, Vm, VmConfig, Vmm, network::Network};
+use squeezy_vmm::{Kernel, QemuOptions, Vm, VmConfig, Vmm, network::{Network, Uplink}};
 use std::{os::unix::process::CommandExt, process::Command, time::Duration};
 
 /// In an instance of a VM whose network the daemon judges.
@@ -100,11 +100,11 @@ fn failed(reason: String) -> BenchError {
 async fn instance(session: &Session<Figures>, program: &str) -> Result<(Guest, Figures)> {
     let vm = ProgramVm::start(session, Kernel::Release, |config| {
         // Each connection is judged and has a rate, and none of them is refused or slowed down.
-        config.network = Some(Network {
+        config.network = Some(Uplink::Judged(Network {
             connections_per_second: 10_000,
             bytes_per_second: 1 << 40,
             ..Network::default()
-        });
+        }));
     })
     .await?;
     let command: Vec<_> = program.split(' ').collect();

@@ -2,7 +2,10 @@
 
 use super::{Blueprint, Machine, MachineDetails, micro::MicroVms, shared::SharedVm};
 use crate::{PolicyName, VmPlan};
-use squeezy_vmm::{BootStep, BoxFuture, VmError, network::NetworkCounts};
+use squeezy_vmm::{
+    BootStep, BoxFuture, VmError,
+    network::{NetworkCounts, Uplink},
+};
 use std::{path::PathBuf, sync::Arc};
 
 impl Blueprint for VmPlan {
@@ -11,7 +14,8 @@ impl Blueprint for VmPlan {
     }
 
     fn network_counts(&self) -> Option<NetworkCounts> {
-        (!self.networks.is_empty()).then(|| self.network_counters.read())
+        let is_judged = self.networks.iter().any(|uplink| matches!(uplink, Uplink::Judged(_)));
+        is_judged.then(|| self.network_counters.read())
     }
 
     fn boot<'a>(

@@ -14,10 +14,12 @@ mod possible;
 mod rate;
 mod resolver;
 mod rules;
+mod tap;
 
 pub use counts::{NetworkCounters, NetworkCounts};
 pub use possible::problem;
 pub use rules::{Destination, InvalidDestination, Refusal, Rules};
+pub use tap::{InvalidTapName, TapName};
 
 use crate::process::Process;
 use judge::Judge;
@@ -31,6 +33,15 @@ use std::{
 
 /// Descriptors that QEMU may still need for other things once its guest has booted.
 const SPARE_DESCRIPTORS: u64 = 16;
+
+/// What a guest's network device leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uplink {
+    /// QEMU's user network, by which it reaches what is allowed.
+    Judged(Network),
+    /// A tap device, behind which everything is up to the operator: nothing is judged, limited or counted here.
+    Tap(TapName),
+}
 
 /// What a guest may reach, and how much of it at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

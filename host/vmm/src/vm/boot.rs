@@ -8,6 +8,7 @@ use crate::{
     fate::Fate,
     host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages},
     memory::Running,
+    network::Uplink,
 };
 use std::{
     fmt,
@@ -172,9 +173,9 @@ impl Vm {
         Ok(())
     }
 
-    /// Limits the guest's connections, if it has a network.
+    /// Limits the guest's connections, if it has a network that is judged.
     fn limit_connections(&self) -> Result<()> {
-        let Some(network) = &self.config().network else { return Ok(()) };
+        let Some(Uplink::Judged(network)) = &self.config().network else { return Ok(()) };
         let limited = network.limit_connections(self.shared.backend.process());
         limited.map_err(|error| VmError::system("the VM's connections cannot be limited", error))
     }

@@ -8,7 +8,7 @@ use squeezy_node::{
     ByteRate, FunctionSettings, function::ReachSettings, settings::CheckedSettings,
 };
 use squeezy_protocol::NetworkAccess;
-use squeezy_vmm::network::Destination;
+use squeezy_vmm::network::{Destination, TapName};
 use std::{fmt, path::PathBuf};
 
 /// A function that exists from the start.
@@ -75,6 +75,7 @@ struct Table {
     network_connections: Option<u32>,
     network_connections_per_second: Option<u32>,
     network_rate: Option<ByteRate>,
+    network_tap: Option<TapName>,
 }
 
 /// Generates a type that validates each setting where it is parsed, so that an error names its
@@ -132,6 +133,7 @@ impl<'de> Deserialize<'de> for FunctionEntry {
                         connections_per_second: table.network_connections_per_second,
                         rate: table.network_rate,
                     },
+                    tap: table.network_tap,
                 };
                 let settings = settings.check().map_err(A::Error::custom)?;
                 Ok(FunctionEntry { path: table.path, vm: table.vm, settings })

@@ -438,6 +438,18 @@ mod tests {
                 "line 4: memory_limit: must be",
             ),
             ("\n[[functions]]\npath = \"f\"\n\nvcpus = 0.0", "line 5: vcpus: must be"),
+            (
+                "\n[[functions]]\npath = \"f\"\nnetwork_rate = \"1K\"",
+                "line 4: \"1K\" bytes per second: must be from 256K to 1T",
+            ),
+            (
+                "\n[[functions]]\npath = \"f\"\nnetwork_tap = \"a/b\"",
+                "line 4: \"a/b\" is not the name of a network device",
+            ),
+            (
+                "\n[[functions]]\npath = \"f\"\nnetwork_tap = \"t\"\nnetwork_rate = \"1M\"",
+                "network_tap: what is reached by a tap device is up to the host's firewall",
+            ),
             ("functions = [1]", "line 1: "),
         ] {
             let error = Config::parse(text, Path::new("/")).unwrap_err().to_string();

@@ -39,6 +39,8 @@ pub(super) struct Inherited {
     pub(super) channel: RawFd,
     /// The base memory, and the region of each virtio-mem device; none if memory is private.
     pub(super) memory: Vec<RawFd>,
+    /// The tap device that the guest's network device leads to, if it leads to one.
+    pub(super) tap: Option<RawFd>,
 }
 
 /// The command that starts QEMU.
@@ -48,7 +50,7 @@ pub(super) fn command(
     accelerator: AcceleratorKind,
     inherited: &Inherited,
 ) -> Command {
-    let Inherited { monitor, channel, memory: files } = inherited;
+    let Inherited { monitor, channel, memory: files, tap } = inherited;
     let mut command = Command::new(&options.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
@@ -125,13 +127,15 @@ pub(super) fn command(
     add("-object", "rng-builtin,id=rng".to_owned());
     add("-device", "virtio-rng-pci,rng=rng,addr=0x2.0x0,multifunction=on".to_owned());
     if config.network.is_some() {
-        // Nothing of IPv6: the judge knows only IPv4.
-        add(
-            "-netdev",
-            format!(
+        let netdev = match tap {
+            // Without the host's kernel, which would access the guest's memory by itself.
+            Some(tap) => format!("tap,id=network,fd={tap},vhost=off"),
+            // Nothing of IPv6: the judge knows only IPv4.
+            None => format!(
                 "user,id=network,ipv4=on,ipv6=off,net={NETWORK}/{NETWORK_PREFIX},host={GATEWAY},dns={RESOLVER}"
             ),
-        );
+        };
+        add("-netdev", netdev);
         // Without a ROM to boot from: this kernel comes from the command line.
         add("-device", "virtio-net-pci,netdev=network,romfile=,addr=0x2.0x1".to_owned());
     }
@@ -214,14 +218,18 @@ mod tests {
     use super::*;
     use crate::{
         memory::{Nodes, PartitionLayout},
-        network::Network,
+        network::{Network, Uplink},
     };
     use std::sync::Arc;
 
     fn words(config: &VmConfig) -> String {
+        words_with(config, None)
+    }
+
+    fn words_with(config: &VmConfig, tap: Option<RawFd>) -> String {
         let options =
             QemuOptions { program: "q".into(), arguments: vec!["-last".into(), "word".into()] };
-        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8] };
+        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8], tap };
         let command = command(&options, config, AcceleratorKind::Tcg, &inherited);
         assert_eq!(command.get_program(), "q");
         command
@@ -254,10 +262,19 @@ mod tests {
     fn a_network_is_there_only_if_asked_for() {
         let mut config = VmConfig::new("t", "k", "i");
         assert!(!words(&config).contains("net"), "{}", words(&config));
-        config.network = Some(Network::default());
+        config.network = Some(Uplink::Judged(Network::default()));
         let words = words(&config);
         assert!(words.contains("-netdev user,id=network,ipv4=on,ipv6=off,net=198.18.0.0/16,"));
         assert!(words.contains("virtio-net-pci,netdev=network,romfile=,addr=0x2.0x1"), "{words}");
+    }
+
+    #[test]
+    fn a_tap_device_is_all_that_a_network_leads_to() {
+        let mut config = VmConfig::new("t", "k", "i");
+        config.network = Some(Uplink::Tap("tap0".parse().unwrap()));
+        let words = words_with(&config, Some(9));
+        assert!(words.contains("-netdev tap,id=network,fd=9,vhost=off "), "{words}");
+        assert!(words.contains("virtio-net-pci,netdev=network,") && !words.contains("user,"));
     }
 
     #[test]

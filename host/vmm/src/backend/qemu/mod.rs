@@ -20,7 +20,7 @@ use crate::{
     measure::ThreadRole,
     memory::Layout,
     memory_backend::MemoryBackend,
-    network,
+    network::{self, Uplink},
     process::Process,
 };
 use command::Inherited;
@@ -80,10 +80,17 @@ pub(crate) async fn start(
         .map(MemoryFile::descriptor)
         .collect::<Result<_, _>>()
         .map_err(cannot_create_memory)?;
+    let tap = match &config.network {
+        Some(Uplink::Tap(name)) => {
+            Some(name.open().map_err(|error| VmError::Config(error.to_string()))?)
+        }
+        _ => None,
+    };
     let inherited = Inherited {
         monitor: monitor_end.as_raw_fd(),
         channel: channel_end.as_raw_fd(),
         memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
+        tap: tap.as_ref().map(AsRawFd::as_raw_fd),
     };
     let own = [inherited.monitor, inherited.channel];
     let command = command::command(options, config, accelerator.kind, &inherited);
@@ -95,10 +102,10 @@ pub(crate) async fn start(
         .transpose()
         .map_err(|e| VmError::system("the console's log file cannot be written", e))?;
     let (calls, confined) = mpsc::sync_channel(1);
-    let has_network = config.network.is_some();
+    let is_judged = matches!(config.network, Some(Uplink::Judged(_)));
     let spawned = tokio::task::spawn_blocking(move || {
-        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).collect();
-        let confine = move || match has_network {
+        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).chain(tap).collect();
+        let confine = move || match is_judged {
             true => calls.send(network::confine(own)?).map_err(std::io::Error::other),
             false => Ok(()),
         };
@@ -115,7 +122,7 @@ pub(crate) async fn start(
 
     let process = spawned.process;
     let cannot_judge = |error| VmError::system("the VM's network cannot be supervised", error);
-    if let (Some(network), Ok(calls)) = (&config.network, confined.try_recv()) {
+    if let (Some(Uplink::Judged(network)), Ok(calls)) = (&config.network, confined.try_recv()) {
         let counters = config.network_counters.clone();
         network.judge(calls, &process, counters).map_err(cannot_judge)?;
     }
