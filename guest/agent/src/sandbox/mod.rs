@@ -13,6 +13,7 @@ mod node;
 mod privileges;
 mod rlimits;
 mod root;
+mod search;
 mod seccomp;
 mod user;
 
@@ -49,8 +50,8 @@ pub const REPORT_FD: RawFd = 4;
 pub struct Plan {
     /// What the host asked for.
     pub spec: InstanceSpec,
-    /// The directory that is the lower layer of the instance's root.
-    pub lower: String,
+    /// The directories that are the lower layers of the instance's root, the topmost first.
+    pub lower: Vec<String>,
     /// Number that sets its users apart from those of all other instances.
     pub user: u32,
     /// Its address in the VM's network, if it has one.
@@ -127,6 +128,7 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
     // A program may open /dev/stdout, but is not the user that created the pipe.
     user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
+    user.own(std::io::stderr()).map_err(internal("passing on the standard error"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     network::enter(plan.address).map_err(internal("setting up the network"))?;
     let limits =
@@ -195,6 +197,7 @@ fn attach(spec: &InstanceSpec) -> Result<(Option<PartitionNumber>, u64), Failure
 
 /// The command in the form that execve takes.
 struct Command {
+    program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
@@ -209,7 +212,13 @@ impl Command {
                 )
             })
         };
+        let name = &spec.command[0];
+        let program = search::find(name, spec.environment.get("PATH")).ok_or_else(|| {
+            let message = format!("executing {name}: it is in no directory of PATH");
+            Failure::new(ErrorCode::Invalid, message)
+        })?;
         Ok(Self {
+            program: text(program)?,
             arguments: spec.command.iter().cloned().map(text).collect::<Result<_, _>>()?,
             environment: spec
                 .environment
@@ -236,7 +245,7 @@ impl Command {
             let none: libc::sigset_t = std::mem::zeroed();
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             libc::syscall(libc::SYS_close_range, report + 1, u32::MAX, 0);
-            libc::execve(arguments[0], arguments.as_ptr(), environment.as_ptr());
+            libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
         io::Error::last_os_error()
     }

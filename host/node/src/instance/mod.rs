@@ -111,6 +111,7 @@ impl Instance {
             environment: function.environment.clone(),
             working_directory: function.working_directory.clone(),
             image: Some(image),
+            layers: Vec::new(),
             partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
@@ -124,6 +125,7 @@ impl Instance {
                 Seccomp::Default => squeezy_protocol::Seccomp::Default,
                 Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,
             },
+            output: squeezy_protocol::OutputKind::Log,
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {
