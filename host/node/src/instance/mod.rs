@@ -5,7 +5,6 @@ mod error;
 use crate::{
     Contract, Guest, Machine,
     function::{Function, Seccomp},
-    plan::outside_bytes,
     response::{agent_problem, is_from_instance},
 };
 use bytes::Bytes;
@@ -14,7 +13,10 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
     PartitionChoice, Squeezed, SqueezedHeap,
 };
-use squeezy_vmm::{Grain, VmError, mechanism::Slot};
+use squeezy_vmm::{
+    Grain, VmError,
+    mechanism::{Slot, outside_bytes},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -30,7 +30,7 @@ use qapi::qmp;
 use std::{
     collections::VecDeque,
     fs::File,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
     process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -80,10 +80,13 @@ pub(crate) async fn start(
         .map(MemoryFile::descriptor)
         .collect::<Result<_, _>>()
         .map_err(cannot_create_memory)?;
+    let pool = config.pool.as_ref().map(|pool| pool.as_fd().try_clone_to_owned()).transpose();
+    let pool = pool.map_err(|e| VmError::system("the drive for layers cannot be used", e))?;
     let inherited = Inherited {
         monitor: monitor_end.as_raw_fd(),
         channel: channel_end.as_raw_fd(),
         memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
+        pool: pool.as_ref().map(AsRawFd::as_raw_fd),
     };
     let own = [inherited.monitor, inherited.channel];
     let command = command::command(options, config, accelerator.kind, &inherited);
@@ -97,7 +100,7 @@ pub(crate) async fn start(
     let (calls, confined) = mpsc::sync_channel(1);
     let has_network = config.network.is_some();
     let spawned = tokio::task::spawn_blocking(move || {
-        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).collect();
+        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).chain(pool).collect();
         let confine = move || match has_network {
             true => calls.send(network::confine(own)?).map_err(std::io::Error::other),
             false => Ok(()),
