@@ -1,0 +1,9 @@
+//! The layers of containers' roots: made images once on the machine ([`Cache`]), and put into the pool of each VM that
+//! needs them ([`Pool`]).
+
+mod cache;
+mod pool;
+mod ranges;
+
+pub use cache::{Cache, Key};
+pub use pool::{Guest, Pool, Taken};
