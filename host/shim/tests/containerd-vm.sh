@@ -97,4 +97,16 @@ said=$(ctr task rm victim 2>&1) || true
 ctr container rm victim
 until_true 30 no_vm_is_left
 
+echo "the server is killed"
+detach victim sleep 100000
+pkill -9 -f 'containerd-shim-squeezy-v2 serve'
+is_gone() {
+	! has_status victim RUNNING
+}
+until_true 30 is_gone
+ctr container rm victim
+# The next server finds no other.
+[ "$(run again echo again)" = again ] || die "nothing can be started any more"
+until_true 30 no_vm_is_left
+
 kill "$containerd"
