@@ -1,9 +1,6 @@
-use super::*;
+use super::{super::skip, *};
 use rustix::{fs::XattrFlags, process::geteuid};
 use std::os::unix::fs::FileExt;
-
-#[path = "../../../../../scripts/skip.rs"]
-mod skip;
 
 /// Where erofs has its magic number, and what it is.
 const MAGIC_AT: u64 = 1024;

@@ -1,9 +1,6 @@
-use super::*;
+use super::{super::skip, *};
 use rustix::process::geteuid;
 use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock};
-
-#[path = "../../../../../scripts/skip.rs"]
-mod skip;
 
 /// Keeps the books of a guest, and refuses what a guest refuses.
 #[derive(Default)]
