@@ -96,6 +96,24 @@ pub enum Seccomp {
     Unconfined,
 }
 
+/// A user of an instance's own 65,536; user 0 by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceUser {
+    /// Its number.
+    pub user: u16,
+    /// That of its group.
+    pub group: u16,
+    /// Other groups that it is in, at most [`InstanceUser::MAX_GROUPS`].
+    #[serde(default)]
+    pub other_groups: Vec<u16>,
+}
+
+impl InstanceUser {
+    /// Most other groups.
+    pub const MAX_GROUPS: usize = 64;
+}
+
 /// What becomes of an instance's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,6 +176,12 @@ pub struct InstanceSpec {
     /// What becomes of its output.
     #[serde(default)]
     pub output: OutputKind,
+    /// Who its processes are, without any capability.
+    #[serde(default)]
+    pub user: InstanceUser,
+    /// Whether its root cannot be written to; /tmp and /dev/shm can.
+    #[serde(default)]
+    pub read_only_root: bool,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
     /// What network it has.

@@ -41,8 +41,8 @@ mod profile;
 
 pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
 pub use instance::{
-    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, OutputKind,
-    PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap, Usage,
+    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, InstanceUser,
+    OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap, Usage,
 };
 pub use layer::{InvalidLayer, Layer};
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};

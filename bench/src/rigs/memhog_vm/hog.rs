@@ -43,6 +43,8 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
         output: squeezy_protocol::OutputKind::Log,
+        user: Default::default(),
+        read_only_root: false,
         port: None,
         network: NetworkAccess::None,
     })

@@ -102,6 +102,8 @@ mod tests {
             cpu_limit_millis: None,
             seccomp: Seccomp::Default,
             output: squeezy_protocol::OutputKind::Log,
+            user: Default::default(),
+            read_only_root: false,
             port: None,
             network: Default::default(),
         };

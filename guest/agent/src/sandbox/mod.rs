@@ -127,14 +127,15 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     rlimits::set(spec.seccomp).map_err(internal("setting resource limits"))?;
     let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
     // A program may open /dev/stdout, but is not the user that created the pipe.
-    user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
-    user.own(std::io::stderr()).map_err(internal("passing on the standard error"))?;
+    user.own(std::io::stdout(), &spec.user).map_err(internal("passing on the standard output"))?;
+    user.own(std::io::stderr(), &spec.user).map_err(internal("passing on the standard error"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     network::enter(plan.address).map_err(internal("setting up the network"))?;
     let limits =
         root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
     let resolver = plan.address.map(|_| RESOLVER);
-    root::enter(&plan.lower, &limits, &user, resolver).map_err(internal("making the root"))?;
+    let lower = root::Lower { layers: &plan.lower, is_read_only: spec.read_only_root };
+    root::enter(&lower, &limits, &user, resolver).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,
@@ -153,7 +154,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     let (partition, wait_ns) = attach(spec)?;
     send(report, &Report::Attached { partition, wait_ns });
     user.assume().map_err(internal("becoming the instance's user"))?;
-    privileges::drop_all().map_err(internal("dropping privileges"))?;
+    privileges::gain_none().map_err(internal("giving up privileges"))?;
+    User::switch_to(&spec.user).map_err(internal("becoming the spec's user"))?;
+    privileges::drop_own().map_err(internal("dropping privileges"))?;
     if let Some(filter) = filter {
         seccomp::install(&filter).map_err(internal("filtering system calls"))?;
     }

@@ -90,10 +90,18 @@ impl Limits {
     }
 }
 
-/// Builds the root of the instance on `lower`, the topmost first, and moves into it. Its files belong to the user. Programs ask `resolver`,
+/// What a root is made of.
+pub struct Lower<'a> {
+    /// The directories of its layers, the topmost first.
+    pub layers: &'a [String],
+    /// Whether nothing can be written above them.
+    pub is_read_only: bool,
+}
+
+/// Builds the root of the instance on `lower` and moves into it. Its files belong to the user. Programs ask `resolver`,
 /// if there is one, for the addresses of names.
 pub fn enter(
-    lower: &[String],
+    lower: &Lower<'_>,
     limits: &Limits,
     user: &User,
     resolver: Option<Ipv4Addr>,
@@ -112,8 +120,8 @@ pub fn enter(
     if let Some(resolver) = resolver {
         write_resolver(resolver, user)?;
     }
-    let lower = mount_lower(lower, user)?;
-    let layers = format!("lowerdir={lower},upperdir=upper,workdir=work");
+    let directories = mount_lower(lower.layers, user)?;
+    let layers = format!("lowerdir={directories},upperdir=upper,workdir=work");
     mount_filesystem("overlay", "overlay", "root", safe, &layers)?;
     chdir("root")?;
     kernel_filesystems(user)?;
@@ -131,6 +139,10 @@ pub fn enter(
     chdir("/")?;
     for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
         read_only(path)?;
+    }
+    if lower.is_read_only {
+        // Mounts on it stay as they are.
+        mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | safe, "")?;
     }
     Ok(())
 }

@@ -106,6 +106,29 @@ pub(super) async fn streams_lose_nothing(client: &Client) {
     client.delete("streams", 0).await;
 }
 
+pub(super) async fn an_instance_is_whoever_it_is_told_to_be(client: &Client) {
+    let script = "id=\"$(busybox id -u) $(busybox id -g) $(busybox id -G)\"; echo $id; echo said > /dev/stdout
+        grep -E 'Cap(Prm|Eff|Bnd|Amb)' /proc/self/status | busybox awk '{ print $2 }' | busybox sort -u
+        echo x > /own || echo closed; echo x > /tmp/own && ls -ln /tmp/own | busybox awk '{ print $3, $4 }'
+        busybox chown 0 /tmp/own || echo no";
+    let mut spec = shell("somebody", script);
+    spec["user"] = json!({"user": 1000, "group": 50, "other_groups": [7, 65535]});
+    let (reason, log) = run(client, spec).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    for line in ["1000 50 50 7 65535", "said", "0000000000000000", "closed", "1000 50", "no"] {
+        assert!(log.lines().any(|found| found == line), "no line '{line}' in:\n{log}");
+    }
+    let script = "echo x > /own || echo closed; rm /www/hello || echo kept; echo x > /tmp/own && cat /tmp/own; \
+        busybox mount -o remount,rw / 2>/dev/null || echo stays";
+    let mut spec = shell("reader", script);
+    spec["read_only_root"] = true.into();
+    let (reason, log) = run(client, spec).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    for line in ["closed", "kept", "x", "stays"] {
+        assert!(log.lines().any(|found| found == line), "no line '{line}' in:\n{log}");
+    }
+}
+
 pub(super) async fn signals_are_sent_as_told(client: &Client) {
     let signal = async |id: &str, body: Value| {
         client.call("POST", &format!("/v1/instances/{id}/signal"), body.to_string()).await

@@ -93,6 +93,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(a_layer_is_removed_when_nobody_has_it);
     case!(what_is_no_layer_is_refused_and_leaves_nothing);
     case!(streams_lose_nothing);
+    case!(an_instance_is_whoever_it_is_told_to_be);
     case!(signals_are_sent_as_told);
     case!(many_instances);
     case!(directories_of_the_image_can_be_replaced);

@@ -128,6 +128,8 @@ impl Instance {
                 Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,
             },
             output: squeezy_protocol::OutputKind::Log,
+            user: Default::default(),
+            read_only_root: false,
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {

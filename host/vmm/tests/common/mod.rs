@@ -38,6 +38,8 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
         output: squeezy_protocol::OutputKind::Log,
+        user: Default::default(),
+        read_only_root: false,
         port: None,
         network: squeezy_protocol::NetworkAccess::None,
     }
