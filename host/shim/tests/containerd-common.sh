@@ -16,6 +16,7 @@ if [ "${2-}" != inside ]; then
 fi
 
 shim=$1 programs=$3 work=$4
+trap 'echo "${0##*/}: line $LINENO has failed" >&2' ERR
 mount -t tmpfs tmpfs "$work"
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
@@ -60,7 +61,7 @@ make_layer() {
 		ln -s busybox "$work/layer/bin/$command"
 	done
 }
-# make_image DIRECTORY...: an image of these layers, the lowest first.
+# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`; its tag is that or `test`.
 make_image() {
 	local directory digests='' layers='' number=0
 	mkdir -p "$work/image"
@@ -70,17 +71,18 @@ make_image() {
 		digests+=${digests:+,}\"sha256:$(sha256sum "$work/image/$number.tar" | cut -d' ' -f1)\"
 		layers+=${layers:+,}\"$number.tar\"
 	done
-	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"]},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
+	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
 		>"$work/image/config.json"
-	echo '[{"Config":"config.json","RepoTags":["busybox:test"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
+	echo '[{"Config":"config.json","RepoTags":["busybox:'"${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
 	tar -C "$work/image" -cf "$work/image.tar" .
 }
 
 image=docker.io/library/busybox:test
-# run ID COMMAND...: as a user would; prints what the container prints.
+# run ID COMMAND...: as a user would, with more options of ctr in `options`; prints what the container prints.
 run() {
 	local memory=${memory:-134217728}
-	ctr run --rm --memory-limit "$memory" --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+	# shellcheck disable=SC2086
+	ctr run --rm ${options-} --memory-limit "$memory" --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
 }
 # detach ID COMMAND...: the same, without waiting for its end.
 detach() {

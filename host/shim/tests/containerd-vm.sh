@@ -26,6 +26,10 @@ chown 65534:65534 "$work/upper/secret"
 make_image "$work/layer" "$work/upper"
 start_containerd
 ctr image import "$work/image.tar" >/dev/null
+for user in 1234 65534; do
+	make_image "$work/layer" "$work/upper"
+	ctr image import "$work/image.tar" >/dev/null
+done
 ctr events >"$work/events" 2>&1 &
 until_true 10 [ -e "$work/events" ]
 
@@ -53,6 +57,23 @@ said=$(run hidden sh -c '[ -e /bin/yes ] && echo is there; echo own >/bin/yes &&
 said=$(run read cat /secret 2>&1) && die "somebody else's file was read: $said"
 [[ $said == *"Permission denied"* ]] || die "it said: $said"
 
+said=$(image=${image%:*}:1234 run who sh -c 'busybox id -u; busybox id -g; echo x >/x || echo no' 2>"$work/error" | tr '\n' ' ') || true
+[ "$said" = "1234 0 no " ] || die "it said: $said$(cat "$work/error")"
+said=$(image=${image%:*}:65534 run owner cat /secret)
+[ "$said" = "nobody's" ] || die "it said: $said"
+said=$(options=--read-only run read-only sh -c 'echo x >/x || echo no; echo x >/tmp/x && cat /tmp/x' 2>"$work/error" | tr '\n' ' ') || true
+[ "$said" = "no x " ] || die "it said: $said$(cat "$work/error")"
+
+echo "many at once"
+for number in $(seq 12); do
+	run "many-$number" sh -c "echo $number; sleep 1; echo $number >&2" >"$work/many-$number" 2>&1 &
+	many+=("$!")
+done
+wait "${many[@]}" || die "one of them failed"
+for number in $(seq 12); do
+	[ "$(tr '\n' ' ' <"$work/many-$number")" = "$number $number " ] || die "$number said: $(cat "$work/many-$number")"
+done
+
 echo "what cannot be is refused with a sentence"
 said=$(run absent no-such-program 2>&1) && die "it ran"
 [[ $said == *"executing no-such-program: it is in no directory of PATH"* ]] || die "it said: $said"
@@ -61,7 +82,7 @@ echo "memory is the host's when a pod has ended"
 # ctr leaves a task that it could not start.
 ctr task rm --force absent >/dev/null 2>&1 || true
 ctr container rm absent
-until_true 30 log_has 8 "the memory of a pod is back"
+until_true 30 log_has 23 "the memory of a pod is back"
 
 echo "a full partition is told"
 status=0

@@ -3,8 +3,8 @@
 use super::Booted;
 use crate::{
     error::{Error, Result},
+    group::pods_per_vm,
     layers::{Cache, Pool},
-    registry::PODS_PER_VM,
 };
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig,
@@ -27,7 +27,7 @@ pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Resu
         pool.map_err(|error| Error::failed(format_args!("cannot make the VM's pool: {error}")))?;
     let sizing = Sizing {
         instance_bytes: partition_bytes,
-        instances: u16::try_from(PODS_PER_VM).expect("there are few"),
+        instances: pods_per_vm(partition_bytes),
         shared_bytes: SHARED_BYTES,
     };
     let mechanism = MechanismName::Squeezy.mechanism(sizing).expect("partitions are of a VM");

@@ -127,6 +127,8 @@ impl Made {
             cpu_limit_millis: None,
             seccomp: Seccomp::Default,
             output: OutputKind::Streams,
+            user: process.user.clone(),
+            read_only_root: process.read_only_root,
             port: None,
             network: NetworkAccess::None,
         };
