@@ -13,6 +13,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Cursor, Write},
+    net::TcpStream,
     path::Path,
     process::Command,
     time::Duration,
@@ -418,6 +419,49 @@ fn python_actions_in_a_sequence_pass_their_results_on_in_a_vm() {
     let (_, whole) = call(&daemon, json!({}));
     assert_eq!(whole["logs"].as_array().unwrap().len(), 1, "{whole}");
     assert_eq!(whole["response"]["success"], false, "{whole}");
+
+    // Whoever waits for it goes away between the two: it goes on.
+    let slow =
+        "import time\ndef main(a):\n    time.sleep(a['seconds'])\n    return {'words': ['slow']}\n";
+    make("slow", python(slow));
+    let components = json!(["/_/slow", "/_/count"]);
+    put(&daemon, json!({ "exec": { "kind": "sequence", "components": components } }));
+    let counted = || {
+        let path = "/namespaces/_/activations?name=count&count=true";
+        daemon.ask("GET", path, None).1["activations"].as_u64().unwrap()
+    };
+    let before = counted();
+    let body = json!({ "seconds": 3 }).to_string();
+    let address = daemon.url.strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /api/v1{ACTION}?blocking=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\nContent-Length: {}\r\n\r\n",
+        daemon.authorization,
+        body.len()
+    );
+    client.write_all((head + &body).as_bytes()).unwrap();
+    common::until("its call", || {
+        let (_, shown) = daemon.ask("GET", "/namespaces/_", None);
+        (shown["calls"] == 1).then_some(())
+    });
+    drop(client);
+    common::until("the second one", || (counted() == before + 1).then_some(()));
+
+    // The namespace goes away before the first one has ended: so does the sequence.
+    assert_eq!(daemon.ask("PUT", "/namespaces/acme", None).0, 201);
+    let make = |name: &str, body: Value| {
+        let (status, made) =
+            daemon.ask("PUT", &format!("/namespaces/acme/actions/{name}"), Some(body));
+        assert_eq!(status, 200, "{made}");
+    };
+    make("slow", python(slow));
+    make("s", json!({ "exec": { "kind": "sequence", "components": ["/_/slow", "/_/slow"] } }));
+    let arguments = json!({ "seconds": 600 });
+    assert_eq!(daemon.ask("POST", "/namespaces/acme/actions/s", Some(arguments)).0, 202);
+    assert_eq!(daemon.ask("DELETE", "/namespaces/acme?force=true", None).0, 200);
+    common::until("its end", || {
+        (daemon.ask("GET", "/namespaces/acme", None).0 == 404).then_some(())
+    });
 }
 
 /// A zip archive of these files.

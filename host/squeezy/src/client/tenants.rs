@@ -70,7 +70,8 @@ struct QuotaArgs {
     ///
     /// memory_mb: memory of its VMs and instances at a time, in MiB. weight: its part of the memory where there is not
     /// enough for all, 1 by default. concurrent_calls: calls at a time, waiting ones included. calls_per_minute.
-    /// actions, and as many packages. code_mb: the code of all its actions, in MiB. activations: how many are kept.
+    /// actions, and as many packages. code_mb: the code of all its actions, in MiB. image_mb: the
+    /// images from registries that they have, in MiB. activations: how many are kept.
     #[arg(long = "quota", value_name = "NAME=NUMBER|none", value_parser = quota)]
     quotas: Vec<(String, Option<u64>)>,
 }

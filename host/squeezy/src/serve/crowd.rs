@@ -8,7 +8,10 @@
 //! namespaces together all but an eighth. What is left is the operator's, and of clients who are about to show who
 //! they are.
 
-use super::callers::{Caller, Role};
+use super::{
+    callers::{Caller, Role},
+    tally::Tally,
+};
 use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +64,7 @@ struct State {
     order: BTreeSet<(Rank, Instant, u64)>,
     by_number: BTreeMap<u64, Entry>,
     /// How many are of clients with a key of each namespace; not those of the operator.
-    known: BTreeMap<Namespace, usize>,
+    known: Tally<Namespace>,
 }
 
 struct Entry {
@@ -160,7 +163,7 @@ impl State {
         let since = Instant::now();
         self.order.insert((rank, since, number));
         if let Some(namespace) = &namespace {
-            *self.known.entry(namespace.clone()).or_default() += 1;
+            self.known.add(namespace.clone());
         }
         self.by_number.insert(number, Entry { rank, since, leave, namespace });
     }
@@ -168,23 +171,19 @@ impl State {
     fn remove(&mut self, number: u64) -> Option<Entry> {
         let entry = self.by_number.remove(&number)?;
         self.order.remove(&(entry.rank, entry.since, number));
-        if let Some(namespace) = &entry.namespace
-            && let Some(count) = self.known.get_mut(namespace)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.known.remove(namespace);
-            }
+        if let Some(namespace) = &entry.namespace {
+            self.known.remove(namespace);
         }
         Some(entry)
     }
 
-    /// Has a connection of a namespace closed whose client was waited for longest, if one was for long enough.
-    fn evict_one_of(&mut self, namespace: &Namespace) -> Result<(), NoPlace> {
+    /// Has a connection of a namespace of which `may_go` says so closed: the one whose client was waited for longest, if
+    /// one was for long enough.
+    fn evict_one_of(&mut self, may_go: impl Fn(&Namespace) -> bool) -> Result<(), NoPlace> {
         let is_one = |(rank, since, number): &&(Rank, Instant, u64)| {
-            let entry = self.by_number.get(number);
-            let is_own = entry.is_some_and(|entry| entry.namespace.as_ref() == Some(namespace));
-            is_own && rank.grace().is_some_and(|grace| since.elapsed() >= grace)
+            let namespace = self.by_number.get(number).and_then(|entry| entry.namespace.as_ref());
+            namespace.is_some_and(&may_go)
+                && rank.grace().is_some_and(|grace| since.elapsed() >= grace)
         };
         let &(.., number) = self.order.iter().find(is_one).ok_or(NoPlace)?;
         self.leave(number);
@@ -219,11 +218,11 @@ impl Place {
         // It may have been evicted already.
         let Some(entry) = state.by_number.get(&self.number) else { return Ok(()) };
         if let Some(namespace) = namespace.filter(|own| entry.namespace.as_ref() != Some(own)) {
-            let own = state.known.get(namespace).copied().unwrap_or(0);
-            if own >= self.crowd.most_of(namespace)
-                || state.known.values().sum::<usize>() >= self.crowd.most_of_all()
-            {
-                state.evict_one_of(namespace)?;
+            if state.known.of(namespace) >= self.crowd.most_of(namespace) {
+                state.evict_one_of(|other| other == namespace)?;
+            } else if state.known.all() >= self.crowd.most_of_all() {
+                let own = state.evict_one_of(|other| other == namespace);
+                own.or_else(|NoPlace| state.evict_one_of(|_| true))?;
             }
         }
         if let Some(Entry { leave, .. }) = state.remove(self.number) {
@@ -356,6 +355,11 @@ mod tests {
         }
         let next = crowd.enter().await;
         assert_eq!(next.is_known(&guest), Err(NoPlace), "14 of 16 are taken");
+        // Whoever of them is waited for gives way, whosever it is.
+        own[0].waits();
+        tokio::time::sleep(Duration::from_millis(2100)).await;
+        assert_eq!(next.is_known(&guest), Ok(()));
+        assert!(has_to_go(&own[0]).await);
         known(&next);
         drop((own, others, fifth, sixth, next));
         assert!(crowd.lock().known.is_empty() && crowd.lock().order.is_empty());

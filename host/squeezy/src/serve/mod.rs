@@ -25,6 +25,7 @@ mod reload;
 mod service;
 mod state;
 mod strangers;
+mod tally;
 mod telemetry;
 mod tenants;
 mod tls;
@@ -250,7 +251,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     }
     let applied = service.apply_quotas(&Namespace::guest()).await;
     applied.map_err(|error| ServeError::Internal(error.to_string()))?;
-    service.go_on_deleting().await.map_err(|error| ServeError::Internal(error.to_string()))?;
+    service.go_on_deleting().await;
     service.restore().await;
     let scheme = if tls.is_some() { "https" } else { "http" };
     log_line(&format!(

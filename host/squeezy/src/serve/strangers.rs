@@ -1,18 +1,18 @@
 //! Clients without a key, who call web actions: what they may have of what belongs to all.
 
-use super::bodies::Bodies;
-use squeezy_openwhisk::QualifiedName;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+use super::{
+    bodies::{Bodies, Portion},
+    tally::Tally,
 };
+use squeezy_openwhisk::QualifiedName;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All of them.
 pub struct Strangers {
     /// Memory for their requests and answers.
     pub bodies: Arc<Bodies>,
     /// How many calls of theirs there are of each action.
-    calls: Mutex<BTreeMap<QualifiedName, usize>>,
+    calls: Mutex<Tally<QualifiedName>>,
 }
 
 /// The place of a call, also if nobody waits for the call any more. Released on drop.
@@ -28,31 +28,33 @@ impl Strangers {
     }
 
     /// Gets a place for a call, where up to `queue` calls of an action may wait. Strangers have half as many places
-    /// there, and in all of them together as many as one has.
-    pub fn call(self: &Arc<Self>, action: &QualifiedName, queue: usize) -> Option<StrangerCall> {
+    /// there, and in all of them together as many as one has, of which actions of one namespace have this portion.
+    pub fn call(
+        self: &Arc<Self>,
+        action: &QualifiedName,
+        portion: Portion,
+        queue: usize,
+    ) -> Option<StrangerCall> {
         let mut calls = self.calls();
-        let of_action = calls.get(action).copied().unwrap_or(0);
-        if of_action >= (queue / 2).max(1) || calls.values().sum::<usize>() >= queue {
+        let of_namespace = calls.of_those(|other| other.namespace == action.namespace);
+        if calls.of(action) >= (queue / 2).max(1)
+            || of_namespace >= portion.of(queue).max(1)
+            || calls.all() >= queue
+        {
             return None;
         }
-        calls.insert(action.clone(), of_action + 1);
+        calls.add(action.clone());
         Some(StrangerCall { strangers: self.clone(), action: action.clone() })
     }
 
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<QualifiedName, usize>> {
+    fn calls(&self) -> MutexGuard<'_, Tally<QualifiedName>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for StrangerCall {
     fn drop(&mut self) {
-        let mut calls = self.strangers.calls();
-        if let Some(count) = calls.get_mut(&self.action) {
-            *count -= 1;
-            if *count == 0 {
-                calls.remove(&self.action);
-            }
-        }
+        self.strangers.calls().remove(&self.action);
     }
 }
 
@@ -63,7 +65,7 @@ mod tests {
     #[test]
     fn half_of_a_queue_and_one_queue_in_all_are_for_strangers() {
         let strangers = Strangers::new(0);
-        let call = |action| strangers.call(&QualifiedName::guest(action), 8);
+        let call = |action| strangers.call(&QualifiedName::guest(action), Portion::All, 8);
         let most = |action| std::iter::from_fn(|| call(action)).collect::<Vec<_>>();
         let (first, mut second) = (most("a"), most("b"));
         assert_eq!((first.len(), second.len(), most("c").len()), (4, 4, 0));
@@ -71,6 +73,16 @@ mod tests {
         assert!(call("a").is_none() && call("c").is_some());
         drop((first, second));
         assert!(strangers.calls().is_empty());
-        assert!(strangers.call(&QualifiedName::guest("a"), 1).is_some(), "the shortest queue");
+        let shortest = strangers.call(&QualifiedName::guest("a"), Portion::Quarter, 1);
+        assert!(shortest.is_some());
+    }
+
+    #[test]
+    fn one_namespace_leaves_places_to_others() {
+        let strangers = Strangers::new(0);
+        let call = |action: &str| strangers.call(&action.parse().unwrap(), Portion::Quarter, 8);
+        let of_acme = [call("/acme/a"), call("/acme/b")];
+        assert!(of_acme.iter().all(Option::is_some) && call("/acme/c").is_none());
+        assert!(call("/other/a").is_some());
     }
 }

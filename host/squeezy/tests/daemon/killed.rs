@@ -26,13 +26,13 @@ const ENDED: &str = "the daemon was ended while this call ran";
 type Told = BTreeMap<String, Value>;
 
 /// Calls until the daemon is gone.
-fn call(daemon: &Daemon, blocking: bool, is_killed: &AtomicBool) -> Told {
+fn call(daemon: &Daemon, action: &str, blocking: bool, is_killed: &AtomicBool) -> Told {
     let agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(Duration::from_secs(60)))
         .build()
         .new_agent();
-    let url = format!("{}/api/v1/namespaces/_/actions/f?blocking={blocking}", daemon.url);
+    let url = format!("{}/api/v1/namespaces/_/actions/{action}?blocking={blocking}", daemon.url);
     let mut told = Told::new();
     while !is_killed.load(Ordering::Relaxed) {
         let request = agent.post(&url).header("Authorization", &daemon.authorization);
@@ -66,7 +66,9 @@ fn kill(directory: &Path, told: &Told, after: Duration, counts: &mut [usize; 3])
             .map(|client| {
                 scope.spawn({
                     let (daemon, is_killed) = (&daemon, &is_killed);
-                    move || call(daemon, client % 2 == 0, is_killed)
+                    // An action, or a sequence that has it.
+                    let action = if client % 3 == 0 { "s" } else { "f" };
+                    move || call(daemon, action, client % 2 == 0, is_killed)
                 })
             })
             .collect();
@@ -118,6 +120,9 @@ fn what_a_client_was_told_is_still_so_after_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     empty_build(directory);
+    let sequence = json!({ "exec": { "kind": "sequence", "components": ["/_/f"] } });
+    let made = daemon(directory).ask("PUT", "/namespaces/_/actions/s", Some(sequence));
+    assert_eq!(made.0, 200, "{}", made.1);
     let kills = number("SQUEEZY_KILLS").unwrap_or(KILLS);
     let (mut told, mut counts) = (Told::new(), [0; 3]);
     let mut random = u64::from(std::process::id());

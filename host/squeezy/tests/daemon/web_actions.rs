@@ -106,6 +106,29 @@ fn what_has_changed_while_a_body_came_counts() {
 }
 
 #[test]
+fn a_sequence_that_is_deleted_while_a_body_comes_is_not_run() {
+    let directory = tempfile::tempdir().unwrap();
+    empty_build(directory.path());
+    let daemon = daemon(directory.path());
+    let sequence = json!({
+        "exec": { "kind": "sequence", "components": ["/_/f"] },
+        "annotations": [{ "key": "web-export", "value": true }],
+    });
+    let path = "/namespaces/_/actions/s";
+    assert_eq!(daemon.ask("PUT", path, Some(sequence)).0, 200);
+    let mut stream = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = "POST /api/v1/web/guest/default/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{";
+    stream.write_all(head.as_bytes()).unwrap();
+    // The head has been judged.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(daemon.ask("DELETE", path, None).0, 200);
+    stream.write_all(b"}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
+#[test]
 fn strangers_hear_that_something_failed_and_not_why() {
     let directory = tempfile::tempdir().unwrap();
     empty_build(directory.path());

@@ -149,6 +149,26 @@ fn the_operator_s_credentials_are_for_nobody_else() {
 }
 
 #[test]
+fn images_of_a_namespace_s_actions_have_a_bound() {
+    let (registry, place) = (Registry::start(), Place::new());
+    let daemon = place.daemon(&registry.configuration());
+    let image = registry.push("thing:1", &format!("[layer({PROGRAM})]"), "Cmd=['serve']");
+    let may_have = |image_mb: Value| {
+        let quotas = json!({ "quotas": { "image_mb": image_mb } });
+        let set = daemon.ask("PUT", "/namespaces/guest?overwrite=true", Some(quotas));
+        assert_eq!(set.0, 200, "{}", set.1);
+    };
+    may_have(json!(0));
+    // It may be pulled, because whoever needs the space takes it.
+    assert_eq!(pull(&daemon, &image).0, 200);
+    refused(put(&daemon, "f", &image), 413, "The images of the namespace's actions would take");
+    may_have(json!(1));
+    assert_eq!(put(&daemon, "f", &image).0, 200);
+    // The same one once more takes nothing.
+    assert_eq!(put(&daemon, "g", &image).0, 200);
+}
+
+#[test]
 fn images_of_dockers_form_and_of_several_machines_are_pulled() {
     let (registry, place) = (Registry::start(), Place::new());
     let daemon = place.daemon(&registry.configuration());

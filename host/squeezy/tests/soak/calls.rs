@@ -36,6 +36,8 @@ pub enum What {
     Hoards,
     /// Requests a page of the other function, which has its own VM.
     Contends,
+    /// Requests a page of a sequence of the function alone.
+    Chains,
     /// Fills /dev/shm, empties it, and requests a page.
     Floods,
     /// Takes more kernel memory than the instance's share.
@@ -92,6 +94,7 @@ impl fmt::Display for What {
             Self::Crashes => "function crashes",
             Self::Hoards => "function exceeds its memory",
             Self::Contends => "page of the other function",
+            Self::Chains => "page by a sequence",
             Self::Floods => "function fills /dev/shm",
             Self::Exhausts => "function exhausts the kernel",
             Self::Clings => "function leaves pages behind",
@@ -127,7 +130,11 @@ impl World {
             _ => "?blocking=true",
         };
         let endpoint = self.endpoint();
-        let action = if what == What::Contends { self.other_action() } else { self.action() };
+        let action = match what {
+            What::Contends => self.other_action(),
+            What::Chains => self.sequence(),
+            _ => self.action(),
+        };
         let path = format!("{action}{options}");
         let (status, body) = match endpoint.exchange("POST", &path, Some(&arguments)) {
             Ok(answer) => answer,
@@ -245,6 +252,9 @@ fn judge(status: u16, result: &Value, page: &Page) -> Outcome {
         (500, "the instance for it could not be started", Kind::StartFailed),
         (500, "the node is shutting down", Kind::Ending),
         (500, "the daemon was ended while this call ran", Kind::EndedWithDaemon),
+        // What refuses an action ends a sequence that has begun.
+        (500, "Sequence failed. The daemon is shutting down", Kind::Ending),
+        (500, "Sequence failed. Too many requests are waiting", Kind::Busy),
         (500, "", Kind::VmEnded),
     ];
     let is_reason = |&(with, part, _): &(u16, &str, Kind)| {

@@ -31,6 +31,14 @@ pub fn change_all_the_time(world: &World, mut random: Random) {
     }
 }
 
+/// Makes the sequence.
+pub fn make_sequence(world: &World) {
+    let components = [format!("/_/{}", world.function)];
+    let body = json!({ "exec": { "kind": "sequence", "components": components } });
+    let made = world.endpoint().exchange("PUT", world.sequence(), Some(&body));
+    assert!(matches!(made, Ok((200, _))), "{}", made.map_or_else(|_| Value::Null, |made| made.1));
+}
+
 struct Action<'a> {
     world: &'a World,
     /// The values its number may have; `None` if it was deleted. There are several after changes

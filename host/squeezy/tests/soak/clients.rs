@@ -11,8 +11,9 @@ const MOST_IN_A_ROW: f64 = 6.0;
 
 /// Makes every kind of call, and waits for each result.
 pub fn call_all_the_time(world: &World, mut random: Random) {
-    const MIX: [(f64, What); 5] = [
-        (0.40, What::Page),
+    const MIX: [(f64, What); 6] = [
+        (0.30, What::Page),
+        (0.40, What::Chains),
         (0.55, What::Result),
         (0.75, What::Later),
         (0.85, What::Raises),

@@ -20,7 +20,7 @@ mod provoke;
 mod world;
 
 use calls::What;
-use changes::change_all_the_time;
+use changes::{change_all_the_time, make_sequence};
 use clients::call_all_the_time;
 use common::number;
 use faults::Fault;
@@ -79,6 +79,7 @@ impl Soak {
         let world = Arc::new(World::new());
         let mut host = Host::new(build, world.clone());
         host.start();
+        make_sequence(&world);
         let random = Random::new(seed);
         Self { host, world, random, clients: Vec::new(), taken: BTreeMap::new() }
     }

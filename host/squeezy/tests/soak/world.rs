@@ -17,6 +17,7 @@ pub struct World {
     pub other_function: String,
     action: String,
     other_action: String,
+    sequence: String,
     endpoint: RwLock<Endpoint>,
     /// Held for reading by those who make calls.
     gate: RwLock<()>,
@@ -33,6 +34,7 @@ impl World {
             ledger: Ledger::new(),
             action: action(&function),
             other_action: action(&other_function),
+            sequence: action("chained"),
             function,
             other_function,
             endpoint: RwLock::default(),
@@ -50,6 +52,11 @@ impl World {
     /// The other function's action.
     pub fn other_action(&self) -> &str {
         &self.other_action
+    }
+
+    /// A sequence that has the function's action as its only component.
+    pub fn sequence(&self) -> &str {
+        &self.sequence
     }
 
     /// Where the daemon currently listens.

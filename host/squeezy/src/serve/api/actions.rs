@@ -1,9 +1,11 @@
 //! Actions and their invocation.
 
-use super::{Api, MAX_BODY_BYTES, error::ApiError, namespaces::ActionName, put};
+use super::{
+    Api, HeldForBody, MAX_BODY_BYTES, error::ApiError, namespaces::ActionName, put,
+    sending::Recipient,
+};
 use crate::serve::{
     blobs::blocking,
-    bodies::{self, Held},
     code::{ActionCode, CodeError, write_as_json},
     failure_reasons::without_directories,
     service::{Answered, CallOrigin},
@@ -22,7 +24,7 @@ use squeezy_openwhisk::{
     Namespace,
     activation::{Activation, Status},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The maximum number of entries in a list.
 const MOST_LISTED: usize = 200;
@@ -33,15 +35,15 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The response header with the activation's id.
 pub const ID_HEADER: &str = "x-openwhisk-activation-id";
 
-/// Selects part of a list.
+/// Selects a page of a list.
 #[derive(Deserialize)]
-pub struct Part {
+pub struct Page {
     #[serde(default)]
     skip: u32,
     limit: Option<usize>,
 }
 
-impl Part {
+impl Page {
     /// How many entries to skip.
     pub fn skip(&self) -> usize {
         self.skip as usize
@@ -57,7 +59,7 @@ impl Part {
         }
     }
 
-    /// This part of a list of `kind`, or how many there are from there on.
+    /// This page of a list of `kind`, or how many there are from there on.
     pub fn of(&self, kind: &str, all: Vec<Value>, options: ListOptions) -> Result<Value, ApiError> {
         let limit = self.limit()?;
         if options.count {
@@ -77,12 +79,13 @@ pub struct ListOptions {
 pub async fn list(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     options: Result<Query<ListOptions>, QueryRejection>,
-    part: Result<Query<Part>, QueryRejection>,
+    page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (Query(options), Query(part)) = (options?, part?);
-    let part = part.of("actions", api.service.describe_actions(&namespace), options)?;
-    api.answer(StatusCode::OK, &part).await
+    let (Query(options), Query(page)) = (options?, page?);
+    let listed = page.of("actions", api.service.describe_actions(&namespace), options)?;
+    recipient.answer(StatusCode::OK, &listed).await
 }
 
 /// Whether to return an action's code too.
@@ -94,6 +97,7 @@ pub struct ShowOptions {
 pub async fn show(
     State(api): State<Api>,
     ActionName(name): ActionName,
+    Extension(recipient): Extension<Recipient>,
     options: Result<Query<ShowOptions>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(options) = options?;
@@ -101,14 +105,14 @@ pub async fn show(
     let (name, _) = api.service.resolve(&name)?;
     let action = api.service.action(&name).filter(|_| options.code != Some(false));
     match action.and_then(|action| action.code.clone()) {
-        Some(code) => with_code(&api, described, code).await,
-        None => api.answer(StatusCode::OK, &described).await,
+        Some(code) => with_code(&recipient, described, code).await,
+        None => recipient.answer(StatusCode::OK, &described).await,
     }
 }
 
 /// An action with its code, which is not made a value.
 async fn with_code(
-    api: &Api,
+    recipient: &Recipient,
     mut described: Value,
     code: ActionCode,
 ) -> Result<Response, ApiError> {
@@ -120,8 +124,9 @@ async fn with_code(
     // As text, and as it is read: an archive is encoded piece by piece.
     let length = code.bytes().map_err(|error| internal(&error))?;
     let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(2);
-    let bytes = api.bodies.at_most(length.saturating_add(exec.len() + rest.len()));
-    let held = api.bodies.take(bytes).await.map_err(|none| ApiError::no_room(none, bytes))?;
+    let bytes = recipient.part.at_most(length.saturating_add(exec.len() + rest.len()));
+    let held = recipient.part.take_for_answer(bytes).await;
+    let held = held.map_err(|none| ApiError::no_room(none, bytes))?;
     let text = blocking(move || {
         let mut text = Vec::with_capacity(length);
         text.extend_from_slice(b"{\"exec\":");
@@ -134,7 +139,7 @@ async fn with_code(
     });
     let text = text.await.map_err(|error| internal(&error))?;
     let kind = [(CONTENT_TYPE, "application/json")];
-    Ok((kind, bodies::held(text, held)).into_response())
+    Ok((kind, recipient.body(text, held)).into_response())
 }
 
 /// Query parameters for creating an action or a package.
@@ -148,11 +153,12 @@ pub async fn put(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
-    Extension(held): Extension<Arc<[Held]>>,
+    // What is made of the body lives until the end.
+    Extension(_held): Extension<HeldForBody>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;
-    let (action, code) = put::read(&body, held)?;
+    let (action, code) = put::read(&body)?;
     drop(body);
     Ok(Json(api.service.put(name, action, code, options.overwrite).await?))
 }
@@ -179,7 +185,8 @@ pub async fn invoke(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<InvokeOptions>, QueryRejection>,
-    Extension(held): Extension<Arc<[Held]>>,
+    Extension(held): Extension<HeldForBody>,
+    Extension(recipient): Extension<Recipient>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
@@ -205,7 +212,7 @@ pub async fn invoke(
         (StatusCode::ACCEPTED, [(ID_HEADER, id.clone())], Json(json!({ "activationId": id })));
     let origin = CallOrigin { span: caller(&headers), web: None };
     let (accepted, call) =
-        api.service.call(callee, id, arguments, origin, held, api.bodies.clone());
+        api.service.call(callee, id, arguments, origin, held, recipient.part.clone());
     if options.blocking {
         drop(accepted);
     } else if accepted.await.is_ok() {
@@ -216,7 +223,9 @@ pub async fn invoke(
         Ok(Ok(Ok(Answered { activation, held }))) => {
             // The response has a reservation of its own. Those who hold one never wait for another.
             drop(held);
-            Ok(answer(&api, &activation, options.result).await.unwrap_or(later.into_response()))
+            Ok(answer(&recipient, &activation, options.result)
+                .await
+                .unwrap_or(later.into_response()))
         }
         Ok(Ok(Err(error))) => Err(error.into()),
         Ok(Err(_)) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal error")),
@@ -250,7 +259,7 @@ pub fn malformed(error: impl std::fmt::Display) -> ApiError {
 }
 
 async fn answer(
-    api: &Api,
+    recipient: &Recipient,
     activation: &Activation,
     result_only: bool,
 ) -> Result<Response, ApiError> {
@@ -260,9 +269,9 @@ async fn answer(
         Status::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let answer = if result_only {
-        api.answer(status, &activation.result).await?
+        recipient.answer(status, &activation.result).await?
     } else {
-        api.answer(status, &activation.describe()).await?
+        recipient.answer(status, &activation.describe()).await?
     };
     Ok(([(ID_HEADER, activation.id.clone())], answer).into_response())
 }
@@ -270,15 +279,15 @@ async fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{service::tests::service, strangers::Strangers};
+    use crate::serve::{bodies::Payer, service::tests::service, strangers::Strangers};
     use squeezy_openwhisk::QualifiedName;
 
     #[test]
-    fn a_part_of_a_list_or_its_number_has_a_limit_that_is_checked() {
+    fn a_page_of_a_list_or_its_number_has_a_limit_that_is_checked() {
         let list = |skip, limit, count| {
             let all = (0..40).map(Value::from).collect();
-            let part = Part { skip, limit }.of("things", all, ListOptions { count });
-            part.map_err(|error| error.into_response().status())
+            let page = Page { skip, limit }.of("things", all, ListOptions { count });
+            page.map_err(|error| error.into_response().status())
         };
         assert_eq!(list(38, None, false), Ok(json!([38, 39])));
         assert_eq!(list(0, Some(1), false), Ok(json!([0])));
@@ -297,8 +306,10 @@ mod tests {
         let call = |blocking, timeout| {
             let path = ActionName(QualifiedName::guest("f"));
             let options = Query(InvokeOptions { blocking, result: false, timeout });
-            let held = Extension(Arc::from([]));
-            invoke(State(api.clone()), path, Ok(options), held, HeaderMap::new(), Bytes::new())
+            let part = api.bodies.part(Payer::alone());
+            let recipient = Extension(Recipient { part, place: None });
+            let (headers, body) = (HeaderMap::new(), Bytes::new());
+            invoke(State(api.clone()), path, Ok(options), Extension(None), recipient, headers, body)
         };
         let error = call(true, Some(0)).await.unwrap_err().into_response();
         assert_eq!(error.status(), StatusCode::BAD_REQUEST);

@@ -1,6 +1,6 @@
 //! Activations: results and logs of calls.
 
-use super::{Api, actions::Part, answer_within, error::ApiError};
+use super::{Api, actions::Page, error::ApiError, sending::Recipient};
 use crate::serve::bodies::Held;
 use axum::{
     extract::{Extension, Path, Query, State, rejection::QueryRejection},
@@ -36,11 +36,12 @@ pub struct ListOptions {
 pub async fn list(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     options: Result<Query<ListOptions>, QueryRejection>,
-    part: Result<Query<Part>, QueryRejection>,
+    page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (Query(options), Query(part)) = (options?, part?);
-    let limit = part.limit()?;
+    let (Query(options), Query(page)) = (options?, page?);
+    let limit = page.limit()?;
     let ListOptions { name, since, upto, count, docs } = options;
     let action = name.filter(|name| !name.trim().is_empty());
     let selection = Selection { namespace, action, since_ms: since, upto_ms: upto };
@@ -49,73 +50,81 @@ pub async fn list(
     }
     let store = &api.service.store;
     if count {
-        let count = store.count(&selection).await?.saturating_sub(part.skip());
-        return api.answer(StatusCode::OK, &json!({ "activations": count })).await;
+        let count = store.count(&selection).await?.saturating_sub(page.skip());
+        return recipient.answer(StatusCode::OK, &json!({ "activations": count })).await;
     }
-    let mut found = store.list(&selection, part.skip(), limit).await?;
+    let mut found = store.list(&selection, page.skip(), limit).await?;
     if !docs {
         let all: Vec<_> = found.iter().map(|found| found.activation.summary()).collect();
-        return api.answer(StatusCode::OK, &all).await;
+        return recipient.answer(StatusCode::OK, &all).await;
     }
     // A list ends where there is no memory for more; the client gets the rest with `skip`.
-    let (most, mut sum) = (api.bodies.at_most(usize::MAX), 0);
+    let (most, mut sum) = (recipient.part.most_for_answers(), 0);
     let fits = |found: &&Found| {
         sum += bytes(found);
         sum <= most
     };
     let count = found.iter().take_while(fits).count().max(1);
     found.truncate(count);
-    let (all, held) = load(&api, found).await?;
+    let (all, held) = load(&api, &recipient, found).await?;
     let all: Vec<_> = all.iter().map(|activation| activation.describe()).collect();
-    answer_within(held, StatusCode::OK, &all)
+    recipient.answer_within(held, StatusCode::OK, &all)
 }
 
 pub async fn show(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let (activation, held) = find(&api, &namespace, &id).await?;
-    answer_within(held, StatusCode::OK, &activation.describe())
+    let (activation, held) = find(&api, &recipient, &namespace, &id).await?;
+    recipient.answer_within(held, StatusCode::OK, &activation.describe())
 }
 
 pub async fn result(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let (activation, held) = find(&api, &namespace, &id).await?;
-    answer_within(held, StatusCode::OK, &activation.response())
+    let (activation, held) = find(&api, &recipient, &namespace, &id).await?;
+    recipient.answer_within(held, StatusCode::OK, &activation.response())
 }
 
 pub async fn logs(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     #[derive(Serialize)]
     struct Logs<'a> {
         logs: &'a [String],
     }
-    let (activation, held) = find(&api, &namespace, &id).await?;
-    answer_within(held, StatusCode::OK, &Logs { logs: &activation.logs })
+    let (activation, held) = find(&api, &recipient, &namespace, &id).await?;
+    recipient.answer_within(held, StatusCode::OK, &Logs { logs: &activation.logs })
 }
 
 async fn find(
     api: &Api,
+    recipient: &Recipient,
     namespace: &Namespace,
     id: &str,
 ) -> Result<(Arc<Activation>, Held), ApiError> {
     let found = api.service.store.find(namespace, id).await?.ok_or_else(ApiError::not_found)?;
-    let (mut all, held) = load(api, vec![found]).await?;
+    let (mut all, held) = load(api, recipient, vec![found]).await?;
     // It may have been removed in the meantime.
     Ok((all.pop().ok_or_else(ApiError::not_found)?, held))
 }
 
 /// Reads results and logs, after reserving memory for them and for the response.
-async fn load(api: &Api, found: Vec<Found>) -> Result<(Vec<Arc<Activation>>, Held), ApiError> {
+async fn load(
+    api: &Api,
+    Recipient { part, .. }: &Recipient,
+    found: Vec<Found>,
+) -> Result<(Vec<Arc<Activation>>, Held), ApiError> {
     let bytes = found.iter().map(bytes).sum();
-    let held = api.bodies.take(api.bodies.at_most(bytes)).await;
+    let held = part.take_for_answer(part.at_most(bytes)).await;
     let held = held.map_err(|none| ApiError::no_room(none, bytes))?;
     Ok((api.service.store.load(found).await?, held))
 }

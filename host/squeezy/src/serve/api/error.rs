@@ -56,6 +56,7 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "There is not enough memory for this at the moment, because of other requests and responses; try again later.",
             ),
+            NoRoom::OfPart => TenantError::from(OverQuota::Bodies).into(),
             NoRoom::Never => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!(
@@ -116,10 +117,13 @@ fn of_tenant(error: &TenantError) -> StatusCode {
         | TenantError::TooManyNamespaces(_)
         | TenantError::TooManyKeys(_) => StatusCode::CONFLICT,
         TenantError::Over(
-            OverQuota::Concurrency { .. } | OverQuota::Rate { .. } | OverQuota::Arguments,
+            OverQuota::Concurrency { .. } | OverQuota::Rate { .. } | OverQuota::Bodies,
         ) => StatusCode::TOO_MANY_REQUESTS,
         TenantError::Over(
-            OverQuota::Actions { .. } | OverQuota::Packages { .. } | OverQuota::Code { .. },
+            OverQuota::Actions { .. }
+            | OverQuota::Packages { .. }
+            | OverQuota::Code { .. }
+            | OverQuota::Images { .. },
         ) => StatusCode::PAYLOAD_TOO_LARGE,
         TenantError::Guest | TenantError::MonitorsAll | TenantError::Quotas(_) => {
             StatusCode::BAD_REQUEST

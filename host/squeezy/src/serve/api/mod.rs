@@ -19,7 +19,7 @@ mod tenants;
 mod web_actions;
 
 use super::{
-    bodies::{self, Bodies, Held, NoRoom},
+    bodies::{self, Bodies, Held, Part},
     callers::Caller,
     crowd::Place,
     key::random,
@@ -28,15 +28,13 @@ use super::{
     strangers::Strangers,
     tenants::Tenants,
 };
-use axum::body::Body;
 use axum::{
     Router,
-    body::{Bytes, HttpBody},
+    body::{Body, HttpBody},
     extract::{DefaultBodyLimit, Extension, Request, State},
     http::{
         Extensions, HeaderMap, Method, StatusCode,
         header::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
-        request::Parts,
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -44,8 +42,8 @@ use axum::{
 };
 pub use error::ApiError;
 use http_body_util::BodyExt;
-use serde::Serialize;
-use squeezy_openwhisk::{MAX_ARGUMENTS_BYTES, length_as_text, size_of_text};
+use sending::Recipient;
+use squeezy_openwhisk::{MAX_ARGUMENTS_BYTES, size_of_text};
 use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     sync::Arc,
@@ -147,8 +145,8 @@ async fn authenticated(
 }
 
 /// Reads the request's whole body, which must not be too large or arrive too slowly, after
-/// reserving memory for it. The reservation becomes an extension of the request, for handlers that
-/// need it longer than the request lasts. Whoever is not known any more by then is refused.
+/// reserving memory for it, which its sender pays for. The reservation is released with the body, and also becomes an
+/// extension of the request, for handlers that need it for longer. Whoever is not known any more by then is refused.
 async fn whole_body(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
@@ -158,51 +156,71 @@ async fn whole_body(
     let (mut parts, body) = request.into_parts();
     // Nothing else that is put is so large.
     let most = if parts.method == Method::PUT { MAX_CODE_BODY_BYTES } else { MAX_BODY_BYTES };
-    let (body, held) = read(&api.bodies, &parts, body, most, more_for_values).await?;
+    let part = api.bodies.part(api.tenants.payer(&caller.namespace));
+    let place = parts.extensions.get::<Arc<Place>>().cloned();
+    let recipient = Recipient { part, place };
+    let limits = BodyLimits { most, head_bytes: 0, copies: COPIES };
+    let (body, held) = read(&recipient, body, limits, more_for_values).await?;
     if !api.tenants.knows(&caller) {
         return Err(ApiError::unauthorized());
     }
-    let held: Arc<[Held]> = held.into();
+    let held = held.map(Arc::new);
     parts.extensions.insert(held.clone());
-    let answer = next.run(Request::from_parts(parts, Body::from(body))).await;
-    drop(held);
-    Ok(answer)
+    parts.extensions.insert(recipient);
+    let body = Body::from(bodies::held(body, held));
+    Ok(next.run(Request::from_parts(parts, body)).await)
 }
 
-/// Reads the whole body of a request with this head into memory of this budget. `more` says how much more
+/// The reservation for a request's body, if it has one.
+pub type HeldForBody = Option<Arc<Held>>;
+
+/// How much is reserved for a request, and how much of it is read.
+#[derive(Clone, Copy)]
+struct BodyLimits {
+    /// The longest body, in bytes.
+    most: usize,
+    /// What is reserved for the head, in bytes.
+    head_bytes: usize,
+    /// What is reserved for the body and what is made of it, as a multiple of its length.
+    copies: usize,
+}
+
+/// Reads the whole body of a request into memory of its sender's part. `more` says how much more
 /// what is made of a body takes than is reserved with it, in bytes.
 async fn read(
-    bodies: &Bodies,
-    head: &Parts,
+    Recipient { part, place }: &Recipient,
     body: Body,
-    most: usize,
+    limits: BodyLimits,
     more: impl FnOnce(&[u8]) -> usize,
-) -> Result<(Bytes, Vec<Held>), ApiError> {
-    let place = head.extensions.get::<Arc<Place>>();
+) -> Result<(Vec<u8>, Option<Held>), ApiError> {
     if let Some(place) = place {
         place.waits();
     }
-    let body = tokio::time::timeout(BODY_LIMIT, collect(bodies, body, most)).await;
+    let body = tokio::time::timeout(BODY_LIMIT, collect(part, body, limits)).await;
     let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
     if let Some(place) = place {
         place.works();
     }
     let more = more(&body);
-    if more > 0 {
-        let none_ever = more + reserved(bodies, body.len()) > bodies.at_most(usize::MAX);
-        let taken = if none_ever { Err(NoRoom::Never) } else { bodies.take_now(more) };
-        held.push(taken.map_err(|none| ApiError::no_room(none, more + body.len()))?);
+    if let Some(held) = held.as_mut().filter(|_| more > 0) {
+        let grown = held.grow_now(more);
+        grown.map_err(|none| ApiError::no_room(none, more + body.len()))?;
     }
     Ok((body, held))
 }
 
-/// Memory to reserve for a body of this length, in bytes. Of a large one nearly all is code, which is not
-/// copied; one that exceeds the whole budget is read while no other one is.
-fn reserved(bodies: &Bodies, length: usize) -> usize {
-    match length {
-        ..=MAX_BODY_BYTES => COPIES * length,
-        _ => bodies.at_most(length + (COPIES - 1) * MAX_BODY_BYTES),
-    }
+/// Reserves memory for a body of this length.
+async fn reserve(part: &Part, length: usize, limits: BodyLimits) -> Result<Held, ApiError> {
+    let BodyLimits { head_bytes, copies, .. } = limits;
+    let (bytes, held) = if length <= MAX_BODY_BYTES {
+        let bytes = head_bytes + copies * length;
+        (bytes, part.take_for_request(bytes).await)
+    } else {
+        // Nearly all of it is code, of which there is a copy if it is a text with escapes.
+        let bytes = head_bytes + 2 * length + copies * MAX_BODY_BYTES;
+        (bytes, part.take_for_code(bytes).await)
+    };
+    held.map_err(|none| ApiError::no_room(none, bytes))
 }
 
 /// How much more memory the values of a body take than is reserved with it, in bytes.
@@ -212,37 +230,35 @@ fn more_for_values(body: &[u8]) -> usize {
     if body.len() <= MAX_BODY_BYTES {
         return (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
     }
-    // Code is copied if it is a text with escapes.
-    let copy = if body.contains(&b'\\') { body.len() } else { 0 };
     let of_strings = body.len() + MAX_BODY_BYTES;
-    copy + 2 * value.saturating_sub(of_strings)
+    2 * value.saturating_sub(of_strings)
 }
 
 /// Reads a body of at most `most` bytes into memory that was reserved before. Somewhat more than the limit is read too, for
 /// clients that only read the response after sending everything.
 async fn collect(
-    bodies: &Bodies,
+    part: &Part,
     mut body: Body,
-    most: usize,
-) -> Result<(Bytes, Vec<Held>), ApiError> {
+    limits: BodyLimits,
+) -> Result<(Vec<u8>, Option<Held>), ApiError> {
+    let BodyLimits { most, head_bytes, copies } = limits;
     if body.is_end_stream() {
-        return Ok((Bytes::new(), Vec::new()));
+        let held = if head_bytes > 0 { Some(reserve(part, 0, limits).await?) } else { None };
+        return Ok((Vec::new(), held));
     }
     let expected = body.size_hint().exact();
     let expected =
         expected.map_or(MAX_BODY_BYTES, |length| length.try_into().unwrap_or(usize::MAX));
     // A body that is too large is read but not stored.
     let room = if expected > most { 0 } else { expected };
-    let reserved = reserved(bodies, room);
-    let held = bodies.take(reserved).await;
-    let held = held.map_err(|none| ApiError::no_room(none, reserved))?;
+    let mut held = reserve(part, room, limits).await?;
     let begin = Instant::now();
     let (mut whole, mut length) = (Vec::with_capacity(room), 0);
     loop {
         let frame = tokio::time::timeout(LOOK, body.frame()).await;
         let took = begin.elapsed();
         let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
-        if is_slow && took > LEAST_RATE_AFTER && bodies.is_short() {
+        if is_slow && took > LEAST_RATE_AFTER && held.is_wanted() {
             return Err(ApiError::too_slow());
         }
         let frame = match frame {
@@ -264,7 +280,10 @@ async fn collect(
         let most = if room == 0 { most } else { room.max(MAX_BODY_BYTES) };
         Err(ApiError::too_large(length, most))
     } else {
-        Ok((whole.into(), vec![held]))
+        if length < room {
+            held.shrink_to(head_bytes + copies * length);
+        }
+        Ok((whole, Some(held)))
     }
 }
 
@@ -283,30 +302,6 @@ impl Api {
         }
         Ok(Some(caller))
     }
-
-    /// A JSON response, built once there is memory for it.
-    async fn answer(
-        &self,
-        status: StatusCode,
-        value: &impl Serialize,
-    ) -> Result<Response, ApiError> {
-        let length = length_as_text(value).map_err(internal)?;
-        // A response that exceeds the whole budget is built while no other one is.
-        let held = self.bodies.take(self.bodies.at_most(length)).await;
-        let held = held.map_err(|none| ApiError::no_room(none, length))?;
-        answer_within(held, status, value)
-    }
-}
-
-/// A JSON response whose memory has been reserved.
-fn answer_within(
-    held: Held,
-    status: StatusCode,
-    value: &impl Serialize,
-) -> Result<Response, ApiError> {
-    let text = serde_json::to_vec(value).map_err(internal)?;
-    let kind = [(CONTENT_TYPE, "application/json")];
-    Ok((status, kind, bodies::held(text, held)).into_response())
 }
 
 fn internal(_: serde_json::Error) -> ApiError {
@@ -334,12 +329,17 @@ fn code() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::bodies::Payer;
+    use axum::body::Bytes;
     use serde_json::json;
     use std::{
         convert::Infallible,
         pin::Pin,
         task::{Context, Poll},
     };
+
+    const SMALL_BODY: BodyLimits =
+        BodyLimits { most: MAX_BODY_BYTES, head_bytes: 0, copies: COPIES };
 
     /// A body without a declared length that never sends anything.
     struct Endless;
@@ -358,51 +358,47 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_read_wholly_or_refused() {
-        let bodies = Bodies::new(64 << 20);
+        let part = Bodies::new(64 << 20).part(Payer::alone());
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let (whole, held) = collect(&bodies, body(MAX_BODY_BYTES), MAX_BODY_BYTES).await.unwrap();
-        assert_eq!((whole.len(), held.len()), (MAX_BODY_BYTES, 1));
+        let (whole, held) = collect(&part, body(MAX_BODY_BYTES), SMALL_BODY).await.unwrap();
+        assert!(whole.len() == MAX_BODY_BYTES && held.is_some());
         for bytes in [MAX_BODY_BYTES + 1, MOST_READ_BYTES + 1] {
-            let refused =
-                collect(&bodies, body(bytes), MAX_BODY_BYTES).await.unwrap_err().into_response();
-            assert_eq!(refused.status(), 413);
+            let refused = collect(&part, body(bytes), SMALL_BODY).await.err().unwrap();
+            assert_eq!(refused.into_response().status(), 413);
         }
     }
 
     #[tokio::test]
-    async fn code_may_be_larger_and_is_not_copied() {
-        let bodies = Bodies::new(64 << 20);
+    async fn code_may_be_larger() {
+        let part = Bodies::new(64 << 20).part(Payer::named("acme"));
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let (whole, held) =
-            collect(&bodies, body(MAX_CODE_BODY_BYTES), MAX_CODE_BODY_BYTES).await.unwrap();
-        assert_eq!(whole.len(), MAX_CODE_BODY_BYTES);
-        let left = bodies.at_most(usize::MAX) - reserved(&bodies, MAX_CODE_BODY_BYTES);
-        assert!(bodies.take_now(left + 1024).is_err() && bodies.take_now(left).is_ok());
+        let limits = BodyLimits { most: MAX_CODE_BODY_BYTES, ..SMALL_BODY };
+        let (whole, held) = collect(&part, body(MAX_CODE_BODY_BYTES), limits).await.unwrap();
+        assert!(whole.len() == MAX_CODE_BODY_BYTES && held.is_some());
         drop(held);
-        let refused = collect(&bodies, body(MAX_CODE_BODY_BYTES + 1), MAX_CODE_BODY_BYTES).await;
-        assert_eq!(refused.unwrap_err().into_response().status(), 413);
+        let refused = collect(&part, body(MAX_CODE_BODY_BYTES + 1), limits).await;
+        assert_eq!(refused.err().unwrap().into_response().status(), 413);
 
         let code = |code: &str| json!({ "exec": { "code": code } }).to_string();
         let length = 2 << 20;
         assert_eq!(more_for_values(code(&"x".repeat(length)).as_bytes()), 0);
-        assert!(more_for_values(code(&"\n".repeat(length)).as_bytes()) >= length);
+        assert_eq!(more_for_values(code(&"\n".repeat(length)).as_bytes()), 0);
         let arrays = format!("[{}]", vec!["[0]"; length].join(","));
         assert!(more_for_values(arrays.as_bytes()) > 20 * length);
     }
 
     #[tokio::test]
     async fn who_is_slow_goes_when_others_wait_for_memory() {
-        let bodies = Bodies::new(16 << 20);
+        let part = Bodies::new(24 << 20).part(Payer::alone());
         let begin = Instant::now();
-        let (first, second) =
-            tokio::join!(collect(&bodies, Body::new(Endless), MAX_BODY_BYTES), async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                let taken = bodies.take(3 << 20).await;
-                drop(taken.unwrap());
-                let second = collect(&bodies, Body::new(Endless), MAX_BODY_BYTES);
-                tokio::time::timeout(Duration::from_secs(3), second).await
-            });
-        assert_eq!(first.unwrap_err().into_response().status(), 408);
+        let (first, second) = tokio::join!(collect(&part, Body::new(Endless), SMALL_BODY), async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let taken = part.take_for_request(6 << 20).await;
+            drop(taken.unwrap());
+            let second = collect(&part, Body::new(Endless), SMALL_BODY);
+            tokio::time::timeout(Duration::from_secs(3), second).await
+        });
+        assert_eq!(first.err().unwrap().into_response().status(), 408);
         assert!(begin.elapsed() < Duration::from_secs(8));
         // Now nobody waits for memory.
         assert!(second.is_err());

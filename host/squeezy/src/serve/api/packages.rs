@@ -1,10 +1,11 @@
 //! Packages and bindings.
 
 use super::{
-    Api, MAX_BODY_BYTES,
-    actions::{ListOptions, Part, PutOptions, malformed},
+    Api, HeldForBody, MAX_BODY_BYTES,
+    actions::{ListOptions, Page, PutOptions, malformed},
     error::ApiError,
     namespaces::ActionName,
+    sending::Recipient,
 };
 use axum::{
     Json,
@@ -19,26 +20,30 @@ use squeezy_openwhisk::Namespace;
 pub async fn list(
     State(api): State<Api>,
     Extension(namespace): Extension<Namespace>,
+    Extension(recipient): Extension<Recipient>,
     options: Result<Query<ListOptions>, QueryRejection>,
-    part: Result<Query<Part>, QueryRejection>,
+    page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (Query(options), Query(part)) = (options?, part?);
-    let part = part.of("packages", api.service.describe_packages(&namespace), options)?;
-    api.answer(StatusCode::OK, &part).await
+    let (Query(options), Query(page)) = (options?, page?);
+    let listed = page.of("packages", api.service.describe_packages(&namespace), options)?;
+    recipient.answer(StatusCode::OK, &listed).await
 }
 
 pub async fn show(
     State(api): State<Api>,
     ActionName(name): ActionName,
+    Extension(recipient): Extension<Recipient>,
 ) -> Result<Response, ApiError> {
     let described = api.service.describe_package(&name).ok_or_else(ApiError::not_found)?;
-    api.answer(StatusCode::OK, &described).await
+    recipient.answer(StatusCode::OK, &described).await
 }
 
 pub async fn put(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
+    // What is made of the body lives until the end.
+    Extension(_held): Extension<HeldForBody>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;
@@ -62,13 +67,14 @@ pub async fn delete(
 pub async fn actions(
     State(api): State<Api>,
     ActionName(name): ActionName,
+    Extension(recipient): Extension<Recipient>,
     options: Result<Query<ListOptions>, QueryRejection>,
-    part: Result<Query<Part>, QueryRejection>,
+    page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (Query(options), Query(part)) = (options?, part?);
+    let (Query(options), Query(page)) = (options?, page?);
     // As if it were one of them.
     let (package, _) = api.service.resolve(&name.inside("any"))?;
     let package = package.package().ok_or_else(ApiError::not_found)?;
-    let part = part.of("actions", api.service.in_package(&package), options)?;
-    api.answer(StatusCode::OK, &part).await
+    let listed = page.of("actions", api.service.in_package(&package), options)?;
+    recipient.answer(StatusCode::OK, &listed).await
 }

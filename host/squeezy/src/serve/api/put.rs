@@ -1,17 +1,17 @@
 //! The body of a request that makes an action: its code, which may be large, is not made a value.
 
 use super::{MAX_BODY_BYTES, actions::malformed, error::ApiError};
-use crate::serve::{bodies::Held, code::GivenCode};
+use crate::serve::code::GivenCode;
 use axum::body::Bytes;
 use serde_json::{Map, Value, value::RawValue};
 use squeezy_openwhisk::action::ActionBody;
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// The members of an object, as text. An array of their values is none.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The action that a request describes, and its code.
-pub fn read(body: &Bytes, held: Arc<[Held]>) -> Result<(ActionBody, Option<GivenCode>), ApiError> {
+pub fn read(body: &Bytes) -> Result<(ActionBody, Option<GivenCode>), ApiError> {
     let mut members: Members<'_> = serde_json::from_slice(body).map_err(malformed)?;
     let exec = members.remove("exec");
     let exec = exec.map(|exec| serde_json::from_str::<Option<Members<'_>>>(exec.get()));
@@ -31,7 +31,7 @@ pub fn read(body: &Bytes, held: Arc<[Held]>) -> Result<(ActionBody, Option<Given
         action.insert("exec".to_owned(), values(exec)?.into());
     }
     let action = serde_json::from_value(action.into()).map_err(malformed)?;
-    Ok((action, code.and_then(|literal| GivenCode::new(literal, held))))
+    Ok((action, code.and_then(GivenCode::new)))
 }
 
 fn values(members: Members<'_>) -> Result<Map<String, Value>, ApiError> {
@@ -46,7 +46,7 @@ mod tests {
     use serde_json::json;
 
     fn read(text: &str) -> Result<(ActionBody, Option<GivenCode>), u16> {
-        let read = super::read(&Bytes::from(text.to_owned()), Arc::from([]));
+        let read = super::read(&Bytes::from(text.to_owned()));
         read.map_err(|error| error.into_response().status().as_u16())
     }
 

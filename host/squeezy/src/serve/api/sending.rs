@@ -1,12 +1,18 @@
 //! Answers that their clients have to read: at a minimum rate while others wait for memory.
 
-use super::{LEAST_RATE, LEAST_RATE_AFTER, LOOK};
+use super::{LEAST_RATE, LEAST_RATE_AFTER, LOOK, error::ApiError, internal};
 use crate::serve::{
-    bodies::{self, Bodies, Held},
+    bodies::{self, Held, Part, SMALL},
     crowd::Place,
 };
-use axum::body::{Body, Bytes, HttpBody};
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
+use squeezy_openwhisk::length_as_text;
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -15,38 +21,81 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-/// What the connection takes at a time, in bytes.
-const PART: usize = 64 << 10;
+/// How long an answer is sent at most while others wait for memory.
+const LONGEST: Duration = Duration::from_secs(30);
 
-/// The body of an answer in memory of this budget. The connection in this place is closed if the client reads too
-/// slowly while others wait for such memory.
-pub fn body(bytes: Vec<u8>, held: Held, bodies: &Arc<Bodies>, place: Option<Arc<Place>>) -> Body {
-    let sending = Arc::new(Sending { _held: held, sent_bytes: AtomicUsize::new(0) });
-    if let Some(place) = place {
-        tokio::spawn(watch(Arc::downgrade(&sending), bodies.clone(), place));
+/// What the connection takes at a time, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// Whoever is answered.
+#[derive(Clone)]
+pub struct Recipient {
+    /// Where memory for the answer comes from.
+    pub part: Part,
+    /// That of the connection.
+    pub place: Option<Arc<Place>>,
+}
+
+impl Recipient {
+    /// A JSON response, built once there is memory for it.
+    pub async fn answer(
+        &self,
+        status: StatusCode,
+        value: &impl Serialize,
+    ) -> Result<Response, ApiError> {
+        let length = length_as_text(value).map_err(internal)?;
+        // A response that exceeds the whole budget is built while no other one is.
+        let held = self.part.take_for_answer(self.part.at_most(length)).await;
+        let held = held.map_err(|none| ApiError::no_room(none, length))?;
+        self.answer_within(held, status, value)
     }
-    Body::new(Parts { rest: bodies::held(bytes, sending.clone()), last_bytes: 0, sending })
+
+    /// A JSON response whose memory has been reserved.
+    pub fn answer_within(
+        &self,
+        held: Held,
+        status: StatusCode,
+        value: &impl Serialize,
+    ) -> Result<Response, ApiError> {
+        let text = serde_json::to_vec(value).map_err(internal)?;
+        let kind = [(CONTENT_TYPE, "application/json")];
+        Ok((status, kind, self.body(text, held)).into_response())
+    }
+
+    /// The body of an answer whose memory has been reserved. The connection is closed if the client reads too
+    /// slowly while others wait for such memory.
+    pub fn body(&self, bytes: Vec<u8>, held: Held) -> Body {
+        let Some(place) = self.place.clone().filter(|_| bytes.len() > SMALL) else {
+            return bodies::held(bytes, held).into();
+        };
+        let least_rate = (bytes.len() as f64 / LONGEST.as_secs_f64()).max(LEAST_RATE);
+        let sending = Arc::new(Sending { held, sent_bytes: AtomicUsize::new(0), least_rate });
+        tokio::spawn(watch(Arc::downgrade(&sending), Arc::downgrade(&place)));
+        Body::new(Pieces { rest: bodies::held(bytes, sending.clone()), last_bytes: 0, sending })
+    }
 }
 
 /// An answer that is being sent, until nobody needs its bytes any more.
 struct Sending {
-    _held: Held,
+    held: Held,
     /// What the client has read of it, about, in bytes.
     sent_bytes: AtomicUsize,
+    /// In bytes per second, while others wait for memory.
+    least_rate: f64,
 }
 
-/// An answer in parts.
-struct Parts {
+/// An answer in pieces.
+struct Pieces {
     rest: Bytes,
-    /// The length of the latest part, which has been sent when the next one is asked for, in bytes.
+    /// The length of the latest piece, which has been sent when the next one is asked for, in bytes.
     last_bytes: usize,
     sending: Arc<Sending>,
 }
 
-impl HttpBody for Parts {
+impl HttpBody for Pieces {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -55,10 +104,10 @@ impl HttpBody for Parts {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.sending.sent_bytes.fetch_add(self.last_bytes, Ordering::Relaxed);
-        let bytes = PART.min(self.rest.len());
+        let bytes = PIECE.min(self.rest.len());
         self.last_bytes = bytes;
-        let part = self.rest.split_to(bytes);
-        Poll::Ready((!part.is_empty()).then_some(Ok(Frame::data(part))))
+        let piece = self.rest.split_to(bytes);
+        Poll::Ready((!piece.is_empty()).then_some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -70,16 +119,19 @@ impl HttpBody for Parts {
     }
 }
 
-async fn watch(sending: Weak<Sending>, bodies: Arc<Bodies>, place: Arc<Place>) {
+async fn watch(sending: Weak<Sending>, place: Weak<Place>) {
     let begin = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(sending) = sending.upgrade() else { return };
         let took = begin.elapsed();
         let sent_bytes = sending.sent_bytes.load(Ordering::Relaxed) as f64;
-        let is_slow = sent_bytes < took.as_secs_f64() * LEAST_RATE;
-        if is_slow && took > LEAST_RATE_AFTER && bodies.is_short() {
-            return place.leave();
+        let is_slow = sent_bytes < took.as_secs_f64() * sending.least_rate;
+        if is_slow && took > LEAST_RATE_AFTER && sending.held.is_wanted() {
+            if let Some(place) = place.upgrade() {
+                place.leave();
+            }
+            return;
         }
     }
 }
@@ -87,18 +139,26 @@ async fn watch(sending: Weak<Sending>, bodies: Arc<Bodies>, place: Arc<Place>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::crowd::Crowd;
+    use crate::serve::{
+        bodies::{Bodies, Payer},
+        crowd::Crowd,
+    };
     use http_body_util::BodyExt;
-    use std::time::Duration;
+
+    async fn recipient() -> (Recipient, Arc<Place>) {
+        let place = Arc::new(Crowd::new(1).enter().await);
+        let part = Bodies::new(16 << 20).part(Payer::alone());
+        (Recipient { part, place: Some(place.clone()) }, place)
+    }
 
     #[tokio::test]
     async fn who_does_not_read_goes_when_others_wait_for_memory() {
-        let bodies = Bodies::new(16 << 20);
-        let all = bodies.at_most(usize::MAX);
-        let place = Arc::new(Crowd::new(1).enter().await);
+        let (recipient, place) = recipient().await;
+        let part = &recipient.part;
+        let all = part.at_most(usize::MAX);
         let answer = async |length| {
-            let held = bodies.take(all).await.unwrap();
-            body(vec![b'x'; length], held, &bodies, Some(place.clone()))
+            let held = part.take_for_answer(all).await.unwrap();
+            recipient.body(vec![b'x'; length], held)
         };
         let read = answer(1 << 20).await.collect().await.unwrap().to_bytes();
         assert_eq!(read.len(), 1 << 20);
@@ -108,7 +168,7 @@ mod tests {
         let leaves = tokio::time::timeout(Duration::from_secs(3), place.left());
         assert!(leaves.await.is_err(), "nobody waits");
         let begin = Instant::now();
-        let (next, ()) = tokio::join!(bodies.take(all), async {
+        let (next, ()) = tokio::join!(part.take_for_answer(all), async {
             place.left().await;
             drop(unread);
         });
@@ -117,21 +177,21 @@ mod tests {
 
     #[tokio::test]
     async fn who_reads_may_go_on() {
-        let bodies = Bodies::new(16 << 20);
-        let all = bodies.at_most(usize::MAX);
-        let place = Arc::new(Crowd::new(1).enter().await);
-        let held = bodies.take(all).await.unwrap();
-        let mut read = body(vec![b'x'; 1 << 20], held, &bodies, Some(place.clone()));
+        let (recipient, place) = recipient().await;
+        let part = &recipient.part;
+        let all = part.at_most(usize::MAX);
+        let held = part.take_for_answer(all).await.unwrap();
+        let mut read = recipient.body(vec![b'x'; 1 << 20], held);
         let reader = async {
             // 256 KiB/s.
-            while let Some(part) = read.frame().await {
-                drop(part);
+            while let Some(piece) = read.frame().await {
+                drop(piece);
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }
             drop(read);
         };
         let told = async {
-            tokio::join!(bodies.take(all), reader).0.unwrap();
+            tokio::join!(part.take_for_answer(all), reader).0.unwrap();
         };
         tokio::select! {
             () = place.left() => panic!("it read fast enough"),

@@ -5,16 +5,17 @@
 //! that page's origin ([`SANDBOX`]).
 
 use super::{
-    Api, MAX_BODY_BYTES,
+    Api, BodyLimits, COPIES, MAX_BODY_BYTES,
     actions::{ID_HEADER, LONGEST_WAIT},
     error::ApiError,
-    internal, more_for_values, read, sending,
+    internal, more_for_values, read,
+    sending::Recipient,
 };
 use crate::serve::{
     callers::{Caller, Need},
     crowd::Place,
     key::equal,
-    service::{Answered, CallOrigin, Callee, ServiceError, WebCall},
+    service::{Answered, CallOrigin, ServiceError, WebCall},
 };
 use axum::{
     Router,
@@ -59,8 +60,8 @@ const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-modals allow-po
 /// Memory that the head of a request and what is made of it occupy, as a multiple of its length.
 const COPIES_OF_HEAD: usize = 4;
 
-/// Memory that a body in base64 takes more than one that is a text, as a multiple of its length.
-const MORE_IN_BASE64: usize = 2;
+/// Memory that a body and what is made of it take, as a multiple of its length: as [`COPIES`], and it may be in base64.
+const COPIES_OF_BODY: usize = COPIES + 2;
 
 /// Memory of a parameter in a query or a form besides its text, in bytes: an entry in two maps.
 const BYTES_PER_PARAMETER: usize = 256;
@@ -84,12 +85,13 @@ async fn answer(State(api): State<Api>, request: Request) -> Result<Response, Ap
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     let target = Target::of(&path).ok_or_else(ApiError::not_found)?;
-    let (callee, export) = api.service.web_action(&target.action()?)?;
+    let action = target.action()?;
+    let (_, export) = api.service.web_action(&action)?;
     let cors = (!export.custom_options).then(|| cors(&head.headers));
     let mut response = if cors.is_some() && head.method == Method::OPTIONS {
         StatusCode::OK.into_response()
     } else {
-        let answer = call(&api, callee, &export, target, head, body).await;
+        let answer = call(&api, &action, &export, target, head, body).await;
         answer.unwrap_or_else(IntoResponse::into_response)
     };
     response.headers_mut().append(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
@@ -142,7 +144,7 @@ fn cors(request: &HeaderMap) -> Vec<(axum::http::HeaderName, HeaderValue)> {
 
 async fn call(
     api: &Api,
-    callee: Callee,
+    action: &QualifiedName,
     export: &Export,
     target: Target<'_>,
     mut head: Parts,
@@ -155,7 +157,7 @@ async fn call(
         head.headers.remove(AUTHORIZATION);
     }
     // Whoever has a key of another namespace is a stranger here.
-    let caller = caller.filter(|caller| caller.may(Need::Call, &callee.name().namespace));
+    let caller = caller.filter(|caller| caller.may(Need::Call, &action.namespace));
     let mut body = body;
     if !is_admitted(&export.access, &head.headers, caller.is_some()) {
         // So that it can say to another site what it may send.
@@ -170,7 +172,7 @@ async fn call(
         head.uri = head.uri.path().parse().map_err(|_| ApiError::not_found().into_response())?;
         body = Body::empty();
     }
-    let answer = called(api, callee, export, target, head, body, caller).await;
+    let answer = called(api, action, export, target, head, body, caller).await;
     answer.map_err(IntoResponse::into_response)
 }
 
@@ -188,7 +190,7 @@ fn is_admitted(access: &Access, headers: &HeaderMap, is_known: bool) -> bool {
 
 async fn called(
     api: &Api,
-    callee: Callee,
+    action: &QualifiedName,
     export: &Export,
     target: Target<'_>,
     head: Parts,
@@ -196,22 +198,27 @@ async fn called(
     caller: Option<Caller>,
 ) -> Result<Response, ApiError> {
     let bodies = if caller.is_some() { &api.bodies } else { &api.strangers.bodies };
-    let no_room = |bytes| move |none| ApiError::no_room(none, bytes);
+    let place = head.extensions.get::<Arc<Place>>().cloned();
+    let recipient = Recipient { part: bodies.part(api.tenants.payer(&action.namespace)), place };
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    let bytes = COPIES_OF_HEAD * length_of(&head) + BYTES_PER_PARAMETER * parameters_of(query);
-    let held_for_head = bodies.take(bytes).await.map_err(no_room(bytes))?;
+    let head_bytes = COPIES_OF_HEAD * length_of(&head) + BYTES_PER_PARAMETER * parameters_of(query);
     let is_form = head
         .headers
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(FORM));
     let more = |body: &[u8]| {
         let of_form = if is_form { BYTES_PER_PARAMETER * parameters_of(body) } else { 0 };
-        of_form + more_for_values(body).max(MORE_IN_BASE64 * body.len())
+        of_form + more_for_values(body).saturating_sub((COPIES_OF_BODY - COPIES) * body.len())
     };
-    let (body, mut held) = read(bodies, &head, body, MAX_BODY_BYTES, more).await?;
-    held.push(held_for_head);
+    let limits = BodyLimits { most: MAX_BODY_BYTES, head_bytes, copies: COPIES_OF_BODY };
+    let (body, held) = read(&recipient, body, limits, more).await?;
     if caller.as_ref().is_some_and(|caller| !api.tenants.knows(caller)) {
         return Err(ApiError::forbidden());
+    }
+    // Much may have happened to it while the body came.
+    let (callee, now) = api.service.web_action(action)?;
+    if now != *export {
+        return Err(ApiError::not_found());
     }
 
     let own = callee.parameters();
@@ -229,7 +236,6 @@ async fn called(
     if length > MAX_BODY_BYTES {
         return Err(ApiError::too_large(length, MAX_BODY_BYTES));
     }
-    let place = head.extensions.get::<Arc<Place>>().cloned();
     let address = &head.uri.path()[..head.uri.path().len() - target.path.len()];
     let address = address.to_owned();
     drop((body, head));
@@ -237,15 +243,23 @@ async fn called(
     let stranger = match caller {
         Some(_) => None,
         None => {
-            let place = api.strangers.call(callee.name(), api.service.config().queue);
+            let queue = api.service.config().queue;
+            let portion = api.tenants.payer(&callee.name().namespace).portion;
+            let place = api.strangers.call(callee.name(), portion, queue);
             Some(place.ok_or(ServiceError::Busy)?)
         }
     };
     let web = Some(WebCall { export: export.clone(), stranger });
     let origin = CallOrigin { web, ..CallOrigin::default() };
     let id = api.service.new_id()?;
-    let (accepted, call) =
-        api.service.call(callee, id.clone(), arguments, origin, held.into(), bodies.clone());
+    let (accepted, call) = api.service.call(
+        callee,
+        id.clone(),
+        arguments,
+        origin,
+        held.map(Arc::new),
+        recipient.part.clone(),
+    );
     drop(accepted);
     let id_header = [(ID_HEADER, id)];
     let Answered { activation, held } = match tokio::time::timeout(LONGEST_WAIT, call).await {
@@ -265,7 +279,7 @@ async fn called(
             let body = match held {
                 Some(mut held) => {
                     held.shrink_to(body.len());
-                    sending::body(body, held, bodies, place)
+                    recipient.body(body, held)
                 }
                 // A few words about what went wrong.
                 None => Body::from(body),
@@ -290,7 +304,7 @@ fn length_of(head: &Parts) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{service::tests::service, strangers::Strangers};
+    use crate::serve::{bodies::Portion, service::tests::service, strangers::Strangers};
     use std::time::Duration;
 
     #[test]
@@ -331,7 +345,7 @@ mod tests {
         // It waits for a VM that does not boot, and its client goes away.
         let gone = tokio::time::timeout(Duration::from_secs(1), ask()).await;
         assert!(gone.is_err());
-        let mine = || api.strangers.call(&name, 2);
+        let mine = || api.strangers.call(&name, Portion::All, 2);
         assert!(mine().is_none());
         let refused = ask().await.unwrap();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);

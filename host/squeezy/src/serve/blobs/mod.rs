@@ -118,7 +118,7 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     /// What it takes there.
-    _taken: TakenSpace,
+    taken: TakenSpace,
     holder: Weak<Blob>,
 }
 
@@ -157,7 +157,7 @@ impl Blobs {
                 remove(&path).map_err(failed(&path))?;
             } else if let Ok(digest) = Digest::of_digits(&name) {
                 let taken = space.take_anyway(size(&path).map_err(failed(&path))?);
-                entries.insert(digest, Entry { _taken: taken, holder: Weak::new() });
+                entries.insert(digest, Entry { taken, holder: Weak::new() });
             }
         }
         let state = Mutex::new(State { entries, named: None, spare: BTreeSet::new() });
@@ -195,7 +195,7 @@ impl Blobs {
         let blob = held.unwrap_or_else(|| self.blob(digest.clone()));
         blob.verified.store(true, Ordering::Relaxed);
         let holder = Arc::downgrade(&blob);
-        state.entries.insert(digest, Entry { _taken: taken, holder });
+        state.entries.insert(digest, Entry { taken, holder });
         drop(state);
         drop(replaced);
         for directory in [Some(&*self.directory), self.directory.parent()].into_iter().flatten() {
@@ -228,10 +228,10 @@ impl Blobs {
         };
         let mut state = self.lock();
         // Somebody may have put it there.
-        let entry = state.entries.entry(digest.clone()).or_insert_with(|| Entry {
-            _taken: self.space.take_anyway(bytes),
-            holder: Weak::new(),
-        });
+        let entry = state
+            .entries
+            .entry(digest.clone())
+            .or_insert_with(|| Entry { taken: self.space.take_anyway(bytes), holder: Weak::new() });
         let blob = entry.holder.upgrade().unwrap_or_else(|| self.blob(digest.clone()));
         entry.holder = Arc::downgrade(&blob);
         Ok(Some(blob))
@@ -274,6 +274,11 @@ impl Blobs {
     /// Whether there is a blob with this digest.
     pub fn has(&self, digest: &Digest) -> bool {
         self.lock().entries.contains_key(digest)
+    }
+
+    /// What the blob with this digest takes on the disk, in bytes; nothing if there is none.
+    pub fn bytes_of(&self, digest: &Digest) -> u64 {
+        self.lock().entries.get(digest).map_or(0, |entry| entry.taken.bytes())
     }
 
     /// Whether an action names a blob, or somebody holds it.

@@ -91,6 +91,11 @@ impl TakenSpace {
 }
 
 impl TakenSpace {
+    /// How much it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes more until it is so many bytes; less than it is changes nothing.
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), BlobError> {
         self.grow(bytes.saturating_sub(self.bytes))

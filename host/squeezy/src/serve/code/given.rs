@@ -1,12 +1,11 @@
 //! Code as a client sends it.
 
 use super::CodeError;
-use crate::serve::bodies::Held;
 use axum::body::Bytes;
 use base64::Engine;
 use squeezy_openwhisk::kind::is_binary;
 use squeezy_protocol::BASE64;
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 /// Text that is decoded at a time: a multiple of four characters.
 const PART: usize = 1 << 16;
@@ -16,16 +15,14 @@ const BEGINNING: usize = 32;
 
 /// The code in a request. It is not copied before it is written.
 pub struct GivenCode {
-    /// The literal in the request, with its quotation marks.
+    /// The literal in the request, with its quotation marks. The request's memory is reserved as long as this lives.
     literal: Bytes,
-    /// The request's memory.
-    _held: Arc<[Held]>,
 }
 
 impl GivenCode {
     /// The code that is this literal, a string in JSON, of a request; `None` if it is empty.
-    pub fn new(literal: Bytes, held: Arc<[Held]>) -> Option<Self> {
-        (literal.len() > 2).then_some(Self { literal, _held: held })
+    pub fn new(literal: Bytes) -> Option<Self> {
+        (literal.len() > 2).then_some(Self { literal })
     }
 
     /// The text. Only what has escapes is copied.

@@ -102,6 +102,11 @@ impl Codes {
         .await
     }
 
+    /// What the code with this digest takes on the disk, in bytes; nothing if it is missing.
+    pub fn bytes_of(&self, digest: &Digest) -> u64 {
+        self.0.bytes_of(digest)
+    }
+
     /// Says which code stored actions name from now on.
     pub fn keep_named(&self, named: impl Iterator<Item = Digest>) {
         self.0.keep(named.collect());

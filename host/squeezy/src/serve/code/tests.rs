@@ -26,7 +26,7 @@ fn read(code: &ActionCode) -> Result<Vec<u8>, CodeError> {
 }
 
 fn given(text: &str) -> GivenCode {
-    GivenCode::new(Bytes::from(json!(text).to_string()), Arc::from([])).unwrap()
+    GivenCode::new(Bytes::from(json!(text).to_string())).unwrap()
 }
 
 async fn keep(

@@ -132,6 +132,11 @@ impl Images {
         .await
     }
 
+    /// What the image with this digest and its definition take on the disk, in bytes; nothing if they are missing.
+    pub fn bytes_of(&self, digest: &Digest) -> u64 {
+        self.blobs.bytes_of(digest)
+    }
+
     /// Says which images stored actions name from now on.
     pub fn keep_named(&self, named: impl Iterator<Item = Digest>) {
         let named = named.collect();

@@ -2,7 +2,10 @@
 //! first, and as long as an action has them.
 
 use super::*;
-use crate::serve::registry::{PulledImage, Reference};
+use crate::serve::{
+    registry::{PulledImage, Reference},
+    tenants::Tenancy,
+};
 use squeezy_openwhisk::{Namespace, now_ms};
 use std::{
     collections::BTreeSet,
@@ -60,17 +63,18 @@ impl Images {
         .await
     }
 
-    /// Notes that an image is that of a reference.
+    /// Notes that an image is that of a reference, unless who asked for it is gone: it removes what is noted for it
+    /// after it has begun to go.
     pub async fn was_pulled(
         self: &Arc<Self>,
-        namespace: &Namespace,
+        asker: &Tenancy,
         reference: &Reference,
         digest: &Digest,
         pinned: &Pinned,
     ) -> Result<(), BlobError> {
         let now = now_ms();
         let mut image = PulledImage {
-            namespace: namespace.clone(),
+            namespace: asker.namespace.clone(),
             repository: reference.repository(),
             tag: reference.tag.clone(),
             digest: digest.clone(),
@@ -79,12 +83,12 @@ impl Images {
             pulled_ms: now,
             used_ms: now,
         };
-        let (images, path) = (self.clone(), pinned.path.clone());
+        let (images, path, asker) = (self.clone(), pinned.path.clone(), asker.clone());
         blocking(move || {
             for name in [IMAGE, DEFINITION] {
                 image.bytes += fs::metadata(path.join(name)).map_err(failed(&path))?.len();
             }
-            let inserted = images.index().insert(image);
+            let inserted = images.index().insert_for(&asker, image);
             images.keep_pulled();
             inserted.map_err(failed(Path::new(FILE)))
         })
@@ -102,16 +106,16 @@ impl Images {
     }
 
     /// Notes that a namespace has asked for one that has been pulled.
-    pub fn asked_for(&self, namespace: &Namespace, reference: &Reference, digest: &Digest) {
+    pub fn asked_for(&self, asker: &Tenancy, reference: &Reference, digest: &Digest) {
         let repository = reference.repository();
         let mut index = self.index();
-        let is_own = |image: &PulledImage| image.is_for(namespace, &repository, digest);
+        let is_own = |image: &PulledImage| image.is_for(&asker.namespace, &repository, digest);
         if !index.images().iter().any(is_own)
             && let Some(image) = index.find(&repository, digest).cloned()
         {
-            let (namespace, tag) = (namespace.clone(), reference.tag.clone());
+            let (namespace, tag) = (asker.namespace.clone(), reference.tag.clone());
             // Should the disk be full, it only is not listed.
-            let _ = index.insert(PulledImage { namespace, tag, ..image });
+            let _ = index.insert_for(asker, PulledImage { namespace, tag, ..image });
         }
         index.touch(reference.tag.as_deref(), is_own);
     }

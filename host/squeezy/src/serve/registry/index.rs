@@ -1,6 +1,6 @@
 //! Which images have been pulled.
 
-use crate::serve::state::write_whole;
+use crate::serve::{state::write_whole, tenants::Tenancy};
 use serde::{Deserialize, Serialize};
 use squeezy_openwhisk::{Digest, Namespace, now_ms};
 use std::{
@@ -76,8 +76,13 @@ impl Index {
         self.images.iter().find(|image| image.repository == repository && image.digest == *digest)
     }
 
+    /// Adds one that a namespace has asked for, unless that is gone.
+    pub fn insert_for(&mut self, asker: &Tenancy, image: PulledImage) -> io::Result<()> {
+        if asker.is_there() { self.insert(image) } else { Ok(()) }
+    }
+
     /// Adds one, in place of what there was of it.
-    pub fn insert(&mut self, image: PulledImage) -> io::Result<()> {
+    fn insert(&mut self, image: PulledImage) -> io::Result<()> {
         let mut images = self.images.clone();
         images.retain(|other| !other.is_for(&image.namespace, &image.repository, &image.digest));
         images.push(image);

@@ -7,6 +7,7 @@ mod fetch;
 mod index;
 mod probe;
 mod reference;
+mod turns;
 mod work;
 
 use super::{
@@ -14,6 +15,8 @@ use super::{
     config::Config,
     images::{Images, PinError, Pinned},
     log::log_line,
+    tally::Tally,
+    tenants::Tenancy,
 };
 use fetch::Access;
 pub use index::{Index, PulledImage};
@@ -24,24 +27,18 @@ use squeezy_node::FunctionImage;
 use squeezy_openwhisk::{Digest, Namespace};
 use squeezy_sandbox::{Sandbox, ToolError, lines};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
+use turns::{Turn, Turns};
 use work::{Work, WorkDirectory};
 
-/// How many images are pulled at a time for the operator's namespace, and how many for all others, one for each: each
-/// takes a processor, and the disk.
-const AT_A_TIME: usize = 2;
-
-/// How many requests may wait for pulls, and how many of them of one namespace.
+/// How many requests of the operator's namespace may wait for pulls, and how many of all others, and of one of them.
 const MOST_WAITING: usize = 32;
 const MOST_WAITING_OF_ONE: usize = 8;
-
-/// How many requests to registries what a tag means are under way.
-const MOST_ASKING: usize = 4;
 
 /// The longest that a pull may take, without its wait for others.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -67,6 +64,9 @@ pub enum PullError {
     /// There is no space for it.
     #[error("{0}")]
     NoDisk(String),
+    /// The namespace is gone.
+    #[error("There is no such namespace.")]
+    Gone,
     /// Too many others are being pulled.
     #[error("Too many images are being pulled; try again later.")]
     Busy,
@@ -149,8 +149,22 @@ type Outcome = Option<Result<Pulled, PullError>>;
 struct Running {
     progress: Mutex<Progress>,
     /// Who has asked for it.
-    namespaces: Mutex<BTreeSet<Namespace>>,
+    askers: Mutex<Vec<Tenancy>>,
     outcome: watch::Receiver<Outcome>,
+}
+
+/// What is to be pulled, and how.
+struct Wanted {
+    config: Arc<Config>,
+    reference: Reference,
+    digest: Digest,
+    credentials: Credentials,
+}
+
+impl Wanted {
+    fn key(&self) -> Key {
+        (self.reference.repository(), self.digest.clone(), self.credentials.is_some())
+    }
 }
 
 /// An image in a repository, and whether the operator's credentials are shown for it.
@@ -166,43 +180,9 @@ pub struct Registry {
     /// The directory of convert.py.
     scripts: Option<PathBuf>,
     running: Mutex<BTreeMap<Key, Arc<Running>>>,
-    /// How many requests of each namespace wait for pulls.
-    waiting: Mutex<BTreeMap<Namespace, usize>>,
-    asking: Semaphore,
-    slots: Slots,
-}
-
-/// Turns to pull.
-struct Slots {
-    of_guest: Semaphore,
-    of_others: Semaphore,
-    /// One for each namespace but the operator's.
-    lines: Mutex<BTreeMap<Namespace, Arc<Semaphore>>>,
-}
-
-impl Slots {
-    fn new() -> Self {
-        let slots = || Semaphore::new(AT_A_TIME);
-        Self { of_guest: slots(), of_others: slots(), lines: Mutex::default() }
-    }
-
-    /// Waits for a namespace's turn to pull, which ends when what is returned is dropped. A registry that is slow for
-    /// one namespace keeps no other one waiting, unless several do the same.
-    async fn turn(
-        &self,
-        namespace: &Namespace,
-    ) -> (Option<OwnedSemaphorePermit>, Option<SemaphorePermit<'_>>) {
-        if namespace.is_guest() {
-            return (None, self.of_guest.acquire().await.ok());
-        }
-        let line = lock(&self.lines).entry(namespace.clone()).or_insert_with(one).clone();
-        let in_line = line.acquire_owned().await.ok();
-        (in_line, self.of_others.acquire().await.ok())
-    }
-}
-
-fn one() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(1))
+    /// Requests of each namespace that wait for pulls.
+    waiting: Mutex<Tally<Namespace>>,
+    turns: Turns,
 }
 
 /// A request that waits for a pull, until it is dropped.
@@ -214,26 +194,19 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(registry: &'a Registry, namespace: &Namespace) -> Result<Self, PullError> {
         let mut waiting = lock(&registry.waiting);
-        let all: usize = waiting.values().sum();
-        let own = waiting.get(namespace).copied().unwrap_or(0);
-        let most = if namespace.is_guest() { MOST_WAITING } else { MOST_WAITING_OF_ONE };
-        if all >= MOST_WAITING || own >= most {
+        let alike = waiting.of_those(|other| other.is_guest() == namespace.is_guest());
+        let most_own = if namespace.is_guest() { MOST_WAITING } else { MOST_WAITING_OF_ONE };
+        if alike >= MOST_WAITING || waiting.of(namespace) >= most_own {
             return Err(PullError::Busy);
         }
-        waiting.insert(namespace.clone(), own + 1);
+        waiting.add(namespace.clone());
         Ok(Self { registry, namespace: namespace.clone() })
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.registry.waiting);
-        if let Some(own) = waiting.get_mut(&self.namespace) {
-            *own -= 1;
-            if *own == 0 {
-                waiting.remove(&self.namespace);
-            }
-        }
+        lock(&self.registry.waiting).remove(&self.namespace);
     }
 }
 
@@ -251,35 +224,31 @@ impl Registry {
             scripts,
             running: Mutex::default(),
             waiting: Mutex::default(),
-            asking: Semaphore::new(MOST_ASKING),
-            slots: Slots::new(),
+            turns: Turns::new(),
         };
         Arc::new(registry)
     }
 
     /// The image that a reference means now: kept already, or pulled. The pull goes on even if nobody waits for it.
     /// The operator's credentials are shown for the operator's namespace only. What others might get only with them, they
-    /// get neither from what is kept.
+    /// get neither from what is kept. Nothing is pulled or noted for a namespace that is gone by then.
     pub async fn pull(
         self: &Arc<Self>,
         config: &Config,
-        namespace: &Namespace,
+        asker: &Tenancy,
         reference: &Reference,
     ) -> Result<Pulled, PullError> {
         let config = Arc::new(config.clone());
         config.registry(reference).map_err(PullError::Refused)?;
         let mut credentials = self.credentials(&config, reference)?;
         let is_private = credentials.is_some();
+        let namespace = &asker.namespace;
         if !namespace.is_guest() {
             credentials = None;
         }
-        let may_have = |digest: &Digest| {
-            let is_own = || self.images.has_pulled(namespace, &reference.repository(), digest);
-            !is_private || namespace.is_guest() || is_own()
-        };
         // For an image that is here, nobody has to wait for others.
-        if let Some(digest) = reference.digest.as_ref().filter(|digest| may_have(digest))
-            && let Some(pulled) = self.kept(namespace, reference, digest).await
+        if let Some(digest) = &reference.digest
+            && let Some(pulled) = self.kept(asker, reference, digest, is_private).await
         {
             return Ok(pulled);
         }
@@ -287,36 +256,43 @@ impl Registry {
         let digest = match &reference.digest {
             Some(digest) => digest.clone(),
             None => {
-                let _asking = self.asking.acquire().await;
+                let _turn = self.turns.to_ask(namespace).await;
+                is_there(asker)?;
                 let directory = self.work.directory()?;
                 let asked = resolve(&directory, &config, reference, &credentials).await;
                 directory.remove().await;
                 asked?
             }
         };
-        if may_have(&digest)
-            && let Some(pulled) = self.kept(namespace, reference, &digest).await
-        {
+        if let Some(pulled) = self.kept(asker, reference, &digest, is_private).await {
             return Ok(pulled);
         }
-        let running = self.join_or_start(config, namespace, reference, digest, credentials);
+        let wanted = Wanted { config, reference: reference.clone(), digest, credentials };
+        let running = match self.join(asker, &wanted) {
+            Some(running) => running,
+            None => {
+                let turn = self.turns.to_pull(namespace).await;
+                is_there(asker)?;
+                // Somebody else may have pulled it in the meantime.
+                let kept = self.kept(asker, reference, &wanted.digest, is_private).await;
+                if let Some(pulled) = kept {
+                    return Ok(pulled);
+                }
+                self.join_or_start(asker, wanted, turn)
+            }
+        };
         let mut outcome = running.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
         let pulled = ended.ok().and_then(|outcome| outcome.clone());
         let pulled = pulled.unwrap_or(Err(PullError::Internal("an internal error".to_owned())))?;
-        // Unless the namespace is gone by now.
-        if lock(&running.namespaces).contains(namespace) {
-            self.images.asked_for(namespace, reference, &pulled.digest);
-        }
+        self.images.asked_for(asker, reference, &pulled.digest);
+        is_there(asker)?;
         Ok(pulled)
     }
 
-    /// What is being pulled is no longer for this namespace, which ends.
+    /// A namespace ends.
     pub fn forget(&self, namespace: &Namespace) {
-        for running in lock(&self.running).values() {
-            lock(&running.namespaces).remove(namespace);
-        }
-        lock(&self.slots.lines).remove(namespace);
+        self.turns.forget(namespace);
     }
 
     /// The pulls that are under way for a namespace.
@@ -325,53 +301,70 @@ impl Registry {
         let one = |((repository, digest, _), running): (&Key, &Arc<Running>)| {
             (repository.clone(), digest.clone(), lock(&running.progress).clone())
         };
-        let asked = |running: &Running| lock(&running.namespaces).contains(namespace);
+        let is_it = |asker: &Tenancy| asker.namespace == *namespace && asker.is_there();
+        let asked = |running: &Running| lock(&running.askers).iter().any(is_it);
         running.iter().filter(|(_, running)| asked(running)).map(one).collect()
     }
 
+    /// An image that is here, if this namespace may have it: one of a registry for which there are credentials, only if
+    /// it has got that from there.
     async fn kept(
         &self,
-        namespace: &Namespace,
+        asker: &Tenancy,
         reference: &Reference,
         digest: &Digest,
+        is_private: bool,
     ) -> Option<Pulled> {
-        let blob = self.images.pulled(&reference.repository(), digest)?;
+        let (namespace, repository) = (&asker.namespace, reference.repository());
+        if is_private
+            && !namespace.is_guest()
+            && !self.images.has_pulled(namespace, &repository, digest)
+        {
+            return None;
+        }
+        let blob = self.images.pulled(&repository, digest)?;
         // One that has been altered is pulled again.
         let (pinned, image) = self.images.find(&blob).await.ok()?;
-        self.images.asked_for(namespace, reference, digest);
+        self.images.asked_for(asker, reference, digest);
         Some(Pulled { digest: digest.clone(), pinned, image })
     }
 
+    /// Joins a pull of the same image that has begun.
+    fn join(&self, asker: &Tenancy, wanted: &Wanted) -> Option<Arc<Running>> {
+        let running = lock(&self.running).get(&wanted.key())?.clone();
+        lock(&running.askers).push(asker.clone());
+        Some(running)
+    }
+
+    /// Joins a pull of the same image, or begins one, as it is the namespace's turn: nobody waits for somebody else's.
     fn join_or_start(
         self: &Arc<Self>,
-        config: Arc<Config>,
-        namespace: &Namespace,
-        reference: &Reference,
-        digest: Digest,
-        credentials: Credentials,
+        asker: &Tenancy,
+        wanted: Wanted,
+        turn: Turn,
     ) -> Arc<Running> {
-        let key = (reference.repository(), digest, credentials.is_some());
+        let key = wanted.key();
         let mut all = lock(&self.running);
         if let Some(running) = all.get(&key) {
-            lock(&running.namespaces).insert(namespace.clone());
+            lock(&running.askers).push(asker.clone());
             return running.clone();
         }
         let (tell, outcome) = watch::channel(None);
-        let progress = Mutex::new(Progress { step: "waiting".to_owned(), bytes: 0, of: 0 });
-        let namespaces = Mutex::new(BTreeSet::from([namespace.clone()]));
-        let running = Arc::new(Running { progress, namespaces, outcome });
+        let progress = Mutex::new(Progress { step: "starting".to_owned(), bytes: 0, of: 0 });
+        let askers = Mutex::new(vec![asker.clone()]);
+        let running = Arc::new(Running { progress, askers, outcome });
         all.insert(key.clone(), running.clone());
         drop(all);
-        let (registry, reference, under_way) = (self.clone(), reference.clone(), running.clone());
-        let namespace = namespace.clone();
+        let (registry, under_way) = (self.clone(), running.clone());
         tokio::spawn(async move {
-            let _over = Over { registry: registry.clone(), key: key.clone() };
-            let _turn = registry.slots.turn(&namespace).await;
+            let _over = Over { registry: registry.clone(), key };
+            let _turn = turn;
+            let Wanted { config, reference, digest, credentials } = wanted;
             let pulled =
-                registry.pull_now(&config, &reference, &key.1, &credentials, &under_way).await;
+                registry.pull_now(&config, &reference, &digest, &credentials, &under_way).await;
             log_line(&match &pulled {
-                Ok(_) => format!("pulled {}", reference.at(&key.1)),
-                Err(error) => format!("{}: {error}", reference.at(&key.1)),
+                Ok(_) => format!("pulled {}", reference.at(&digest)),
+                Err(error) => format!("{}: {error}", reference.at(&digest)),
             });
             // It is in the list before it is no longer under way.
             let _ = tell.send(Some(pulled));
@@ -395,10 +388,10 @@ impl Registry {
             let minutes = LIMIT.as_secs() / 60;
             Err(PullError::Registry(format!("it is not done after {minutes} minutes")))
         })?;
-        // All who have asked for it may be gone by now; each of the others notes it later.
-        let asker = lock(&running.namespaces).first().cloned();
-        if let Some(namespace) = asker {
-            self.images.was_pulled(&namespace, reference, digest, &made.pinned).await?;
+        // Each of the others notes it later.
+        let asker = lock(&running.askers).iter().find(|asker| asker.is_there()).cloned();
+        if let Some(asker) = asker {
+            self.images.was_pulled(&asker, reference, digest, &made.pinned).await?;
         }
         Ok(made)
     }
@@ -449,6 +442,11 @@ impl Registry {
         let (pinned, image) = self.images.take_in_made(directory.path()).await?;
         Ok(Pulled { digest: digest.clone(), pinned, image })
     }
+}
+
+/// Fails once who asks is gone or going.
+fn is_there(asker: &Tenancy) -> Result<(), PullError> {
+    if asker.is_there() { Ok(()) } else { Err(PullError::Gone) }
 }
 
 async fn resolve(

@@ -3,10 +3,9 @@
 use super::{Callable, Callee, Service, ServiceError, WebCall, sequences::Run};
 use crate::serve::{
     action::Action,
-    bodies::{Bodies, Held},
+    bodies::{Held, Part},
     key::random,
     telemetry::TracedCall,
-    tenants::NewCall,
 };
 use serde_json::{Map, Value};
 use squeezy_node::{Call, CallError, InstanceError, TraceContext};
@@ -49,12 +48,12 @@ pub(super) struct Invocation {
     /// The activation's ID.
     pub(super) id: String,
     pub(super) arguments: Map<String, Value>,
-    /// The reservation for the arguments.
-    pub(super) held: Arc<[Held]>,
+    /// The reservation for the arguments, if it has one.
+    pub(super) held: Option<Arc<Held>>,
     /// Told that the call was taken; closed if nobody hears the ID before the result.
     pub(super) accept: oneshot::Sender<()>,
     /// Where memory for the answer comes from.
-    pub(super) bodies: Arc<Bodies>,
+    pub(super) part: Part,
     pub(super) traced: TracedCall,
     /// Of a web action; of a component never, because the sequence was admitted.
     pub(super) web: Option<WebCall>,
@@ -71,7 +70,7 @@ impl Service {
 
     /// Calls an action and records the activation. The call completes even if nobody waits for it,
     /// and keeps the reservation for its arguments until then; memory for its answer comes from
-    /// `bodies`. The first future that is returned resolves to an error if the call is refused
+    /// `part`. The first future that is returned resolves to an error if the call is refused
     /// immediately; drop it if nobody hears the ID before the result.
     pub fn call(
         self: &Arc<Self>,
@@ -79,17 +78,12 @@ impl Service {
         id: String,
         arguments: Map<String, Value>,
         origin: CallOrigin,
-        held: Arc<[Held]>,
-        bodies: Arc<Bodies>,
+        held: Option<Arc<Held>>,
+        part: Part,
     ) -> (oneshot::Receiver<()>, JoinHandle<Result<Answered, ServiceError>>) {
         let callee = callee.into();
         let by_stranger = origin.is_of_stranger();
-        let new = NewCall {
-            by_stranger,
-            bytes: held.iter().map(Held::bytes).sum(),
-            most_bytes: bodies.bytes(),
-        };
-        let calling = self.tenants.call(&callee.name().namespace, new);
+        let calling = self.tenants.call(&callee.name().namespace, by_stranger);
         let (accept, accepted) = oneshot::channel();
         let service = self.clone();
         let call = tokio::spawn(async move {
@@ -101,7 +95,7 @@ impl Service {
                 arguments,
                 held,
                 accept,
-                bodies,
+                part,
                 traced,
                 web,
                 by_stranger,
@@ -114,8 +108,10 @@ impl Service {
                     answered
                 }
                 Callee::Sequence(callable) => {
-                    let mut run = Run::new(calling);
-                    Ok(service.answer_sequence(callable, invocation, &mut run).await)
+                    let mut run = Run::default();
+                    let answered = service.answer_sequence(callable, invocation, &mut run).await;
+                    drop(calling);
+                    Ok(answered)
                 }
             }
         });
@@ -132,7 +128,7 @@ impl Service {
             arguments,
             held: held_for_arguments,
             accept,
-            bodies,
+            part,
             traced,
             web,
             by_stranger,
@@ -189,7 +185,7 @@ impl Service {
         };
         // Those who hold a reservation never wait for another.
         drop((arguments, held_for_arguments));
-        let most_bytes = bodies.at_most(usize::MAX);
+        let most_bytes = part.at_most(usize::MAX);
         let body = answer.as_ref().map(|answer| answer.response.body());
         let bytes = body.map_or(0, |body| size_of_text(body).unwrap_or(0));
         let text_bytes = body.map_or(0, |body| body.len());
@@ -203,7 +199,7 @@ impl Service {
         let all_bytes = most_bytes.min(bytes + made_of_it_bytes);
         // Reserved before the text is parsed, because the value may take many times as much memory.
         let (answer, held) = match answer {
-            Ok(answer) => match bodies.take_for_answer(all_bytes, text_bytes).await {
+            Ok(answer) => match part.take_for_text(all_bytes, text_bytes).await {
                 Ok(held) => (Ok(answer), Some(held)),
                 Err(_) => (Err(no_memory(answer)), None),
             },

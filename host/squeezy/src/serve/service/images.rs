@@ -29,10 +29,11 @@ impl Service {
         image: &str,
     ) -> Result<Value, ServiceError> {
         let reference = Reference::parse(image).map_err(ServiceError::Invalid)?;
+        let asker = self.tenancy(&namespace)?;
         let service = self.clone();
         to_the_end(async move {
             let config = service.config();
-            let pulled = service.registry.pull(&config, &namespace, &reference).await?;
+            let pulled = service.registry.pull(&config, &asker, &reference).await?;
             let repository = reference.repository();
             let is_it = |image: &PulledImage| image.is_for(&namespace, &repository, &pulled.digest);
             let all = service.images.all_pulled();

@@ -24,11 +24,11 @@ impl Service {
     /// Pins the image that a client names, or keeps the code that it gives and pins the image that runs it.
     pub(super) async fn exec(
         &self,
-        namespace: &Namespace,
+        asker: &Tenancy,
         exec: Exec,
         code: Option<GivenCode>,
     ) -> Result<Made, ServiceError> {
-        let Some(code) = code else { return self.exec_image(namespace, exec).await };
+        let Some(code) = code else { return self.exec_image(asker, exec).await };
         let Some(kind) = Kind::find_for(&exec.kind, exec.image.as_deref()) else {
             return Err(ServiceError::Invalid(match (&*exec.kind, exec.image) {
                 (kind::IMAGE, Some(_)) => {
@@ -55,7 +55,7 @@ impl Service {
         Ok(Made { pinned, image, origin: None, code: Some(code) })
     }
 
-    async fn exec_image(&self, namespace: &Namespace, exec: Exec) -> Result<Made, ServiceError> {
+    async fn exec_image(&self, asker: &Tenancy, exec: Exec) -> Result<Made, ServiceError> {
         let invalid = |problem: &str| Err(ServiceError::Invalid(problem.to_owned()));
         if exec.kind != kind::IMAGE {
             return match Kind::find(&exec.kind) {
@@ -69,7 +69,7 @@ impl Service {
             );
         };
         if Reference::is_one(&image) {
-            return self.exec_pulled(namespace, image, exec.digest).await;
+            return self.exec_pulled(asker, image, exec.digest).await;
         }
         // It becomes a file name.
         if squeezy_node::function::check_name(&image).is_err() {
@@ -81,7 +81,7 @@ impl Service {
 
     async fn exec_pulled(
         &self,
-        namespace: &Namespace,
+        asker: &Tenancy,
         image: String,
         digest: Option<Digest>,
     ) -> Result<Made, ServiceError> {
@@ -92,7 +92,7 @@ impl Service {
         }
         reference.digest = reference.digest.or(digest);
         let Pulled { digest, pinned, image: made } =
-            self.registry.pull(&self.config(), namespace, &reference).await?;
+            self.registry.pull(&self.config(), asker, &reference).await?;
         let origin = Some(Origin { reference: image, digest });
         Ok(Made { pinned, image: made, origin, code: None })
     }

@@ -25,7 +25,7 @@ use super::{
     registry::Registry,
     state::{Origin, State, StoredAction},
     telemetry::Telemetry,
-    tenants::{Life, Tenants},
+    tenants::{Tenancy, Tenants},
 };
 pub use calls::{Answered, CallOrigin};
 pub use error::ServiceError;
@@ -152,6 +152,12 @@ impl Service {
         lock(&self.config).clone()
     }
 
+    /// The namespace that has this name now, unless it is going.
+    fn tenancy(&self, namespace: &Namespace) -> Result<Tenancy, ServiceError> {
+        let tenancy = Tenancy::of(&self.tenants, namespace).filter(Tenancy::is_there);
+        tenancy.ok_or(ServiceError::NotFound)
+    }
+
     /// Creates or changes an action atomically, even if the client stops waiting.
     pub async fn put_action(
         self: &Arc<Self>,
@@ -162,14 +168,14 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
-        let life = self.tenants.life(&name.namespace).ok_or(ServiceError::NotFound)?;
-        to_the_end(async move { service.change(name, life, body, code, overwrite).await }).await
+        let asker = self.tenancy(&name.namespace)?;
+        to_the_end(async move { service.change(name, asker, body, code, overwrite).await }).await
     }
 
     async fn change(
         &self,
         name: QualifiedName,
-        life: Life,
+        asker: Tenancy,
         mut body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
@@ -184,12 +190,12 @@ impl Service {
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
-            Some(exec) => Some(self.exec(&name.namespace, exec, code).await?),
+            Some(exec) => Some(self.exec(&asker, exec, code).await?),
             None => None,
         };
         let mut state = self.changing.lock().await;
         // It may have been deleted meanwhile, and made anew.
-        if self.tenants.life(&name.namespace).is_none_or(|now| now != life) {
+        if !asker.is_there() {
             return Err(ServiceError::NotFound);
         }
         self.change_kept(&mut state, name, body, overwrite, given).await
@@ -214,7 +220,7 @@ impl Service {
         if !is_new && !overwrite {
             return Err(ServiceError::Exists);
         }
-        let Made { pinned, image, origin, code } = match (given, &kept) {
+        let made = match (given, &kept) {
             (Some(given), _) => given,
             // The action keeps its stored image, but no settings from the configuration.
             (None, Some(kept)) => self.kept_made(kept).await?,
@@ -224,7 +230,8 @@ impl Service {
                 ));
             }
         };
-        self.within_quotas(state, &name, is_new, code.as_ref())?;
+        self.within_quotas(state, &name, is_new, Some(&made))?;
+        let Made { pinned, image, origin, code } = made;
         let earlier = kept.as_ref().map(|kept| (&kept.body, kept.revision));
         let earlier = earlier.or(sequence.map(|sequence| (&sequence.body, sequence.revision)));
         let (body, revision) = match earlier {

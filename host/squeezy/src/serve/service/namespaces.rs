@@ -15,6 +15,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long calls may run on in a namespace that is deleted by force.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How often to try to remove the actions of a namespace that is going.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// How long whoever deletes a namespace waits for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -74,32 +77,44 @@ impl Service {
         Ok(tenant)
     }
 
-    /// Whether an action's namespace may have it, and its code.
+    /// Whether an action's namespace may have it, with what it is made from.
     pub(super) fn within_quotas(
         &self,
         state: &State,
         name: &QualifiedName,
         is_new: bool,
-        code: Option<&ActionCode>,
+        made: Option<&Made>,
     ) -> Result<(), ServiceError> {
         let quotas = self.tenants.quotas(&name.namespace);
         let there = state.actions_of(&name.namespace);
         if let Some(allowed) = quotas.actions.filter(|allowed| is_new && there >= *allowed) {
             return Err(TenantError::from(OverQuota::Actions { allowed }).into());
         }
-        let (Some(allowed), Some(code)) = (quotas.code_mb, code) else { return Ok(()) };
-        let allowed = (allowed as u64) << 20;
-        let mut bytes = code.bytes()?;
-        for other in self.actions() {
-            if other.name.namespace == name.namespace
-                && other.name != *name
-                && let Some(code) = &other.code
-            {
-                bytes += code.bytes()?;
+        let Some(made) = made else { return Ok(()) };
+        // Those that cannot be served now, too.
+        let others = || {
+            let own = |other: &QualifiedName| other.namespace == name.namespace && other != name;
+            state.actions().iter().filter(move |(other, _)| own(other)).map(|(_, stored)| stored)
+        };
+        if let (Some(allowed), Some(code)) = (quotas.code_mb, &made.code) {
+            let digests = others().filter_map(|other| Some(&other.code.as_ref()?.digest));
+            let digests = digests.chain([&code.code.digest]);
+            let bytes = digests.map(|digest| self.codes.bytes_of(digest)).sum();
+            let allowed = (allowed as u64) << 20;
+            if bytes > allowed {
+                return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
             }
         }
-        if bytes > allowed {
-            return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
+        if let (Some(allowed), Some(_)) = (quotas.image_mb, &made.origin) {
+            // Those that have been built here are the operator's. Each is there once.
+            let pulled = others().filter(|other| other.origin.is_some());
+            let digests = pulled.filter_map(|other| other.digest.as_ref());
+            let digests: BTreeSet<_> = digests.chain([&made.pinned.digest]).collect();
+            let bytes = digests.into_iter().map(|digest| self.images.bytes_of(digest)).sum();
+            let allowed = (allowed as u64) << 20;
+            if bytes > allowed {
+                return Err(TenantError::from(OverQuota::Images { bytes, allowed }).into());
+            }
         }
         Ok(())
     }
@@ -137,6 +152,7 @@ impl Service {
     ) -> Result<Value, ServiceError> {
         let described = self.tenants.describe(&namespace)?;
         let mut state = self.changing.lock().await;
+        let tenancy = Tenancy::of(&self.tenants, &namespace).ok_or(TenantError::NoNamespace)?;
         let own = |name: &&QualifiedName| name.namespace == namespace;
         let actions = state.actions_of(&namespace);
         let packages = state.packages().keys().filter(own).count();
@@ -145,18 +161,19 @@ impl Service {
             (_, 1..) if !force => return Err(TenantError::HasPackages(packages).into()),
             _ => self.tenants.begin_to_go(&namespace).await?,
         }
-        let tenant = self.remove_actions(&mut state, &namespace).await?;
+        let removed = self.remove_actions(&mut state, &namespace).await;
         drop(state);
-        let service = self.clone();
-        let going = namespace.clone();
-        let end = tokio::spawn(async move { service.end_namespace(&going).await });
-        if let Some(tenant) = tenant.filter(|_| force) {
+        if let Some(tenant) = lock(&self.in_node).get(&namespace).copied().filter(|_| force) {
             let node = self.node.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(GRACE).await;
                 node.end_calls(tenant);
             });
         }
+        let service = self.clone();
+        let is_empty = removed.is_ok();
+        let end = tokio::spawn(async move { service.end_namespace(tenancy, is_empty).await });
+        removed?;
         match tokio::time::timeout(PATIENCE, end).await {
             Ok(_) => Ok(described),
             Err(_) => Ok(self.tenants.describe(&namespace).unwrap_or(described)),
@@ -164,24 +181,23 @@ impl Service {
     }
 
     /// Goes on with the ends that an earlier process has begun. Before actions are restored.
-    pub async fn go_on_deleting(self: &Arc<Self>) -> Result<(), ServiceError> {
+    pub async fn go_on_deleting(self: &Arc<Self>) {
         for namespace in self.tenants.going() {
             let mut state = self.changing.lock().await;
-            self.remove_actions(&mut state, &namespace).await?;
+            let is_empty = self.remove_actions(&mut state, &namespace).await.is_ok();
             drop(state);
+            let Some(tenancy) = Tenancy::of(&self.tenants, &namespace) else { continue };
             let service = self.clone();
-            tokio::spawn(async move { service.end_namespace(&namespace).await });
+            tokio::spawn(async move { service.end_namespace(tenancy, is_empty).await });
         }
-        Ok(())
     }
 
-    /// Removes all actions and packages: waiting calls are refused, running ones completed. Returns the tenant that the
-    /// namespace is in the node until it has ended, if it is one.
+    /// Removes all actions and packages: waiting calls are refused, running ones completed.
     async fn remove_actions(
         &self,
         state: &mut State,
         namespace: &Namespace,
-    ) -> Result<Option<TenantIndex>, ServiceError> {
+    ) -> Result<(), ServiceError> {
         state.remove_all(namespace).await?;
         lock(&self.packages).retain(|name, _| name.namespace != *namespace);
         lock(&self.sequences).retain(|name, _| name.namespace != *namespace);
@@ -199,7 +215,7 @@ impl Service {
             self.node.remove_tenant(tenant);
         }
         self.keep_named(state);
-        Ok(tenant)
+        Ok(())
     }
 
     /// Removes the images that have been pulled for a namespace. Those that cannot be removed now are for whoever has
@@ -217,15 +233,36 @@ impl Service {
     }
 
     /// Ends a namespace that is going. Whoever asks for it while somebody else does so waits.
-    async fn end_namespace(&self, namespace: &Namespace) {
+    async fn end_namespace(&self, tenancy: Tenancy, is_empty: bool) {
+        let namespace = &tenancy.namespace;
         while !lock(&self.ending).insert(namespace.clone()) {
             tokio::time::sleep(PAUSE).await;
         }
         // It may be over by now, and the name be another one's.
-        if self.tenants.going().contains(namespace) {
+        if tenancy.is_going() {
+            if !is_empty {
+                self.empty(namespace).await;
+            }
             self.end_going(namespace).await;
         }
         lock(&self.ending).remove(namespace);
+    }
+
+    /// Removes actions and packages that could not be removed at once: the disk may be full.
+    async fn empty(&self, namespace: &Namespace) {
+        let mut is_said = false;
+        loop {
+            tokio::time::sleep(RETRY).await;
+            let mut state = self.changing.lock().await;
+            match self.remove_actions(&mut state, namespace).await {
+                Ok(()) => return,
+                Err(error) if !is_said => log_warning(&format!(
+                    "the actions of the namespace {namespace}, which is being deleted, cannot be removed yet: {error}"
+                )),
+                Err(_) => {}
+            }
+            is_said = true;
+        }
     }
 
     async fn end_going(&self, namespace: &Namespace) {
@@ -236,10 +273,15 @@ impl Service {
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);
-        if let Err(error) = self.tenants.end(namespace).await {
-            log_warning(&format!(
-                "the namespace {namespace} is empty, but remains until the daemon is started again: {error}"
-            ));
+        let mut is_said = false;
+        while let Err(error) = self.tenants.end(namespace).await {
+            if !is_said {
+                log_warning(&format!(
+                    "the namespace {namespace} is empty, but cannot be removed yet: {error}"
+                ));
+            }
+            is_said = true;
+            tokio::time::sleep(RETRY).await;
         }
     }
 }

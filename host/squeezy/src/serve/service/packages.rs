@@ -48,10 +48,11 @@ impl Service {
         package::check_name(&name.name).map_err(ServiceError::Invalid)?;
         let binding = body.binding(&name.namespace).map_err(ServiceError::Invalid)?;
         let service = self.clone();
+        let asker = self.tenancy(&name.namespace)?;
         to_the_end(async move {
             let mut state = service.changing.lock().await;
-            // It may have been deleted since the client was admitted.
-            if !service.tenants.has(&name.namespace) {
+            // It may have been deleted meanwhile, and made anew.
+            if !asker.is_there() {
                 return Err(ServiceError::NotFound);
             }
             let earlier = state.packages().get(&name);

@@ -1,7 +1,10 @@
 //! Sequences: actions without an image or instances of their own, which call others one after the other.
 
 use super::{calls::Invocation, packages::resolve_with, *};
-use crate::serve::{bodies::Held, telemetry::TracedCall, tenants::Calling};
+use crate::serve::{
+    bodies::{Held, Part},
+    telemetry::TracedCall,
+};
 use serde_json::Map;
 use squeezy_openwhisk::{
     MAX_ARGUMENTS_BYTES,
@@ -69,19 +72,12 @@ impl CallableSequence {
 }
 
 /// A call of a sequence, with those of the sequences in it.
+#[derive(Default)]
 pub(super) struct Run {
-    /// It counts as one call of its namespace, whatever it calls.
-    pub(super) calling: Calling,
     /// How many actions have been called.
     actions: usize,
     /// How many sequences are in progress, each within the one before.
     depth: usize,
-}
-
-impl Run {
-    pub(super) fn new(calling: Calling) -> Self {
-        Self { calling, actions: 0, depth: 0 }
-    }
 }
 
 /// How far a sequence has come.
@@ -90,7 +86,7 @@ struct Progress {
     /// The latest result, which is the arguments of the next component; at first the sequence's arguments.
     result: Value,
     /// The reservation for the sequence's arguments, until they are passed on.
-    given: Arc<[Held]>,
+    given: Option<Arc<Held>>,
     /// The reservation for the latest result of a component.
     held: Option<Held>,
     /// The activations of the components that were called.
@@ -124,7 +120,7 @@ impl From<ServiceError> for Stop {
 struct Within<'a> {
     id: &'a str,
     traced: &'a TracedCall,
-    bodies: &'a Arc<Bodies>,
+    part: &'a Part,
     by_stranger: bool,
 }
 
@@ -182,14 +178,14 @@ impl Service {
             return Err(ServiceError::Invalid(problem));
         }
         let service = self.clone();
-        let life = self.tenants.life(&name.namespace).ok_or(ServiceError::NotFound)?;
-        to_the_end(async move { service.change_sequence(name, life, body, overwrite).await }).await
+        let asker = self.tenancy(&name.namespace)?;
+        to_the_end(async move { service.change_sequence(name, asker, body, overwrite).await }).await
     }
 
     async fn change_sequence(
         &self,
         name: QualifiedName,
-        life: Life,
+        asker: Tenancy,
         mut body: ActionBody,
         overwrite: bool,
     ) -> Result<Value, ServiceError> {
@@ -201,7 +197,7 @@ impl Service {
         let components = body.exec.take().map(read).transpose()?;
         let mut state = self.changing.lock().await;
         // It may have been deleted meanwhile, and made anew.
-        if self.tenants.life(&name.namespace).is_none_or(|now| now != life) {
+        if !asker.is_there() {
             return Err(ServiceError::NotFound);
         }
         packages::check_place(&name, &state)?;
@@ -283,7 +279,7 @@ impl Service {
     ) -> Answered {
         let parameters = callable.parameters();
         let CallableSequence { name, sequence, .. } = callable;
-        let Invocation { id, arguments, held, accept, bodies, traced, by_stranger, cause, web } =
+        let Invocation { id, arguments, held, accept, part, traced, by_stranger, cause, web } =
             invocation;
         let (begin, start_ms) = (Instant::now(), now_ms());
         let Called { action, version, kind } = sequence.called(&name);
@@ -308,7 +304,7 @@ impl Service {
             took: Duration::ZERO,
             memory_mib: None,
         };
-        let within = Within { id: &id, traced: &traced, bodies: &bodies, by_stranger };
+        let within = Within { id: &id, traced: &traced, part: &part, by_stranger };
         run.depth += 1;
         for component in &sequence.components {
             if let Err(Stop(status, error)) =
@@ -387,11 +383,16 @@ impl Service {
         if length > MAX_ARGUMENTS_BYTES {
             return too_long(length);
         }
-        let mut held = std::mem::replace(&mut progress.given, Arc::from([]));
-        if let Some(held_for_result) = progress.held.take() {
-            let exchanged = run.calling.exchange(held_for_result.bytes());
-            exchanged.map_err(|over| ServiceError::Tenant(over.into()))?;
-            held = Arc::from([held_for_result]);
+        let mut held = progress.given.take();
+        if let Some(mut held_for_result) = progress.held.take() {
+            // The component's arguments from now on, for as long as that runs.
+            held_for_result.becomes_request_now().map_err(|_| {
+                let error = format!(
+                    "Sequence failed. There is not enough memory for the arguments of the component {name} at the moment, because of other requests; try again later."
+                );
+                Stop(Status::InternalError, error)
+            })?;
+            held = Some(Arc::new(held_for_result));
         }
         let invocation = Invocation {
             id: self.new_id()?,
@@ -399,7 +400,7 @@ impl Service {
             held,
             // Nobody hears its ID before the end of the sequence.
             accept: oneshot::channel().0,
-            bodies: within.bodies.clone(),
+            part: within.part.clone(),
             traced: within.traced.part(),
             web: None,
             by_stranger: within.by_stranger,

@@ -1,7 +1,7 @@
 //! Calling and changing actions; `tests/serve.rs` does so with VMs.
 
 use super::*;
-use crate::serve::blobs::tests::has;
+use crate::serve::{blobs::tests::has, bodies::Payer};
 use serde_json::{Map, json};
 use squeezy_node::{NodeEvent, Observer};
 use squeezy_openwhisk::activation::Status;
@@ -74,8 +74,8 @@ async fn waiting(service: &Arc<Service>, id: &str) -> Call {
         id.to_owned(),
         Map::new(),
         CallOrigin::default(),
-        Arc::from([]),
-        service.bodies.clone(),
+        None,
+        service.bodies.part(Payer::alone()),
     );
     accepted.await.unwrap();
     call
@@ -100,8 +100,8 @@ async fn waiting_at_web(service: &Arc<Service>) -> Call {
     let web = Some(WebCall { export, stranger: None });
     let origin = CallOrigin { web, ..CallOrigin::default() };
     let id = service.new_id().unwrap();
-    let bodies = service.bodies.clone();
-    let (accepted, call) = service.call(action, id, given, origin, Arc::from([]), bodies);
+    let part = service.bodies.part(Payer::alone());
+    let (accepted, call) = service.call(action, id, given, origin, None, part);
     accepted.await.unwrap();
     call
 }
@@ -175,8 +175,8 @@ async fn who_was_accepted_can_ask_what_came_of_it() {
         "2".to_owned(),
         Map::new(),
         CallOrigin::default(),
-        Arc::from([]),
-        service.bodies.clone(),
+        None,
+        service.bodies.part(Payer::alone()),
     );
     assert!(accepted.await.is_err());
     assert!(matches!(refused.await.unwrap(), Err(ServiceError::Busy)));
@@ -383,6 +383,31 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     assert!(!service.tenants.has(&acme));
 }
 
+#[tokio::test]
+async fn a_namespace_whose_actions_cannot_be_removed_yet_ends_later() {
+    let (service, _hold, directory) = service().await;
+    let acme: Namespace = "acme".parse().unwrap();
+    service.create_namespace(&acme, Map::new()).await.unwrap();
+    let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
+    service.put_action(name("/acme/f"), body(exec), None, false).await.unwrap();
+    // A file cannot take the place of a directory.
+    let (file, aside) = (directory.path().join("actions.json"), directory.path().join("aside"));
+    fs::rename(&file, &aside).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert!(service.delete_namespace(acme.clone(), true).await.is_err());
+    assert!(service.tenants.going().contains(&acme));
+    fs::remove_dir(&file).unwrap();
+    fs::rename(&aside, &file).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !service.tenants.going().is_empty() {
+        assert!(Instant::now() < until, "it goes on by itself");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(service.action(&name("/acme/f")).is_none());
+    service.create_namespace(&acme, Map::new()).await.unwrap();
+    assert!(service.describe_actions(&acme).is_empty());
+}
+
 fn package(text: &str) -> squeezy_openwhisk::package::PackageBody {
     serde_json::from_str(text).unwrap()
 }
@@ -495,7 +520,7 @@ async fn a_namespace_that_goes_takes_its_packages_with_it() {
     // A daemon that was killed right after it began goes on.
     service.tenants.begin_to_go(&acme).await.unwrap();
     assert!(matches!(put("/acme/q").await, Err(ServiceError::NotFound)));
-    service.go_on_deleting().await.unwrap();
+    service.go_on_deleting().await;
     assert!(service.describe_packages(&acme).is_empty());
     assert_eq!(service.describe_packages(&Namespace::guest()).len(), 1);
     let state = service.changing.lock().await;

@@ -8,22 +8,25 @@ mod error;
 mod file;
 mod key;
 mod quota;
+mod tenancy;
 #[cfg(test)]
 mod tests;
 mod usage;
 
-pub use calls::{Calling, NewCall};
+pub use calls::Calling;
 pub use error::TenantError;
 pub use key::{KeyName, NewKey};
 pub use quota::{OverQuota, Quotas};
+pub use tenancy::Tenancy;
 pub use usage::{Memory, Used};
 
 use super::{
+    bodies::{Payer, Portion},
     callers::{Caller, Role},
     key::Key,
     state::write_whole,
 };
-use calls::{Calls, Part};
+use calls::Calls;
 use file::{Contents, StoredTenant};
 use key::KeyEntry;
 use serde_json::{Map, Value, json};
@@ -68,16 +71,6 @@ struct Tenant {
     usage: Arc<Usage>,
 }
 
-/// One namespace, however many of its name there will be.
-#[derive(Debug)]
-pub struct Life(Arc<Calls>);
-
-impl PartialEq for Life {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 impl Tenants {
     /// Reads the namespaces of a state directory, which the caller has locked.
     pub fn open(directory: &Path, operator: Key) -> Result<Self, TenantError> {
@@ -116,13 +109,6 @@ impl Tenants {
         self.read().namespaces.len() == 1
     }
 
-    /// A namespace as it is now, unless it is going; another one of its name is not the same.
-    pub fn life(&self, namespace: &Namespace) -> Option<Life> {
-        let state = self.read();
-        let tenant = state.namespaces.get(namespace).filter(|tenant| !tenant.is_going);
-        tenant.map(|tenant| Life(tenant.calls.clone()))
-    }
-
     /// Whether there is such a namespace that is not going.
     pub fn has(&self, namespace: &Namespace) -> bool {
         self.read().namespaces.get(namespace).is_some_and(|tenant| !tenant.is_going)
@@ -147,17 +133,22 @@ impl Tenants {
         going.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Begins a call in a namespace, if it may have one more.
-    pub fn call(&self, namespace: &Namespace, call: NewCall) -> Result<Calling, TenantError> {
+    /// How much a namespace may have of what belongs to all.
+    pub fn payer(&self, namespace: &Namespace) -> Payer {
+        let portion = match namespace.is_guest() {
+            true if self.is_alone() => Portion::All,
+            true => Portion::ThreeQuarters,
+            false => Portion::Quarter,
+        };
+        Payer { namespace: namespace.clone(), portion }
+    }
+
+    /// Begins a call in a namespace, of a client with a key or without one, if it may have one more.
+    pub fn call(&self, namespace: &Namespace, by_stranger: bool) -> Result<Calling, TenantError> {
         let state = self.read();
         let tenant = state.namespaces.get(namespace).filter(|tenant| !tenant.is_going);
         let tenant = tenant.ok_or(TenantError::NoNamespace)?;
-        let part = match state.namespaces.len() {
-            1 => Part::All,
-            _ if namespace.is_guest() => Part::ThreeQuarters,
-            _ => Part::Quarter,
-        };
-        let calling = tenant.calls.begin(&tenant.quotas, call, part)?;
+        let calling = tenant.calls.begin(&tenant.quotas, by_stranger)?;
         tenant.usage.call();
         Ok(calling)
     }

@@ -24,6 +24,8 @@ pub struct Quotas {
     pub actions: Option<usize>,
     /// Code of its actions, in MiB.
     pub code_mb: Option<usize>,
+    /// Images from registries that its actions have, in MiB.
+    pub image_mb: Option<usize>,
     /// Activations that are kept, if not as many as the configuration says.
     pub activations: Option<usize>,
 }
@@ -40,6 +42,7 @@ impl Quotas {
             calls_per_minute: Some(6000),
             actions: Some(100),
             code_mb: Some(512),
+            image_mb: Some(4096),
             activations: None,
         }
     }
@@ -62,8 +65,7 @@ impl Quotas {
         }
         let changed: Self =
             serde_json::from_value(all).map_err(|error| format!("quotas: {error}"))?;
-        let Self { concurrent_calls, calls_per_minute, actions, code_mb, activations, .. } =
-            changed;
+        let Self { concurrent_calls, calls_per_minute, actions, code_mb, image_mb, .. } = changed;
         for (name, least, quota) in [
             ("memory_mb", 1, changed.memory_mb),
             ("weight", 1, changed.weight),
@@ -71,7 +73,8 @@ impl Quotas {
             ("calls_per_minute", 1, calls_per_minute),
             ("actions", 0, actions),
             ("code_mb", 0, code_mb),
-            ("activations", 1, activations),
+            ("image_mb", 0, image_mb),
+            ("activations", 1, changed.activations),
         ] {
             if quota.is_some_and(|quota| !(least..=MOST).contains(&quota)) {
                 return Err(format!(
@@ -104,9 +107,9 @@ pub enum OverQuota {
     },
     /// Too much memory.
     #[error(
-        "The arguments of this namespace's calls take as much memory as they may; try again later."
+        "This namespace's requests and answers take as much memory as they may; try again later."
     )]
-    Arguments,
+    Bodies,
     /// Too many actions.
     #[error("The namespace may have {allowed} actions: delete one first.")]
     Actions {
@@ -118,6 +121,16 @@ pub enum OverQuota {
     Packages {
         /// How many there may be.
         allowed: usize,
+    },
+    /// Too much of images.
+    #[error(
+        "The images of the namespace's actions would take {bytes} bytes of at most {allowed}: delete some first."
+    )]
+    Images {
+        /// What they would take.
+        bytes: u64,
+        /// What they may take.
+        allowed: u64,
     },
     /// Too much code.
     #[error(

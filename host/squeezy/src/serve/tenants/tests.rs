@@ -13,19 +13,10 @@ fn open(directory: &TempDir) -> Tenants {
     Tenants::open(directory.path(), key).unwrap()
 }
 
-/// What a new one may have here.
-const NEW: Quotas = Quotas {
-    memory_mb: None,
-    weight: None,
-    concurrent_calls: Some(256),
-    calls_per_minute: Some(6000),
-    actions: Some(100),
-    code_mb: Some(512),
-    activations: None,
-};
-
-/// One without arguments, of somebody with a key.
-const CALL: NewCall = NewCall { by_stranger: false, bytes: 0, most_bytes: 0 };
+/// What a new namespace may have; of memory, as much as there is.
+fn new() -> Quotas {
+    Quotas::new(0)
+}
 
 fn namespace(name: &str) -> Namespace {
     name.parse().unwrap()
@@ -49,7 +40,7 @@ async fn a_key_is_replaced_without_a_gap_and_outlives_a_restart() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     assert!(tenants.is_alone());
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
     assert!(!tenants.is_alone());
     let first = tenants.create_key(&acme, name("first"), Role::Call).await.unwrap().text;
     let caller = who(&tenants, &first).unwrap();
@@ -110,12 +101,12 @@ async fn who_knew_a_namespace_is_a_stranger_to_the_next_one_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
     let key = tenants.create_key(&acme, name("k"), Role::Change).await.unwrap().text;
     let caller = who(&tenants, &key).unwrap();
     tenants.begin_to_go(&acme).await.unwrap();
     tenants.end(&acme).await.unwrap();
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
     tenants.create_key(&acme, name("k"), Role::Change).await.unwrap();
     assert!(!tenants.knows(&caller) && who(&tenants, &key).is_none());
 }
@@ -126,11 +117,11 @@ async fn a_change_goes_on_if_nobody_waits_for_it() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     // It is being written, and its client goes away.
-    let mut create = Box::pin(tenants.create(&acme, NEW, Map::new()));
+    let mut create = Box::pin(tenants.create(&acme, new(), Map::new()));
     let polled = create.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
     drop(create);
-    tenants.create(&namespace("other"), NEW, Map::new()).await.unwrap();
+    tenants.create(&namespace("other"), new(), Map::new()).await.unwrap();
     assert!(tenants.has(&acme));
     drop(tenants);
     assert!(open(&directory).has(&acme));
@@ -141,10 +132,10 @@ async fn everything_has_a_bound_and_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let (acme, none) = (namespace("acme"), namespace("none"));
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
-    assert!(matches!(tenants.create(&acme, NEW, Map::new()).await, Err(TenantError::Exists)));
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    assert!(matches!(tenants.create(&acme, new(), Map::new()).await, Err(TenantError::Exists)));
     let guest = Namespace::guest();
-    assert!(matches!(tenants.create(&guest, NEW, Map::new()).await, Err(TenantError::Exists)));
+    assert!(matches!(tenants.create(&guest, new(), Map::new()).await, Err(TenantError::Exists)));
     assert!(matches!(tenants.begin_to_go(&guest).await, Err(TenantError::Guest)));
     let key = tenants.create_key(&none, name("k"), Role::Read).await;
     assert!(matches!(key, Err(TenantError::NoNamespace)));
@@ -160,9 +151,9 @@ async fn everything_has_a_bound_and_a_reason() {
     assert!(matches!(key, Err(TenantError::TooManyKeys(_))));
     assert!(matches!(tenants.revoke(&acme, &name("x")).await, Err(TenantError::NoKey)));
     for number in 2..MOST_NAMESPACES {
-        tenants.create(&namespace(&format!("n{number}")), NEW, Map::new()).await.unwrap();
+        tenants.create(&namespace(&format!("n{number}")), new(), Map::new()).await.unwrap();
     }
-    let more = tenants.create(&namespace("more"), NEW, Map::new()).await;
+    let more = tenants.create(&namespace("more"), new(), Map::new()).await;
     assert!(matches!(more, Err(TenantError::TooManyNamespaces(_))));
 }
 
@@ -171,21 +162,21 @@ async fn a_namespace_that_goes_has_no_keys_and_no_calls_and_is_not_made_anew_bef
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
     let key = tenants.create_key(&acme, name("k"), Role::Change).await.unwrap().text;
-    let call = tenants.call(&acme, CALL).unwrap();
+    let call = tenants.call(&acme, false).unwrap();
     tenants.begin_to_go(&acme).await.unwrap();
     assert!(who(&tenants, &key).is_none() && !tenants.has(&acme));
-    assert!(matches!(tenants.call(&acme, CALL), Err(TenantError::NoNamespace)));
+    assert!(matches!(tenants.call(&acme, false), Err(TenantError::NoNamespace)));
     assert_eq!(tenants.calls(&acme), 1);
     drop(call);
     assert_eq!(tenants.calls(&acme), 0);
-    assert!(matches!(tenants.create(&acme, NEW, Map::new()).await, Err(TenantError::Going)));
+    assert!(matches!(tenants.create(&acme, new(), Map::new()).await, Err(TenantError::Going)));
     drop(tenants);
     let tenants = open(&directory);
     assert_eq!(tenants.going(), std::slice::from_ref(&acme));
     tenants.end(&acme).await.unwrap();
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
     assert!(tenants.keys(&acme).is_empty());
 }
 
@@ -196,31 +187,31 @@ async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
     let (acme, zeta) = (namespace("acme"), namespace("zeta"));
     let quotas = |quotas: Value| quotas.as_object().unwrap().clone();
     let two = quotas(json!({ "concurrent_calls": 2 }));
-    tenants.create(&acme, NEW, two).await.unwrap();
-    tenants.create(&zeta, NEW, Map::new()).await.unwrap();
-    let calls = [tenants.call(&acme, CALL).unwrap(), tenants.call(&acme, CALL).unwrap()];
-    let refused = tenants.call(&acme, CALL).unwrap_err().to_string();
+    tenants.create(&acme, new(), two).await.unwrap();
+    tenants.create(&zeta, new(), Map::new()).await.unwrap();
+    let calls = [tenants.call(&acme, false).unwrap(), tenants.call(&acme, false).unwrap()];
+    let refused = tenants.call(&acme, false).unwrap_err().to_string();
     let right = "Too many concurrent requests in flight (count: 2, allowed: 2).";
     assert_eq!((&*refused, tenants.calls(&acme)), (right, 2));
-    assert!(tenants.call(&zeta, CALL).is_ok());
+    assert!(tenants.call(&zeta, false).is_ok());
     drop(calls);
-    assert!(tenants.call(&acme, CALL).is_ok());
+    assert!(tenants.call(&acme, false).is_ok());
     // From the next call on, and after a restart.
     let none = quotas(json!({ "concurrent_calls": null, "calls_per_minute": 1, "activations": 7 }));
     tenants.set_quotas(&acme, none).await.unwrap();
-    assert!(matches!(tenants.call(&acme, CALL), Err(TenantError::Over(OverQuota::Rate { .. }))));
+    assert!(matches!(tenants.call(&acme, false), Err(TenantError::Over(OverQuota::Rate { .. }))));
     assert_eq!(tenants.calls(&acme), 0);
     drop(tenants);
     let tenants = open(&directory);
     let right =
-        Quotas { concurrent_calls: None, calls_per_minute: Some(1), activations: Some(7), ..NEW };
+        Quotas { concurrent_calls: None, calls_per_minute: Some(1), activations: Some(7), ..new() };
     assert_eq!(tenants.quotas(&acme), right);
     assert_eq!(tenants.most_activations(), BTreeMap::from([(acme.clone(), 7)]));
     // What it has used is kept too.
     assert_eq!(tenants.used()[&acme].calls, 3, "as of the last change");
     let memory = Memory { promised_bytes: 1 << 30, occupied_bytes: 1 << 20 };
     tenants.hold(&BTreeMap::from([(acme.clone(), memory)]), Duration::from_secs(2));
-    assert!(tenants.call(&acme, CALL).is_ok());
+    assert!(tenants.call(&acme, false).is_ok());
     tenants.keep_uses().await.unwrap();
     let right = Used { calls: 4, promised_mib_ms: 2_048_000, occupied_mib_ms: 2000 };
     assert_eq!((tenants.used()[&acme], tenants.used()[&zeta].promised_mib_ms), (right, 0));
@@ -236,7 +227,7 @@ async fn a_change_that_cannot_be_written_is_none() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     fs::create_dir_all(directory.path().join("namespaces.json/x")).unwrap();
-    let made = tenants.create(&namespace("acme"), NEW, Map::new()).await;
+    let made = tenants.create(&namespace("acme"), new(), Map::new()).await;
     assert!(matches!(made, Err(TenantError::File { .. })));
     assert!(tenants.is_alone() && !tenants.has(&namespace("acme")));
 }
@@ -266,41 +257,27 @@ async fn strangers_leave_half_of_the_calls_to_those_with_a_key() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     let quotas = json!({ "concurrent_calls": 4, "calls_per_minute": 6 });
-    tenants.create(&acme, NEW, quotas.as_object().unwrap().clone()).await.unwrap();
-    let stranger = NewCall { by_stranger: true, ..CALL };
-    let calls = [(); 2].map(|()| tenants.call(&acme, stranger).unwrap());
-    let refused = tenants.call(&acme, stranger).unwrap_err().to_string();
+    tenants.create(&acme, new(), quotas.as_object().unwrap().clone()).await.unwrap();
+    let calls = [(); 2].map(|()| tenants.call(&acme, true).unwrap());
+    let refused = tenants.call(&acme, true).unwrap_err().to_string();
     assert_eq!(refused, "Too many concurrent requests in flight (count: 2, allowed: 2).");
-    let own = [(); 2].map(|()| tenants.call(&acme, CALL).unwrap());
-    assert!(tenants.call(&acme, CALL).is_err());
+    let own = [(); 2].map(|()| tenants.call(&acme, false).unwrap());
+    assert!(tenants.call(&acme, false).is_err());
     drop((calls, own));
     // Two of six in a minute were theirs, and a third one is.
-    assert!(tenants.call(&acme, stranger).is_ok());
-    assert!(tenants.call(&acme, stranger).is_err());
-    assert!(tenants.call(&acme, CALL).is_ok());
+    assert!(tenants.call(&acme, true).is_ok());
+    assert!(tenants.call(&acme, true).is_err());
+    assert!(tenants.call(&acme, false).is_ok());
 }
 
 #[tokio::test]
-async fn arguments_of_a_namespace_s_calls_have_a_part_of_the_memory() {
+async fn a_part_of_what_is_everybody_s_is_for_one_namespace() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let (acme, guest) = (namespace("acme"), Namespace::guest());
-    let large = NewCall { bytes: 5, most_bytes: 12, ..CALL };
-    let all = [(); 3].map(|()| tenants.call(&guest, large).unwrap());
-    drop(all);
-    tenants.create(&acme, NEW, Map::new()).await.unwrap();
-    // One that is larger than the part is admitted alone.
-    let first = tenants.call(&acme, large).unwrap();
-    let refused = tenants.call(&acme, large).unwrap_err().to_string();
-    assert!(refused.contains("arguments"), "{refused}");
-    assert!(tenants.call(&acme, CALL).is_ok());
-    drop(first);
-    let small = NewCall { bytes: 1, ..large };
-    let few = [(); 3].map(|()| tenants.call(&acme, small).unwrap());
-    assert!(tenants.call(&acme, small).is_err());
-    // The operator's namespace has more, and not all of it.
-    let guests = [(); 9].map(|()| tenants.call(&guest, small).unwrap());
-    assert!(tenants.call(&guest, small).is_err());
-    drop((few, guests));
-    assert!(tenants.call(&acme, small).is_ok());
+    assert_eq!(tenants.payer(&guest).portion, Portion::All);
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    assert_eq!(tenants.payer(&acme).portion, Portion::Quarter);
+    // The operator's has more, and not all of it.
+    assert_eq!(tenants.payer(&guest).portion, Portion::ThreeQuarters);
 }

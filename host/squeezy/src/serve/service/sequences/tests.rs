@@ -2,7 +2,7 @@
 //! does.
 
 use super::*;
-use crate::serve::service::tests::service;
+use crate::serve::{bodies::Payer, service::tests::service};
 use serde_json::json;
 use squeezy_openwhisk::package::PackageBody;
 
@@ -35,8 +35,8 @@ async fn put_package(service: &Arc<Service>, called: &str, package: Value) -> Op
 async fn call(service: &Arc<Service>, called: &str) -> Arc<Activation> {
     let callee = service.callee(&name(called)).await.unwrap();
     let id = service.new_id().unwrap();
-    let (bodies, origin) = (service.bodies.clone(), CallOrigin::default());
-    let (_, call) = service.call(callee, id, Map::new(), origin, Arc::from([]), bodies);
+    let (part, origin) = (service.bodies.part(Payer::alone()), CallOrigin::default());
+    let (_, call) = service.call(callee, id, Map::new(), origin, None, part);
     tokio::time::timeout(Duration::from_secs(20), call).await.unwrap().unwrap().unwrap().activation
 }
 
