@@ -96,13 +96,43 @@ pub enum Seccomp {
     Unconfined,
 }
 
+/// A user of an instance's own 65,536; user 0 by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceUser {
+    /// Its number.
+    pub user: u16,
+    /// That of its group.
+    pub group: u16,
+    /// Other groups that it is in, at most [`InstanceUser::MAX_GROUPS`].
+    #[serde(default)]
+    pub other_groups: Vec<u16>,
+}
+
+impl InstanceUser {
+    /// Most other groups.
+    pub const MAX_GROUPS: usize = 64;
+}
+
+/// What becomes of an instance's output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputKind {
+    /// The latest of it is kept, standard output and error in one.
+    #[default]
+    Log,
+    /// All of it is for the host to read, as two streams. An instance that writes faster than the host reads waits.
+    Streams,
+}
+
 /// What to start, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceSpec {
     /// The instance's name in this VM.
     pub id: InstanceId,
-    /// The program and its arguments; the program is an absolute path in the instance's root.
+    /// The program and its arguments. A program without a slash is looked for in the directories of `PATH` of its
+    /// environment, in the instance's root.
     pub command: Vec<String>,
     /// Its whole environment.
     #[serde(default)]
@@ -113,6 +143,10 @@ pub struct InstanceSpec {
     /// The image that its root is, with an overlay of its own; the root that the agent itself has,
     /// for tools that come with the guest, when absent.
     pub image: Option<ImageNumber>,
+    /// The layers that its root is made of instead of an image, by their offsets in the pool, the topmost first. Their
+    /// files look as in a root that Linux' overlayfs has made of directories.
+    #[serde(default)]
+    pub layers: Vec<u64>,
     /// The partition to attach it to.
     pub partition: PartitionChoice,
     /// How long to wait for that partition, in milliseconds.
@@ -139,6 +173,15 @@ pub struct InstanceSpec {
     /// Which system calls it may make.
     #[serde(default)]
     pub seccomp: Seccomp,
+    /// What becomes of its output.
+    #[serde(default)]
+    pub output: OutputKind,
+    /// Who its processes are, without any capability.
+    #[serde(default)]
+    pub user: InstanceUser,
+    /// Whether its root cannot be written to; /tmp and /dev/shm can.
+    #[serde(default)]
+    pub read_only_root: bool,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
     /// What network it has.
@@ -168,6 +211,27 @@ pub struct Instance {
     pub start_ns: u64,
     /// The part of `start_ns` that was spent waiting for a partition.
     pub partition_wait_ns: u64,
+}
+
+/// A signal for an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Its number, 1 to 64.
+    pub signal: u8,
+    /// Whether all its processes get it, or only the first.
+    pub all: bool,
+}
+
+/// What an instance uses outside of its partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Memory that is charged to its cgroup, in bytes.
+    pub memory_bytes: u64,
+    /// CPU time of all its processes since its start, in microseconds.
+    pub cpu_us: u64,
+    /// Processes and threads, that of its sandbox included.
+    pub processes: u64,
 }
 
 /// What came of squeezing an instance.

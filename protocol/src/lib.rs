@@ -14,11 +14,16 @@
 //! | `GET /v1/instances/ID` | | [`Instance`] |
 //! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
 //! | `GET /v1/instances/ID/log?from=N` | | its output from byte N on, as far as it is kept, plain text, at most [`MAX_BODY_BYTES`]; [`LOG_END_HEADER`] says where it ends |
+//! | `GET /v1/instances/ID/stdout`, `.../stderr` | | what it writes there, from its start to the end of its last writer; once, and only with [`OutputKind::Streams`] |
+//! | `POST /v1/instances/ID/signal` | [`SignalRequest`] | nothing, when the signal is sent |
+//! | `GET /v1/instances/ID/usage` | | [`Usage`] |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
 //! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
 //! | `POST /v1/instances/ID/doom` | | [`Instance`], when it can only be killed, until the next request to its server: the host may discard the memory of its partition while the VM is paused; refused unless it is frozen, and while others have to do with its memory |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it. If it is doomed, it is spared first, or killed if the host has discarded its memory |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
+//! | `POST /v1/layers` | [`Layer`] | nothing, when instances can be started on it |
+//! | `DELETE /v1/layers/OFFSET` | | nothing, when the guest reads nothing of it any more; refused while an instance has it |
 //! | `POST /v1/page-cache/drop` | | nothing, when the contents of files that no process has mapped are out of memory |
 //! | `PUT /v1/clock` | [`Clock`] | nothing; the guest's clock is set |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
@@ -29,15 +34,17 @@
 
 mod code;
 mod instance;
+mod layer;
 mod memory;
 pub mod network;
 mod profile;
 
 pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
 pub use instance::{
-    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
-    Seccomp, Squeezed, SqueezedHeap,
+    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, InstanceUser,
+    OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap, Usage,
 };
+pub use layer::{InvalidLayer, Layer};
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use network::NetworkAccess;
 pub use profile::{FunctionCalls, Profile, ProfileRequest};

@@ -1,6 +1,6 @@
 //! One cgroup (v2) per instance: its limits, its end, and OOM kills in it.
 
-use squeezy_protocol::{InstanceId, InstanceSpec};
+use squeezy_protocol::{InstanceId, InstanceSpec, Usage};
 use std::{
     fs, io,
     os::fd::OwnedFd,
@@ -99,6 +99,33 @@ impl Cgroup {
         fs::write(self.path.join("cgroup.kill"), "1")
     }
 
+    /// Sends a signal to every process in it.
+    pub fn signal(&self, number: i32) -> io::Result<()> {
+        let processes = fs::read_to_string(self.path.join("cgroup.procs"))?;
+        for process in processes.lines().filter_map(|line| line.parse().ok()) {
+            match signal(process, number) {
+                // It has just ended.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is charged to it now.
+    pub fn usage(&self) -> io::Result<Usage> {
+        let number = |file: &str| -> io::Result<u64> {
+            let text = fs::read_to_string(self.path.join(file))?;
+            text.trim().parse().map_err(io::Error::other)
+        };
+        let cpu = fs::read_to_string(self.path.join("cpu.stat"))?;
+        Ok(Usage {
+            memory_bytes: number("memory.current")?,
+            cpu_us: value_of(&cpu, "usage_usec").ok_or(io::ErrorKind::InvalidData)?,
+            processes: number("pids.current")?,
+        })
+    }
+
     /// How many of its processes were killed by any OOM killer: for `memory.max`, for a full partition or for
     /// the whole guest.
     pub fn oom_kills(&self) -> u64 {
@@ -129,6 +156,17 @@ impl Cgroup {
                 format!("{} still has processes after 10 s", self.path.display()),
             )
         })
+    }
+}
+
+/// Sends a signal to a process, real-time ones included.
+pub fn signal(process: u32, number: i32) -> io::Result<()> {
+    let process = i32::try_from(process).ok().filter(|process| *process > 0);
+    let process = process.ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: it touches no memory.
+    match unsafe { libc::kill(process, number) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -132,7 +132,8 @@ pub fn image(number: ImageNumber) -> io::Result<String> {
     Ok(directory)
 }
 
-fn device_of(serial: &str) -> Option<String> {
+/// The name of the drive with this serial.
+pub fn device_of(serial: &str) -> Option<String> {
     fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
         let found = fs::read_to_string(entry.path().join("serial")).ok()?;
         (found.trim() == serial).then(|| entry.file_name().to_string_lossy().into_owned())

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod error;
 pub mod init;
 pub mod instance;
+pub mod layers;
 pub mod memory;
 pub mod netlink;
 pub mod network;

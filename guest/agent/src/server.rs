@@ -1,7 +1,12 @@
 //! The HTTP/2 server: dispatches calls. Its interface is described in `squeezy-protocol`.
 
 use crate::{
-    body::Body, clock, error::ApiError, instance::Instances, memory, page_cache, profile::Profiler,
+    body::Body,
+    clock,
+    error::ApiError,
+    instance::{Instances, output::Stream},
+    memory, page_cache,
+    profile::Profiler,
     proxy, squeeze,
 };
 use bytes::Bytes;
@@ -113,6 +118,15 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
             let instance = state.instances.create(spec).await?;
             Ok(json(StatusCode::CREATED, &instance))
         }
+        (&Method::POST, ["layers"]) => {
+            state.instances.add_layer(body(request).await?)?;
+            Ok(empty(StatusCode::CREATED))
+        }
+        (&Method::DELETE, ["layers", offset]) => {
+            let offset = offset.parse().map_err(|_| no_such_path(path))?;
+            state.instances.remove_layer(offset).await?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
         (&Method::GET, ["instances"]) => Ok(ok(&state.instances.list())),
         (method, ["instances", id, rest @ ..]) => {
             let id = instance_id(id)?;
@@ -130,6 +144,16 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                 (&Method::POST, ["squeeze"]) => {
                     Ok(ok(&squeeze::squeeze(&state.instances.get(&id)?).await?))
                 }
+                (&Method::GET, [name @ ("stdout" | "stderr")]) => {
+                    let stream = if *name == "stdout" { Stream::Output } else { Stream::Error };
+                    Ok(Response::new(Box::pin(state.instances.get(&id)?.stream(stream)?)))
+                }
+                (&Method::POST, ["signal"]) => {
+                    let entry = state.instances.get(&id)?;
+                    entry.signal(body(request).await?)?;
+                    Ok(empty(StatusCode::NO_CONTENT))
+                }
+                (&Method::GET, ["usage"]) => Ok(ok(&state.instances.get(&id)?.usage()?)),
                 (&Method::GET, ["log"]) => {
                     let from = number(request.uri().query(), "from", u64::MAX)?;
                     let log = state.instances.get(&id)?.log(from);

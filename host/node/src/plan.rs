@@ -4,39 +4,19 @@ use crate::{FunctionImage, PolicyName};
 use squeezy_protocol::NetworkAccess;
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MEMORY_BLOCK_BYTES,
-    MemoryBackend, MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
+    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MemoryBackend,
+    MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     network::{NetworkCounters, Uplink},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
 
-/// Base memory for the kernel and the agent, in bytes, including the twentieth that Linux keeps free for huge
-/// pages; docs/design.md has the measurements.
-const BASE_BYTES: u64 = 128 << 20;
-
-/// Base memory for what an instance has outside its partition regardless of size, in bytes: kernel stacks,
-/// inodes, pipes and socket buffers.
-const OUTSIDE_BYTES: u64 = 8 << 20;
-
-/// What an instance has outside its partition in proportion to the partition's size, as a divisor: page
-/// tables take a 512th, the index of its files a 455th, and memory mapped by several processes has several
-/// page tables.
-const OUTSIDE_PART: u64 = 128;
-
 /// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
 const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a reclaim may take before it counts as failed. The guest continues with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
-
-/// How much memory an instance with a partition of this size may have outside of it, in bytes: its share of
-/// base memory. A VM has this much for each of its instances, on top of what the kernel and the agent need,
-/// so that no instance can make others run short.
-pub(crate) fn outside_bytes(partition_bytes: u64) -> u64 {
-    round_up(OUTSIDE_BYTES + partition_bytes / OUTSIDE_PART, 4 << 10)
-}
 
 /// Everything that is needed to boot a VM for functions.
 #[derive(Clone, Debug)]
@@ -180,12 +160,7 @@ impl VmPlan {
     fn config(&self, mechanism: &dyn Mechanism) -> VmConfig {
         let kernel = self.files.kernel(mechanism.kernel());
         let mut config = VmConfig::new(&self.name, kernel, self.files.initramfs());
-        let Sizing { instance_bytes, instances, shared_bytes } = self.sizing;
-        // Base memory holds the memory map of everything that can be plugged, 64 bytes per page.
-        let region = round_up(shared_bytes, MEMORY_BLOCK_BYTES)
-            + u64::from(instances) * round_up(instance_bytes, MEMORY_BLOCK_BYTES);
-        let base = BASE_BYTES + u64::from(instances) * outside_bytes(instance_bytes) + region / 64;
-        config.base_bytes = round_up(base, GRANULE_BYTES);
+        config.base_bytes = self.sizing.base_bytes();
         config.images = self.images.clone();
         config.network = self.networks.first().cloned();
         config.network_counters = self.network_counters.clone();
@@ -303,24 +278,6 @@ pub(crate) mod tests {
         let error = plan(&[open, other]).check().unwrap_err().to_string();
         assert!(error.contains("functions that share a VM must say the same"), "{error}");
         assert!(error.ends_with("network_, or another VM each"), "{error}");
-    }
-
-    /// Even with all instances at their limits, the kernel and the agent have what they need.
-    #[test]
-    fn base_memory_has_the_share_of_every_instance() {
-        let directory = tempfile::tempdir().unwrap();
-        let (_, plan) = plan(&directory, "f");
-        for (instance_mib, instances) in [(64, 1), (768, 8), (4096, 16)] {
-            let sizing = Sizing { instance_bytes: instance_mib << 20, instances, ..plan.sizing };
-            let plan = VmPlan { sizing, ..plan.clone() };
-            let config = plan.config(&*plan.new_mechanism().unwrap());
-            let map = config.layout().region_bytes() / 64;
-            let shares = u64::from(instances) * outside_bytes(sizing.instance_bytes);
-            assert!(config.base_bytes >= BASE_BYTES + map + shares, "{config:?}");
-            // Twice the page tables or the file index of a full partition.
-            let least = 2 * (sizing.instance_bytes / 512).max(sizing.instance_bytes / 455);
-            assert!(outside_bytes(sizing.instance_bytes) > OUTSIDE_BYTES / 2 + least);
-        }
     }
 
     /// Base memory and instances add up to about the same total under every policy.

@@ -9,6 +9,17 @@ use crate::{
 const SMALLEST_BYTES: u64 = 128 << 20;
 const LARGEST_BYTES: u64 = 64 << 30;
 
+/// Most pods of a VM.
+const MOST_PODS: u16 = 32;
+/// The most that all partitions of a VM have together, in bytes: their memory map, a 64th, is in the VM's base memory.
+const MOST_PARTITIONS_BYTES: u64 = LARGEST_BYTES;
+
+/// How many pods with partitions of this size, in bytes, a VM has room for.
+pub fn pods_per_vm(partition_bytes: u64) -> u16 {
+    let fit = MOST_PARTITIONS_BYTES / partition_bytes.max(1);
+    u16::try_from(fit).unwrap_or(u16::MAX).clamp(1, MOST_PODS)
+}
+
 /// The size of the partition for a pod, in bytes. A VM's partitions are all of one size, so pods share a VM only where
 /// this is the same.
 ///
@@ -83,5 +94,14 @@ mod tests {
         }
         assert!(size_class((64 << 30) + 1).unwrap_err().message.contains("at most 64 GiB"));
         assert!(size_class(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_vm_of_large_pods_has_few() {
+        for (partition_gib, pods) in [(1, 32), (2, 32), (4, 16), (64, 1)] {
+            assert_eq!(pods_per_vm(partition_gib << 30), pods, "{partition_gib} GiB");
+        }
+        assert_eq!(pods_per_vm(SMALLEST_BYTES), 32);
+        assert_eq!(pods_per_vm(u64::MAX), 1);
     }
 }

@@ -3,7 +3,7 @@
 //! containerd executes the program for each task (`start`), and is told the address of a server: one for each VM, which
 //! all pods of a group share. [`start`](mod@start) finds or makes it, with a [`registry`] of files under a lock; the server
 //! ([`serve`]) answers the task API ([`service`]) for all tasks of its VM ([`tasks`]), and ends with the last.
-//! [`vm::Vm`] is what it needs of the VM.
+//! [`vm::Vm`] is what it needs of the VM, and [`machine::Machine`] is one.
 
 pub mod bootstrap;
 pub mod delete;
@@ -15,7 +15,9 @@ pub mod group;
 pub mod holder;
 pub mod host;
 mod id;
+pub mod layers;
 pub mod log;
+pub mod machine;
 pub mod program;
 pub mod registry;
 pub mod serve;

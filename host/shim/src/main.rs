@@ -1,8 +1,11 @@
 //! `containerd-shim-squeezy-v2`, which containerd executes.
 
-use squeezy_shim::program;
-use std::process::ExitCode;
+use squeezy_shim::{
+    machine::{LAYERS, Machine},
+    program,
+};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 fn main() -> ExitCode {
-    program::run(None)
+    program::run(|assignment| Ok(Arc::new(Machine::new(assignment, Path::new(LAYERS)))))
 }

@@ -35,8 +35,8 @@ const THREADS: usize = 2;
 /// Makes the VM of a server, without booting it.
 pub type MakeVm = fn(&Assignment) -> Result<Arc<dyn Vm>>;
 
-/// Does what the arguments say. Without a VM to make, no task is started.
-pub fn run(make: Option<MakeVm>) -> ExitCode {
+/// Does what the arguments say.
+pub fn run(make: MakeVm) -> ExitCode {
     let mut arguments = env::args_os();
     let program = arguments.next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
@@ -49,21 +49,20 @@ pub fn run(make: Option<MakeVm>) -> ExitCode {
     }
 }
 
-fn run_with(arguments: impl Iterator<Item = OsString>, make: Option<MakeVm>) -> Result<()> {
+fn run_with(arguments: impl Iterator<Item = OsString>, make: MakeVm) -> Result<()> {
     let mut arguments = arguments.peekable();
     if arguments.next_if(|argument| argument == HOLD).is_some() {
         let network = arguments.next();
         return holder::hold(network.as_deref().map(Path::new)).map_err(Error::failed);
     }
     if arguments.next_if(|argument| argument == SERVE).is_some() {
-        return be_server(Assignment::parse(arguments)?, make.ok_or_else(without_vm)?);
+        return be_server(Assignment::parse(arguments)?, make);
     }
     let state = Path::new(STATE);
     let answer = match Command::parse(arguments)? {
         Command::Version => format!("{NAME} {}\n", env!("CARGO_PKG_VERSION")).into_bytes(),
         Command::Info => info(),
         Command::Delete(task) => delete(&task, state)?,
-        Command::Start(_) if make.is_none() => return Err(without_vm()),
         Command::Start(task) => start(
             &task,
             io::stdin().lock(),
@@ -94,10 +93,6 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
     runtime
         .block_on(serve(assignment, listener, vm, PROGRAM.into()))
         .inspect_err(|error| tracing::error!("{error}"))
-}
-
-fn without_vm() -> Error {
-    Error::unimplemented("this version has no VM to put pods in yet, and starts none")
 }
 
 /// What containerd 2.0 and newer ask before anything else.

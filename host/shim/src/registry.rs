@@ -8,7 +8,7 @@
 use crate::{
     Id,
     error::{Error, ErrorKind, Result},
-    group::Group,
+    group::{Group, pods_per_vm},
 };
 use rustix::{
     fs::{FlockOperation, flock},
@@ -29,8 +29,6 @@ use std::{
 /// Where the registries are.
 pub const STATE: &str = "/run/squeezy/shim";
 
-/// Most pods of a VM.
-pub const PODS_PER_VM: usize = 32;
 /// Most VMs of a group.
 const SERVERS_PER_GROUP: usize = 64;
 
@@ -107,13 +105,14 @@ impl Registry {
         if self.server_of(pod).is_ok_and(|server| self.is_running(&server)) {
             return Err(Error::new(ErrorKind::Exists, format_args!("pod {pod} exists already")));
         }
+        let pods_per_vm = pods_per_vm(group.partition_bytes);
         let mut free = None;
         let mut found = None;
         for number in 0..SERVERS_PER_GROUP {
             let server = ServerName::new(group, number);
             if !self.is_running(&server) {
                 free.get_or_insert(server);
-            } else if self.pods_of(&server)?.len() < PODS_PER_VM {
+            } else if self.pods_of(&server)?.len() < usize::from(pods_per_vm) {
                 found = Some(server);
                 break;
             }
@@ -132,7 +131,7 @@ impl Registry {
                 return Err(Error::new(
                     ErrorKind::Full,
                     format_args!(
-                        "the {SERVERS_PER_GROUP} VMs of group {} have {PODS_PER_VM} pods each",
+                        "the {SERVERS_PER_GROUP} VMs of group {} have {pods_per_vm} pods each",
                         group.key
                     ),
                 ));

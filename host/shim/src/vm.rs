@@ -16,7 +16,8 @@ use tokio::io::AsyncRead;
 pub trait Vm: Send + Sync {
     /// Makes a pod, booting the VM for the first. If that fails, nothing of the pod is left.
     fn create_pod<'a>(&'a self, id: &'a Id, pod: &'a Pod) -> BoxFuture<'a, Result<()>>;
-    /// Deletes a pod that has no containers; its memory is the host's when this returns. No error if there is none.
+    /// Deletes a pod that has no containers; its memory is the host's when this returns, or the log says why it is not. No
+    /// error if there is none.
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
     /// Makes a container, without a process yet. If that fails, nothing of it is left.
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>>;

@@ -41,26 +41,6 @@ fn containerd_is_told_what_runtime_this_is() {
 }
 
 #[test]
-fn without_a_vm_nothing_is_started() {
-    let arguments = [
-        "-namespace",
-        "default",
-        "-address",
-        "/run/containerd/containerd.sock",
-        "-id",
-        "one",
-        "start",
-    ];
-    let output = Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap();
-    assert!(!output.status.success() && output.stdout.is_empty());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(
-        said,
-        "containerd-shim-squeezy-v2: this version has no VM to put pods in yet, and starts none\n"
-    );
-}
-
-#[test]
 fn whoever_executes_it_by_hand_is_told_that_it_is_not_for_him() {
     let output = Command::new(PROGRAM).stdin(Stdio::null()).output().unwrap();
     assert!(!output.status.success());

@@ -11,8 +11,9 @@ use crate::{
     network::{self, NetworkCounters, Uplink},
 };
 use bytesize::ByteSize;
-use squeezy_protocol::ImageNumber;
+use squeezy_protocol::{ImageNumber, Layer};
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -34,6 +35,9 @@ pub struct VmConfig {
     pub initramfs: PathBuf,
     /// The functions' images, as read-only drives in the order of their [`ImageNumber`].
     pub images: Vec<PathBuf>,
+    /// The drive for layers ([`squeezy_protocol::Layer`]), if there is one. The guest can read all of it and change
+    /// nothing; the host may write to ranges that the guest does not know of yet. It needs no name.
+    pub pool: Option<Arc<File>>,
     /// Arguments added to the kernel's command line. Those for the memory layout are added
     /// automatically.
     pub command_line: Vec<String>,
@@ -162,6 +166,7 @@ impl VmConfig {
             kernel: kernel.into(),
             initramfs: initramfs.into(),
             images: Vec::new(),
+            pool: None,
             command_line: Vec::new(),
             vcpus: 1,
             base_bytes: 256 << 20,
@@ -270,6 +275,18 @@ impl VmConfig {
                 ImageNumber::MAX_COUNT
             ));
         }
+        if let Some(pool) = &self.pool {
+            let bytes = pool
+                .metadata()
+                .map_err(|error| VmError::system("the drive for layers cannot be used", error))?
+                .len();
+            if bytes == 0 || !bytes.is_multiple_of(Layer::GRANULE_BYTES) {
+                return fail(format!(
+                    "the drive for layers has {bytes} bytes, and not a multiple of {}",
+                    Layer::GRANULE_BYTES
+                ));
+            }
+        }
         for image in &self.images {
             file(
                 image,
@@ -298,7 +315,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_in_one_line() {
         let good = VmConfig::new("a", "/dev/null", "/dev/null");
         type Change = fn(&mut VmConfig);
-        let cases: [(&str, Change); 7] = [
+        let cases: [(&str, Change); 8] = [
             ("name", |c| c.name = "a,b".into()),
             ("processors", |c| c.vcpus = 0),
             ("64 TiB", |c| {
@@ -309,6 +326,7 @@ mod tests {
             }),
             ("0 instances", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 0, 0))),
             ("too little", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
+            ("layers has 0 bytes", |c| c.pool = Some(Arc::new(File::open("/dev/null").unwrap()))),
             ("kernel is not at", |c| c.kernel = "/nowhere".into()),
         ];
         for (expected, change) in cases {

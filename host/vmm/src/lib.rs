@@ -49,7 +49,7 @@ mod process;
 mod vm;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm};
-pub use agent::AgentClient;
+pub use agent::{AgentClient, OutputReader, OutputStream};
 pub use artifacts::{Artifacts, Kernel};
 pub use backend::{
     BoxFuture, DeviceRequests,

@@ -33,6 +33,7 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         environment: BTreeMap::new(),
         working_directory: "/".to_owned(),
         image: None,
+        layers: Vec::new(),
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,
@@ -41,6 +42,9 @@ pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec>
         cpu_share_millis: None,
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
+        output: squeezy_protocol::OutputKind::Log,
+        user: Default::default(),
+        read_only_root: false,
         port: None,
         network: NetworkAccess::None,
     })

@@ -92,6 +92,7 @@ mod tests {
             environment: Default::default(),
             working_directory: "/".into(),
             image: None,
+            layers: Vec::new(),
             partition: PartitionChoice::None,
             wait_ms: 0,
             memory_limit_bytes: None,
@@ -100,6 +101,9 @@ mod tests {
             cpu_share_millis: None,
             cpu_limit_millis: None,
             seccomp: Seccomp::Default,
+            output: squeezy_protocol::OutputKind::Log,
+            user: Default::default(),
+            read_only_root: false,
             port: None,
             network: Default::default(),
         };

@@ -1,8 +1,8 @@
 //! From a specification to a running command.
 
 use super::{
-    Entry, Start,
-    log::Log,
+    Entry, Instances, Start,
+    output::Output,
     reaper::{ExitStatus, Reaper},
     spawn::{Files, spawn},
 };
@@ -33,7 +33,7 @@ const MAX_REPORT_BYTES: u64 = 64 << 10;
 
 /// Starts the instance. Once its command has been executed, returns a receiver for its end.
 pub async fn launch(
-    reaper: &Reaper,
+    instances: &Instances,
     entry: &Entry,
     spec: &InstanceSpec,
     begin: Instant,
@@ -45,11 +45,14 @@ pub async fn launch(
         return Err(ApiError::invalid("network: this VM has no network"));
     }
     let lower = match spec.image {
-        Some(number) => init::image(number)
-            .map_err(|error| ApiError::invalid(format!("image {number}: {error}")))?,
-        None => "/".to_owned(),
+        Some(number) => vec![
+            init::image(number)
+                .map_err(|error| ApiError::invalid(format!("image {number}: {error}")))?,
+        ],
+        None if spec.layers.is_empty() => vec!["/".to_owned()],
+        None => instances.layers.directories(&spec.layers)?,
     };
-    let (pid, exited, reports) = begin_sandbox(reaper, entry, spec, lower)
+    let (pid, exited, reports) = begin_sandbox(&instances.reaper, entry, spec, lower)
         .map_err(|e| ApiError::internal("starting the sandbox", e))?;
     let limit = SANDBOX_TIMEOUT + Duration::from_millis(u64::from(spec.wait_ms));
     let text = tokio::time::timeout(limit, read_reports(reports)).await.map_err(|_| {
@@ -82,21 +85,22 @@ fn begin_sandbox(
     reaper: &Reaper,
     entry: &Entry,
     spec: &InstanceSpec,
-    lower: String,
+    lower: Vec<String>,
 ) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
     let plan =
         plan_file(&Plan { spec: spec.clone(), lower, user: entry.user, address: entry.address })?;
-    let (log, output) = Log::start()?;
+    let (output, writers) = Output::start(spec.output)?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
     let reports = Receiver::from_owned_fd(reports)?;
     let cgroup = Cgroup::create(spec)?;
     let directory = cgroup.open()?;
     // An entry is launched only once, so neither is set yet.
     let _ = entry.cgroup.set(cgroup);
-    let _ = entry.log.set(log);
+    let _ = entry.output.set(output);
     let pid = spawn(&Files {
         cgroup: directory.as_fd(),
-        output: output.as_fd(),
+        output: writers.output(),
+        error: writers.error(),
         plan: plan.as_fd(),
         report: report.as_fd(),
     })?;

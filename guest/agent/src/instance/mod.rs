@@ -4,20 +4,21 @@ mod doom;
 mod end;
 mod launch;
 mod log;
+pub mod output;
 mod reaper;
 mod spawn;
 mod validate;
 
-use crate::{cgroup::Cgroup, console, error::ApiError};
-use log::Log;
+use crate::{cgroup::Cgroup, console, error::ApiError, layers::Layers};
+use output::{Output, Stream, StreamBody};
 use reaper::{ExitStatus, Reaper};
 use rustix::{
     process::{Pid, Signal, kill_process},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use squeezy_protocol::{
-    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, NetworkAccess,
-    PartitionNumber, network,
+    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, Layer, NetworkAccess,
+    PartitionNumber, SignalRequest, Usage, network,
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -49,6 +50,7 @@ pub struct Instances {
     /// The number of the next address. An address is not given away again before all others were: connections of its
     /// last instance may still be known outside.
     next_address: Cell<u16>,
+    layers: Layers,
     reaper: Rc<Reaper>,
 }
 
@@ -61,6 +63,8 @@ pub struct Entry {
     /// Its address in the VM's network, if it has one.
     address: Option<Ipv4Addr>,
     port: Option<u16>,
+    /// The layers of its root, by their offsets.
+    layers: Vec<u64>,
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
     stopping: Cell<bool>,
@@ -71,7 +75,7 @@ pub struct Entry {
     /// Number of requests under way; 0 while it is frozen.
     requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
-    log: OnceCell<Log>,
+    output: OnceCell<Output>,
     start: Cell<Start>,
     /// Its network namespace and the agent's own.
     networks: RefCell<Option<[File; 2]>>,
@@ -92,7 +96,8 @@ impl Instances {
     /// Creates an empty list of instances, and starts to reap orphans.
     pub fn start() -> io::Result<Rc<Self>> {
         let (entries, next_address) = (RefCell::default(), Cell::new(0));
-        Ok(Rc::new(Self { entries, next_address, reaper: Reaper::start()? }))
+        let (layers, reaper) = (Layers::default(), Reaper::start()?);
+        Ok(Rc::new(Self { entries, next_address, layers, reaper }))
     }
 
     /// All instances, ordered by ID.
@@ -145,6 +150,22 @@ impl Instances {
         reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
     }
 
+    /// Adds a layer that instances can be started on.
+    pub fn add_layer(&self, layer: Layer) -> Result<(), ApiError> {
+        self.layers.add(layer)
+    }
+
+    /// Removes a layer, unless an instance has it.
+    pub async fn remove_layer(&self, offset_bytes: u64) -> Result<(), ApiError> {
+        let has = |entry: &&Rc<Entry>| entry.layers.contains(&offset_bytes);
+        let user = self.entries.borrow().values().find(has).map(|entry| entry.id.clone());
+        if let Some(id) = user {
+            let message = format!("instance {id} has the layer at {offset_bytes}");
+            return Err(ApiError::new(ErrorCode::Unavailable, message));
+        }
+        self.layers.remove(offset_bytes).await
+    }
+
     /// An address that none of these instances has, of which there are fewer than addresses.
     fn address(&self, entries: &BTreeMap<InstanceId, Rc<Entry>>) -> Ipv4Addr {
         loop {
@@ -165,7 +186,7 @@ impl Instances {
         begin: Instant,
         report: oneshot::Sender<Result<Instance, ApiError>>,
     ) {
-        match launch::launch(&self.reaper, &entry, &spec, begin).await {
+        match launch::launch(&self, &entry, &spec, begin).await {
             Ok(exited) => {
                 entry.state.send_replace(InstanceState::Running);
                 let _ = report.send(Ok(entry.description()));
@@ -224,13 +245,14 @@ impl Entry {
             user,
             address,
             port: spec.port,
+            layers: spec.layers.clone(),
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
             doomed: Mutex::default(),
             requests: Cell::new(0),
             cgroup: OnceCell::new(),
-            log: OnceCell::new(),
+            output: OnceCell::new(),
             start: Cell::default(),
             networks: RefCell::default(),
         }
@@ -269,9 +291,51 @@ impl Entry {
     }
 
     /// What it has written to its standard output and error from byte `from` on, as far as it is kept, and
-    /// the offset after its last byte.
+    /// the offset after its last byte. Nothing if that is not kept.
     pub fn log(&self, from: u64) -> io::Result<(Vec<u8>, u64)> {
-        self.log.get().map_or(Ok((Vec::new(), 0)), |log| log.read(from))
+        match self.output.get() {
+            Some(Output::Log(log)) => log.read(from),
+            _ => Ok((Vec::new(), 0)),
+        }
+    }
+
+    /// One of the streams that it writes, for whoever asks first.
+    pub fn stream(&self, stream: Stream) -> Result<StreamBody, ApiError> {
+        self.output.get().ok_or_else(|| self.not_running())?.take(stream)
+    }
+
+    /// Sends a signal to its first process, or to all.
+    pub fn signal(&self, request: SignalRequest) -> Result<(), ApiError> {
+        let SignalRequest { signal, all } = request;
+        if !(1..=64).contains(&signal) {
+            return Err(ApiError::invalid(format!("signal: {signal} is not between 1 and 64")));
+        }
+        let signal = i32::from(signal);
+        let cgroup = match self.cgroup.get() {
+            Some(cgroup) if *self.state.borrow() == InstanceState::Running => cgroup,
+            _ => return Err(self.not_running()),
+        };
+        let sent = match (all, signal) {
+            (false, _) => crate::cgroup::signal(self.start.get().pid, signal),
+            (true, libc::SIGKILL) => cgroup.kill(),
+            (true, _) => cgroup.signal(signal),
+        };
+        sent.map_err(|error| {
+            ApiError::internal(&format!("sending signal {signal} to instance {}", self.id), error)
+        })
+    }
+
+    /// What it uses outside of its partition.
+    pub fn usage(&self) -> Result<Usage, ApiError> {
+        let cgroup = self.cgroup.get().filter(|_| self.is_alive());
+        cgroup
+            .ok_or_else(|| self.not_running())?
+            .usage()
+            .map_err(|error| ApiError::internal(&format!("measuring instance {}", self.id), error))
+    }
+
+    fn not_running(&self) -> ApiError {
+        ApiError::new(ErrorCode::Unavailable, format!("{}: it is not running", self.id))
     }
 
     /// Freezes it until the next request.
@@ -379,7 +443,7 @@ impl Entry {
         if let Some(cgroup) = self.cgroup.get() {
             // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
-            if let Some(log) = self.log.get() {
+            if let Some(Output::Log(log)) = self.output.get() {
                 log.drained().await;
             }
             oom_kills = cgroup.oom_kills();

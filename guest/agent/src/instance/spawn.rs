@@ -22,8 +22,10 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 pub struct Files<'a> {
     /// The cgroup to start in.
     pub cgroup: BorrowedFd<'a>,
-    /// Standard output and error of the command.
+    /// Standard output of the command.
     pub output: BorrowedFd<'a>,
+    /// Its standard error, perhaps the same.
+    pub error: BorrowedFd<'a>,
     /// The plan of the sandbox.
     pub plan: BorrowedFd<'a>,
     /// Where the sandbox reports to.
@@ -53,7 +55,7 @@ pub fn spawn(files: &Files<'_>) -> io::Result<u32> {
         &[
             (null, 0),
             (files.output, 1),
-            (files.output, 2),
+            (files.error, 2),
             (files.plan, PLAN_FD),
             (files.report, REPORT_FD),
         ],

@@ -1,7 +1,7 @@
 //! Checks a specification before anything is done with it.
 
 use crate::error::ApiError;
-use squeezy_protocol::{InstanceSpec, PartitionChoice};
+use squeezy_protocol::{InstanceSpec, InstanceUser, Layer, PartitionChoice};
 
 /// The kernel's limit on one argument or variable (`MAX_ARG_STRLEN`), in bytes.
 const MAX_STRING_BYTES: usize = 128 << 10;
@@ -17,11 +17,17 @@ const MAX_PARTITIONS: u16 = 255;
 pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     let fail = |text: String| Err(ApiError::invalid(text));
     match spec.command.first() {
-        None => return fail("command: give the program".to_owned()),
-        Some(program) if !program.starts_with('/') => {
-            return fail(format!("command: {program:?} is not an absolute path"));
-        }
-        Some(_) => {}
+        Some(program) if !program.is_empty() => {}
+        _ => return fail("command: give the program".to_owned()),
+    }
+    if spec.user.other_groups.len() > InstanceUser::MAX_GROUPS {
+        return fail(format!("user: it has at most {} other groups", InstanceUser::MAX_GROUPS));
+    }
+    if spec.image.is_some() && !spec.layers.is_empty() {
+        return fail("layers: the root is an image already".to_owned());
+    }
+    if spec.layers.len() > Layer::MAX_OF_ROOT {
+        return fail(format!("layers: a root has at most {}", Layer::MAX_OF_ROOT));
     }
     if !spec.working_directory.starts_with('/') {
         return fail(format!(
@@ -98,7 +104,10 @@ mod tests {
         use serde_json::json;
         for (field, value, word) in [
             ("command", json!([]), "command"),
-            ("command", json!(["true"]), "command"),
+            ("command", json!([""]), "command"),
+            ("layers", json!(vec![4096; 129]), "at most 128"),
+            ("user", json!({"user": 65536, "group": 0}), "65536"),
+            ("user", json!({"user": 1, "group": 1, "other_groups": vec![1; 65]}), "at most 64"),
             ("command", json!(["/a\u{0}b"]), "zero byte"),
             ("command", json!(["/a", "x".repeat(128 << 10)]), "128 KiB"),
             ("environment", json!({"A=B": "1"}), "environment"),

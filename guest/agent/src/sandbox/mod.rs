@@ -13,6 +13,7 @@ mod node;
 mod privileges;
 mod rlimits;
 mod root;
+mod search;
 mod seccomp;
 mod user;
 
@@ -49,8 +50,8 @@ pub const REPORT_FD: RawFd = 4;
 pub struct Plan {
     /// What the host asked for.
     pub spec: InstanceSpec,
-    /// The directory that is the lower layer of the instance's root.
-    pub lower: String,
+    /// The directories that are the lower layers of the instance's root, the topmost first.
+    pub lower: Vec<String>,
     /// Number that sets its users apart from those of all other instances.
     pub user: u32,
     /// Its address in the VM's network, if it has one.
@@ -126,13 +127,15 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     rlimits::set(spec.seccomp).map_err(internal("setting resource limits"))?;
     let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
     // A program may open /dev/stdout, but is not the user that created the pipe.
-    user.own(std::io::stdout()).map_err(internal("passing on the standard output"))?;
+    user.own(std::io::stdout(), &spec.user).map_err(internal("passing on the standard output"))?;
+    user.own(std::io::stderr(), &spec.user).map_err(internal("passing on the standard error"))?;
     isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
     network::enter(plan.address).map_err(internal("setting up the network"))?;
     let limits =
         root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
     let resolver = plan.address.map(|_| RESOLVER);
-    root::enter(&plan.lower, &limits, &user, resolver).map_err(internal("making the root"))?;
+    let lower = root::Lower { layers: &plan.lower, is_read_only: spec.read_only_root };
+    root::enter(&lower, &limits, &user, resolver).map_err(internal("making the root"))?;
     chdir(spec.working_directory.as_str()).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,
@@ -151,7 +154,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     let (partition, wait_ns) = attach(spec)?;
     send(report, &Report::Attached { partition, wait_ns });
     user.assume().map_err(internal("becoming the instance's user"))?;
-    privileges::drop_all().map_err(internal("dropping privileges"))?;
+    privileges::gain_none().map_err(internal("giving up privileges"))?;
+    User::switch_to(&spec.user).map_err(internal("becoming the spec's user"))?;
+    privileges::drop_own().map_err(internal("dropping privileges"))?;
     if let Some(filter) = filter {
         seccomp::install(&filter).map_err(internal("filtering system calls"))?;
     }
@@ -195,6 +200,7 @@ fn attach(spec: &InstanceSpec) -> Result<(Option<PartitionNumber>, u64), Failure
 
 /// The command in the form that execve takes.
 struct Command {
+    program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
@@ -209,7 +215,13 @@ impl Command {
                 )
             })
         };
+        let name = &spec.command[0];
+        let program = search::find(name, spec.environment.get("PATH")).ok_or_else(|| {
+            let message = format!("executing {name}: it is in no directory of PATH");
+            Failure::new(ErrorCode::Invalid, message)
+        })?;
         Ok(Self {
+            program: text(program)?,
             arguments: spec.command.iter().cloned().map(text).collect::<Result<_, _>>()?,
             environment: spec
                 .environment
@@ -236,7 +248,7 @@ impl Command {
             let none: libc::sigset_t = std::mem::zeroed();
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             libc::syscall(libc::SYS_close_range, report + 1, u32::MAX, 0);
-            libc::execve(arguments[0], arguments.as_ptr(), environment.as_ptr());
+            libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
         io::Error::last_os_error()
     }

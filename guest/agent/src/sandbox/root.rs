@@ -90,10 +90,18 @@ impl Limits {
     }
 }
 
+/// What a root is made of.
+pub struct Lower<'a> {
+    /// The directories of its layers, the topmost first.
+    pub layers: &'a [String],
+    /// Whether nothing can be written above them.
+    pub is_read_only: bool,
+}
+
 /// Builds the root of the instance on `lower` and moves into it. Its files belong to the user. Programs ask `resolver`,
 /// if there is one, for the addresses of names.
 pub fn enter(
-    lower: &str,
+    lower: &Lower<'_>,
     limits: &Limits,
     user: &User,
     resolver: Option<Ipv4Addr>,
@@ -112,14 +120,8 @@ pub fn enter(
     if let Some(resolver) = resolver {
         write_resolver(resolver, user)?;
     }
-    let lower = if lower == "/" {
-        // The initramfs cannot be mounted like that. Its files show up as nobody's, but anyone may read them.
-        lower
-    } else {
-        mount_for(user, lower, "lower")?;
-        "lower"
-    };
-    let layers = format!("lowerdir={lower},upperdir=upper,workdir=work");
+    let directories = mount_lower(lower.layers, user)?;
+    let layers = format!("lowerdir={directories},upperdir=upper,workdir=work");
     mount_filesystem("overlay", "overlay", "root", safe, &layers)?;
     chdir("root")?;
     kernel_filesystems(user)?;
@@ -138,7 +140,30 @@ pub fn enter(
     for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
         read_only(path)?;
     }
+    if lower.is_read_only {
+        // Mounts on it stay as they are.
+        mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | safe, "")?;
+    }
     Ok(())
+}
+
+/// Mounts the lower layers for the user; returns their directories as overlayfs takes them.
+fn mount_lower(lower: &[String], user: &User) -> io::Result<String> {
+    if let [root] = lower
+        && root == "/"
+    {
+        // The initramfs cannot be mounted like that. Its files show up as nobody's, but anyone may read them.
+        return Ok(root.clone());
+    }
+    let mut targets = Vec::new();
+    for (number, directory) in lower.iter().enumerate() {
+        // Short, as all options of a mount have one page.
+        let target = format!("lower/{number}");
+        fs::create_dir(&target)?;
+        mount_for(user, directory, &target)?;
+        targets.push(target);
+    }
+    Ok(targets.join(":"))
 }
 
 /// Writes the resolver's address where the C library looks for it: into the upper layer before it is mounted, so that no

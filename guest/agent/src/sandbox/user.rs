@@ -16,6 +16,7 @@ use rustix::{
         set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
     },
 };
+use squeezy_protocol::InstanceUser;
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
@@ -55,9 +56,10 @@ impl User {
         self.namespace.as_fd()
     }
 
-    /// Gives an open file to the instance's user 0.
-    pub fn own(&self, file: impl AsFd) -> io::Result<()> {
-        fchown(file, Some(Uid::from_raw(self.id)), Some(Gid::from_raw(self.id)))?;
+    /// Gives an open file to a user of the instance.
+    pub fn own(&self, file: impl AsFd, who: &InstanceUser) -> io::Result<()> {
+        let (user, group) = (self.id + u32::from(who.user), self.id + u32::from(who.group));
+        fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         Ok(())
     }
 
@@ -68,6 +70,20 @@ impl User {
         move_into_link_name_space(self.namespace(), Some(LinkNameSpaceType::User))?;
         set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)?;
         set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?;
+        Ok(())
+    }
+
+    /// Makes the calling process, which has become the instance's user 0, another user of it. Any but user 0 loses all
+    /// capabilities.
+    pub fn switch_to(who: &InstanceUser) -> io::Result<()> {
+        let id = |number: &u16| u32::from(*number);
+        let groups: Vec<Gid> =
+            who.other_groups.iter().map(|group| Gid::from_raw(id(group))).collect();
+        set_thread_groups(&groups)?;
+        let group = Gid::from_raw(id(&who.group));
+        set_thread_res_gid(group, group, group)?;
+        let user = Uid::from_raw(id(&who.user));
+        set_thread_res_uid(user, user, user)?;
         Ok(())
     }
 }

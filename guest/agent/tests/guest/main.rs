@@ -2,6 +2,7 @@
 
 mod client;
 mod isolation;
+mod layers;
 mod limits;
 mod partitions;
 mod serving;
@@ -12,6 +13,7 @@ mod vm;
 use client::Client;
 use http::StatusCode;
 use isolation::*;
+use layers::*;
 use limits::*;
 use partitions::*;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ use serving::*;
 use skip::skip;
 use squeezy_protocol::{
     ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, LOG_END_HEADER, Memory,
-    PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy,
+    PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy, Usage,
 };
 use std::time::{Duration, Instant};
 use vm::{Artifacts, Vm};
@@ -87,6 +89,12 @@ async fn the_whole_agent_in_one_vm() {
     case!(bad_requests_get_one_clear_line);
     case!(without_partitions_an_error_says_so);
     case!(functions_are_profiled);
+    case!(a_root_is_a_stack_of_layers);
+    case!(a_layer_is_removed_when_nobody_has_it);
+    case!(what_is_no_layer_is_refused_and_leaves_nothing);
+    case!(streams_lose_nothing);
+    case!(an_instance_is_whoever_it_is_told_to_be);
+    case!(signals_are_sent_as_told);
     case!(many_instances);
     case!(directories_of_the_image_can_be_replaced);
 

@@ -4,6 +4,7 @@ use crate::client::Client;
 use squeezy_protocol::PORT_NAME;
 use std::{
     env, fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -120,6 +121,7 @@ impl Vm {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         make_image(&at("image"), &at("image.erofs"));
+        make_pool(directory.path());
         let qemu = Command::new("qemu-system-x86_64")
             .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
@@ -137,7 +139,9 @@ impl Vm {
                 "file={},if=none,id=image-0,format=raw,readonly=on",
                 at("image.erofs").display()
             ))
-            .args(["-device", "virtio-blk-pci,drive=image-0,serial=image-0", "-serial"])
+            .args(["-device", "virtio-blk-pci,drive=image-0,serial=image-0", "-drive"])
+            .arg(format!("file={},if=none,id=pool,format=raw,readonly=on", at("pool").display()))
+            .args(["-device", "virtio-blk-pci,drive=pool,serial=pool", "-serial"])
             .arg(format!("file:{}", at("console").display()))
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp.sock").display()))
@@ -214,6 +218,34 @@ impl Drop for Vm {
     }
 }
 
+/// Where the layers are in the pool, in bytes; at the last place, there is none.
+pub const BASE_LAYER: u64 = 1 << 20;
+pub const UPPER_LAYER: u64 = 16 << 20;
+pub const NO_LAYER: u64 = 24 << 20;
+pub const LAYER_BYTES: u64 = 8 << 20;
+pub const POOL_BYTES: u64 = 32 << 20;
+
+/// Makes a drive with the image as a layer, and one above it that adds, changes and hides a file each.
+fn make_pool(directory: &Path) {
+    let at = |name: &str| directory.join(name);
+    fs::create_dir_all(at("upper/www")).unwrap();
+    fs::write(at("upper/www/hello"), "hello from above").unwrap();
+    fs::write(at("upper/www/new"), "new").unwrap();
+    // So overlayfs hides a file.
+    fs::create_dir(at("upper/bin")).unwrap();
+    let hidden =
+        Command::new("mknod").arg(at("upper/bin/rm")).args(["c", "0", "0"]).status().unwrap();
+    assert!(hidden.success(), "mknod: {hidden}");
+    pack(&at("upper"), &at("upper.erofs"));
+    let pool = fs::File::create(at("pool")).unwrap();
+    pool.set_len(POOL_BYTES).unwrap();
+    for (image, offset) in [("image.erofs", BASE_LAYER), ("upper.erofs", UPPER_LAYER)] {
+        let bytes = fs::read(at(image)).unwrap();
+        assert!(bytes.len() as u64 <= LAYER_BYTES);
+        pool.write_all_at(&bytes, offset).unwrap();
+    }
+}
+
 /// Makes an image with busybox and files for a web server.
 fn make_image(tree: &Path, image: &Path) {
     for directory in ["bin", "www/cgi-bin", "proc", "kept"] {
@@ -230,6 +262,10 @@ fn make_image(tree: &Path, image: &Path) {
         fs::write(&script, text).unwrap();
         fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
+    pack(tree, image);
+}
+
+fn pack(tree: &Path, image: &Path) {
     let made = Command::new("mkfs.erofs")
         .arg("--quiet")
         .args([image, tree])

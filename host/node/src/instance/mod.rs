@@ -5,7 +5,6 @@ mod error;
 use crate::{
     Contract, Guest, Machine,
     function::{Function, Seccomp},
-    plan::outside_bytes,
     response::{agent_problem, is_from_instance},
 };
 use bytes::Bytes;
@@ -14,7 +13,10 @@ use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
     PartitionChoice, Squeezed, SqueezedHeap,
 };
-use squeezy_vmm::{Grain, VmError, mechanism::Slot};
+use squeezy_vmm::{
+    Grain, VmError,
+    mechanism::{Slot, outside_bytes},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -111,6 +113,7 @@ impl Instance {
             environment: function.environment.clone(),
             working_directory: function.working_directory.clone(),
             image: Some(image),
+            layers: Vec::new(),
             partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
@@ -124,6 +127,9 @@ impl Instance {
                 Seccomp::Default => squeezy_protocol::Seccomp::Default,
                 Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,
             },
+            output: squeezy_protocol::OutputKind::Log,
+            user: Default::default(),
+            read_only_root: false,
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {

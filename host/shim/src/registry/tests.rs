@@ -39,7 +39,7 @@ fn the_first_pod_starts_a_server_and_further_ones_join_it_until_it_is_full() {
     let registry = lock(&state);
     let group = group("shop", "default", 256);
     let (first, _listening) = started(registry.reserve(&id("pod-0"), &group).unwrap());
-    for number in 1..PODS_PER_VM {
+    for number in 1..pods_per_vm(group.partition_bytes) {
         assert_eq!(joined(registry.reserve(&id(&format!("pod-{number}")), &group).unwrap()), first);
     }
     let (second, _listening_too) = started(registry.reserve(&id("one-more"), &group).unwrap());

@@ -30,6 +30,8 @@ pub(super) struct Process {
 pub(super) struct User {
     pub(super) uid: u32,
     pub(super) gid: u32,
+    #[serde(rename = "additionalGids")]
+    pub(super) other_gids: Vec<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -11,6 +11,7 @@ use crate::{
 };
 use containerd_shim_protos::api::Mount;
 use document::Document;
+use squeezy_protocol::InstanceUser;
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -74,6 +75,10 @@ pub struct Process {
     pub arguments: Vec<String>,
     /// Its whole environment.
     pub environment: BTreeMap<String, String>,
+    /// Who runs it.
+    pub user: InstanceUser,
+    /// Whether the root cannot be written to.
+    pub read_only_root: bool,
     /// Its working directory, absolute.
     pub working_directory: String,
     /// Its own memory limit in bytes.
@@ -177,13 +182,7 @@ fn process(document: &Document) -> Result<Process> {
     if process.terminal {
         return refused("a terminal (tty: true)");
     }
-    let (user, group) = (process.user.uid, process.user.gid);
-    if (user, group) != (0, 0) {
-        return refused(&format!("running as user {user}, group {group}, and not as root,"));
-    }
-    if document.root.readonly {
-        return refused("a read-only root (readOnlyRootFilesystem: true)");
-    }
+    let user = user(&process.user)?;
     if !document.hooks.is_empty() {
         return refused("a hook in the spec");
     }
@@ -224,6 +223,8 @@ fn process(document: &Document) -> Result<Process> {
     let directory = if process.cwd.is_empty() { "/" } else { &process.cwd };
     absolute("the working directory", directory)?;
     Ok(Process {
+        user,
+        read_only_root: document.root.readonly,
         arguments: process.args.clone(),
         environment,
         working_directory: directory.to_owned(),
@@ -233,6 +234,29 @@ fn process(document: &Document) -> Result<Process> {
             .memory
             .limit
             .and_then(|bytes| u64::try_from(bytes).ok()),
+    })
+}
+
+/// Who a process is. A container has 65,536 users of its own.
+fn user(user: &document::User) -> Result<InstanceUser> {
+    let number = |number: u32| {
+        u16::try_from(number).map_err(|_| {
+            Error::unimplemented(format_args!(
+                "running as a user or with a group above {}, {number}, is not supported by this runtime",
+                u16::MAX
+            ))
+        })
+    };
+    if user.other_gids.len() > InstanceUser::MAX_GROUPS {
+        return Err(Error::unimplemented(format_args!(
+            "running with more than {} additional groups is not supported by this runtime",
+            InstanceUser::MAX_GROUPS
+        )));
+    }
+    Ok(InstanceUser {
+        user: number(user.uid)?,
+        group: number(user.gid)?,
+        other_groups: user.other_gids.iter().copied().map(number).collect::<Result<_>>()?,
     })
 }
 

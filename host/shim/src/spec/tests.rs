@@ -102,13 +102,23 @@ fn a_container_of_kubernetes_names_its_pod() {
 }
 
 #[test]
+fn a_container_is_who_it_says() {
+    let user = json!({"uid": 1000, "gid": 50, "additionalGids": [7, 65535]});
+    let spec = with(with(single(), "/process/user", user), "/root/readonly", json!(true));
+    let process = parse(&spec).unwrap().process.unwrap();
+    let expected = InstanceUser { user: 1000, group: 50, other_groups: vec![7, 65535] };
+    assert_eq!((process.user, process.read_only_root), (expected, true));
+}
+
+#[test]
 fn what_the_runtime_cannot_do_is_refused_by_name() {
     let volume = json!([{"destination": "/data", "type": "bind", "source": "/srv"}]);
     let scratch = json!([{"destination": "/cache", "type": "tmpfs"}]);
     for (pointer, value, says) in [
         ("/process/terminal", json!(true), "a terminal"),
-        ("/process/user", json!({"uid": 1000, "gid": 50}), "user 1000, group 50"),
-        ("/root/readonly", json!(true), "readOnlyRootFilesystem"),
+        ("/process/user", json!({"uid": 65536, "gid": 50}), "above 65535, 65536,"),
+        ("/process/user", json!({"uid": 1, "gid": 1, "additionalGids": [70000]}), "70000"),
+        ("/process/user", json!({"additionalGids": vec![1; 65]}), "more than 64 additional groups"),
         ("/hooks", json!({"prestart": [{"path": "/hook"}]}), "a hook"),
         ("/linux/devices", json!([{"path": "/dev/fuse"}]), "/dev/fuse"),
         ("/mounts", volume, "bind mount at \"/data\""),

@@ -62,6 +62,8 @@ fn root() -> Root {
     let process = Process {
         arguments: vec!["sh".to_owned()],
         environment: [].into(),
+        user: Default::default(),
+        read_only_root: false,
         working_directory: "/".to_owned(),
         memory_bytes: None,
     };

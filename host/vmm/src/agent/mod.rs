@@ -1,5 +1,6 @@
 //! The host's end of the channel to the agent: a typed method for each call in `squeezy-protocol`.
 
+mod output;
 mod running_time;
 
 use crate::{Result, VmError, fate::Fate};
@@ -12,13 +13,20 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
-    MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
-    ProfileRequest, SQUEEZE_LIMIT, Squeezed,
+    Layer, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
+    ProfileRequest, SQUEEZE_LIMIT, SignalRequest, Squeezed, Usage,
 };
 use std::time::{Duration, SystemTime};
 use tokio::net::UnixStream;
 
+pub use output::{OutputReader, OutputStream};
 pub(crate) use running_time::RunningTime;
+
+/// How much of one answer may be on its way or wait here for whoever reads it, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// The same of all answers: so much that output that nobody reads, two streams for each of 255 instances, does not hold
+/// up anything else.
+const CONNECTION_WINDOW_BYTES: u32 = 512 * STREAM_WINDOW_BYTES;
 
 /// A client of one VM's agent. Clones share the channel; any number of calls may be in flight.
 ///
@@ -43,8 +51,8 @@ impl AgentClient {
             // Detects a hung guest during any call, however long the call may take.
             .keep_alive_interval(Some(Duration::from_secs(5)))
             .keep_alive_timeout(Duration::from_secs(15))
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .handshake(TokioIo::new(channel))
             .await
             .map_err(|e| VmError::AgentLost(chain(&e)))?;
@@ -112,6 +120,43 @@ impl AgentClient {
             VmError::AgentAnswer(format!("to {path}, without the offset of the log's end"))
         })?;
         Ok((String::from_utf8_lossy(response.body()).into_owned(), end))
+    }
+
+    /// What an instance writes to one of its streams, from the start to the end of its last writer; once for each. Only
+    /// if it was started with [`OutputKind::Streams`](squeezy_protocol::OutputKind::Streams).
+    pub async fn output(&self, id: &InstanceId, stream: OutputStream) -> Result<OutputReader> {
+        let asked = format!("/v1/instances/{id}/{stream}");
+        let request = request(Method::GET, &asked, Bytes::new())?;
+        let response = self.begin(request, Some(self.limit)).await?;
+        if response.status().as_u16() < 400 {
+            return Ok(OutputReader::new(response.into_body()));
+        }
+        let response =
+            self.within(Some(self.limit), &asked, collect(response, MAX_BODY_BYTES)).await?;
+        Err(refusal(asked, &response))
+    }
+
+    /// Sends a signal to an instance.
+    pub async fn signal(&self, id: &InstanceId, request: SignalRequest) -> Result<()> {
+        let path = format!("/v1/instances/{id}/signal");
+        self.send(Method::POST, &path, encode(&request)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// What an instance uses outside of its partition.
+    pub async fn usage(&self, id: &InstanceId) -> Result<Usage> {
+        self.get(&format!("/v1/instances/{id}/usage")).await
+    }
+
+    /// Adds a layer of the pool, which the host has written, for instances to start on.
+    pub async fn add_layer(&self, layer: Layer) -> Result<()> {
+        self.send(Method::POST, "/v1/layers", encode(&layer)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// Removes the layer at this offset. The guest reads nothing of it once this returns. Refused while an instance has
+    /// it.
+    pub async fn remove_layer(&self, offset_bytes: u64) -> Result<()> {
+        let path = format!("/v1/layers/{offset_bytes}");
+        self.send(Method::DELETE, &path, Bytes::new(), Some(self.limit)).await.map(drop)
     }
 
     /// Freezes an instance until the next request to its server. Returns once none of its processes
@@ -226,43 +271,51 @@ impl AgentClient {
         limit: Option<Duration>,
     ) -> Result<Response<Bytes>> {
         let asked = format!("{method} {path}");
-        let mut request = Request::builder().method(method).uri(path);
-        if !body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        let request =
-            request.body(Full::new(body)).map_err(|e| VmError::Request(format!("{asked}: {e}")))?;
+        let request = request(method, path, body)?;
         let response = self.exchange(request, limit, MAX_BODY_BYTES).await?;
         if response.status().as_u16() < 400 {
             return Ok(response);
         }
-        match serde_json::from_slice::<ErrorBody>(response.body()) {
-            Ok(ErrorBody { code, message }) => {
-                Err(VmError::Agent { request: asked, code, message })
-            }
-            Err(_) => {
-                Err(VmError::AgentAnswer(format!("to {asked}, status {}", response.status())))
-            }
-        }
+        Err(refusal(asked, &response))
     }
 
     async fn exchange(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
         limit: Option<Duration>,
         most: usize,
     ) -> Result<Response<Bytes>> {
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        let exchange = async { collect(self.respond(request).await?, most).await };
+        self.within(limit, &asked, exchange).await
+    }
+
+    /// Sends a request, and returns the response when it begins.
+    async fn begin(
+        &self,
+        request: Request<Full<Bytes>>,
+        limit: Option<Duration>,
+    ) -> Result<Response<Incoming>> {
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        self.within(limit, &asked, self.respond(request)).await
+    }
+
+    async fn respond(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
         // HTTP/2 requires a scheme and an authority; the channel has only one destination.
         let uri = format!("http://agent{}", request.uri());
         *request.uri_mut() = uri.parse().map_err(|e| VmError::Request(format!("{uri}: {e}")))?;
-        let asked = format!("{} {}", request.method(), request.uri().path());
         let mut sender = self.sender.clone();
-        let exchange = async {
-            sender.ready().await.map_err(|e| VmError::AgentLost(chain(&e)))?;
-            let response =
-                sender.send_request(request).await.map_err(|e| VmError::AgentLost(chain(&e)))?;
-            collect(response, most).await
-        };
+        sender.ready().await.map_err(|e| VmError::AgentLost(chain(&e)))?;
+        sender.send_request(request).await.map_err(|e| VmError::AgentLost(chain(&e)))
+    }
+
+    /// Does what needs the agent, while there is a VM.
+    async fn within<T>(
+        &self,
+        limit: Option<Duration>,
+        asked: &str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let late = || {
             VmError::AgentLost(format!(
                 "it has not answered {asked} in time; the guest may be overloaded"
@@ -271,13 +324,29 @@ impl AgentClient {
         self.fate
             .guard(async {
                 match limit {
-                    Some(limit) => {
-                        tokio::time::timeout(limit, exchange).await.map_err(|_| late())?
-                    }
-                    None => exchange.await,
+                    Some(limit) => tokio::time::timeout(limit, work).await.map_err(|_| late())?,
+                    None => work.await,
                 }
             })
             .await
+    }
+}
+
+/// A request for one of the agent's own calls.
+fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+    let asked = format!("{method} {path}");
+    let mut request = Request::builder().method(method).uri(path);
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    request.body(Full::new(body)).map_err(|e| VmError::Request(format!("{asked}: {e}")))
+}
+
+/// The error of an answer with a status of 400 or more.
+fn refusal(request: String, response: &Response<Bytes>) -> VmError {
+    match serde_json::from_slice::<ErrorBody>(response.body()) {
+        Ok(ErrorBody { code, message }) => VmError::Agent { request, code, message },
+        Err(_) => VmError::AgentAnswer(format!("to {request}, status {}", response.status())),
     }
 }
 

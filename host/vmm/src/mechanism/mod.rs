@@ -9,6 +9,7 @@ mod floor;
 mod hyperalloc;
 mod numa;
 mod partitions;
+mod sizing;
 mod slots;
 mod virtio_mem;
 
@@ -20,6 +21,7 @@ use squeezy_protocol::{InstanceSpec, PartitionChoice};
 use std::time::Duration;
 
 pub use floor::Floor;
+pub use sizing::{Sizing, outside_bytes};
 pub use slots::{Slot, Slots};
 
 /// Lists mechanisms by name, with their constructors.
@@ -69,17 +71,6 @@ impl MechanismName {
     pub fn mechanism(self, sizing: Sizing) -> Option<Box<dyn Mechanism>> {
         self.constructor().map(|new| new(sizing))
     }
-}
-
-/// What a VM must have room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sizing {
-    /// Memory of one instance in bytes; rounded up to 4 MiB.
-    pub instance_bytes: u64,
-    /// The maximum number of instances at a time.
-    pub instances: u16,
-    /// Bytes for what instances share, such as the page cache; plugged from the start.
-    pub shared_bytes: u64,
 }
 
 /// How one VM gives instances their memory and takes it back.

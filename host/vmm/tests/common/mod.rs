@@ -28,6 +28,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         environment: Default::default(),
         working_directory: "/".into(),
         image: None,
+        layers: Vec::new(),
         partition: PartitionChoice::None,
         wait_ms: 0,
         memory_limit_bytes: None,
@@ -36,6 +37,9 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
         cpu_share_millis: None,
         cpu_limit_millis: None,
         seccomp: squeezy_protocol::Seccomp::Default,
+        output: squeezy_protocol::OutputKind::Log,
+        user: Default::default(),
+        read_only_root: false,
         port: None,
         network: squeezy_protocol::NetworkAccess::None,
     }

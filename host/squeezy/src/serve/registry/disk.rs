@@ -1,7 +1,8 @@
 //! Watches what a pull takes of the disk while tools work on it.
 
-use super::{BlobError, PullError, Sandbox, WorkDirectory, sandbox::output};
+use super::{BlobError, PullError, WorkDirectory};
 use crate::serve::blobs::{DiskSpace, TakenSpace, blocking};
+use squeezy_sandbox::{Sandbox, output};
 use std::{
     future::Future,
     path::Path,
@@ -64,7 +65,8 @@ pub async fn usage(path: &Path) -> Result<Usage, PullError> {
     let said = output(sandbox.command(["sh", "-c", look]), 4096);
     let said = tokio::time::timeout(LONGEST_LOOK, said).await;
     let failed = || PullError::Internal("what the image takes cannot be measured".to_owned());
-    let said = said.map_err(|_| failed())?.map_err(|error| error.or(|_| failed()))?;
+    let said =
+        said.map_err(|_| failed())?.map_err(|error| PullError::of_tool(error, |_| failed()))?;
     let said = String::from_utf8_lossy(&said);
     let mut numbers = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let (Some(bytes), Some(files)) = (numbers.next(), numbers.next()) else { return Err(failed()) };
@@ -170,7 +172,9 @@ mod tests {
             most_file_bytes: directory.space().share(),
         };
         let filling = output(sandbox.command(["sh", "-c", fill]), 0);
-        let filling = async { filling.await.map(drop).map_err(|error| error.or(PullError::Image)) };
+        let filling = async {
+            filling.await.map(drop).map_err(|error| PullError::of_tool(error, PullError::Image))
+        };
         let filled = tokio::time::timeout(Duration::from_secs(60), watched(&directory, filling));
         let error = filled.await.unwrap().unwrap_err();
         assert!(

@@ -1,10 +1,11 @@
 //! Gets images from registries, with skopeo.
 
-use super::{Progress, PullError, Reference, Sandbox, WorkDirectory, disk::take, sandbox::output};
+use super::{Progress, PullError, Reference, WorkDirectory, disk::take};
 use crate::serve::{config::RegistryEntry, log::log_warning};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use squeezy_openwhisk::Digest;
+use squeezy_sandbox::{Sandbox, output};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -144,7 +145,7 @@ async fn manifest(work: &Path, access: &Access<'_>, image: &str) -> Result<Vec<u
     let raw =
         tokio::time::timeout(Duration::from_secs(120), output(command, MOST_MANIFEST_BYTES)).await;
     let raw = raw.map_err(|_| PullError::Registry("the registry does not answer".into()))?;
-    raw.map_err(|error| error.or(|said| reason(image, &said)))
+    raw.map_err(|error| PullError::of_tool(error, |said| reason(image, &said)))
 }
 
 /// Gets an image as the layout `layout` in a directory.
@@ -168,7 +169,7 @@ pub async fn copy(
         tokio::select! {
             copied = &mut copying => {
                 let image = reference.at(&found.digest);
-                return copied.map(drop).map_err(|error| error.or(|said| reason(&image, &said)));
+                return copied.map(drop).map_err(|error| PullError::of_tool(error, |said| reason(&image, &said)));
             }
             () = tokio::time::sleep(LOOK) => {}
         }

@@ -7,7 +7,6 @@ mod fetch;
 mod index;
 mod probe;
 mod reference;
-mod sandbox;
 mod turns;
 mod work;
 
@@ -23,10 +22,10 @@ use fetch::Access;
 pub use index::{Index, PulledImage};
 pub use probe::{NEEDS, probe};
 pub use reference::{Reference, is_host};
-use sandbox::{Sandbox, lines};
 use serde::Serialize;
 use squeezy_node::FunctionImage;
 use squeezy_openwhisk::{Digest, Namespace};
+use squeezy_sandbox::{Sandbox, ToolError, lines};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -74,6 +73,30 @@ pub enum PullError {
     /// Something is wrong here.
     #[error("{0}")]
     Internal(String),
+}
+
+impl PullError {
+    /// The error of a tool; its own reason becomes one with `said`.
+    fn of_tool<E: Into<Self>>(error: ToolError<E>, said: impl FnOnce(String) -> Self) -> Self {
+        match error {
+            ToolError::Said(reason)
+                if reason.to_lowercase().contains("no space left on device") =>
+            {
+                Self::NoDisk("the disk of the state directory is full: make room on it".into())
+            }
+            ToolError::Said(reason) => said(reason),
+            ToolError::Refused(error) => error.into(),
+            ToolError::Missing(error) => {
+                Self::Internal(format!("images cannot be pulled here: {error}: install {NEEDS}"))
+            }
+        }
+    }
+}
+
+impl From<std::convert::Infallible> for PullError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
 }
 
 impl From<PinError> for PullError {
@@ -470,7 +493,7 @@ async fn convert(
         _ => Ok(()),
     });
     converted.await.map_err(|error| {
-        error.or(|reason| match reason.to_lowercase().contains("file too large") {
+        PullError::of_tool(error, |reason| match reason.to_lowercase().contains("file too large") {
             true => directory.space().too_much(),
             false => PullError::Image(reason),
         })

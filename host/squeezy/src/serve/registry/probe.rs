@@ -1,6 +1,6 @@
 //! Whether images can be pulled on this machine.
 
-use super::sandbox::{Sandbox, ToolError, output};
+use squeezy_sandbox::{Sandbox, ToolError, output};
 
 /// What a pull needs, as in packages of Debian.
 pub const NEEDS: &str = "bubblewrap, skopeo, umoci, erofs-utils and python3";
@@ -20,7 +20,7 @@ pub async fn probe() -> Result<(), String> {
     let missing = output(command, MOST).await.map_err(|error| match error {
         ToolError::Said(reason) => reason,
         ToolError::Missing(error) => error.to_string(),
-        ToolError::Refused(error) => error.to_string(),
+        ToolError::Refused(never) => match never {},
     })?;
     let missing: Vec<_> = std::str::from_utf8(&missing).unwrap_or_default().lines().collect();
     match missing.is_empty() {

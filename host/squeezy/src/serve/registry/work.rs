@@ -1,11 +1,11 @@
 //! Directories in which images are pulled and made.
 
 use super::{
-    PullError, Sandbox,
+    PullError,
     disk::{PullSpace, failed, usage},
-    sandbox::output,
 };
 use crate::serve::{blobs::DiskSpace, log::log_warning};
+use squeezy_sandbox::{Sandbox, output};
 use std::{
     fs,
     io::Write,

@@ -7,7 +7,7 @@ use crate::{
     memory::Layout,
 };
 use squeezy_protocol::{
-    ImageNumber,
+    ImageNumber, Layer,
     network::{GATEWAY, NETWORK, NETWORK_PREFIX, RESOLVER},
 };
 use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
@@ -41,6 +41,8 @@ pub(super) struct Inherited {
     pub(super) memory: Vec<RawFd>,
     /// The tap device that the guest's network device leads to, if it leads to one.
     pub(super) tap: Option<RawFd>,
+    /// The drive for layers, if there is one.
+    pub(super) pool: Option<RawFd>,
 }
 
 /// The command that starts QEMU.
@@ -50,7 +52,7 @@ pub(super) fn command(
     accelerator: AcceleratorKind,
     inherited: &Inherited,
 ) -> Command {
-    let Inherited { monitor, channel, memory: files, tap } = inherited;
+    let Inherited { monitor, channel, memory: files, tap, pool } = inherited;
     let mut command = Command::new(&options.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
@@ -163,6 +165,13 @@ pub(super) fn command(
         command.arg("-device");
         command.arg(format!("virtio-blk-pci,drive={serial},serial={serial},{address}"));
     }
+    if let Some(file) = pool {
+        let serial = Layer::POOL_SERIAL;
+        let file = format!("/proc/self/fd/{file}");
+        command.arg("-blockdev").arg(blockdev(serial, Path::new(&file)));
+        command.arg("-device");
+        command.arg(format!("virtio-blk-pci,drive={serial},serial={serial},addr=0x2.0x2"));
+    }
     command.args(&options.arguments);
     command
 }
@@ -229,7 +238,8 @@ mod tests {
     fn words_with(config: &VmConfig, tap: Option<RawFd>) -> String {
         let options =
             QemuOptions { program: "q".into(), arguments: vec!["-last".into(), "word".into()] };
-        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8], tap };
+        let pool = config.pool.is_some().then_some(9);
+        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8], tap, pool };
         let command = command(&options, config, AcceleratorKind::Tcg, &inherited);
         assert_eq!(command.get_program(), "q");
         command
@@ -293,6 +303,16 @@ mod tests {
         assert!(words.contains("drive=image-0,serial=image-0,addr=0x1e.0x0,"), "{words}");
         assert!(words.contains("drive=image-9,serial=image-9,addr=0x1d.0x1,"), "{words}");
         assert!(words.contains("\"filename\":\"9.erofs\""), "{words}");
+    }
+
+    #[test]
+    fn the_drive_for_layers_is_a_file_without_a_name() {
+        let mut config = VmConfig::new("t", "k", "i");
+        assert!(!words(&config).contains("pool"), "{}", words(&config));
+        config.pool = Some(Arc::new(std::fs::File::open("/dev/null").unwrap()));
+        let words = words(&config);
+        assert!(words.contains("\"filename\":\"/proc/self/fd/9\",\"read-only\":true"), "{words}");
+        assert!(words.contains("virtio-blk-pci,drive=pool,serial=pool,addr=0x2.0x2"), "{words}");
     }
 
     #[test]

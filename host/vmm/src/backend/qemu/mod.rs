@@ -30,7 +30,7 @@ use qapi::qmp;
 use std::{
     collections::VecDeque,
     fs::File,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
     process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -86,11 +86,14 @@ pub(crate) async fn start(
         }
         _ => None,
     };
+    let pool = config.pool.as_ref().map(|pool| pool.as_fd().try_clone_to_owned()).transpose();
+    let pool = pool.map_err(|e| VmError::system("the drive for layers cannot be used", e))?;
     let inherited = Inherited {
         monitor: monitor_end.as_raw_fd(),
         channel: channel_end.as_raw_fd(),
         memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
         tap: tap.as_ref().map(AsRawFd::as_raw_fd),
+        pool: pool.as_ref().map(AsRawFd::as_raw_fd),
     };
     let own = [inherited.monitor, inherited.channel];
     let command = command::command(options, config, accelerator.kind, &inherited);
@@ -104,7 +107,8 @@ pub(crate) async fn start(
     let (calls, confined) = mpsc::sync_channel(1);
     let is_judged = matches!(config.network, Some(Uplink::Judged(_)));
     let spawned = tokio::task::spawn_blocking(move || {
-        let fds = [monitor_end, channel_end].into_iter().chain(memory_ends).chain(tap).collect();
+        let ends = [monitor_end, channel_end].into_iter().chain(memory_ends);
+        let fds = ends.chain(tap).chain(pool).collect();
         let confine = move || match is_judged {
             true => calls.send(network::confine(own)?).map_err(std::io::Error::other),
             false => Ok(()),

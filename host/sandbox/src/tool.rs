@@ -1,18 +1,10 @@
-//! Runs the tools that talk to registries and that read images, neither of which anybody vouches for.
+//! Runs a command of a tool to its end.
 
-use super::{NEEDS, PullError};
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::convert::Infallible;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
 };
-
-/// What a process may have of private memory, in bytes.
-const MOST_MEMORY: u64 = 1 << 30;
 
 /// How much of what a tool says is kept, in bytes: the end, which has the reason.
 const MOST_SAID: usize = 4096;
@@ -23,73 +15,10 @@ const MOST_LINE: usize = 1024;
 /// The longest error that clients get, in characters.
 const MOST_CHARACTERS: usize = 400;
 
-/// Variables of the daemon that say how other machines are reached.
-const PROXIES: [&str; 6] =
-    ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"];
-
-/// Where a tool that talks to other machines finds out how.
-const NETWORK_FILES: [&str; 6] = [
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/services",
-];
-
-/// An environment with little in it: `/usr`, a directory to work in, and no processes but its own.
-pub struct Sandbox<'a> {
-    /// The only place where something may be written.
-    pub work: &'a Path,
-    /// Whether it has a network, which is the daemon's.
-    pub network: bool,
-    /// Files and directories of the host, and where they are to be found.
-    pub files: Vec<(PathBuf, &'static str)>,
-    /// No file may become longer, in bytes.
-    pub most_file_bytes: u64,
-}
-
-impl Sandbox<'_> {
-    /// A command in it, which ends with the daemon. It is user 0 of a user namespace, and nobody but the daemon's
-    /// user outside of it.
-    pub fn command<A: AsRef<OsStr>>(&self, program: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new("nice");
-        command.args(["-n", "10", "prlimit", "--core=0", "--nofile=1024"]);
-        command.arg(format!("--data={MOST_MEMORY}"));
-        command.arg(format!("--fsize={}", self.most_file_bytes));
-        command.args(["bwrap", "--die-with-parent", "--new-session", "--unshare-user"]);
-        command.args(["--uid", "0", "--gid", "0", "--cap-drop", "ALL"]);
-        // For directories that an image has closed.
-        command.args(["--cap-add", "CAP_DAC_OVERRIDE"]);
-        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
-        if !self.network {
-            command.arg("--unshare-net");
-        }
-        command.args(["--ro-bind", "/usr", "/usr", "--dev", "/dev", "--tmpfs", "/tmp"]);
-        for name in ["bin", "lib", "lib64"] {
-            command.args(["--symlink", &format!("usr/{name}"), &format!("/{name}")]);
-        }
-        let network_files = NETWORK_FILES.iter().filter(|_| self.network);
-        for file in network_files {
-            command.args(["--ro-bind-try", file, file]);
-        }
-        for (file, place) in &self.files {
-            command.arg("--ro-bind").arg(file).arg(place);
-        }
-        command.arg("--bind").arg(self.work).args(["/work", "--chdir", "/work"]);
-        command.args(program);
-        // Not as arguments, which everybody can see: an address of a proxy may have a password.
-        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/work");
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("TMPDIR", "/work");
-        let proxies = PROXIES.iter().filter(|_| self.network);
-        command.envs(proxies.filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.kill_on_drop(true);
-        command
-    }
-}
-
 /// Runs a command; returns what it writes, of which there may be so much, in bytes.
+///
+/// # Errors
+/// The tool fails, cannot be run, or writes more.
 pub async fn output(mut command: Command, most: usize) -> Result<Vec<u8>, ToolError> {
     let mut child = spawn(&mut command)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -109,10 +38,13 @@ pub async fn output(mut command: Command, most: usize) -> Result<Vec<u8>, ToolEr
 }
 
 /// Runs a command, and passes on each line that it writes.
-pub async fn lines(
+///
+/// # Errors
+/// The tool fails or cannot be run, or a line is refused: then it is killed.
+pub async fn lines<E>(
     mut command: Command,
-    mut take: impl FnMut(&str) -> Result<(), PullError>,
-) -> Result<(), ToolError> {
+    mut take: impl FnMut(&str) -> Result<(), E>,
+) -> Result<(), ToolError<E>> {
     let mut child = spawn(&mut command)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let read = async {
@@ -139,36 +71,21 @@ pub async fn lines(
 }
 
 /// Why a tool has not done what it was told.
-pub enum ToolError {
+#[derive(Debug)]
+pub enum ToolError<E = Infallible> {
     /// Its own reason, in one line.
     Said(String),
     /// What it was going to do was refused.
-    Refused(PullError),
+    Refused(E),
     /// It cannot be run.
     Missing(std::io::Error),
 }
 
-impl ToolError {
-    /// The error of a pull; the tool's own reason becomes one with `said`.
-    pub fn or(self, said: impl FnOnce(String) -> PullError) -> PullError {
-        match self {
-            Self::Said(reason) if reason.to_lowercase().contains("no space left on device") => {
-                PullError::NoDisk("the disk of the state directory is full: make room on it".into())
-            }
-            Self::Said(reason) => said(reason),
-            Self::Refused(error) => error,
-            Self::Missing(error) => PullError::Internal(format!(
-                "images cannot be pulled here: {error}: install {NEEDS}"
-            )),
-        }
-    }
-}
-
-fn spawn(command: &mut Command) -> Result<Child, ToolError> {
+fn spawn<E>(command: &mut Command) -> Result<Child, ToolError<E>> {
     command.spawn().map_err(ToolError::Missing)
 }
 
-async fn ended(mut child: Child, said: &[u8]) -> Result<(), ToolError> {
+async fn ended<E>(mut child: Child, said: &[u8]) -> Result<(), ToolError<E>> {
     let status = child.wait().await.map_err(ToolError::Missing)?;
     if status.success() {
         return Ok(());
@@ -224,6 +141,8 @@ fn presentable(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sandbox;
+    use std::path::Path;
 
     #[test]
     fn a_tools_reason_is_one_line_without_its_log() {
@@ -243,8 +162,8 @@ mod tests {
         match output(script(work, text), 1 << 20).await {
             Ok(bytes) => String::from_utf8(bytes).unwrap(),
             Err(ToolError::Said(reason)) => format!("failed: {reason}"),
-            Err(ToolError::Refused(error)) => panic!("{error}"),
             Err(ToolError::Missing(error)) => panic!("{error}"),
+            Err(ToolError::Refused(never)) => match never {},
         }
     }
 
@@ -290,9 +209,9 @@ mod tests {
             script(directory.path(), "head -c 9000 /dev/zero; echo; while echo more; do :; done");
         let end = lines(endless, |line| {
             seen.push(line.len());
-            if seen.len() < 3 { Ok(()) } else { Err(PullError::Busy) }
+            if seen.len() < 3 { Ok(()) } else { Err("enough") }
         });
-        assert!(matches!(end.await, Err(ToolError::Refused(PullError::Busy))));
+        assert!(matches!(end.await, Err(ToolError::Refused("enough"))));
         assert_eq!(seen, [MOST_LINE, 4, 4]);
     }
 }

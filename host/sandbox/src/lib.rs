@@ -1,0 +1,124 @@
+//! Runs tools that read what nobody vouches for: images of strangers, layers of containers.
+//!
+//! The sandbox is bubblewrap's, with limits of memory and of the length of files.
+
+mod filter;
+#[cfg(test)]
+#[path = "../../../scripts/skip.rs"]
+mod skip;
+mod tool;
+
+pub use tool::{ToolError, lines, output};
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+use tokio::process::Command;
+
+/// What a process may have of private memory, in bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Variables of the daemon that say how other machines are reached.
+const PROXIES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"];
+
+/// Where a tool that talks to other machines finds out how.
+const NETWORK_FILES: [&str; 6] = [
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+];
+
+/// An environment with little in it: `/usr`, a directory to work in, and no processes but its own.
+pub struct Sandbox<'a> {
+    /// The only place where something may be written.
+    pub work: &'a Path,
+    /// Whether it has a network, which is the daemon's.
+    pub network: bool,
+    /// Files and directories of the host, and where they are to be found.
+    pub files: Vec<(PathBuf, &'static str)>,
+    /// No file may become longer, in bytes.
+    pub most_file_bytes: u64,
+}
+
+impl Sandbox<'_> {
+    /// A command in it, which ends with the daemon. It is user 0 of a user namespace, and nobody but the daemon's
+    /// user outside of it.
+    pub fn command<A: AsRef<OsStr>>(&self, program: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.limited();
+        command.args(["--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"]);
+        // For directories that an image has closed.
+        command.args(["--cap-add", "CAP_DAC_OVERRIDE"]);
+        self.confine(&mut command, program);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A command in it that sees the host's files as they are: whoever owns them and whoever may read them, with the
+    /// attributes in which overlayfs keeps what a layer hides. Only root can run it, and what it calls is limited to what
+    /// reads files and writes one.
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn reader<A: AsRef<OsStr>>(
+        &self,
+        program: impl IntoIterator<Item = A>,
+    ) -> io::Result<Command> {
+        let mut command = self.limited();
+        // The attributes are only for those who may do almost everything. That is why there is a filter.
+        command.args(["--cap-drop", "ALL"]);
+        command.args(["--cap-add", "CAP_DAC_READ_SEARCH", "--cap-add", "CAP_SYS_ADMIN"]);
+        // bubblewrap reads the filter there, and closes it.
+        command.args(["--seccomp", "0"]);
+        self.confine(&mut command, program);
+        command.stdin(File::from(filter::file()?));
+        Ok(command)
+    }
+
+    fn limited(&self) -> Command {
+        let mut command = Command::new("nice");
+        command.args(["-n", "10", "prlimit", "--core=0", "--nofile=1024"]);
+        command.arg(format!("--data={MOST_MEMORY}"));
+        command.arg(format!("--fsize={}", self.most_file_bytes));
+        command.args(["bwrap", "--die-with-parent", "--new-session"]);
+        command
+    }
+
+    fn confine<A: AsRef<OsStr>>(
+        &self,
+        command: &mut Command,
+        program: impl IntoIterator<Item = A>,
+    ) {
+        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
+        if !self.network {
+            command.arg("--unshare-net");
+        }
+        command.args(["--ro-bind", "/usr", "/usr", "--dev", "/dev", "--tmpfs", "/tmp"]);
+        for name in ["bin", "lib", "lib64"] {
+            command.args(["--symlink", &format!("usr/{name}"), &format!("/{name}")]);
+        }
+        let network_files = NETWORK_FILES.iter().filter(|_| self.network);
+        for file in network_files {
+            command.args(["--ro-bind-try", file, file]);
+        }
+        for (file, place) in &self.files {
+            command.arg("--ro-bind").arg(file).arg(place);
+        }
+        command.arg("--bind").arg(self.work).args(["/work", "--chdir", "/work"]);
+        command.args(program);
+        // Not as arguments, which everybody can see: an address of a proxy may have a password.
+        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/work");
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("TMPDIR", "/work");
+        let proxies = PROXIES.iter().filter(|_| self.network);
+        command.envs(proxies.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+    }
+}

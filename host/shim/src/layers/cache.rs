@@ -1,0 +1,276 @@
+//! Images of layers, made once on the machine.
+//!
+//! Servers of all VMs share the directory, without knowing of each other: whoever makes an image has a lock of it, whoever
+//! adds one to the others has a lock of them all, and a file with an image's name is always whole. An image may be removed
+//! while somebody reads it.
+
+use crate::error::{Error, Result};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+use sha2::{Digest, Sha256};
+use squeezy_protocol::Layer;
+use squeezy_sandbox::{Sandbox, ToolError, output};
+use std::{
+    fmt::Write,
+    fs::{self, DirBuilder, File, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+/// How long making an image may take, and waiting for whoever makes it.
+const MAKE_LIMIT: Duration = Duration::from_secs(600);
+/// How long a lock of all images may take. Nobody keeps it for longer than a few file operations.
+const LOCK_LIMIT: Duration = Duration::from_secs(30);
+/// How often it is looked whether a lock is free.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+/// How many images one server makes at a time.
+const AT_A_TIME: usize = 2;
+/// The name of an image while it is made.
+const IMAGE: &str = "image";
+/// The most that mkfs.erofs may say, in bytes.
+const MOST_SAID: usize = 1 << 20;
+
+/// Names the content of a layer's directory.
+///
+/// containerd never changes a layer once it is there, and may make another one of the same name only after it has lost
+/// all of them: then the directory has another inode or a later time of change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of a layer's directory.
+    ///
+    /// # Errors
+    /// It is no directory.
+    pub fn of(layer: &Path) -> Result<Self> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Error::failed(format_args!("cannot use the layer {}: {why}", layer.display()))
+        };
+        let found = fs::symlink_metadata(layer).map_err(|error| failed(&error))?;
+        if !found.is_dir() {
+            return Err(failed(&"it is no directory"));
+        }
+        let mut hash = Sha256::new();
+        hash.update(layer.as_os_str().as_encoded_bytes());
+        for number in [found.dev(), found.ino()] {
+            hash.update(number.to_ne_bytes());
+        }
+        for number in [found.ctime(), found.ctime_nsec()] {
+            hash.update(number.to_ne_bytes());
+        }
+        let mut text = String::new();
+        for byte in hash.finalize() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        Ok(Self(text))
+    }
+}
+
+/// The images of layers on this machine.
+pub struct Cache {
+    directory: PathBuf,
+    /// How much all images may take, and so a single one, in bytes.
+    most_bytes: u64,
+    making: Semaphore,
+}
+
+impl Cache {
+    /// The images in this directory, which take at most so many bytes. Those that are being made take as much again for
+    /// each.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn open(directory: &Path, most_bytes: u64) -> Result<Self> {
+        let make = |part| {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory.join(part)).map_err(
+                |error| Error::failed(format_args!("cannot make {}: {error}", directory.display())),
+            )
+        };
+        make("images")?;
+        make("work")?;
+        let making = Semaphore::new(AT_A_TIME);
+        Ok(Self { directory: directory.to_owned(), most_bytes, making })
+    }
+
+    /// A file without a name in the directory, where images can be put without copying on file systems that can do that.
+    ///
+    /// # Errors
+    /// The file system cannot do it.
+    pub fn unnamed_file(&self) -> io::Result<File> {
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(openat(CWD, &self.directory, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// The image of a layer, made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub async fn image(&self, layer: &Path, key: &Key) -> Result<File> {
+        if let Some(image) = self.find(key) {
+            return Ok(image);
+        }
+        let failed = |why: &dyn std::fmt::Display| {
+            Error::failed(format_args!(
+                "cannot make an image of the layer {}: {why}",
+                layer.display()
+            ))
+        };
+        let _turn = self.making.acquire().await.expect("it is never closed");
+        let make = async {
+            let work = Work::lock(self.directory.join("work").join(&key.0)).await?;
+            // Somebody else was faster.
+            if let Some(image) = self.find(key) {
+                work.remove();
+                return Ok(image);
+            }
+            let made = self.make(layer, &work.path).await;
+            let kept = match made {
+                Ok(()) => self.keep(&work.path, key).await,
+                Err(error) => Err(error),
+            };
+            work.remove();
+            kept
+        };
+        timeout(MAKE_LIMIT, make)
+            .await
+            .map_err(|_| failed(&format_args!("it is not there within {MAKE_LIMIT:?}")))?
+            .map_err(|error| failed(&error))
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.directory.join("images").join(format!("{}.erofs", key.0))
+    }
+
+    /// An image that is there, which counts as used now.
+    fn find(&self, key: &Key) -> Option<File> {
+        let image = File::open(self.path(key)).ok()?;
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let as_is = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: as_is, last_modification: now };
+        if let Err(error) = futimens(&image, &times) {
+            tracing::warn!("an image of a layer cannot be marked as used: {error}");
+        }
+        Some(image)
+    }
+
+    async fn make(&self, layer: &Path, work: &Path) -> io::Result<()> {
+        match fs::remove_file(work.join(IMAGE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let files = vec![(layer.to_owned(), "/layer")];
+        let sandbox = Sandbox { work, network: false, files, most_file_bytes: self.most_bytes };
+        // Not an identifier from the system's, which another image would not have.
+        let identifier = "00000000-0000-0000-0000-000000000000";
+        let command =
+            sandbox.reader(["mkfs.erofs", "--quiet", "-U", identifier, IMAGE, "/layer"])?;
+        let is_at_limit = || {
+            fs::metadata(work.join(IMAGE))
+                .is_ok_and(|image| image.len() + Layer::GRANULE_BYTES > self.most_bytes)
+        };
+        match output(command, MOST_SAID).await {
+            Ok(_) => Ok(()),
+            // The limit ends it without a word.
+            Err(ToolError::Said(_)) if is_at_limit() => {
+                let most_mib = self.most_bytes >> 20;
+                Err(io::Error::other(format!("it takes more than {most_mib} MiB")))
+            }
+            Err(ToolError::Said(reason)) => Err(io::Error::other(reason)),
+            Err(ToolError::Missing(error)) => {
+                Err(io::Error::other(format!("{error}: install bubblewrap and erofs-utils")))
+            }
+            Err(ToolError::Refused(never)) => match never {},
+        }
+    }
+
+    /// Adds an image that was made to the others. Those that were not used for longest go for it.
+    async fn keep(&self, work: &Path, key: &Key) -> io::Result<File> {
+        let made = File::open(work.join(IMAGE))?;
+        let made = spawn_blocking(move || made.sync_all().map(|()| made))
+            .await
+            .map_err(io::Error::other)??;
+        let directory = File::open(&self.directory)?;
+        timeout(LOCK_LIMIT, locked(&directory)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        self.make_room(taken_bytes(&made.metadata()?))?;
+        fs::rename(work.join(IMAGE), self.path(key))?;
+        Ok(made)
+    }
+
+    /// Removes images until so many more bytes fit, and what was left of images by whoever did not end to make them.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        for entry in fs::read_dir(self.directory.join("work"))?.flatten() {
+            // Whoever is at it has it locked.
+            let left = File::open(entry.path()).is_ok_and(|work| work.try_lock().is_ok());
+            if left && let Err(error) = fs::remove_dir_all(entry.path()) {
+                tracing::warn!("{} cannot be removed: {error}", entry.path().display());
+            }
+        }
+        let mut images: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(self.directory.join("images"))?.flatten() {
+            let metadata = entry.metadata()?;
+            images.push((metadata.modified()?, taken_bytes(&metadata), entry.path()));
+        }
+        images.sort();
+        let mut total = bytes + images.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
+        for (_, bytes, path) in images {
+            if total <= self.most_bytes {
+                break;
+            }
+            fs::remove_file(&path)?;
+            total -= bytes;
+        }
+        Ok(())
+    }
+}
+
+/// What a file takes of the disk, in bytes.
+fn taken_bytes(metadata: &fs::Metadata) -> u64 {
+    metadata.blocks() * 512
+}
+
+/// The directory in which one image is made, locked.
+struct Work {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Work {
+    async fn lock(path: PathBuf) -> io::Result<Self> {
+        loop {
+            DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+            let Ok(lock) = File::open(&path) else { continue };
+            locked(&lock).await?;
+            // Whoever had the lock has removed it, and perhaps somebody else has made another one.
+            let ours = lock.metadata()?.ino();
+            if fs::metadata(&path).is_ok_and(|found| found.ino() == ours) {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+    }
+
+    fn remove(self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!("{} cannot be removed: {error}", self.path.display());
+        }
+    }
+}
+
+async fn locked(file: &File) -> io::Result<()> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => sleep(LOCK_INTERVAL).await,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

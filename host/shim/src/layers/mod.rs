@@ -1,0 +1,12 @@
+//! The layers of containers' roots: made images once on the machine ([`Cache`]), and put into the pool of each VM that
+//! needs them ([`Pool`]).
+
+mod cache;
+mod pool;
+mod ranges;
+#[cfg(test)]
+#[path = "../../../../scripts/skip.rs"]
+mod skip;
+
+pub use cache::{Cache, Key};
+pub use pool::{Guest, Pool, Taken};

@@ -1,0 +1,164 @@
+//! The layers of one VM, in its pool drive.
+//!
+//! A layer that no container has stays there for the next one, until its place is needed.
+
+use super::{Cache, Key, ranges::Ranges};
+use crate::error::{Error, ErrorKind, Result};
+use futures_util::future::BoxFuture;
+use rustix::fs::{FallocateFlags, fallocate};
+use squeezy_protocol::Layer;
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+/// The guest's side of a pool.
+pub trait Guest: Send + Sync {
+    /// Mounts a layer.
+    fn add(&self, layer: Layer) -> BoxFuture<'_, Result<()>>;
+    /// Unmounts the layer at this offset. Nothing of it is read any more when this returns.
+    fn remove(&self, offset_bytes: u64) -> BoxFuture<'_, Result<()>>;
+}
+
+/// The pool of a VM.
+pub struct Pool {
+    file: Arc<File>,
+    ranges: Mutex<Ranges>,
+}
+
+/// Layers that a container has, until they are [left](Pool::leave).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken(Vec<u64>);
+
+impl Taken {
+    /// Their offsets in the pool, the topmost first.
+    pub fn offsets(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl Pool {
+    /// An empty pool in a file, which gets this length in bytes, and takes what is in it.
+    ///
+    /// # Errors
+    /// The file cannot be that long.
+    pub fn new(file: File, bytes: u64) -> io::Result<Self> {
+        file.set_len(bytes)?;
+        Ok(Self { file: Arc::new(file), ranges: Mutex::new(Ranges::new(bytes)) })
+    }
+
+    /// The file, for the VM to read.
+    pub fn file(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    /// Takes the layers of these directories for a container: those that are not there yet are put there.
+    ///
+    /// # Errors
+    /// One cannot be made or has no place; then none is taken.
+    pub async fn take(
+        &self,
+        cache: &Cache,
+        guest: &dyn Guest,
+        directories: &[PathBuf],
+    ) -> Result<Taken> {
+        let mut taken = Taken::default();
+        for directory in directories {
+            match self.take_one(cache, guest, directory).await {
+                Ok(offset) => taken.0.push(offset),
+                Err(error) => {
+                    self.leave(taken).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Leaves the layers of a container that is gone from the guest.
+    pub async fn leave(&self, taken: Taken) {
+        let mut ranges = self.ranges.lock().await;
+        for offset in taken.0 {
+            ranges.leave(offset);
+        }
+    }
+
+    async fn take_one(&self, cache: &Cache, guest: &dyn Guest, directory: &Path) -> Result<u64> {
+        let key = Key::of(directory)?;
+        if let Some(offset) = self.ranges.lock().await.take(&key) {
+            return Ok(offset);
+        }
+        // Others need not wait for this.
+        let image = cache.image(directory, &key).await?;
+        let mut ranges = self.ranges.lock().await;
+        if let Some(offset) = ranges.take(&key) {
+            return Ok(offset);
+        }
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::failed(format_args!(
+                "cannot put the layer {} into the VM's pool: {error}",
+                directory.display()
+            ))
+        };
+        let length_bytes = image.metadata().map_err(|error| failed(&error))?.len();
+        let layer = self.place(&mut ranges, guest, length_bytes, directory).await?;
+        let file = self.file.clone();
+        spawn_blocking(move || copy(image, &file, layer.offset_bytes, length_bytes))
+            .await
+            .map_err(|error| failed(&error))?
+            .map_err(|error| failed(&error))?;
+        guest.add(layer).await?;
+        ranges.add(layer, key);
+        Ok(layer.offset_bytes)
+    }
+
+    /// Finds a free range, for which others without users may have to go.
+    async fn place(
+        &self,
+        ranges: &mut Ranges,
+        guest: &dyn Guest,
+        length_bytes: u64,
+        directory: &Path,
+    ) -> Result<Layer> {
+        for _ in 0..=ranges.count() {
+            if let Some(layer) = ranges.find_free(length_bytes) {
+                return Ok(layer);
+            }
+            let Some(oldest) = ranges.clear_oldest() else { break };
+            match guest.remove(oldest.offset_bytes).await {
+                Ok(()) => {
+                    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    if let Err(error) =
+                        fallocate(&*self.file, hole, oldest.offset_bytes, oldest.length_bytes)
+                    {
+                        tracing::warn!("a range of the pool cannot be given back: {error}");
+                    }
+                    ranges.remove(oldest.offset_bytes);
+                }
+                Err(error) => tracing::warn!("a layer cannot be removed: {error}"),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            format_args!(
+                "the VM has no place for the layer {} of {} MiB beside those of its containers: use another VM \
+                 (dev.squeezy/vm)",
+                directory.display(),
+                length_bytes >> 20
+            ),
+        ))
+    }
+}
+
+/// Copies an image to its place; where the file system can do that, without copying anything.
+fn copy(image: File, mut pool: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
+    pool.seek(SeekFrom::Start(offset_bytes))?;
+    let copied = io::copy(&mut image.take(length_bytes), &mut pool)?;
+    if copied == length_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests;

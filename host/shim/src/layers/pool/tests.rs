@@ -1,0 +1,131 @@
+use super::{super::skip, *};
+use rustix::process::geteuid;
+use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock};
+
+/// Keeps the books of a guest, and refuses what a guest refuses.
+#[derive(Default)]
+struct Books {
+    layers: Lock<Vec<Layer>>,
+    /// Layers that cannot be removed.
+    stuck: Lock<Vec<u64>>,
+}
+
+impl Guest for Books {
+    fn add(&self, layer: Layer) -> BoxFuture<'_, Result<()>> {
+        let mut layers = self.layers.lock().unwrap();
+        assert!(layers.iter().all(|other| !other.overlaps(layer)), "{layer:?}");
+        layers.push(layer);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn remove(&self, offset_bytes: u64) -> BoxFuture<'_, Result<()>> {
+        let result = if self.stuck.lock().unwrap().contains(&offset_bytes) {
+            Err(Error::failed("it is still open"))
+        } else {
+            self.layers.lock().unwrap().retain(|layer| layer.offset_bytes != offset_bytes);
+            Ok(())
+        };
+        Box::pin(async { result })
+    }
+}
+
+struct Bench {
+    directory: tempfile::TempDir,
+    cache: Cache,
+    pool: Pool,
+    guest: Books,
+}
+
+impl Bench {
+    /// A pool with room for two layers of a MiB.
+    fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            skip::skip("only root can read others' files");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&directory.path().join("cache"), 64 << 20).unwrap();
+        let pool = Pool::new(cache.unnamed_file().unwrap(), 5 << 20).unwrap();
+        Some(Self { directory, cache, pool, guest: Books::default() })
+    }
+
+    fn layer(&self, name: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("file"), name.repeat((1 << 20) / name.len())).unwrap();
+        path
+    }
+
+    async fn take(&self, layers: &[&PathBuf]) -> Result<Taken> {
+        let layers: Vec<PathBuf> = layers.iter().copied().cloned().collect();
+        self.pool.take(&self.cache, &self.guest, &layers).await
+    }
+
+    fn has(&self, offset: u64, text: &str) -> bool {
+        let mut bytes = vec![0; 1 << 20];
+        let count = self.pool.file.read_at(&mut bytes, offset).unwrap();
+        bytes[..count].windows(64).any(|window| window == &text.repeat(64).as_bytes()[..64])
+    }
+}
+
+#[tokio::test]
+async fn containers_share_layers_and_each_is_where_it_is_said_to_be() {
+    let Some(bench) = Bench::new() else { return };
+    let (base, top) = (bench.layer("base"), bench.layer("top!"));
+    let first = bench.take(&[&top, &base]).await.unwrap();
+    let second = bench.take(&[&base]).await.unwrap();
+    assert_eq!(second.offsets(), &first.offsets()[1..]);
+    assert!(bench.has(first.offsets()[0], "top!") && bench.has(first.offsets()[1], "base"));
+    assert!(!bench.has(0, "top!"));
+    assert_eq!(bench.guest.layers.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_layer_that_nobody_has_stays_until_its_place_is_needed() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b, c] = ["aaaa", "bbbb", "cccc"].map(|name| bench.layer(name));
+    let of_a = bench.take(&[&a]).await.unwrap();
+    let place = of_a.offsets()[0];
+    bench.pool.leave(of_a).await;
+    let again = bench.take(&[&a]).await.unwrap();
+    assert_eq!(again.offsets(), [place]);
+    let of_b = bench.take(&[&b]).await.unwrap();
+    let error = bench.take(&[&c]).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Full);
+    assert!(error.message.contains("no place for the layer"), "{error}");
+    bench.pool.leave(again).await;
+    let of_c = bench.take(&[&c]).await.unwrap();
+    assert_eq!(of_c.offsets(), [place]);
+    assert!(bench.has(place, "cccc") && !bench.has(place, "aaaa"));
+    assert!(bench.has(of_b.offsets()[0], "bbbb"));
+}
+
+#[tokio::test]
+async fn a_container_that_cannot_have_all_layers_has_none() {
+    let Some(bench) = Bench::new() else { return };
+    let layers = ["aaaa", "bbbb", "cccc"].map(|name| bench.layer(name));
+    bench.take(&layers.each_ref()).await.unwrap_err();
+    let absent = bench.directory.path().join("absent");
+    bench.take(&[&layers[0], &absent]).await.unwrap_err();
+    // So all places are free for others.
+    bench.take(&[&layers[1], &layers[2]]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_place_that_the_guest_does_not_give_back_is_not_used_again() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b, c] = ["aaaa", "bbbb", "cccc"].map(|name| bench.layer(name));
+    let of_a = bench.take(&[&a]).await.unwrap();
+    let stuck = of_a.offsets()[0];
+    bench.guest.stuck.lock().unwrap().push(stuck);
+    bench.pool.leave(of_a).await;
+    let of_b = bench.take(&[&b]).await.unwrap();
+    let place = of_b.offsets()[0];
+    bench.pool.leave(of_b).await;
+    let of_c = bench.take(&[&c]).await.unwrap();
+    assert_eq!(of_c.offsets(), [place]);
+    assert!(bench.has(stuck, "aaaa"));
+    // Until it does.
+    bench.guest.stuck.lock().unwrap().clear();
+    assert_eq!(bench.take(&[&a]).await.unwrap().offsets(), [stuck]);
+}

@@ -1,0 +1,42 @@
+//! Boots the VM.
+
+use super::Booted;
+use crate::{
+    error::{Error, Result},
+    group::pods_per_vm,
+    layers::{Cache, Pool},
+};
+use squeezy_vmm::{
+    Artifacts, Vm, VmConfig,
+    mechanism::{MechanismName, Sizing},
+};
+use std::time::Instant;
+
+/// Memory for what pods share, in bytes: the page cache of their layers.
+const SHARED_BYTES: u64 = 256 << 20;
+/// Its processors.
+const VCPUS: u32 = 2;
+/// How long its pool is, in bytes. It takes only what is in it.
+const POOL_BYTES: u64 = 16 << 30;
+
+/// Boots a VM with room for pods with partitions of this size, in bytes.
+pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Result<Booted> {
+    let begin = Instant::now();
+    let pool = cache.unnamed_file().and_then(|file| Pool::new(file, POOL_BYTES));
+    let pool =
+        pool.map_err(|error| Error::failed(format_args!("cannot make the VM's pool: {error}")))?;
+    let sizing = Sizing {
+        instance_bytes: partition_bytes,
+        instances: pods_per_vm(partition_bytes),
+        shared_bytes: SHARED_BYTES,
+    };
+    let mechanism = MechanismName::Squeezy.mechanism(sizing).expect("partitions are of a VM");
+    let files = Artifacts::find(None)?;
+    let mut config = VmConfig::new(name, files.kernel(mechanism.kernel()), files.initramfs());
+    config.base_bytes = sizing.base_bytes();
+    config.vcpus = VCPUS;
+    config.pool = Some(pool.file());
+    let vm = Vm::start(mechanism.configure(config)).await?;
+    tracing::info!(after = ?begin.elapsed(), accelerator = %vm.accelerator().kind, "the VM has booted");
+    Ok(Booted { vm, mechanism, pool, cache })
+}

@@ -1,0 +1,107 @@
+# What the tests with Debian's containerd and ctr share; to be sourced with the arguments SHIM, or
+# SHIM inside PROGRAMS WORK in namespaces of its own.
+#
+# Everything is in namespaces of its own, with a /run and a /var/lib of its own, and ends with them: nothing is left on
+# the machine.
+# shellcheck shell=bash
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [ "${2-}" != inside ]; then
+	programs=$("$here/get-containerd.sh")
+	work=$(mktemp -d "${TMPDIR:-/tmp}/squeezy-shim.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
+		"$0" "$1" inside "$programs" "$work"
+	exit
+fi
+
+shim=$1 programs=$3 work=$4
+trap 'echo "${0##*/}: line $LINENO has failed" >&2' ERR
+mount -t tmpfs tmpfs "$work"
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /var/lib
+mkdir "$work/bin"
+ln -s "$shim" "$work/bin/containerd-shim-squeezy-v2"
+export PATH=$programs:$work/bin:$PATH
+
+die() {
+	echo "containerd.sh: $*" >&2
+	tail -n 20 "$work"/containerd.log /run/squeezy/shim/*/servers/*.log >&2 || true
+	exit 1
+}
+
+# until SECONDS COMMAND...: waits until a command succeeds.
+until_true() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || die "this never became true: $*"
+		sleep 0.05
+	done
+}
+
+cat >"$work/config.toml" <<TOML
+version = 2
+root = "$work/root"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
+TOML
+
+start_containerd() {
+	containerd --config "$work/config.toml" >>"$work/containerd.log" 2>&1 &
+	containerd=$!
+	until_true 60 ctr version
+}
+
+# The lowest layer of an image, with Debian's static busybox.
+make_layer() {
+	mkdir -p "$work/layer/bin"
+	cp /bin/busybox "$work/layer/bin/busybox"
+	for command in sh echo cat head yes sleep; do
+		ln -s busybox "$work/layer/bin/$command"
+	done
+}
+# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`; its tag is that or `test`.
+make_image() {
+	local directory digests='' layers='' number=0
+	mkdir -p "$work/image"
+	for directory; do
+		number=$((number + 1))
+		tar -C "$directory" -cf "$work/image/$number.tar" .
+		digests+=${digests:+,}\"sha256:$(sha256sum "$work/image/$number.tar" | cut -d' ' -f1)\"
+		layers+=${layers:+,}\"$number.tar\"
+	done
+	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
+		>"$work/image/config.json"
+	echo '[{"Config":"config.json","RepoTags":["busybox:'"${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
+	tar -C "$work/image" -cf "$work/image.tar" .
+}
+
+image=docker.io/library/busybox:test
+# run ID COMMAND...: as a user would, with more options of ctr in `options`; prints what the container prints.
+run() {
+	local memory=${memory:-134217728}
+	# shellcheck disable=SC2086
+	ctr run --rm ${options-} --memory-limit "$memory" --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+}
+# detach ID COMMAND...: the same, without waiting for its end.
+detach() {
+	ctr run --detach --null-io --memory-limit "${memory:-134217728}" --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+}
+has_status() {
+	ctr task ls | grep -q "^$1 .*$2"
+}
+servers() {
+	find /run/squeezy/shim -name '*.sock' | wc -l
+}
+remove() {
+	ctr task kill --signal SIGKILL "$1"
+	until_true 30 has_status "$1" STOPPED
+	ctr task rm "$1" 2>/dev/null
+	ctr container rm "$1"
+}
+nothing_is_left() {
+	[ "$(servers)" = 0 ] && [ -z "$(find /run/squeezy/shim/*/pods -type f)" ] &&
+		! pgrep -f 'containerd-shim-squeezy-v2 serve|squeezy-pod' >/dev/null
+}
+

@@ -1,0 +1,62 @@
+//! What an instance writes, as the host reads it.
+
+use bytes::{Buf, Bytes};
+use hyper::body::{Body, Incoming};
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// One of the streams of an instance's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+impl fmt::Display for OutputStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Output => "stdout",
+            Self::Error => "stderr",
+        })
+    }
+}
+
+/// Reads what an instance writes to one of its streams. Whoever writes waits for it. It fails if the VM ends.
+#[derive(Debug)]
+pub struct OutputReader {
+    body: Incoming,
+    rest: Bytes,
+}
+
+impl OutputReader {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self { body, rest: Bytes::new() }
+    }
+}
+
+impl AsyncRead for OutputReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(frame) => {
+                    self.rest = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
+                }
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let length = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest[..length]);
+        self.rest.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
