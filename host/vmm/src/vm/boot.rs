@@ -135,7 +135,8 @@ impl Vm {
     ) -> Result<()> {
         let shared = self.shared.clone();
         let limit = shared.config.timeouts.boot;
-        let boot = async {
+        // Large, and else a part of each future up to that of whoever boots a VM.
+        let boot = Box::pin(async {
             let mut lines = shared.console.listen();
             if shared.console.tail(1).is_empty() {
                 tokio::select! {
@@ -152,7 +153,7 @@ impl Vm {
             let info = agent.info().await?;
             check_version(&info.agent_version)?;
             Ok((agent, info))
-        };
+        });
         let late = || VmError::AgentLate { within: limit, console: shared.console.last_line() };
         let (agent, info) = shared
             .fate
