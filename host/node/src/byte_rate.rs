@@ -4,7 +4,7 @@ use crate::function::parse_size;
 use serde::Deserialize;
 use std::fmt;
 
-/// The least that still opens a few connections in a second, each of which counts as 64 KiB.
+/// The least that still opens a connection in each second, which counts as 96 KiB of the half that there is for these.
 const MIN: u64 = 256 << 10;
 /// More than any machine sends.
 const MAX: u64 = 1 << 40;

@@ -12,8 +12,9 @@ use std::{
 };
 
 /// What a connection counts as when it is opened. Its first ten segments are not held back, and what it leaves in the
-/// kernel when it is closed is sent at the rate that it had last; this is more than both.
-pub(super) const OPENING_BYTES: u64 = 64 << 10;
+/// kernel when it is closed is sent at the rate that it had last; this is more than both: ten segments, 16 KiB, and the
+/// 64 KiB that the kernel may add to these at a time.
+pub(super) const OPENING_BYTES: u64 = 96 << 10;
 /// What a datagram counts as besides its data, so that small ones are no way to send many.
 pub(super) const HEADER_BYTES: u64 = 64;
 
