@@ -39,6 +39,8 @@ fn nonsense_is_refused_before_anything_starts() {
         "bandwidth --methods squeezy",
         "bandwidth --size 130001K",
         "work --methods hyperalloc,,balloon",
+        "fairness --methods virtio-mem",
+        "fairness --duration 1",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

@@ -71,4 +71,5 @@ experiments! {
     bandwidth: Bandwidth,
     work: Work,
     network: Network,
+    fairness: Fairness,
 }

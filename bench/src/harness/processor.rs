@@ -22,6 +22,18 @@ pub(crate) fn spent_ns(process: u32) -> Result<u64> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// CPU time of those children of a process that have ended, in nanoseconds.
+pub(crate) fn reaped_ns(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/stat");
+    let stat = fs::read_to_string(&path).map_err(|e| BenchError::file(&path, e))?;
+    // The name, in parentheses, may have spaces. The times are the 16th and 17th field, the name is the second.
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<u64>);
+    let ticks = ticks.sum::<std::result::Result<u64, _>>();
+    let ticks = ticks.map_err(|e| BenchError::file(&path, e))?;
+    Ok(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}
+
 /// Processes that a process has started and that still run.
 pub(crate) fn children(process: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{process}/task");
@@ -55,6 +67,15 @@ mod tests {
         let before = spent_ns(process::id()).unwrap();
         assert!(thread::spawn(|| work(20_000_000)).join().unwrap() > 0);
         assert!(spent_ns(process::id()).unwrap() - before >= 20_000_000);
+    }
+
+    #[test]
+    fn work_of_children_counts_once_they_have_ended() {
+        let before = reaped_ns(process::id()).unwrap();
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+        assert!(process::Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        let spent = reaped_ns(process::id()).unwrap() - before;
+        assert!((10_000_000..60_000_000_000).contains(&spent), "{spent}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Rigs, which experiments measure with: VMs of `memhog`, of programs that end or of both, functions on a node, plain
-//! processes.
+//! Rigs, which experiments measure with: VMs of `memhog`, of programs that end or of both, functions on a node, a
+//! daemon, plain processes.
 
 pub(crate) mod compile_vm;
+pub(crate) mod daemon;
 pub(crate) mod faultbench;
 pub(crate) mod fleet;
 pub(crate) mod load;

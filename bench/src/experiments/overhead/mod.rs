@@ -7,13 +7,12 @@ mod report;
 use crate::{
     error::{BenchError, Result},
     harness::{Experiment, Session, Step, processor::spent_ns},
-    record::{Guest, nanoseconds},
+    record::nanoseconds,
     report::median,
 };
 use daemon::Daemon;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use squeezy_vmm::Kernel;
 use std::{
     fmt,
     time::{Duration, Instant},
@@ -84,8 +83,7 @@ impl Experiment for Arguments {
         let daemon = Daemon::start(session, FUNCTION).await?;
         session.progress.say("the first call");
         daemon.call(&request(ITEMS[0])).await?;
-        let (kernel, qemu) = daemon.guest()?;
-        let guest = Guest::new(&kernel, Kernel::Release, &qemu);
+        let guest = daemon.guest()?;
         let parts: Vec<_> = ITEMS
             .iter()
             .flat_map(|&items| [(DAEMON, Some(items)), (INSIDE, Some(items))])
