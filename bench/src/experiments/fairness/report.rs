@@ -150,7 +150,7 @@ mod tests {
             load::Counts,
             tenant::{Called, Outcome},
         },
-        harness::assess,
+        harness::{Experiment, assess},
         record::{Measured, complaint, tests::header},
         report::Verdict,
     };
@@ -169,8 +169,6 @@ mod tests {
         };
         Measured { header: header(Arguments::NAME, "squeezy", trial), figures }
     }
-
-    use crate::harness::Experiment;
 
     fn verdicts(flood: impl Fn(u32) -> Line, trials: u32) -> Vec<Verdict> {
         let share = |trial: u32| line(trial, Beside::Share, 100 * u64::from(trial + 1), Outcome::Warm);
