@@ -23,7 +23,8 @@ EXPERIMENT ?= reclaim
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: dependencies kernel-release image squeezy ## build what is missing and run a function in an N:1 VM
+run: dependencies ## build what is missing and run a function in an N:1 VM
+	@scripts/build-side-by-side.sh FUNCTION=$(FUNCTION)
 	target/release/squeezy run $(FUNCTION) $(ARGS)
 
 test: test-fast test-off test-squeezers test-vm ## all tests, the fast ones first
@@ -96,12 +97,11 @@ runtimes: dependencies ## images that run code: RUNTIMES=python for one
 selftests: dependencies ## programs that test the kernel from inside
 	@$(MAKE) --no-print-directory -C guest/kernel/tests/programs OUT=$(CURDIR)/build
 
-programs: squeezy ## target/release/squeezy, and squeezy-bench beside it
-	@cargo build --release -p squeezy-bench
+programs: dependencies ## target/release/squeezy, and squeezy-bench beside it
+	@scripts/build-programs.sh --experiments
 
 squeezy: dependencies
-	@mkdir -p build
-	@cargo build --release -p squeezy
+	@scripts/build-programs.sh
 
 # Needs Graphviz. The checksum tells `make lint` which version of the source was rendered.
 docs/architecture.svg: docs/architecture.dot
