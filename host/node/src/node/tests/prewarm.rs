@@ -30,8 +30,8 @@ impl Scene {
     }
 }
 
-fn rejected(reason: RejectReason) -> Result<Prewarmed, CallError> {
-    Err(CallError::Rejected(reason))
+fn rejected(reason: RejectReason) -> CallError {
+    CallError::Rejected(reason)
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn what_cannot_start_is_told_once() {
     ] {
         let scene = scene(Exceptions::default().with(operation, Fate::Fails), Setup::default());
         let scene = scene.await;
-        assert_eq!(scene.prewarm().await, rejected(reason));
+        assert_eq!(scene.prewarm().await, Err(rejected(reason)));
         assert_eq!(scene.seen.count(&format!("not prewarmed: {reason:?}")), 1);
         scene.call(0).await.unwrap();
         scene.call(1).await.unwrap();
@@ -114,7 +114,7 @@ async fn what_has_no_room_beside_the_other_one_is_refused_or_gets_it_in_its_plac
         sleep(SECOND / 2).await;
         busy.prewarm().await
     });
-    assert_eq!(refused, rejected(RejectReason::NoRoomAhead));
+    assert_eq!(refused, Err(rejected(RejectReason::NoRoomAhead)));
     assert!(calls.0.is_ok() && calls.1.is_ok());
     busy.end().await;
 }
@@ -126,7 +126,7 @@ async fn whoever_waits_hears_of_every_end() {
     let prewarmed = tokio::spawn(removed.prewarm());
     sleep(SECOND).await;
     removed.node.remove_function(removed.functions[1]);
-    assert_eq!(prewarmed.await.unwrap(), rejected(RejectReason::Retired));
+    assert_eq!(prewarmed.await.unwrap(), Err(rejected(RejectReason::Retired)));
     assert!(!removed.seen.has("not prewarmed"));
     sleep(10 * SECOND).await;
     assert!(removed.worlds[1].machines().iter().all(|m| crate::Machine::ended(&**m).is_some()));
@@ -136,7 +136,7 @@ async fn whoever_waits_hears_of_every_end() {
     let prewarmed = tokio::spawn(drained.prewarm());
     sleep(SECOND).await;
     drained.node.drain().await;
-    assert_eq!(prewarmed.await.unwrap(), rejected(RejectReason::Draining));
+    assert_eq!(prewarmed.await.unwrap(), Err(rejected(RejectReason::Draining)));
     assert_eq!(drained.prewarm().await, Ok(Prewarmed::NothingToRelieve));
     drained.end().await;
 }
