@@ -235,6 +235,22 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_start_ahead_of_calls_is_known_before_one_comes() {
+        let failure_reasons = FailureReasons::default();
+        let (path, problem) = ("/init".to_owned(), "SyntaxError".to_owned());
+        let result = Err(&InstanceError::NotReady { path, problem });
+        let (instance, function) = (InstanceNumber(2), F);
+        failure_reasons.see(&NodeEvent::Started { instance, function, result });
+        for (reason, known) in
+            [(RejectReason::NoRoomAhead, false), (RejectReason::StartFailed, true)]
+        {
+            failure_reasons.see(&NodeEvent::NotPrewarmed { function, reason });
+            assert_eq!(failure_reasons.of(F).is_some(), known, "{reason:?}");
+        }
+        assert_eq!(failure_reasons.of(F).unwrap().why, "/init: SyntaxError");
+    }
+
+    #[test]
     fn directories_stay_here() {
         for (text, right) in [
             (

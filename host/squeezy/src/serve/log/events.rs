@@ -206,6 +206,10 @@ mod tests {
         let starting = entry_of(&NodeEvent::Starting { instance, function });
         assert_eq!((starting.instance, starting.function.as_deref()), (Some(7), Some("f5")));
         assert_eq!(starting.level, Level::Info);
+        let reason = squeezy_scaler::RejectReason::NoRoomAhead;
+        let refused = entry_of(&NodeEvent::NotPrewarmed { function, reason });
+        let right = "f5: no instance could be started ahead of calls: there is not enough memory for it beside what runs";
+        assert_eq!((refused.level, refused.message.as_str()), (Level::Warning, right));
         let died = entry_of(&NodeEvent::Died { instance, function, reason: None });
         assert_eq!(died.level, Level::Warning);
     }
