@@ -49,6 +49,7 @@ TOML
 
 start_containerd() {
 	containerd --config "$work/config.toml" >>"$work/containerd.log" 2>&1 &
+	# shellcheck disable=SC2034 # whoever sources this ends it
 	containerd=$!
 	until_true 60 ctr version
 }

@@ -54,7 +54,7 @@ said=$(run root sh -c 'busybox ls /bin/yes /old /secret -ln' 2>&1 | busybox awk 
 said=$(run hidden sh -c '[ -e /bin/yes ] && echo is there; echo own >/bin/yes && cat /bin/yes')
 [ "$said" = own ] || die "it said: $said"
 # User 0 has no capabilities yet, so this is for its owner only.
-said=$(run read cat /secret 2>&1) && die "somebody else's file was read: $said"
+said=$(run closed cat /secret 2>&1) && die "somebody else's file was read: $said"
 [[ $said == *"Permission denied"* ]] || die "it said: $said"
 
 said=$(image=${image%:*}:1234 run who sh -c 'busybox id -u; busybox id -g; echo x >/x || echo no' 2>"$work/error" | tr '\n' ' ') || true
