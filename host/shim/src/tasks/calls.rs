@@ -4,7 +4,7 @@ use super::{
     Create, Exit, MAX_TASKS, Phase, Tasks, What,
     make::Unmade,
     not_found,
-    task::{Kind, Task},
+    task::{Kind, Outputs, Task},
 };
 use crate::{
     Id,
@@ -17,8 +17,14 @@ use containerd_shim_protos::{
     events::task::{TaskCreate, TaskDelete, TaskIO, TaskStart},
     protobuf::MessageField,
 };
-use std::sync::Arc;
-use tokio::sync::{OwnedMutexGuard, watch};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{OwnedMutexGuard, watch},
+    time::sleep,
+};
+
+/// How long to wait before a process that nobody wants any more is killed again.
+const KILL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Tasks {
     /// Creates a task, and returns the process that stands for it. `rootfs` is only told to others. If this fails,
@@ -84,19 +90,47 @@ impl Tasks {
             Kind::Pod => None,
             Kind::Container(_) | Kind::Single => Some(self.of_vm(self.vm.start(id)).await?),
         };
+        let (pid, outputs) = match self.mark_running(id) {
+            Ok(running) => running,
+            // It has ended in the meantime, with its pod or the VM. Nobody may find it gone and its process there.
+            Err(error) => {
+                if output.is_some() {
+                    self.end_process(id).await;
+                }
+                return Err(error);
+            }
+        };
+        if let Some(output) = output {
+            tokio::spawn(self.clone().run(id.clone(), output, outputs));
+        }
+        Ok(pid)
+    }
+
+    /// Marks a task as running, unless it has ended; returns the process that stands for it, and where its output goes.
+    fn mark_running(&self, id: &Id) -> Result<(u32, Outputs)> {
         let mut table = self.table();
-        // It has ended in the meantime, with the VM.
         table.may_start(id)?;
         let task = table.tasks.get_mut(id).ok_or_else(|| not_found(id))?;
         task.phase = Phase::Running;
         let (pid, outputs) = (task.pid, task.outputs.take().unwrap_or_default());
         let start = TaskStart { container_id: id.to_string(), pid, ..Default::default() };
         self.events.push(&Event::Start(start));
-        drop(table);
-        if let Some(output) = output {
-            tokio::spawn(self.clone().run(id.clone(), output, outputs));
+        Ok((pid, outputs))
+    }
+
+    /// Kills a process until it has ended.
+    async fn end_process(&self, id: &Id) {
+        let kill = async {
+            loop {
+                // It may have ended by itself, or the VM be busy.
+                let _ = self.of_vm(self.vm.signal(id, Signal::KILL, true)).await;
+                sleep(KILL_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            _ = self.of_vm(self.vm.wait(id)) => {}
+            () = kill => {}
         }
-        Ok(pid)
     }
 
     /// Sends a signal to a task; without a process of its own it ends, if the signal does that.
