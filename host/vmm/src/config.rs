@@ -261,6 +261,18 @@ impl VmConfig {
         if self.kernel_command_line().len() > 2047 {
             return fail("the kernel's command line is longer than 2047 characters".to_owned());
         }
+        if let Some(pool) = &self.pool {
+            let bytes = pool
+                .metadata()
+                .map_err(|error| VmError::system("the drive for layers cannot be used", error))?
+                .len();
+            if bytes == 0 || !bytes.is_multiple_of(Layer::GRANULE_BYTES) {
+                return fail(format!(
+                    "the drive for layers has {bytes} bytes, and not a multiple of {}",
+                    Layer::GRANULE_BYTES
+                ));
+            }
+        }
         file(
             &self.kernel,
             "the guest's kernel",
@@ -277,18 +289,6 @@ impl VmConfig {
                 self.images.len(),
                 ImageNumber::MAX_COUNT
             ));
-        }
-        if let Some(pool) = &self.pool {
-            let bytes = pool
-                .metadata()
-                .map_err(|error| VmError::system("the drive for layers cannot be used", error))?
-                .len();
-            if bytes == 0 || !bytes.is_multiple_of(Layer::GRANULE_BYTES) {
-                return fail(format!(
-                    "the drive for layers has {bytes} bytes, and not a multiple of {}",
-                    Layer::GRANULE_BYTES
-                ));
-            }
         }
         for image in &self.images {
             file(

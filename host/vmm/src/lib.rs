@@ -47,6 +47,9 @@ mod memory_backend;
 mod names;
 pub mod network;
 mod process;
+#[cfg(test)]
+#[path = "../../../scripts/skip.rs"]
+mod skip;
 mod vm;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, AcceleratorKind, probe_kvm};

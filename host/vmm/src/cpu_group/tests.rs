@@ -1,9 +1,5 @@
 use super::*;
-
-#[path = "../../../../scripts/skip.rs"]
-mod skip;
-
-use skip::skip;
+use crate::skip::skip;
 use std::process::{Child, Stdio};
 
 /// A file system of its own to stand in for version 2, which no test machine without systemd has.

@@ -2,10 +2,9 @@
 
 #[path = "../../../../../scripts/outside.rs"]
 mod outside;
-#[path = "../../../../../scripts/skip.rs"]
-mod skip;
 
 use super::*;
+use crate::skip::skip;
 use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -13,7 +12,6 @@ use rustix::{
     net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, sendto, socket_with},
     process::{Pid, PidfdFlags, pidfd_open},
 };
-use skip::skip;
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream, UdpSocket},
