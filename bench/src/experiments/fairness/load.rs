@@ -82,7 +82,8 @@ impl Clients {
     /// Until now.
     pub(super) fn counts(&self) -> Counts {
         let Told { answered, refused, failed, .. } = &*self.told;
-        let [answered, refused, failed] = [answered, refused, failed].map(|count| count.load(Relaxed));
+        let [answered, refused, failed] =
+            [answered, refused, failed].map(|count| count.load(Relaxed));
         Counts { answered, refused, failed }
     }
 

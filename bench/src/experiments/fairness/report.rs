@@ -63,7 +63,9 @@ impl Report for Arguments {
                 );
                 assessments.add_counts(
                     "lost-calls",
-                    format!("{method}: maximum number of calls refused or failed beside a flood {when}"),
+                    format!(
+                        "{method}: maximum number of calls refused or failed beside a flood {when}"
+                    ),
                     select(records, &method, beside)
                         .map(|line| line.refused_count + line.failed_count),
                 );
@@ -171,8 +173,10 @@ mod tests {
     }
 
     fn verdicts(flood: impl Fn(u32) -> Line, trials: u32) -> Vec<Verdict> {
-        let share = |trial: u32| line(trial, Beside::Share, 100 * u64::from(trial + 1), Outcome::Warm);
-        let records: Vec<Line> = (0..trials).flat_map(|trial| [flood(trial), share(trial)]).collect();
+        let share =
+            |trial: u32| line(trial, Beside::Share, 100 * u64::from(trial + 1), Outcome::Warm);
+        let records: Vec<Line> =
+            (0..trials).flat_map(|trial| [flood(trial), share(trial)]).collect();
         assess::<Arguments>(&records).iter().map(|one| one.verdict()).collect()
     }
 

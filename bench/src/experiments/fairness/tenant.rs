@@ -55,7 +55,8 @@ impl Tenant {
     /// Makes a namespace.
     pub(super) async fn create(daemon: &Daemon, name: &'static str) -> Result<Self> {
         let operator = daemon.operator()?;
-        let none = ["memory_mb", "concurrent_calls", "calls_per_minute"].map(|quota| (quota, Value::Null));
+        let none =
+            ["memory_mb", "concurrent_calls", "calls_per_minute"].map(|quota| (quota, Value::Null));
         let quotas: serde_json::Map<_, _> =
             none.into_iter().map(|(quota, value)| (quota.to_owned(), value)).collect();
         operator.send(Method::PUT, name, Some(&json!({ "quotas": quotas }))).await?.value()?;

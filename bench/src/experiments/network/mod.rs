@@ -19,7 +19,10 @@ use crate::{
 use outside::{Outside, PUBLIC};
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::network::{GATEWAY, NETWORK, NETWORK_PREFIX, address};
-use squeezy_vmm::{Kernel, QemuOptions, Vm, VmConfig, Vmm, network::{Network, Uplink}};
+use squeezy_vmm::{
+    Kernel, QemuOptions, Vm, VmConfig, Vmm,
+    network::{Network, Uplink},
+};
 use std::{os::unix::process::CommandExt, process::Command, time::Duration};
 
 /// In an instance of a VM whose network the daemon judges.
