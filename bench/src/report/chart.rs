@@ -36,7 +36,7 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" => VERMILION,
         "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
-        "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" | "by-thread" => GREY,
+        "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
         "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
         _ => GREEN,

@@ -42,8 +42,6 @@ pub(crate) struct Setup<'a> {
     pub(crate) configuration: &'a str,
     /// Images that it serves from the start.
     pub(crate) images: &'a [&'a Path],
-    /// What executes it: a command in front of its own, which takes its place; none if empty.
-    pub(crate) through: &'a [&'a str],
 }
 
 /// Somebody with a key.
@@ -79,7 +77,7 @@ impl Daemon {
     /// Starts a daemon. Nothing is booted before the first call.
     pub(crate) async fn start<F: Recorded>(
         session: &Session<F>,
-        Setup { directory, configuration, images, through }: Setup<'_>,
+        Setup { directory, configuration, images }: Setup<'_>,
     ) -> Result<Self> {
         let at = |name: &str| directory.path().join(name);
         let file = at("squeezy.toml");
@@ -92,14 +90,7 @@ impl Daemon {
         let log = File::create(at("log")).map_err(|e| BenchError::file(at("log"), e))?;
         let errors = log.try_clone().map_err(|e| BenchError::file(at("log"), e))?;
         let program = program()?;
-        let mut command = match through {
-            [] => Command::new(&program),
-            [first, rest @ ..] => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(&program);
-                command
-            }
-        };
+        let mut command = Command::new(&program);
         command.arg("serve").arg("--config").arg(&file);
         command.arg("--build").arg(session.files.path()).args(images);
         let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();

@@ -4,7 +4,7 @@ use crate::{FunctionImage, PolicyName};
 use squeezy_protocol::NetworkAccess;
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, CpuGroup, GRANULE_BYTES, Llfree, MemoryBackend,
+    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MemoryBackend,
     MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     network::{NetworkCounters, Uplink},
@@ -35,8 +35,6 @@ pub struct VmPlan {
     pub vcpus: u32,
     /// The largest CPU share of any instance, in thousandths of a processor.
     pub cpu_millis: u32,
-    /// With whom it shares its part of the host's processors; it competes on its own if absent.
-    pub cpu_group: Option<Arc<CpuGroup>>,
     /// The accelerator: KVM or emulation.
     pub accelerator: AcceleratorChoice,
     /// The memory backend.
@@ -89,7 +87,6 @@ impl VmPlan {
             },
             vcpus: shares.div_ceil(1000).clamp(1, host.min(64)),
             cpu_millis: all().map(|f| f.cpu_millis).max().unwrap_or(1000),
-            cpu_group: None,
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackendChoice::default(),
             networks,
@@ -168,7 +165,6 @@ impl VmPlan {
         config.network = self.networks.first().cloned();
         config.network_counters = self.network_counters.clone();
         config.vcpus = self.vcpus;
-        config.cpu_group = self.cpu_group.clone();
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend.resolve();
         config.timeouts.resize = RESIZE_LIMIT;

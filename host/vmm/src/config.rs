@@ -3,7 +3,7 @@
 mod llfree;
 
 use crate::{
-    CpuGroup, Kernel, MemoryBackend, Result, VmError,
+    Kernel, MemoryBackend, Result, VmError,
     accelerator::AcceleratorChoice,
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
@@ -43,8 +43,6 @@ pub struct VmConfig {
     pub command_line: Vec<String>,
     /// Virtual processors.
     pub vcpus: u32,
-    /// With whom it shares its part of the host's processors; it competes on its own if absent.
-    pub cpu_group: Option<Arc<CpuGroup>>,
     /// Memory that the VM always has, in bytes.
     pub base_bytes: u64,
     /// The memory besides the base, and how it grows and shrinks.
@@ -171,7 +169,6 @@ impl VmConfig {
             pool: None,
             command_line: Vec::new(),
             vcpus: 1,
-            cpu_group: None,
             base_bytes: 256 << 20,
             memory: Arc::new(Fixed::default()),
             accelerator: AcceleratorChoice::default(),

@@ -35,7 +35,6 @@ mod artifacts;
 mod backend;
 mod config;
 mod console;
-mod cpu_group;
 mod error;
 mod fate;
 mod host_memory;
@@ -61,7 +60,6 @@ pub use backend::{
 };
 pub use config::{GuestClock, Llfree, Timeouts, VmConfig, Vmm};
 pub use console::Console;
-pub use cpu_group::{CpuGroup, CpuGroups};
 pub use error::{Result, VmError};
 pub use host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 pub use hyperalloc::{Grain, Taken};

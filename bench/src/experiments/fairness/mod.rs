@@ -53,17 +53,6 @@ const OTHERS_MEMORY_MB: u64 = 256;
 const FLOOD_ACTIONS: usize = 4;
 const FLOOD_CLIENTS: usize = 8;
 
-/// Executes a program that sees no control groups.
-const WITHOUT_GROUPS: [&str; 7] = [
-    "unshare",
-    "--mount",
-    "--",
-    "sh",
-    "-c",
-    "mount -t tmpfs -o ro tmpfs /sys/fs/cgroup && exec \"$@\"",
-    "sh",
-];
-
 /// How long the flood's VMs may take to boot before the next measurement begins anyway.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -78,37 +67,25 @@ enum Sharing {
     Squeezy,
     /// The policy `overcommit`
     Overcommit,
-    /// The policy `squeezy` without control groups: Linux shares the processors among the threads of all VMs (as root)
-    ByThread,
 }
 
 impl Sharing {
-    /// What is measured by default.
-    const USUAL: [Self; 2] = [Self::Squeezy, Self::Overcommit];
+    const ALL: [Self; 2] = [Self::Squeezy, Self::Overcommit];
 
     fn name(self) -> &'static str {
         match self {
             Self::Squeezy => "squeezy",
             Self::Overcommit => "overcommit",
-            Self::ByThread => "by-thread",
         }
     }
 
     /// Its part of the daemon's configuration.
     fn configuration(self) -> String {
         let policy = match self {
-            Self::Squeezy | Self::ByThread => "squeezy",
+            Self::Squeezy => "squeezy",
             Self::Overcommit => "overcommit",
         };
         format!("memory = \"{MEMORY}\"\npolicy = \"{policy}\"\n")
-    }
-
-    /// What executes the daemon.
-    fn through(self) -> &'static [&'static str] {
-        match self {
-            Self::Squeezy | Self::Overcommit => &[],
-            Self::ByThread => &WITHOUT_GROUPS,
-        }
     }
 }
 
@@ -248,7 +225,7 @@ impl Experiment for Arguments {
         let quick = session.options.quick;
         let chosen: Vec<Sharing> = match chosen.is_empty() {
             true if quick => vec![Sharing::Squeezy],
-            true => Sharing::USUAL.to_vec(),
+            true => Sharing::ALL.to_vec(),
             false => chosen.into_iter().collect(),
         };
         let count = session.options.trials_or(1, 5);
@@ -263,8 +240,7 @@ impl Arguments {
     async fn run(&self, session: &mut Session<Figures>, trial: &Trial) -> Result {
         let directory = tempfile::tempdir().map_err(|e| BenchError::file("/tmp", e))?;
         let configuration = trial.sharing.configuration();
-        let through = trial.sharing.through();
-        let setup = Setup { directory, configuration: &configuration, images: &[], through };
+        let setup = Setup { directory, configuration: &configuration, images: &[] };
         let daemon = Daemon::start(session, setup).await?;
         let own = Tenant::create(&daemon, "own").await?;
         own.put(STEADY, OWN_MEMORY_MB).await?;

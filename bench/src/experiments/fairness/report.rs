@@ -50,8 +50,8 @@ impl Report for Arguments {
     }
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
-        // Without control groups it is only a comparison.
-        let judged = Sharing::USUAL.map(Sharing::name);
+        // What else was recorded is only a comparison.
+        let judged = Sharing::ALL.map(Sharing::name);
         for method in methods(records).into_iter().filter(|method| judged.contains(&&**method)) {
             for (beside, when) in
                 [(Beside::Boots, "that boots"), (Beside::Flood, "whose VMs are up")]

@@ -40,7 +40,7 @@ impl Daemon {
         symlink(&given, &image).map_err(|e| BenchError::file(&image, e))?;
         let definition = with_client(&session.files.image(function).with_extension("toml"))?;
         write(&image.with_extension("toml"), &definition)?;
-        let setup = Setup { directory, configuration: "", images: &[&image], through: &[] };
+        let setup = Setup { directory, configuration: "", images: &[&image] };
         let daemon = daemon::Daemon::start(session, setup).await?;
         let client = daemon.operator()?;
         let action = format!("_/actions/{function}?blocking=true&result=true");

@@ -53,7 +53,7 @@ use squeezy_node::{Node, Observer, TomlError};
 use squeezy_openwhisk::Namespace;
 use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
-use squeezy_vmm::{Artifacts, CpuGroups, VmError};
+use squeezy_vmm::{Artifacts, VmError};
 use state::StateError;
 pub use state::holder;
 use std::{
@@ -244,8 +244,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         bodies.clone(),
         watch.failure_reasons.clone(),
     );
-    let service = service.with_telemetry(telemetry.clone()).with_processors(processors());
-    let service = Arc::new(service);
+    let service = Arc::new(service.with_telemetry(telemetry.clone()));
     for together in functions {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
@@ -326,21 +325,6 @@ async fn keep_uses(tenants: Arc<Tenants>) {
         ticks.tick().await;
         if let Err(error) = tenants.keep_uses().await {
             log_warning(&format!("when keys were last used could not be written: {error}"));
-        }
-    }
-}
-
-/// The control groups by which namespaces share the processors, if they can; says so in any case.
-fn processors() -> Option<CpuGroups> {
-    match CpuGroups::open() {
-        Ok(groups) => {
-            let directory = groups.directory().display();
-            log_line(&format!("namespaces share the processors by their weights, in {directory}"));
-            Some(groups)
-        }
-        Err(why) => {
-            log_line(&format!("VMs share the processors among themselves, not namespaces: {why}"));
-            None
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn selected(path: &Path) -> Option<String> {
 }
 
 /// Bytes that the host could give to a new program without swapping: what the kernel estimates, or
-/// the remainder of a limit of this process's cgroups if that is less.
+/// the remainder of this process's cgroup limit if that is less.
 pub fn available_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|e| fail("/proc/meminfo", e))?;
     let host = text
@@ -84,21 +84,14 @@ pub fn available_bytes() -> Result<u64> {
     Ok(cgroup_room_bytes().map_or(host, |room| room.min(host)))
 }
 
-/// What this process's cgroup (v2) and those above it still allow, if any of them limits memory.
+/// What this process's cgroup (v2) still allows, if it limits memory.
 fn cgroup_room_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    room_bytes(Path::new("/sys/fs/cgroup"), group)
-}
-
-fn room_bytes(root: &Path, group: &str) -> Option<u64> {
-    let number = |group: &Path, name: &str| -> Option<u64> {
-        std::fs::read_to_string(root.join(group).join(name)).ok()?.trim().parse().ok()
+    let number = |name: &str| -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/fs/cgroup/{group}/{name}")).ok()?.trim().parse().ok()
     };
-    let room = |group: &Path| {
-        Some(number(group, "memory.max")?.saturating_sub(number(group, "memory.current")?))
-    };
-    Path::new(group).ancestors().filter_map(room).min()
+    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
 }
 
 /// Resident private memory in each of `ranges` of a process. The ranges must not overlap.
@@ -197,25 +190,6 @@ fn fail(what: impl Into<String>, reason: impl std::fmt::Display) -> VmError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_group_above_limits_memory_too() {
-        let directory = tempfile::tempdir().unwrap();
-        let group = |path: &str, most: &str, current: &str| {
-            let path = directory.path().join(path);
-            std::fs::create_dir_all(&path).unwrap();
-            std::fs::write(path.join("memory.max"), most).unwrap();
-            std::fs::write(path.join("memory.current"), current).unwrap();
-        };
-        let room = || room_bytes(directory.path(), "service/daemon");
-        assert_eq!(room(), None);
-        group("service", "100\n", "30\n");
-        assert_eq!(room(), Some(70));
-        group("service/daemon", "max\n", "10\n");
-        assert_eq!(room(), Some(70));
-        group("service/daemon", "50\n", "60\n");
-        assert_eq!(room(), Some(0));
-    }
 
     #[test]
     fn only_the_ranges_asked_for_are_summed() {

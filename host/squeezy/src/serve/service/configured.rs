@@ -102,8 +102,7 @@ impl Service {
             images.push(image);
         }
         let name = first.vm.as_ref().unwrap_or(&images[0].function.name);
-        let vm = self.add_vm(&Namespace::guest(), name, &images).await;
-        let vm = vm.map_err(|error| (first.path.clone(), error))?;
+        let vm = self.add_vm(name, &images).await.map_err(|error| (first.path.clone(), error))?;
         let mut added: Vec<(Arc<Action>, FunctionEntry)> = Vec::new();
         for (entry, image) in entries.iter().zip(images) {
             let name = QualifiedName::guest(&image.function.name);

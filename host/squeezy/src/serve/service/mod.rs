@@ -10,7 +10,6 @@ mod namespaces;
 mod network;
 mod packages;
 mod persisted;
-mod processors;
 mod sequences;
 mod versions;
 mod web;
@@ -36,7 +35,6 @@ use error::{invalid, unusable};
 use made::Made;
 pub use packages::Callable;
 use persisted::Unavailable;
-use processors::Processors;
 pub use sequences::{CallableSequence, Callee};
 use serde_json::Value;
 use squeezy_node::{Contract, FunctionImage, FunctionLimits, Node, VmPlan};
@@ -87,7 +85,6 @@ pub struct Service {
     unavailable: Mutex<BTreeMap<QualifiedName, Unavailable>>,
     /// The tenants that namespaces with functions are in the node.
     in_node: Mutex<BTreeMap<Namespace, TenantIndex>>,
-    processors: Processors,
     /// Namespaces whose end somebody waits for.
     ending: Mutex<BTreeSet<Namespace>>,
     packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
@@ -141,7 +138,6 @@ impl Service {
             bodies,
             unavailable: Mutex::default(),
             in_node: Mutex::new(BTreeMap::from([(Namespace::guest(), TenantIndex::FIRST)])),
-            processors: Processors::default(),
             ending: Mutex::default(),
             packages: Mutex::new(packages),
             sequences: Mutex::default(),
@@ -288,23 +284,16 @@ impl Service {
             function.environment.insert(MEMORY_VARIABLE.to_owned(), memory);
         }
         let image = &change.image;
-        let images = std::slice::from_ref(image);
-        let vm = self.add_vm(&name.namespace, &image.function.name, images).await?;
+        let vm = self.add_vm(&image.function.name, std::slice::from_ref(image)).await?;
         self.add_to(vm, name, change).await
     }
 
-    /// Creates a VM for these functions of a namespace; it is booted later.
-    async fn add_vm(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-        images: &[FunctionImage],
-    ) -> Result<VmIndex, ServiceError> {
+    /// Creates a VM for these functions; it is booted later.
+    async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
         let config = self.config();
         let Config { policy, shared_memory_bytes, accelerator, memory_backend, vm_idle, .. } =
             *config;
         let plan = VmPlan {
-            cpu_group: self.cpu_group(namespace),
             accelerator,
             memory_backend,
             ..VmPlan::new(name, images, &self.files, policy, shared_memory_bytes)

@@ -54,7 +54,6 @@ impl Service {
     /// Has the node and the store know what a namespace may have.
     pub async fn apply_quotas(&self, namespace: &Namespace) -> Result<(), ServiceError> {
         self.store.set_most_of(self.tenants.most_activations());
-        self.weigh_processors(namespace);
         let tenant = lock(&self.in_node).get(namespace).copied();
         match tenant {
             Some(tenant) => {
@@ -268,7 +267,6 @@ impl Service {
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);
-        self.forget_processors(namespace);
         let mut is_said = false;
         while let Err(error) = self.tenants.end(namespace).await {
             if !is_said {

@@ -96,12 +96,7 @@ pub(crate) async fn start(
         pool: pool.as_ref().map(AsRawFd::as_raw_fd),
     };
     let own = [inherited.monitor, inherited.channel];
-    let mut command = command::command(options, config, accelerator.kind, &inherited);
-    if let Some(group) = &config.cpu_group {
-        group
-            .hold(&mut command)
-            .map_err(|e| VmError::system("the VMM cannot be put into its control group", e))?;
-    }
+    let command = command::command(options, config, accelerator.kind, &inherited);
     tracing::debug!(?command, "starting QEMU");
     let log = config
         .console_log
