@@ -153,6 +153,14 @@ struct Running {
     outcome: watch::Receiver<Outcome>,
 }
 
+impl Running {
+    /// This pull, which is for one more from now on.
+    fn joined_by(self: &Arc<Self>, asker: &Tenancy) -> Arc<Self> {
+        lock(&self.askers).push(asker.clone());
+        self.clone()
+    }
+}
+
 /// What is to be pulled, and how.
 struct Wanted {
     config: Arc<Config>,
@@ -331,9 +339,7 @@ impl Registry {
 
     /// Joins a pull of the same image that has begun.
     fn join(&self, asker: &Tenancy, wanted: &Wanted) -> Option<Arc<Running>> {
-        let running = lock(&self.running).get(&wanted.key())?.clone();
-        lock(&running.askers).push(asker.clone());
-        Some(running)
+        lock(&self.running).get(&wanted.key()).map(|running| running.joined_by(asker))
     }
 
     /// Joins a pull of the same image, or begins one, as it is the namespace's turn: nobody waits for somebody else's.
@@ -346,8 +352,7 @@ impl Registry {
         let key = wanted.key();
         let mut all = lock(&self.running);
         if let Some(running) = all.get(&key) {
-            lock(&running.askers).push(asker.clone());
-            return running.clone();
+            return running.joined_by(asker);
         }
         let (tell, outcome) = watch::channel(None);
         let progress = Mutex::new(Progress { step: "starting".to_owned(), bytes: 0, of: 0 });

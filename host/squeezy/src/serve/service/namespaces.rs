@@ -244,19 +244,15 @@ impl Service {
 
     /// Removes actions and packages that could not be removed at once: the disk may be full.
     async fn empty(&self, namespace: &Namespace) {
-        let mut is_said = false;
-        loop {
-            tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY).await;
+        let problem = format!(
+            "the actions of the namespace {namespace}, which is being deleted, cannot be removed yet"
+        );
+        until_done(&problem, || async {
             let mut state = self.changing.lock().await;
-            match self.remove_actions(&mut state, namespace).await {
-                Ok(()) => return,
-                Err(error) if !is_said => log_warning(&format!(
-                    "the actions of the namespace {namespace}, which is being deleted, cannot be removed yet: {error}"
-                )),
-                Err(_) => {}
-            }
-            is_said = true;
-        }
+            self.remove_actions(&mut state, namespace).await
+        })
+        .await;
     }
 
     async fn end_going(&self, namespace: &Namespace) {
@@ -267,15 +263,22 @@ impl Service {
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);
-        let mut is_said = false;
-        while let Err(error) = self.tenants.end(namespace).await {
-            if !is_said {
-                log_warning(&format!(
-                    "the namespace {namespace} is empty, but cannot be removed yet: {error}"
-                ));
-            }
-            is_said = true;
-            tokio::time::sleep(RETRY).await;
+        let problem = format!("the namespace {namespace} is empty, but cannot be removed yet");
+        until_done(&problem, || self.tenants.end(namespace)).await;
+    }
+}
+
+/// Tries something again and again until it succeeds, and says once why it does not.
+async fn until_done<E: std::fmt::Display, F: Future<Output = Result<(), E>>>(
+    problem: &str,
+    attempt: impl Fn() -> F,
+) {
+    let mut is_said = false;
+    while let Err(error) = attempt().await {
+        if !is_said {
+            log_warning(&format!("{problem}: {error}"));
         }
+        is_said = true;
+        tokio::time::sleep(RETRY).await;
     }
 }
