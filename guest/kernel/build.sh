@@ -132,6 +132,10 @@ update_hooked_tree() {
 	mv "$tree.files.new" "$tree.files"
 }
 
+# An empty ccache has nothing to find, and then it takes a fifth less time not to preprocess each file for it. What a
+# later build finds there is the same file with the same headers, but not one whose headers have changed to no effect.
+[ -d "$cache/ccache" ] || export CCACHE_DEPEND=1
+
 # kernel_make ARGUMENT...: make with everything fixed that would otherwise differ between machines.
 kernel_make() {
 	local compiler=gcc

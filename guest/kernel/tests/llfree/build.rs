@@ -7,7 +7,10 @@ fn main() {
     println!("cargo::rerun-if-changed=src/platform.h");
     cc::Build::new()
         .file("src/guest.c")
-        .files(["llfree", "put", "area", "state", "doom"].map(|name| format!("{kernel}/{name}.c")))
+        .files(
+            ["llfree", "put", "compact", "area", "state", "blocks", "doom"]
+                .map(|name| format!("{kernel}/{name}.c")),
+        )
         // Its platform.h comes before the kernel's.
         .include("src")
         .include(kernel)
@@ -15,6 +18,8 @@ fn main() {
         .warnings(true)
         .extra_warnings(true)
         .flag("-Wno-sign-compare")
+        // As the kernel is.
+        .flag("-fno-strict-aliasing")
         .warnings_into_errors(true)
         .compile("llfree");
 }

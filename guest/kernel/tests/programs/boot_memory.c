@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "instance.h"
 #include "memory.h"
+#include "pages.h"
 #include "system.h"
 
 #include <arpa/inet.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/param.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -75,8 +77,8 @@ TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
 	ASSERT_EQ(kills(), killed);
 }
 
-/* Pages in free blocks of all zones, by /proc/buddyinfo. */
-static u64 free_blocks_bytes(void)
+/* What is free in blocks of @least or higher orders, in all zones, by /proc/buddyinfo. */
+static u64 free_blocks_bytes(int least)
 {
 	FILE *file = fopen("/proc/buddyinfo", "re");
 	u64 pages = 0, blocks;
@@ -89,7 +91,8 @@ static u64 free_blocks_bytes(void)
 		ASSERT(!sscanf(at, "Node %*d, zone %*s%n", &length), "%s", line);
 		at += length;
 		for (order = 0; sscanf(at, "%llu%n", &blocks, &length) == 1; order++) {
-			pages += blocks << order;
+			if (order >= least)
+				pages += blocks << order;
 			at += length;
 		}
 	}
@@ -102,7 +105,7 @@ TEST(free_blocks_add_up_to_what_is_free)
 	u64 blocks, free;
 
 	/* Pages on lists of processors are free and in no block, and others come and go. */
-	ASSERT(WAIT_FOR((blocks = free_blocks_bytes(), free = meminfo("MemFree"),
+	ASSERT(WAIT_FOR((blocks = free_blocks_bytes(0), free = meminfo("MemFree"),
 			 blocks <= free + MIB && free <= blocks + 8 * MIB), PROMPT_MS),
 	       "%llu bytes in blocks, %llu free", blocks, free);
 }
@@ -122,22 +125,11 @@ TEST(llfree_counts_as_the_rest_of_the_kernel_does)
 
 	if (on_free_lists())
 		skip("the free lists have the memory");
-	/* ZONE_DMA is not LLFree's. */
+	/* ZONE_DMA is not LLFree's: boot_zone.c. */
 	ASSERT(WAIT_FOR((bytes = read_number(files) + (access(more, F_OK) ? 0 : read_number(more)),
 			 free = meminfo("MemFree"),
 			 bytes <= free + 2 * MIB && free <= bytes + 18 * MIB), PROMPT_MS),
 	       "%llu bytes, %llu free", bytes, free);
-}
-
-TEST(llfree_tells_the_host_what_has_to_stay_free)
-{
-	const char *reserve = ZONES "DMA32/reserve_bytes";
-
-	if (on_free_lists())
-		skip("the free lists have the memory");
-	/* At least what kswapd keeps free. */
-	ASSERT_GE(read_number(reserve), MIB);
-	ASSERT_LE(read_number(reserve), meminfo("MemTotal") / 4);
 }
 
 static void fills_huge_pages(void *data __attribute__((unused)))
@@ -313,7 +305,7 @@ static void make_pipes(unsigned int order, u64 bytes)
 
 TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 {
-	struct rlimit files = { 20000, 20000 };
+	struct rlimit files = { 80000, 80000 };
 	struct actor pieces;
 	u64 before, isolated;
 	unsigned int order;
@@ -324,11 +316,17 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	before = kills();
 	isolated = moved();
 	OK(setrlimit(RLIMIT_NOFILE, &files));
-	for (order = 1; order <= 3; order++)
-		make_pipes(order, 2 * REST);
+	/*
+	 * What the test before has left to be freed late is whole, however little was left
+	 * available. The largest blocks take it with the fewest files. A host may leave far more.
+	 */
+	for (order = 3; order >= 1; order--)
+		make_pipes(order, MIN(free_blocks_bytes(order), 128 * MIB) + REST);
 	ASSERT_EQ(kills(), before);
 	note("%llu pages moved", moved() - isolated);
-	ASSERT_GE(moved(), isolated + 1);
+	/* Beside a host, what it gives back may be enough. */
+	if (!read_number("/sys/kernel/mm/llfree/counters/evicted_allocations"))
+		ASSERT_GE(moved(), isolated + 1);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
 	actor_kill(&pieces);
 }
@@ -369,6 +367,87 @@ TEST(memory_in_pieces_is_joined_for_huge_pages, .seconds = 300)
 	note("%llu bytes in huge pages at try %d", huge, tries);
 	ASSERT_GE(huge, enough);
 	actor_kill(&pieces);
+}
+
+/* Whether the memory there is one huge page. */
+static bool is_huge(const char *memory)
+{
+	const u64 last = pagemap_entry(getpid(), memory + HUGE_PAGE - PAGE);
+	const u64 first = pagemap_entry(getpid(), memory);
+
+	return first & last & PAGEMAP_PRESENT && !(first % (HUGE_PAGE / PAGE)) &&
+	       (last & PAGEMAP_PFN) == (first & PAGEMAP_PFN) + HUGE_PAGE / PAGE - 1;
+}
+
+/* Asks for huge pages until compaction has gone to its end again and again; how many there are. */
+static int take_huge_pages(char *memory, int count)
+{
+	int passes, huge = 0, before, i;
+
+	for (passes = 0; passes < 100; passes++) {
+		before = huge;
+		huge = 0;
+		for (i = 0; i < count; i++) {
+			char *at = memory + i * HUGE_PAGE;
+
+			if (!is_huge(at)) {
+				OK(madvise(at, HUGE_PAGE, MADV_DONTNEED));
+				*at = 9;
+			}
+			huge += is_huge(at);
+		}
+		if (passes > 3 && huge == before)
+			break;
+	}
+	return huge;
+}
+
+#define ROUNDS	4
+#define DEFRAG	"/sys/kernel/mm/transparent_hugepage/defrag"
+
+/* The middle of the zone that most of the memory is in, as a page. */
+static u64 middle(void)
+{
+	return meminfo("MemTotal") / 2 / PAGE;
+}
+
+/*
+ * What compaction passes by is forgotten when it has been everywhere: each time it finds what can
+ * be emptied, in all of the memory.
+ */
+TEST(memory_in_pieces_is_joined_everywhere_each_time, .seconds = 600)
+{
+	u64 fails;
+	int round, count, huge, high, i;
+	struct actor pieces;
+	char *memory;
+
+	if (on_free_lists())
+		skip("the free lists have the memory, and there half of it is never emptied");
+	if (meminfo("MemTotal") > 1024 * MIB)
+		skip("there is too much memory to do this in");
+	/* Faults compact by themselves. */
+	ASSERT(write_text(DEFRAG, "madvise"), "%m");
+	for (round = 0; round < ROUNDS; round++) {
+		pieces = in_pieces();
+		/* kswapd sleeps, and has compaction begin anew. */
+		sleep_ms(1000);
+		fails = vmstat("compact_fail");
+		count = meminfo("MemAvailable") / HUGE_PAGE;
+		memory = map_huge(count * HUGE_PAGE);
+		huge = take_huge_pages(memory, count);
+		high = 0;
+		for (i = 0; i < count; i++)
+			high += is_huge(memory + i * HUGE_PAGE) &&
+				pfn_of(memory + i * HUGE_PAGE) > middle();
+		note("round %d: %d huge pages of %d, %d of them high, %llu compactions in vain",
+		     round, huge, count, high, vmstat("compact_fail") - fails);
+		OK(munmap(memory, count * HUGE_PAGE));
+		actor_kill(&pieces);
+	}
+	ASSERT(write_text(DEFRAG, "never"), "%m");
+	ASSERT_GE(huge, count / 2);
+	ASSERT_GE(high, huge / 4);
 }
 
 /* Sends to itself as fast as it can, and so allocates where nobody can wait. */

@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <linux/kernel-page-flags.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #define FILES "/sys/kernel/mm/llfree/"
@@ -112,6 +114,38 @@ TEST(what_the_host_has_taken_is_not_read_back)
 		  partition_managed(0));
 	ASSERT_LE(host_resident(), before + MIB);
 	close(kcore);
+}
+
+/* As much as there is, but something is in use in the first place. */
+ACTOR(wants_huge_pages)
+{
+	const u64 bytes = partition_bytes();
+	char *memory = map_huge(bytes);
+	u64 at;
+
+	for (at = 0; at < bytes; at += HUGE_PAGE)
+		memory[at] = 1;
+	tell("done");
+	hear();
+}
+
+#define EVENTS "/sys/kernel/tracing/"
+
+TEST(a_failed_allocation_is_traced)
+{
+	static char trace[64 * KIB];
+	struct actor actor;
+
+	if (mount("tracefs", EVENTS, "tracefs", 0, NULL) && errno != EBUSY)
+		FAIL("tracefs: %m");
+	ASSERT(write_text(EVENTS "events/llfree/llfree_alloc_failed/enable", "1"), "%m");
+	actor = actor_start(2, "wants_huge_pages", NULL);
+	actor_hear(&actor);
+	actor_kill(&actor);
+	ASSERT(write_text(EVENTS "events/llfree/llfree_alloc_failed/enable", "0"), "%m");
+	ASSERT(read_text(EVENTS "trace", trace, sizeof(trace)), "%m");
+	ASSERT(strstr(trace, "llfree_alloc_failed: zone=partition2 order=9 type=huge"), "%.500s",
+	       trace);
 }
 
 TEST(partitions_do_not_have_to_be_reported)

@@ -56,29 +56,38 @@ TEST(partitions_after_a_reboot, .seconds = 120)
 	assert_partitions_are_as_new();
 }
 
-/* A kernel starts another one; the device has everything plugged that it had before. */
-TEST(partitions_after_kexec, .seconds = 120)
+/* Has a kernel ready to be started. */
+static void load_kernel(void)
 {
 	char parameters[2048];
 	int kernel, initramfs;
 
-	require_partitions();
-	require_host();
 	require_image_file("bzImage");
 	require_image_file("initramfs.cpio");
+	ASSERT(read_text("/proc/cmdline", parameters, sizeof(parameters)), "%m");
+	kernel = OK(open(IMAGE "bzImage", O_RDONLY));
+	initramfs = OK(open(IMAGE "initramfs.cpio", O_RDONLY));
+	OK(syscall(SYS_kexec_file_load, kernel, initramfs, strlen(parameters) + 1, parameters,
+		   0ul));
+}
+
+/* A kernel starts another one; the device has everything plugged that it had before. */
+TEST(partitions_after_kexec, .seconds = 120)
+{
+	require_partitions();
+	require_host();
 	if (host_boot() == 1) {
-		ASSERT(read_text("/proc/cmdline", parameters, sizeof(parameters)), "%m");
-		kernel = OK(open(IMAGE "bzImage", O_RDONLY));
-		initramfs = OK(open(IMAGE "initramfs.cpio", O_RDONLY));
-		if (syscall(SYS_kexec_file_load, kernel, initramfs, strlen(parameters) + 1,
-			    parameters, 0ul)) {
-			if (errno == ENOSYS)
-				skip("CONFIG_KEXEC_FILE is off");
-			FAIL("kexec_file_load: %m");
-		}
+		load_kernel();
 		use_partitions();
 		reboot(RB_KEXEC);
 		FAIL("reboot: %m");
 	}
 	assert_partitions_are_as_new();
+}
+
+/* With llfree=: the host would go on working on the next kernel's memory. */
+TEST(kexec_is_refused)
+{
+	load_kernel();
+	ASSERT_ERRNO(reboot(RB_KEXEC), EPERM);
 }

@@ -1,7 +1,7 @@
 //! What a kernel writes on its console when something is wrong with it.
 
 /// Words that no healthy kernel writes.
-const SIGNS: [&str; 17] = [
+const SIGNS: [&str; 18] = [
     "BUG:",
     "WARNING:",
     "Oops:",
@@ -10,6 +10,7 @@ const SIGNS: [&str; 17] = [
     "UBSAN:",
     "general protection fault",
     "Bad page state",
+    "page allocation failure",
     "bad page map",
     "possible circular locking",
     "possible recursive locking",

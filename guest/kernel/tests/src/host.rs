@@ -1,7 +1,7 @@
 //! The host's side of the port over which a selftest has its VM resized (`host.h` in
 //! `guest/kernel/tests/programs/support`): a line in, `ok NUMBER` or `error MESSAGE` out.
 
-use crate::Monitor;
+use crate::{Monitor, dead_host::DeadHost};
 use serde_json::json;
 use squeezy_protocol::LlfreeState;
 use squeezy_vmm::{Grain, Vm};
@@ -38,6 +38,8 @@ pub(crate) struct Host {
     pub(crate) taking: Option<Taking>,
     /// What it has taken.
     pub(crate) taken_bytes: Arc<AtomicU64>,
+    /// Who has died while it worked on the guest's allocator.
+    pub(crate) dead: Option<DeadHost>,
 }
 
 /// Takes free memory all the time, until it is dropped.
@@ -109,13 +111,23 @@ impl Host {
             ["busy", "1"] => self.start_migration().await,
             ["busy", "0"] => self.monitor.run("migrate_cancel", json!({})).await.map(|_| 0),
             ["take", address, bytes] => {
-                let address = address.parse().map_err(io::Error::other)?;
-                let bytes = bytes.parse().map_err(io::Error::other)?;
-                let state = LlfreeState { address, bytes };
-                self.vm.let_take_free(state).map_err(io::Error::other)?;
+                let state = state(address, bytes)?;
+                self.vm.let_take_free(state).await.map_err(io::Error::other)?;
                 self.taking = Some(Taking::start(self.vm.clone(), self.taken_bytes.clone()));
                 Ok(0)
             }
+            ["die", address, bytes, zone, kept, in_hand] => {
+                let state = state(address, bytes)?;
+                let number = |text: &str| text.parse().map_err(io::Error::other);
+                let areas = (number(kept)?, number(in_hand)?);
+                let region = self.monitor.region().await?;
+                self.dead = Some(DeadHost::die(&self.vm, region, state, zone, areas)?);
+                Ok(0)
+            }
+            ["kept-used"] => match &self.dead {
+                Some(dead) => Ok(dead.used_areas()),
+                None => Err(io::Error::other("nobody has died")),
+            },
             ["boot"] => {
                 self.boots += 1;
                 Ok(self.boots)
@@ -136,6 +148,12 @@ impl Host {
         });
         Ok(0)
     }
+}
+
+/// Where the guest says that its allocator's state is.
+fn state(address: &str, bytes: &str) -> io::Result<LlfreeState> {
+    let number = |text: &str| text.parse().map_err(io::Error::other);
+    Ok(LlfreeState { address: number(address)?, bytes: number(bytes)? })
 }
 
 fn uri(path: &Path) -> String {

@@ -6,6 +6,7 @@
 //! failures of the test that ran the suite.
 
 mod complaints;
+mod dead_host;
 mod host;
 mod monitor;
 mod stray;

@@ -31,6 +31,13 @@ const SILENCE: Duration = Duration::from_secs(100);
 /// Leaves every partition plugged, which most programs expect.
 pub const PLUGS: &str = "resize:grows_and_shrinks_to_every_size";
 
+/// What tests say that no VM of these suites can run.
+const NOWHERE: [&str; 3] = [
+    "no move_pages: CONFIG_NUMA",
+    "this kernel has partitions; it is for a boot without them",
+    "this kernel copies what is spliced into a unix socket",
+];
+
 /// What a host that takes free memory has at least taken by the end.
 const LEAST_TAKEN_BYTES: u64 = 64 * MIB;
 
@@ -48,8 +55,10 @@ pub struct Suite {
     parameters: Vec<String>,
     arguments: Vec<String>,
     tolerated: Option<&'static str>,
+    skips: Vec<&'static str>,
     reporting: bool,
     llfree: Llfree,
+    host_takes: bool,
     programs: Vec<String>,
 }
 
@@ -72,6 +81,7 @@ pub struct Report {
     /// What the host has taken, if it should have taken more.
     too_little_taken: Option<u64>,
     tolerated: Option<&'static str>,
+    skips: Vec<&'static str>,
     name: String,
 }
 
@@ -94,8 +104,10 @@ impl Suite {
             parameters: Vec::new(),
             arguments: Vec::new(),
             tolerated: None,
+            skips: NOWHERE.to_vec(),
             reporting: false,
             llfree: Llfree::Off,
+            host_takes: false,
             programs: match std::env::var("SELFTESTS") {
                 Ok(programs) => programs.split_whitespace().map(str::to_owned).collect(),
                 Err(_) => programs.iter().map(ToString::to_string).collect(),
@@ -127,17 +139,29 @@ impl Suite {
         self
     }
 
+    /// Lets a test say that it cannot run here, with these words. Any other one that cannot has failed.
+    pub fn may_skip(mut self, words: &'static str) -> Self {
+        self.skips.push(words);
+        self
+    }
+
     /// Gives the guest a balloon with free page reporting.
     pub fn reporting(mut self) -> Self {
         self.reporting = true;
         self
     }
 
-    /// Has LLFree keep these pages, and the host take what is free of them every 20 ms while the programs run.
-    pub fn host_takes(mut self, llfree: Llfree) -> Self {
+    /// Has LLFree keep these pages where a host can work on them.
+    pub fn host_may_take(mut self, llfree: Llfree) -> Self {
         self.llfree = llfree;
-        self.programs.insert(0, "host_takes:begins".to_owned());
         self
+    }
+
+    /// The same, and the host takes what is free of them every 20 ms while the programs run.
+    pub fn host_takes(mut self, llfree: Llfree) -> Self {
+        self.host_takes = true;
+        self.programs.insert(0, "host_takes:begins".to_owned());
+        self.host_may_take(llfree)
     }
 
     /// Gives the guest so much base memory instead of the usual, in bytes.
@@ -223,6 +247,9 @@ impl Suite {
         config.command_line.extend(self.parameters.iter().cloned());
         config.command_line.push("--".to_owned());
         config.command_line.extend(self.programs.iter().cloned());
+        if self.host_takes {
+            config.command_line.push("host_takes:has_taken".to_owned());
+        }
         let mut qemu = QemuOptions::default();
         let mut add = |words: [&str; 2]| qemu.arguments.extend(words.map(Into::into));
         let socket =
@@ -282,6 +309,7 @@ impl Suite {
             boots: 0,
             taking: None,
             taken_bytes: taken_bytes.clone(),
+            dead: None,
         };
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();
@@ -304,12 +332,14 @@ impl Suite {
         let console = String::from_utf8_lossy(&console).lines().map(str::to_owned).collect();
         Ok(Report {
             outcomes: lines.outcomes,
-            too_little_taken: (self.llfree != Llfree::Off)
+            too_little_taken: self
+                .host_takes
                 .then(|| taken_bytes.load(Relaxed))
                 .filter(|&bytes| bytes < LEAST_TAKEN_BYTES),
             console,
             cut_short,
             tolerated: self.tolerated,
+            skips: self.skips,
             name: self.name,
         })
     }
@@ -323,6 +353,12 @@ impl Report {
         if self.outcomes.iter().all(|outcome| outcome.verdict == Verdict::Skipped) {
             problems.push("no test could run".to_owned());
         }
+        let is_expected = |outcome: &&Outcome| {
+            let mut words = self.skips.iter();
+            words.any(|words| outcome.notes.iter().any(|note| note.contains(words)))
+        };
+        let skipped = self.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Skipped);
+        problems.extend(skipped.filter(|outcome| !is_expected(outcome)).map(ToString::to_string));
         problems
             .extend(self.cut_short.iter().map(|why| format!("the guest did not finish: {why}")));
         let too_little = self.too_little_taken.iter();

@@ -1,7 +1,7 @@
 //! Sizes and counts of partitions.
 
 use squeezy_kernel_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::Kernel;
+use squeezy_vmm::{Kernel, Llfree, PartitionLayout};
 
 const RULES: [&str; 5] = [
     "partition",
@@ -11,29 +11,62 @@ const RULES: [&str; 5] = [
     "zero:memory_is_zero_after_a_plug",
 ];
 
+/// Names of VMs, and what they have.
+fn layouts() -> [(&'static str, PartitionLayout); 5] {
+    [
+        ("768m", partitions(768, 2, 256)),
+        ("1536m", partitions(1536, 2, 128)),
+        ("100m", partitions(100, 3, 36)),
+        ("132m", partitions(132, 3, 128)),
+        ("no-shared", partitions(128, 2, 0)),
+    ]
+}
+
+fn suite(name: &str) -> Suite {
+    let (name, layout) = layouts().into_iter().find(|layout| layout.0 == name).expect("a layout");
+    Suite::new(name, Kernel::Release, layout, &RULES)
+        .may_skip("partitions have no middle")
+        .may_skip("no shared partition")
+}
+
 #[test]
 fn sizes_that_are_whole_memory_blocks() {
-    Suite::new("768m", Kernel::Release, partitions(768, 2, 256), &RULES).check();
+    suite("768m").check();
 }
 
 #[test]
 fn large_partitions() {
-    Suite::new("1536m", Kernel::Release, partitions(1536, 2, 128), &RULES).check();
+    suite("1536m").check();
 }
 
 #[test]
 fn sizes_less_than_a_memory_block() {
-    Suite::new("100m", Kernel::Release, partitions(100, 3, 36), &RULES).check();
+    suite("100m").check();
 }
 
 #[test]
 fn sizes_a_little_more_than_a_memory_block() {
-    Suite::new("132m", Kernel::Release, partitions(132, 3, 128), &RULES).check();
+    suite("132m").check();
 }
 
 #[test]
 fn no_shared_partition() {
-    Suite::new("no-shared", Kernel::Release, partitions(128, 2, 0), &RULES).check();
+    suite("no-shared").check();
+}
+
+/// With trees that have two areas only, and a last area that is not there as a whole.
+#[test]
+fn sizes_a_little_more_than_a_memory_block_while_the_host_takes() {
+    suite("132m").host_takes(Llfree::Partitions).check();
+}
+
+#[test]
+#[ignore = "one of them is run always: run by `make stress`"]
+fn all_sizes_with_llfree() {
+    for (name, _) in layouts() {
+        suite(name).parameters(&["llfree=partitions"]).check();
+        suite(name).host_takes(Llfree::All).check();
+    }
 }
 
 #[test]
@@ -49,11 +82,13 @@ fn one_partition() {
         "remote:an_open_proc_pid_mem_holds_nothing",
         "remote:readers_of_a_dying_process",
     ];
-    Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs).check();
+    Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs)
+        .may_skip("two partitions have to be free")
+        .may_skip("there is no other partition")
+        .check();
 }
 
-#[test]
-fn a_hundred_and_twenty_eight_partitions() {
+fn a_hundred_and_twenty_eight(name: &str) -> Suite {
     let programs = [
         PLUGS,
         "assign:any_gives_every_free_partition_once",
@@ -62,7 +97,29 @@ fn a_hundred_and_twenty_eight_partitions() {
         "partition:assigned_partitions_stay_and_free_ones_go",
         "robust:page_frames_can_be_walked_in_every_state",
     ];
-    Suite::new("128", Kernel::Release, partitions(128, 128, 128), &programs).check();
+    Suite::new(name, Kernel::Release, partitions(128, 128, 128), &programs)
+}
+
+#[test]
+fn a_hundred_and_twenty_eight_partitions() {
+    a_hundred_and_twenty_eight("128").check();
+}
+
+#[test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+fn a_hundred_and_twenty_eight_partitions_with_llfree() {
+    a_hundred_and_twenty_eight("128-llfree").parameters(&["llfree=partitions"]).check();
+    a_hundred_and_twenty_eight("128-taken").host_takes(Llfree::Partitions).check();
+}
+
+/// More than the page allocator has a block for: the state of LLFree comes from memblock.
+#[test]
+#[ignore = "plugs 127 GiB of address space: run by `make stress`"]
+fn more_than_120_gib_of_partitions_with_llfree() {
+    let programs = ["llfree:the_state_is_announced", "llfree:every_partition_is_a_zone"];
+    Suite::new("127g", Kernel::Release, partitions(1024, 127, 128), &programs)
+        .parameters(&["llfree=partitions"])
+        .check();
 }
 
 #[test]

@@ -81,6 +81,19 @@ fn neither_yes_nor_no() {
     refused("neither", &parameters);
 }
 
+/// A word that LLFree does not know: a line, and a guest as if nothing had been said.
+#[test]
+fn llfree_of_something_else() {
+    let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
+    let programs = ["boot_memory:free_blocks_add_up_to_what_is_free", "no_llfree"];
+    let report = Suite::new("llfree-of", Kernel::Release, memory, &programs)
+        .parameters(&["llfree=some"])
+        .run();
+    report.assert_passed();
+    let lines: Vec<_> = report.console.iter().filter(|line| line.contains("] llfree:")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("is not understood")), "{lines:#?}");
+}
+
 /// What the host gave back and gives again is zero, which page poisoning takes for corruption.
 #[test]
 #[ignore = "the debug kernel, which has page poisoning: run by `make stress`"]

@@ -8,8 +8,8 @@ use squeezy_protocol::{
     PartitionState::{self, Absent, Assigned, Quarantined, Unplugged},
 };
 use squeezy_vmm::{
-    AcceleratorChoice, AgentClient, Artifacts, Kernel, PartitionLayout, QemuOptions, Vm, VmConfig,
-    VmError, Vmm,
+    AcceleratorChoice, AgentClient, Artifacts, Kernel, Llfree, MemoryBackend, PartitionLayout,
+    QemuOptions, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},
 };
 use std::time::{Duration, Instant};
@@ -78,6 +78,16 @@ impl World {
 
 #[tokio::test]
 async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_is_no_other() {
+    beside_broken_memory(Llfree::Off).await;
+}
+
+#[tokio::test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+async fn instances_start_beside_broken_memory_of_llfree() {
+    beside_broken_memory(Llfree::All).await;
+}
+
+async fn beside_broken_memory(llfree: Llfree) {
     let mechanism = MechanismName::Squeezy.mechanism(SIZING).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("monitor");
@@ -90,6 +100,10 @@ async fn instances_start_beside_a_partition_whose_memory_is_broken_until_there_i
     arguments.extend(["-qmp".into(), monitor.into()]);
     config.vmm = Vmm::Qemu(QemuOptions { arguments, ..Default::default() });
     config.timeouts.resize = LIMIT;
+    if llfree != Llfree::Off {
+        config.memory_backend = MemoryBackend::Memfd;
+        config.llfree = llfree;
+    }
     let vm = Vm::start(config).await.unwrap();
     let Sizing { instance_bytes, instances, shared_bytes } = SIZING;
     let layout = PartitionLayout::new(instance_bytes, instances, shared_bytes);

@@ -1,24 +1,38 @@
 //! Long races. Not part of `make test`: `make stress` runs them.
 
 use squeezy_kernel_tests::{PLUGS, Suite, partitions};
-use squeezy_vmm::Kernel;
+use squeezy_vmm::{Kernel, Llfree};
 
-fn stress(name: &str, kernel: Kernel, seconds: u32) {
+fn stress(name: &str, kernel: Kernel, seconds: u32) -> Suite {
     let duration = format!("SELFTEST_SECONDS={seconds}");
     let suite = Suite::new(name, kernel, partitions(128, 6, 128), &[PLUGS, "race"]);
-    suite.parameters(&[&duration]).check();
+    suite.parameters(&[&duration])
 }
 
 #[test]
 #[ignore = "takes four minutes"]
 fn races_on_the_release_kernel() {
-    stress("stress-release", Kernel::Release, 60);
+    stress("stress-release", Kernel::Release, 60).check();
 }
 
 #[test]
 #[ignore = "takes ten minutes"]
 fn races_on_the_debug_kernel() {
-    stress("stress-debug", Kernel::Debug, 150);
+    stress("stress-debug", Kernel::Debug, 150).check();
+}
+
+#[test]
+#[ignore = "takes eight minutes"]
+fn races_with_llfree() {
+    stress("stress-llfree", Kernel::Release, 60).parameters(&["llfree=partitions"]).check();
+    stress("stress-taken", Kernel::Release, 60).host_takes(Llfree::All).check();
+}
+
+#[test]
+#[ignore = "takes twenty minutes"]
+fn races_with_llfree_on_the_debug_kernel() {
+    stress("stress-llfree-debug", Kernel::Debug, 150).parameters(&["llfree=partitions"]).check();
+    stress("stress-taken-debug", Kernel::Debug, 150).host_takes(Llfree::All).check();
 }
 
 #[test]

@@ -29,26 +29,30 @@ static inline bool zone_is_llfree(const struct zone *zone)
 
 void llfree_early_init(void);
 
+/* Called only where CONFIG_LLFREE is on. */
 struct page *llfree_alloc(struct zone *zone, unsigned int order,
 			  int migratetype);
 void llfree_free(struct zone *zone, unsigned long pfn, unsigned int order);
-bool llfree_alloc_page(struct zone *zone, unsigned long pfn);
-bool llfree_has_page(const struct zone *zone, unsigned long pfn);
-bool __llfree_page_is_gone(const struct page *page);
-
-bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
 struct page *llfree_alloc_target(struct zone *zone, unsigned long pfn,
 				 unsigned int order);
-
+void llfree_ask_hosts(struct zonelist *zonelist, enum zone_type highest_zoneidx);
 unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
 				   enum zone_type highest_zoneidx);
 bool llfree_hosts_interfered(struct zonelist *zonelist,
 			     enum zone_type highest_zoneidx, unsigned int epochs);
+/* In mm/page_alloc.c. */
+bool llfree_drop_failed(struct zone *zone, struct page *page, unsigned int order);
 
+bool llfree_take_off(struct zone *zone, unsigned long pfn);
+bool llfree_has_page(const struct zone *zone, unsigned long pfn);
+bool llfree_has_order(const struct zone *zone, unsigned int order);
+bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
+
+bool __llfree_page_is_gone(const struct page *page);
 bool __llfree_has_boot_memory(void);
 bool __llfree_veto_isolation(const struct zone *zone, bool report);
+bool __llfree_veto_kexec(void);
 unsigned long __llfree_in_hand(struct zone *zone);
-bool __llfree_has_order(const struct zone *zone, unsigned int order);
 void __llfree_set_reserve(struct zone *zone, unsigned long pages);
 void __llfree_free_blocks(const struct zone *zone, unsigned long *blocks);
 
@@ -68,18 +72,7 @@ static inline void llfree_early_init(void)
 {
 }
 
-static inline struct page *llfree_alloc(struct zone *zone, unsigned int order,
-					int migratetype)
-{
-	return NULL;
-}
-
-static inline void llfree_free(struct zone *zone, unsigned long pfn,
-			       unsigned int order)
-{
-}
-
-static inline bool llfree_alloc_page(struct zone *zone, unsigned long pfn)
+static inline bool llfree_take_off(struct zone *zone, unsigned long pfn)
 {
 	return false;
 }
@@ -89,7 +82,7 @@ static inline bool llfree_has_page(const struct zone *zone, unsigned long pfn)
 	return false;
 }
 
-static inline bool __llfree_page_is_gone(const struct page *page)
+static inline bool llfree_has_order(const struct zone *zone, unsigned int order)
 {
 	return false;
 }
@@ -100,22 +93,7 @@ static inline bool llfree_may_compact(const struct zone *zone,
 	return false;
 }
 
-static inline struct page *llfree_alloc_target(struct zone *zone,
-					       unsigned long pfn,
-					       unsigned int order)
-{
-	return NULL;
-}
-
-static inline unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
-						 enum zone_type highest_zoneidx)
-{
-	return 0;
-}
-
-static inline bool llfree_hosts_interfered(struct zonelist *zonelist,
-					   enum zone_type highest_zoneidx,
-					   unsigned int epochs)
+static inline bool __llfree_page_is_gone(const struct page *page)
 {
 	return false;
 }
@@ -130,15 +108,14 @@ static inline bool __llfree_veto_isolation(const struct zone *zone, bool report)
 	return false;
 }
 
+static inline bool __llfree_veto_kexec(void)
+{
+	return false;
+}
+
 static inline unsigned long __llfree_in_hand(struct zone *zone)
 {
 	return 0;
-}
-
-static inline bool __llfree_has_order(const struct zone *zone,
-				      unsigned int order)
-{
-	return false;
 }
 
 static inline void __llfree_set_reserve(struct zone *zone, unsigned long pages)
@@ -168,6 +145,12 @@ static inline bool llfree_page_is_gone(const struct page *page)
 static inline bool llfree_veto_isolation(const struct zone *zone, bool report)
 {
 	return zone_is_llfree(zone) && __llfree_veto_isolation(zone, report);
+}
+
+/* Must no other kernel be started from this one? */
+static inline bool llfree_veto_kexec(void)
+{
+	return llfree_enabled() && __llfree_veto_kexec();
 }
 
 /*

@@ -16,8 +16,11 @@ static int word_take(u64 *word, unsigned int order)
 	return -1;
 }
 
-/* Takes whole words, for orders 7 and 8. The first page's bit, or -1. */
-static int words_take(u64 *words, unsigned int order)
+/*
+ * Takes whole words, for orders 7 and 8. The first page's bit, or -1. Sets
+ * @put_back if it has held any for a moment that it does not take.
+ */
+static int words_take(u64 *words, unsigned int order, bool *put_back)
 {
 	const unsigned int count = 1U << (order - 6);
 	unsigned int i, j;
@@ -28,8 +31,10 @@ static int words_take(u64 *words, unsigned int order)
 				break;
 		if (j == count)
 			return i * 64;
+		*put_back |= j > 0;
+		/* The full barrier is for who then looks at the tree's entry. */
 		while (j--)
-			llfree_store(&words[i + j], 0ULL);
+			llfree_cmpxchg(&words[i + j], ~0ULL, 0ULL);
 	}
 	return -1;
 }
@@ -70,13 +75,17 @@ static long area_take_small(struct llfree_zone *zone, u32 area, u32 first,
 {
 	u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
 	const u32 pages = 1U << order;
+	bool put_back = false;
 	int bit = -1;
 	u32 i, word;
 
 	if (!area_take(&zone->area[area], pages, evicted_too, evicted))
 		return -1;
 	if (order > 6) {
-		bit = words_take(words, order);
+		bit = words_take(words, order, &put_back);
+		/* Somebody may have looked for a run of a lower order meanwhile. */
+		if (put_back)
+			tree_forget(&zone->tree[area / LLFREE_TREE_AREAS]);
 		if (bit >= 0)
 			return (long)area * LLFREE_AREA_PAGES + bit;
 	} else {
@@ -160,4 +169,33 @@ long llfree_area_take(struct llfree_zone *zone, u32 area, u32 first,
 	if (order == LLFREE_AREA_ORDER)
 		return area_take_whole(zone, area, evicted_too, evicted);
 	return area_take_pair(zone, area, evicted_too, evicted);
+}
+
+/**
+ * llfree_area_has_run() - whether 1 << @order pages of an area are free in a row
+ * @zone: where it is
+ * @area: which
+ * @order: less than LLFREE_AREA_ORDER
+ *
+ * Only looks. What others have counted, but not taken yet, is free.
+ *
+ * Return: false for what is as a whole somebody's, the host's included.
+ */
+bool llfree_area_has_run(const struct llfree_zone *zone, u32 area,
+			 unsigned int order)
+{
+	const u64 *words = zone->words + (u64)area * LLFREE_AREA_WORDS;
+	const unsigned int count = order > 6 ? 1U << (order - 6) : 1;
+	unsigned int i, j;
+
+	if (llfree_load(&zone->area[area]) & LLFREE_ALLOCATED)
+		return false;
+	for (i = 0; i < LLFREE_AREA_WORDS; i += count) {
+		for (j = 0; j < count; j++)
+			if (find_run(llfree_load(&words[i + j]), min(order, 6U)) < 0)
+				break;
+		if (j == count)
+			return true;
+	}
+	return false;
 }

@@ -2,39 +2,45 @@
 /* Free blocks by their order, as the free lists would have them: for statistics. */
 #include "entries.h"
 
-/* Whether the 1 << @order pages from @page on are free; both are aligned. */
-static bool is_free_run(const u64 *words, u32 page, unsigned int order)
+/*
+ * Counts the runs in @free, each of them 1 << @order pages that are free where its
+ * bit is 1, that are no half of a larger one. Returns the larger ones, by the bit
+ * of their first half; @starts says which bits these can be.
+ */
+static u64 count_runs(u64 free, u64 starts, unsigned int order,
+		      unsigned int distance, u64 *blocks)
 {
-	u32 i;
+	const u64 pairs = free & (free >> distance) & starts;
 
-	if (order < 6)
-		return !(words[page / 64] >> page % 64 & ((1ULL << (1U << order)) - 1));
-	for (i = 0; i < 1U << (order - 6); i++)
-		if (words[page / 64 + i])
-			return false;
-	return true;
+	blocks[order] += llfree_count_word(free & ~(pairs | (pairs << distance)));
+	return pairs;
 }
 
 /* Of an area that is neither free nor allocated as a whole. */
-static void count_area(const u64 *shared, u64 *blocks)
+static void count_area(const u64 *words, u64 *blocks)
 {
-	u64 words[LLFREE_AREA_WORDS];
+	/* Where a run of twice as many pages may start. */
+	static const u64 starts[] = {
+		0x5555555555555555ULL, 0x1111111111111111ULL,
+		0x0101010101010101ULL, 0x0001000100010001ULL,
+		0x0000000100000001ULL, 1ULL,
+	};
 	unsigned int order;
-	u32 i, page;
+	u64 free, whole = 0;
+	u32 i;
 
 	/* They change; what is counted is what they were once. */
-	for (i = 0; i < LLFREE_AREA_WORDS; i++)
-		words[i] = llfree_load(&shared[i]);
-	for (page = 0; page < LLFREE_AREA_PAGES; page += 1U << order) {
-		order = 0;
-		if (words[page / 64] >> page % 64 & 1)
-			continue;
-		while (order + 1 < LLFREE_AREA_ORDER &&
-		       !(page & ((2U << order) - 1)) &&
-		       is_free_run(words, page, order + 1))
-			order++;
-		blocks[order]++;
+	for (i = 0; i < LLFREE_AREA_WORDS; i++) {
+		free = ~llfree_load(&words[i]);
+		for (order = 0; order < 6 && free; order++)
+			free = count_runs(free, starts[order], order,
+					  1U << order, blocks);
+		whole |= free << i;
 	}
+	/* The same for words that are free as a whole, of order 6. */
+	whole = count_runs(whole, 0x55, 6, 1, blocks);
+	whole = count_runs(whole, 0x11, 7, 2, blocks);
+	blocks[8] += llfree_count_word(whole);
 }
 
 /**

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
+ * Memory for the state, from memblock: the page allocator has no blocks that are
+ * large enough for more than 120 GiB of partitions.
+ *
  * llfree=all: the memory that the kernel has booted with is LLFree's, but for
  * ZONE_DMA, which is too small, and ZONE_MOVABLE, to which memory is added later.
  *
@@ -18,7 +21,8 @@ static bool has_boot_memory __ro_after_init;
 static u64 kept_bytes __initdata;
 
 /**
- * __llfree_has_boot_memory() - is the memory LLFree's that the kernel booted with?
+ * __llfree_has_boot_memory() - does LLFree have the memory that the kernel booted
+ *	with?
  */
 bool __llfree_has_boot_memory(void)
 {
@@ -32,8 +36,7 @@ bool __llfree_has_boot_memory(void)
  */
 void __init llfree_keep_room(unsigned int zones, unsigned long pages)
 {
-	kept_bytes += zones *
-		      llfree_state_bytes(DIV_ROUND_UP(pages, LLFREE_AREA_PAGES));
+	kept_bytes += zones * llfree_zone_bytes(pages);
 }
 
 static bool __init is_boot_zone(const struct zone *zone)
@@ -42,29 +45,53 @@ static bool __init is_boot_zone(const struct zone *zone)
 	       IS_ALIGNED(zone->zone_start_pfn, LLFREE_TREE_PAGES);
 }
 
+static u64 __init boot_zones_bytes(void)
+{
+	struct zone *zone;
+	u64 bytes = 0;
+
+	for_each_populated_zone(zone)
+		if (is_boot_zone(zone))
+			bytes += llfree_zone_bytes(zone->spanned_pages);
+	return bytes;
+}
+
+static void __init attach_boot_zones(void)
+{
+	struct zone *zone;
+
+	for_each_populated_zone(zone)
+		if (is_boot_zone(zone))
+			llfree_attach_zone(&boot_zones[zone_idx(zone)], zone,
+					   zone->zone_start_pfn,
+					   zone->spanned_pages, zone->name);
+	has_boot_memory = true;
+}
+
 /**
- * llfree_early_init() - give LLFree the zones, before it is given their pages
+ * llfree_early_init() - begin the state, and give LLFree the zones, before it is
+ *	given their pages
  *
  * Memory is still memblock's.
  */
 void __init llfree_early_init(void)
 {
-	u64 bytes = llfree_header_bytes() + kept_bytes;
-	struct zone *zone;
+	u64 bytes = kept_bytes;
 	void *memory;
 
-	if (!llfree_wants_boot_memory())
+	if (!llfree_wants_partitions())
 		return;
 	if (page_poisoning_enabled()) {
-		/* It takes what the host gave back for corruption. */
-		pr_err("llfree: booting without: page_poison=1 is on\n");
+		/* It takes what the host gave back for corruption. Nor are there partitions. */
+		if (llfree_wants_boot_memory())
+			pr_err("llfree: booting without: page_poison=1 is on\n");
 		return;
 	}
-	for_each_populated_zone(zone)
-		if (is_boot_zone(zone))
-			bytes += llfree_state_bytes(DIV_ROUND_UP(zone->spanned_pages,
-								 LLFREE_AREA_PAGES));
-	bytes = PAGE_ALIGN(bytes);
+	if (llfree_wants_boot_memory())
+		bytes += boot_zones_bytes();
+	if (!bytes)
+		return;
+	bytes = PAGE_ALIGN(llfree_header_bytes() + bytes);
 	memory = memblock_alloc(bytes, PAGE_SIZE);
 	if (!memory) {
 		pr_err("llfree: booting without: no %llu bytes for its state\n",
@@ -72,12 +99,8 @@ void __init llfree_early_init(void)
 		return;
 	}
 	llfree_begin(memory, bytes);
-	for_each_populated_zone(zone)
-		if (is_boot_zone(zone))
-			llfree_attach_zone(&boot_zones[zone_idx(zone)], zone,
-					   zone->zone_start_pfn,
-					   zone->spanned_pages, zone->name);
-	has_boot_memory = true;
+	if (llfree_wants_boot_memory())
+		attach_boot_zones();
 	pr_info("llfree: state of %llu bytes at %#llx\n", bytes,
 		(u64)virt_to_phys(memory));
 }

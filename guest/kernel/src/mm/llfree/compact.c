@@ -73,19 +73,26 @@ static long get_from(struct llfree_zone *zone, u32 area, unsigned int order)
 	bool evicted;
 	long page;
 
+	/* As in llfree.c, nobody is kept from single pages for nothing. */
+	if (order > 6 && !llfree_area_has_run(zone, area, order))
+		return -1;
 	if (!tree_take(tree, 1U << order))
 		return -1;
 	page = llfree_area_take(zone, area, 0, order, false, &evicted);
 	if (page < 0)
-		tree_give(tree, 1U << order);
+		tree_return(tree, 1U << order);
 	return page;
 }
 
-/* The fullest area with @least to @most free pages, those of movable trees first. */
-static bool find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
-			 u32 most, u32 *found)
+/*
+ * The fullest area with @least to @most free pages, one of a movable tree if there
+ * is any, or -1.
+ */
+static long find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
+			 u32 most)
 {
 	u32 area, free[2] = { most + 1, most + 1 };
+	long found[2] = { -1, -1 };
 	bool other;
 	u16 entry;
 
@@ -94,12 +101,12 @@ static bool find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
 		if (entry < least || area == source)
 			continue;
 		other = !llfree_is_of_type(zone, area, LLFREE_MOVABLE);
-		if (entry < free[other] && (!other || free[0] > most)) {
+		if (entry < free[other]) {
 			free[other] = entry;
-			*found = area;
+			found[other] = area;
 		}
 	}
-	return free[0] <= most || free[1] <= most;
+	return found[0] >= 0 ? found[0] : found[1];
 }
 
 /**
@@ -108,16 +115,17 @@ static bool find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
  * @source: the area to be emptied
  * @order: at most LLFREE_AREA_ORDER - 1
  *
- * Return: the first page, counted from the zone's start, or -ENOMEM if no other
- * area is fuller and has pages free.
+ * Return: the first page, counted from the zone's start, or -ENOMEM if none of the
+ * few areas that were tried has them: those that are as full or fuller, the fullest
+ * first.
  */
 long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order)
 {
 	const u32 last = llfree_load(&zone->target), pages = 1U << order;
 	const u16 most = llfree_load(&zone->area[source]);
-	u32 area, least = pages;
+	u32 least = pages;
 	unsigned int tries;
-	long page;
+	long page, area;
 	u16 entry;
 
 	if (most >= LLFREE_AREA_PAGES)
@@ -130,12 +138,13 @@ long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order)
 			return page;
 	}
 	for (tries = 0; tries < TRIES; tries++) {
-		if (!find_fullest(zone, source, least, most, &area))
+		area = find_fullest(zone, source, least, most);
+		if (area < 0)
 			break;
 		least = llfree_load(&zone->area[area]) + 1;
 		page = get_from(zone, area, order);
 		if (page >= 0) {
-			llfree_store(&zone->target, area);
+			llfree_store(&zone->target, (u32)area);
 			return page;
 		}
 	}

@@ -10,7 +10,11 @@
 
 long llfree_area_take(struct llfree_zone *zone, u32 area, u32 first,
 		      unsigned int order, bool evicted_too, bool *evicted);
+bool llfree_area_has_run(const struct llfree_zone *zone, u32 area,
+			 unsigned int order);
 int llfree_words_give(u64 *words, unsigned int bit, unsigned int order);
+bool llfree_tree_has(const struct llfree_zone *zone, u32 tree,
+		     unsigned int order);
 
 /* The smallest order that a tree has no run for, as far as is known, or 0. */
 static inline u32 lacks(u32 tree)
@@ -31,6 +35,33 @@ static inline bool tree_take(u32 *tree, u32 pages)
 	return false;
 }
 
+/* Gives back a count that was of no use: nothing is free that was not before. */
+static inline void tree_return(u32 *tree, u32 pages)
+{
+	u32 old = llfree_load(tree), seen;
+
+	for (;;) {
+		seen = llfree_cmpxchg(tree, old, old + pages);
+		if (seen == old)
+			return;
+		old = seen;
+	}
+}
+
+/* There may be a run of any order now. */
+static inline void tree_forget(u32 *tree)
+{
+	u32 old = llfree_load(tree), seen;
+
+	while (old & LLFREE_TREE_LACKS) {
+		seen = llfree_cmpxchg(tree, old, old & ~LLFREE_TREE_LACKS);
+		if (seen == old)
+			return;
+		old = seen;
+	}
+}
+
+/* The count of pages that are free from now on. */
 static inline void tree_give(u32 *tree, u32 pages)
 {
 	u32 old = llfree_load(tree), seen;
@@ -55,6 +86,12 @@ static inline void area_give(u16 *area, u32 pages)
 			return;
 		old = seen;
 	}
+}
+
+/* A page below the zone's first is a very large number. */
+static inline bool is_inside(const struct llfree_zone *zone, u64 page)
+{
+	return page < (u64)zone->areas * LLFREE_AREA_PAGES;
 }
 
 static inline bool is_whole(u16 entry)

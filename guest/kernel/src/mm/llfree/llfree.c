@@ -30,31 +30,6 @@ static u32 pages_of(const struct llfree_zone *zone, u32 tree)
 }
 
 /*
- * Gives back what was of no use; remembers that there is no run of @order, unless
- * the host has been at work since its epoch was @epoch: then there may be one in
- * what it had, or spared. It changes the entry in the step in which it gives
- * anything back, so that the exchange fails.
- */
-static void tree_give_unused(const struct llfree_zone *zone, u32 *tree,
-			     unsigned int order, u32 epoch)
-{
-	u32 old = llfree_load(tree), new, seen;
-
-	for (;;) {
-		new = old + (1U << order);
-		if (epoch % 2 || llfree_load(&zone->live->epoch) != epoch)
-			new &= ~LLFREE_TREE_LACKS;
-		else if (!lacks(old) || lacks(old) > order)
-			new = (new & ~LLFREE_TREE_LACKS) |
-			      order << LLFREE_TREE_LACKS_SHIFT;
-		seen = llfree_cmpxchg(tree, old, new);
-		if (seen == old)
-			return;
-		old = seen;
-	}
-}
-
-/*
  * Has @type go on in a tree that it has just taken @pages from. What is not
  * movable stays behind when the rest has gone, so a tree is only called movable
  * if it has never had anything else since it was free.
@@ -95,6 +70,63 @@ static struct llfree_areas look_at(const struct llfree_zone *zone, u32 tree)
 	return areas_in(zone, tree * LLFREE_TREE_AREAS, areas_of(zone, tree));
 }
 
+static bool has_run(const struct llfree_zone *zone, u32 tree, unsigned int order)
+{
+	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		if (llfree_area_has_run(zone, first + i, order))
+			return true;
+	return false;
+}
+
+/*
+ * Remembers that a tree has no run of @order, in which none was found. The entry
+ * says so first, and then the bits are looked at, with the exchange's full barrier
+ * between the two. What clears bits is a full barrier as well, and the tree's entry
+ * comes after it: so either the bits are seen here, or who has cleared them forgets
+ * what was written. That goes for frees, for the host, which gives areas back, and
+ * for bits that were set for a moment. It is not asked how many pages of an area
+ * are counted: who has taken the count of some may give it up.
+ */
+static void tree_remember(const struct llfree_zone *zone, u32 tree,
+			  unsigned int order)
+{
+	u32 *entry = &zone->tree[tree], old = llfree_load(entry), new, seen;
+
+	while (!lacks(old) || lacks(old) > order) {
+		new = (old & ~LLFREE_TREE_LACKS) | order << LLFREE_TREE_LACKS_SHIFT;
+		seen = llfree_cmpxchg(entry, old, new);
+		if (seen == old)
+			break;
+		old = seen;
+	}
+	if (has_run(zone, tree, order))
+		tree_forget(entry);
+}
+
+/*
+ * Whether it is worth while to take the count of so many pages from a tree. Who
+ * takes that of a large block and finds none, has kept single pages from others
+ * meanwhile, who would fail. So bits and entries are looked at first.
+ */
+static bool promises(const struct llfree_zone *zone, u32 tree, unsigned int order)
+{
+	struct llfree_areas look;
+
+	if (order <= 6)
+		return true;
+	if (order < LLFREE_AREA_ORDER) {
+		if (has_run(zone, tree, order))
+			return true;
+		tree_remember(zone, tree, order);
+		return false;
+	}
+	look = look_at(zone, tree);
+	return look.whole || look.evicted;
+}
+
 /*
  * Takes from @tree, whose count has been taken, or gives the count back. For
  * less than an area, areas that are in use come first, so that whole ones stay
@@ -105,7 +137,6 @@ static long tree_search(struct llfree_zone *zone, u32 tree, unsigned int order,
 {
 	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
 	const bool small = order < LLFREE_AREA_ORDER;
-	const u32 epoch = order ? llfree_load(&zone->live->epoch) : 0;
 	bool whole = false;
 	long page;
 	u32 i;
@@ -124,17 +155,17 @@ static long tree_search(struct llfree_zone *zone, u32 tree, unsigned int order,
 		if (page >= 0)
 			return page;
 	}
+	tree_return(&zone->tree[tree], 1U << order);
 	if (order && small && !whole)
-		tree_give_unused(zone, &zone->tree[tree], order, epoch);
-	else
-		tree_give(&zone->tree[tree], 1U << order);
+		tree_remember(zone, tree, order);
 	return -1;
 }
 
 static long tree_get(struct llfree_zone *zone, u32 tree, unsigned int order,
 		     bool evicted_too, bool *evicted)
 {
-	if (!tree_take(&zone->tree[tree], 1U << order))
+	if (!promises(zone, tree, order) ||
+	    !tree_take(&zone->tree[tree], 1U << order))
 		return -1;
 	return tree_search(zone, tree, order, evicted_too, evicted);
 }
@@ -147,7 +178,8 @@ static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 	const u32 tree = area / LLFREE_TREE_AREAS;
 	long page;
 
-	if (!tree_take(&zone->tree[tree], 1U << order))
+	if (!promises(zone, tree, order) ||
+	    !tree_take(&zone->tree[tree], 1U << order))
 		return -1;
 	/* An area that has become whole stays so if another one will do. */
 	if (order >= LLFREE_AREA_ORDER ||
@@ -225,7 +257,10 @@ static u32 choose(const struct llfree_zone *zone, u32 start, unsigned int order,
 	return chosen;
 }
 
-/* The last resort: afterwards there was none at the moment each was looked at. */
+/*
+ * The last resort: afterwards there was none at the moment each was looked at, as
+ * far as trees remember. They may be wrong about what is just being freed.
+ */
 static long get_anywhere(struct llfree_zone *zone, u32 start,
 			 unsigned int order, bool *evicted)
 {
@@ -235,16 +270,8 @@ static long get_anywhere(struct llfree_zone *zone, u32 start,
 	for (i = 0; i < zone->trees; i++, tree++) {
 		if (tree == zone->trees)
 			tree = 0;
-		/*
-		 * Who takes the count of a whole area and finds none, has kept
-		 * single pages from others meanwhile, who would fail.
-		 */
-		if (order >= LLFREE_AREA_ORDER) {
-			const struct llfree_areas look = look_at(zone, tree);
-
-			if (!look.whole && !look.evicted)
-				continue;
-		}
+		if (!llfree_tree_has(zone, tree, order))
+			continue;
 		page = tree_get(zone, tree, order, true, evicted);
 		if (page >= 0)
 			return page;
@@ -288,7 +315,7 @@ static __always_inline long get_here(struct llfree_zone *zone, u32 word,
 	} while (bit >= 0);
 	area_give(area, pages);
 out_tree:
-	tree_give(tree, pages);
+	tree_return(tree, pages);
 	return -1;
 }
 

@@ -30,6 +30,7 @@
 /* A full barrier, whether it succeeds or not. The value that was there. */
 #define llfree_cmpxchg(pointer, old, new) sync_cmpxchg(pointer, old, new)
 #define llfree_count(value)		hweight32(value)
+#define llfree_count_word(word)		hweight64(word)
 #define llfree_first(word)		__ffs64(word)
 
 #endif

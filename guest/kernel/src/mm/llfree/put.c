@@ -7,7 +7,7 @@
  * @zone: where it is
  * @page: counted from the zone's start
  *
- * Return: false if it was not free, or the host held it.
+ * Return: false if it was not free, or the host had it in hand or held it.
  */
 bool llfree_get_page(struct llfree_zone *zone, u64 page)
 {
@@ -17,7 +17,7 @@ bool llfree_get_page(struct llfree_zone *zone, u64 page)
 	const u64 bit = 1ULL << page % 64;
 	bool evicted;
 
-	if (!tree_take(tree, 1))
+	if (!is_inside(zone, page) || !tree_take(tree, 1))
 		return false;
 	if (!area_take(area, 1, true, &evicted))
 		goto out_tree;
@@ -30,7 +30,7 @@ bool llfree_get_page(struct llfree_zone *zone, u64 page)
 	}
 	area_give(area, 1);
 out_tree:
-	tree_give(tree, 1);
+	tree_return(tree, 1);
 	return false;
 }
 
@@ -106,8 +106,7 @@ int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order)
 	const u64 all = (u64)zone->areas * LLFREE_AREA_PAGES;
 	const u32 pages = 1U << order;
 
-	/* A page below the zone's first is a very large number. */
-	if (page >= all)
+	if (!is_inside(zone, page))
 		return -EINVAL;
 	if (!order && !(llfree_load(&zone->area[page / LLFREE_AREA_PAGES]) &
 			LLFREE_ALLOCATED))

@@ -26,6 +26,8 @@ static bool wants_boot_memory __ro_after_init;
 static struct llfree_header *header;
 /* Bytes of it that are in use. */
 static u64 used;
+/* Zones that are added after the boot; the first of them has not been yet. */
+static struct llfree_kernel_zone *added_zones;
 
 static int __init parse(char *text)
 {
@@ -42,7 +44,7 @@ static int __init parse(char *text)
 early_param("llfree", parse);
 
 /**
- * llfree_wants_partitions() - are partitions to be LLFree's?
+ * llfree_wants_partitions() - is LLFree to have the pages of partitions?
  */
 bool llfree_wants_partitions(void)
 {
@@ -50,7 +52,7 @@ bool llfree_wants_partitions(void)
 }
 
 /**
- * llfree_wants_boot_memory() - is the memory to be LLFree's that the kernel boots
+ * llfree_wants_boot_memory() - is LLFree to have the memory that the kernel boots
  *	with?
  */
 bool llfree_wants_boot_memory(void)
@@ -58,7 +60,11 @@ bool llfree_wants_boot_memory(void)
 	return wants_boot_memory;
 }
 
-static u64 zone_bytes(unsigned long pages)
+/**
+ * llfree_zone_bytes() - how large the state of a zone of the kernel is
+ * @pages: that it has
+ */
+u64 llfree_zone_bytes(unsigned long pages)
 {
 	return llfree_state_bytes(DIV_ROUND_UP(pages, LLFREE_AREA_PAGES));
 }
@@ -89,32 +95,27 @@ void llfree_begin(void *memory, u64 bytes)
 }
 
 /**
- * llfree_prepare() - make room for the state of zones
- * @zones: how many
+ * llfree_prepare() - make room for zones that are added
+ * @zones: how many; nobody asks twice
  * @pages: of each of them
  *
- * What llfree_keep_room() has kept is used first.
+ * That of the state has been kept by llfree_keep_room().
  *
  * Return: 0, or -ENOMEM.
  */
 int llfree_prepare(unsigned int zones, unsigned long pages)
 {
-	const u64 bytes = zones * zone_bytes(pages);
-	const u64 total = PAGE_ALIGN(llfree_header_bytes() + bytes);
-	void *memory;
-
-	if (header)
-		return used + bytes <= header->total_bytes &&
-		       header->zones + zones <= LLFREE_MAX_ZONES ? 0 : -ENOMEM;
-	if (WARN_ON_ONCE(zones > LLFREE_MAX_ZONES))
-		return -EINVAL;
-	memory = alloc_pages_exact(total, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
-	if (!memory)
+	if (!header ||
+	    used + zones * llfree_zone_bytes(pages) > header->total_bytes ||
+	    header->zones + zones > LLFREE_MAX_ZONES)
 		return -ENOMEM;
-	llfree_begin(memory, total);
-	if (llfree_create_files(virt_to_phys(header), total))
-		pr_warn("llfree: no files in sysfs: out of memory\n");
-	return 0;
+	added_zones = kvcalloc(zones, sizeof(*added_zones), GFP_KERNEL);
+	return added_zones ? 0 : -ENOMEM;
+}
+
+static void warn_of_no_files(const char *name, int error)
+{
+	pr_warn("llfree: no files in sysfs for %s: error %d\n", name, error);
 }
 
 /**
@@ -138,14 +139,14 @@ int llfree_attach_zone(struct llfree_kernel_zone *kernel_zone, struct zone *zone
 
 	if (WARN_ON_ONCE(!IS_ALIGNED(start_pfn, LLFREE_TREE_PAGES) ||
 			 header->zones == LLFREE_MAX_ZONES ||
-			 used + zone_bytes(pages) > header->total_bytes))
+			 used + llfree_zone_bytes(pages) > header->total_bytes))
 		return -EINVAL;
 	description = &header->zone[header->zones];
 	description->start_page = start_pfn;
 	description->areas = DIV_ROUND_UP(pages, LLFREE_AREA_PAGES);
 	description->offset = used;
 	strscpy(description->name, name);
-	used += zone_bytes(pages);
+	used += llfree_zone_bytes(pages);
 
 	strscpy(kernel_zone->name, name);
 	llfree_attach(&kernel_zone->view, header, description);
@@ -164,46 +165,50 @@ int llfree_attach_zone(struct llfree_kernel_zone *kernel_zone, struct zone *zone
  * @pages: how many it may have
  * @name: for people, and for its directory in sysfs
  *
- * There has to be room for the state, by llfree_prepare().
- *
- * Return: 0, or -ENOMEM.
+ * It is one of those that llfree_prepare() has made room for.
  */
-int llfree_add_zone(struct zone *zone, unsigned long start_pfn,
-		    unsigned long pages, const char *name)
+void llfree_add_zone(struct zone *zone, unsigned long start_pfn,
+		     unsigned long pages, const char *name)
 {
-	struct llfree_kernel_zone *kernel_zone;
+	struct llfree_kernel_zone *kernel_zone = added_zones++;
 	int rc;
 
-	kernel_zone = kzalloc(sizeof(*kernel_zone), GFP_KERNEL);
-	if (!kernel_zone)
-		return -ENOMEM;
-	rc = llfree_attach_zone(kernel_zone, zone, start_pfn, pages, name);
-	if (rc) {
-		kfree(kernel_zone);
-		return rc;
-	}
-	if (llfree_create_zone_files(kernel_zone))
-		pr_warn("llfree: no files in sysfs for %s: out of memory\n", name);
-	return 0;
+	if (llfree_attach_zone(kernel_zone, zone, start_pfn, pages, name))
+		return;
+	rc = llfree_create_zone_files(kernel_zone);
+	if (rc)
+		warn_of_no_files(name, rc);
+}
+
+/**
+ * __llfree_veto_kexec() - nobody starts another kernel from this one
+ *
+ * The host would go on working on its memory.
+ */
+bool __llfree_veto_kexec(void)
+{
+	pr_info("llfree: no kexec: the host works on this kernel's memory\n");
+	return true;
 }
 
 /* Of zones that are older than sysfs. */
 static int __init create_files(void)
 {
 	struct zone *zone;
+	int rc;
 
 	if (!header)
 		return 0;
-	if (llfree_create_files(virt_to_phys(header), header->total_bytes))
-		goto out;
-	for_each_zone(zone)
-		if (zone_is_llfree(zone) &&
-		    llfree_create_zone_files(llfree_kernel_zone(zone)))
-			goto out;
-	return 0;
-
-out:
-	pr_warn("llfree: no files in sysfs: out of memory\n");
+	rc = llfree_create_files(virt_to_phys(header), header->total_bytes);
+	if (rc)
+		warn_of_no_files("anything", rc);
+	for_each_zone(zone) {
+		if (!zone_is_llfree(zone))
+			continue;
+		rc = llfree_create_zone_files(llfree_kernel_zone(zone));
+		if (rc)
+			warn_of_no_files(zone->name, rc);
+	}
 	return 0;
 }
 subsys_initcall(create_files);

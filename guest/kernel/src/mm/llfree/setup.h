@@ -10,6 +10,7 @@ bool llfree_wants_boot_memory(void);
 /* Before slab and the page allocator work. */
 void llfree_keep_room(unsigned int zones, unsigned long pages);
 u64 llfree_header_bytes(void);
+u64 llfree_zone_bytes(unsigned long pages);
 void llfree_begin(void *memory, u64 bytes);
 int llfree_attach_zone(struct llfree_kernel_zone *kernel_zone, struct zone *zone,
 		       unsigned long start_pfn, unsigned long pages,
@@ -17,7 +18,7 @@ int llfree_attach_zone(struct llfree_kernel_zone *kernel_zone, struct zone *zone
 
 /* Afterwards. */
 int llfree_prepare(unsigned int zones, unsigned long pages);
-int llfree_add_zone(struct zone *zone, unsigned long start_pfn,
-		    unsigned long pages, const char *name);
+void llfree_add_zone(struct zone *zone, unsigned long start_pfn,
+		     unsigned long pages, const char *name);
 
 #endif

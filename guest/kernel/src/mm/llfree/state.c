@@ -51,20 +51,34 @@ void llfree_init(struct llfree_zone *zone)
 	memset(zone->tree, 0, zone->trees * sizeof(*zone->tree));
 }
 
-static bool tree_has(const struct llfree_zone *zone, u32 tree, unsigned int order)
+/**
+ * llfree_tree_has() - whether 1 << @order pages of a tree can probably be had
+ * @zone: where it is
+ * @tree: which
+ * @order: at most LLFREE_MAX_ORDER
+ *
+ * Return: as llfree_has() for this tree.
+ */
+bool llfree_tree_has(const struct llfree_zone *zone, u32 tree, unsigned int order)
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
+	const bool is_lacking = lacks(entry) && order >= lacks(entry);
 	u32 area = tree * LLFREE_TREE_AREAS;
 	bool whole, before = false;
+	u16 look;
 
 	if ((entry & LLFREE_TREE_FREE) < 1U << order)
 		return false;
-	if (order < LLFREE_AREA_ORDER && (!lacks(entry) || order < lacks(entry)))
+	if (order <= 6 && !is_lacking)
 		return true;
 	for (; area < zone->areas && area / LLFREE_TREE_AREAS == tree; area++) {
-		whole = is_whole(llfree_load(&zone->area[area]));
+		look = llfree_load(&zone->area[area]);
+		whole = is_whole(look);
 		/* A pair begins with an even one. */
 		if (whole && (order <= LLFREE_AREA_ORDER || (area % 2 && before)))
+			return true;
+		if (order < LLFREE_AREA_ORDER && !is_lacking &&
+		    offers(look, 1U << order, true))
 			return true;
 		before = whole;
 	}
@@ -84,7 +98,7 @@ bool llfree_has(const struct llfree_zone *zone, unsigned int order)
 	u32 tree;
 
 	for (tree = 0; tree < zone->trees; tree++)
-		if (tree_has(zone, tree, order))
+		if (llfree_tree_has(zone, tree, order))
 			return true;
 	return false;
 }
@@ -132,6 +146,26 @@ u32 llfree_held_areas(const struct llfree_zone *zone)
 }
 
 /**
+ * llfree_isolated_pages() - how many free pages nobody can have for the moment
+ * @zone: where
+ *
+ * Return: those of areas whose single pages the host discards.
+ */
+u64 llfree_isolated_pages(const struct llfree_zone *zone)
+{
+	u64 pages = 0;
+	u32 area;
+	u16 entry;
+
+	for (area = 0; area < zone->areas; area++) {
+		entry = llfree_load(&zone->area[area]);
+		if (entry & LLFREE_ISOLATED)
+			pages += entry & LLFREE_AREA_FREE;
+	}
+	return pages;
+}
+
+/**
  * llfree_unused_pages() - how many pages are nobody's in the guest
  * @zone: where
  *
@@ -160,12 +194,16 @@ u64 llfree_unused_pages(const struct llfree_zone *zone)
  * @zone: where it is
  * @page: counted from the zone's start
  *
- * Return: as it was at that moment. Pages that the host holds are.
+ * Return: as it was at that moment. Pages that the host holds are; what is no
+ * page of the zone is not.
  */
 bool llfree_is_free(const struct llfree_zone *zone, u64 page)
 {
-	const u16 entry = llfree_load(&zone->area[page / LLFREE_AREA_PAGES]);
+	u16 entry;
 
+	if (!is_inside(zone, page))
+		return false;
+	entry = llfree_load(&zone->area[page / LLFREE_AREA_PAGES]);
 	if (entry & LLFREE_ALLOCATED)
 		return entry & LLFREE_EVICTED;
 	return !(llfree_load(&zone->words[page / 64]) & (1ULL << page % 64));
@@ -176,9 +214,11 @@ bool llfree_is_free(const struct llfree_zone *zone, u64 page)
  * @zone: where it is
  * @page: counted from the zone's start
  *
- * Return: as it was at that moment. Pages that the host holds are.
+ * Return: as it was at that moment. Pages that the host holds are; what is no
+ * page of the zone is not.
  */
 bool llfree_is_evicted(const struct llfree_zone *zone, u64 page)
 {
-	return llfree_load(&zone->area[page / LLFREE_AREA_PAGES]) & LLFREE_EVICTED;
+	return is_inside(zone, page) &&
+	       llfree_load(&zone->area[page / LLFREE_AREA_PAGES]) & LLFREE_EVICTED;
 }

@@ -79,8 +79,9 @@
 #define LLFREE_TREE_HELD	0x07f80000U
 #define LLFREE_TREE_HELD_SHIFT	19
 /*
- * The smallest order that no area has a run for that is neither free as a whole nor
- * the host's, as far as is known; 0: not known.
+ * The smallest order for which no area has a run, not counting areas that are free
+ * as a whole or the host's, as far as is known; 0: not known. It is written before
+ * the bits are looked at, and forgotten after bits are cleared.
  */
 #define LLFREE_TREE_LACKS	0x78000000U
 #define LLFREE_TREE_LACKS_SHIFT	27

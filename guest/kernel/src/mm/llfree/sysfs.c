@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /sys/kernel/mm/llfree: what docs/abi.md lists.
+ *
+ * Only root reads it: it says where in the machine's memory things are, and how
+ * much of its memory each instance uses at any moment.
  */
 #include <linux/kobject.h>
 #include <linux/mm.h>
@@ -19,7 +22,6 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 	return sysfs_emit(buf, "%#llx %llu\n", (u64)state_address, state_bytes);
 }
 
-/* Who knows where it is may not know where the kernel is. */
 static struct kobj_attribute state_attribute = __ATTR_RO_MODE(state, 0400);
 
 static ssize_t counter_show(struct kobject *kobj, struct kobj_attribute *attr,
@@ -27,11 +29,11 @@ static ssize_t counter_show(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute counter_files[LLFREE_COUNTERS] = {
 	[LLFREE_EVICTED_ALLOCATIONS] =
-		__ATTR(evicted_allocations, 0444, counter_show, NULL),
-	[LLFREE_WAITS] = __ATTR(waits, 0444, counter_show, NULL),
-	[LLFREE_WAIT_TIMEOUTS] = __ATTR(wait_timeouts, 0444, counter_show, NULL),
-	[LLFREE_WAIT_KILLS] = __ATTR(wait_kills, 0444, counter_show, NULL),
-	[LLFREE_INTERFERENCES] = __ATTR(interferences, 0444, counter_show, NULL),
+		__ATTR(evicted_allocations, 0400, counter_show, NULL),
+	[LLFREE_WAITS] = __ATTR(waits, 0400, counter_show, NULL),
+	[LLFREE_WAIT_TIMEOUTS] = __ATTR(wait_timeouts, 0400, counter_show, NULL),
+	[LLFREE_WAIT_KILLS] = __ATTR(wait_kills, 0400, counter_show, NULL),
+	[LLFREE_INTERFERENCES] = __ATTR(interferences, 0400, counter_show, NULL),
 };
 
 static ssize_t counter_show(struct kobject *kobj, struct kobj_attribute *attr,
@@ -52,7 +54,7 @@ static ssize_t start_address_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n", to_view(kobj)->start_page << PAGE_SHIFT);
 }
 
-static struct kobj_attribute start_address_attribute = __ATTR_RO(start_address);
+static struct kobj_attribute start_address_attribute = __ATTR_RO_MODE(start_address, 0400);
 
 static ssize_t free_bytes_show(struct kobject *kobj,
 			       struct kobj_attribute *attr, char *buf)
@@ -61,7 +63,7 @@ static ssize_t free_bytes_show(struct kobject *kobj,
 			  llfree_free_pages(to_view(kobj)) << PAGE_SHIFT);
 }
 
-static struct kobj_attribute free_bytes_attribute = __ATTR_RO(free_bytes);
+static struct kobj_attribute free_bytes_attribute = __ATTR_RO_MODE(free_bytes, 0400);
 
 static u64 areas_bytes(u32 areas)
 {
@@ -76,7 +78,7 @@ static ssize_t whole_bytes_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n", areas_bytes(areas.whole));
 }
 
-static struct kobj_attribute whole_bytes_attribute = __ATTR_RO(whole_bytes);
+static struct kobj_attribute whole_bytes_attribute = __ATTR_RO_MODE(whole_bytes, 0400);
 
 static ssize_t evicted_bytes_show(struct kobject *kobj,
 				  struct kobj_attribute *attr, char *buf)
@@ -86,7 +88,7 @@ static ssize_t evicted_bytes_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n", areas_bytes(areas.evicted));
 }
 
-static struct kobj_attribute evicted_bytes_attribute = __ATTR_RO(evicted_bytes);
+static struct kobj_attribute evicted_bytes_attribute = __ATTR_RO_MODE(evicted_bytes, 0400);
 
 static ssize_t held_bytes_show(struct kobject *kobj,
 			       struct kobj_attribute *attr, char *buf)
@@ -96,16 +98,16 @@ static ssize_t held_bytes_show(struct kobject *kobj,
 	return sysfs_emit(buf, "%llu\n", areas_bytes(areas.held));
 }
 
-static struct kobj_attribute held_bytes_attribute = __ATTR_RO(held_bytes);
+static struct kobj_attribute held_bytes_attribute = __ATTR_RO_MODE(held_bytes, 0400);
 
 static ssize_t reserve_bytes_show(struct kobject *kobj,
 				  struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%llu\n",
-			  (u64)to_view(kobj)->live->reserve << PAGE_SHIFT);
+			  (u64)llfree_load(&to_view(kobj)->live->reserve) << PAGE_SHIFT);
 }
 
-static struct kobj_attribute reserve_bytes_attribute = __ATTR_RO(reserve_bytes);
+static struct kobj_attribute reserve_bytes_attribute = __ATTR_RO_MODE(reserve_bytes, 0400);
 
 static struct attribute *zone_attrs[] = {
 	&start_address_attribute.attr,
@@ -133,7 +135,7 @@ static const struct kobj_type zone_type = {
  * llfree_create_zone_files() - make the files of a zone
  * @kernel_zone: the zone
  *
- * Return: 0, or -ENOMEM.
+ * Return: 0, or an error.
  */
 int llfree_create_zone_files(struct llfree_kernel_zone *kernel_zone)
 {
@@ -148,7 +150,7 @@ int llfree_create_zone_files(struct llfree_kernel_zone *kernel_zone)
  * @state: the physical address of the state
  * @bytes: of it
  *
- * Return: 0, or -ENOMEM, with some of the files there.
+ * Return: 0, or an error, with some of the files there.
  */
 int llfree_create_files(phys_addr_t state, u64 bytes)
 {

@@ -18,14 +18,22 @@
 
 /* How long who needs memory waits for the host to give back what it has in hand. */
 #define HAND_JIFFIES	HZ
-/* How long for it to give back what it keeps; it need not. */
+/* How long for it to give back what it keeps of any zone; it need not. */
 #define HELD_JIFFIES	(HZ / 4)
+/* How often a free page is tried that has failed, and that the host may have. */
+#define TAKE_OFF_TRIES	16
 
 /* Odd while the host has anything in hand. */
 static u32 epoch_of(const struct llfree_zone *view)
 {
 	/* Pairs with the host's exchange before it takes anything. */
 	return virt_load_acquire(&view->live->epoch);
+}
+
+/* Odd, and not because of a host that has been waited for in vain. */
+static bool is_in_hand(struct llfree_kernel_zone *kernel_zone, u32 epoch)
+{
+	return epoch & 1 && epoch != READ_ONCE(kernel_zone->given_up);
 }
 
 /* Until the host has nothing in hand; its epoch then. */
@@ -71,10 +79,32 @@ unsigned int llfree_wait_for_host(const struct zone *zone)
 	const u32 epoch = epoch_of(&kernel_zone->view);
 
 	might_sleep();
-	/* What was given up is odd, but for the 0 of the beginning. */
-	if (!(epoch & 1) || epoch == READ_ONCE(kernel_zone->given_up))
-		return epoch;
-	return wait_for_hand(kernel_zone);
+	return is_in_hand(kernel_zone, epoch) ? wait_for_hand(kernel_zone) : epoch;
+}
+
+/**
+ * llfree_take_off() - allocate a page that has failed, if it is free
+ * @zone: of LLFree's
+ * @pfn: the page
+ *
+ * A page that the host has in hand is free, and cannot be had before it gives it
+ * back. Sleeps.
+ *
+ * Return: false if somebody has the page, or the host keeps it or takes it again
+ * and again. Then it is found when it is allocated.
+ */
+bool llfree_take_off(struct zone *zone, unsigned long pfn)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < TAKE_OFF_TRIES; tries++) {
+		llfree_wait_for_host(zone);
+		if (llfree_alloc_page(zone, pfn))
+			return true;
+		if (!llfree_has_page(zone, pfn))
+			return false;
+	}
+	return false;
 }
 
 static void note_interference(const struct zone *zone, u32 before, u32 after)
@@ -100,30 +130,64 @@ bool llfree_host_interfered(const struct zone *zone, unsigned int epoch)
 	return true;
 }
 
-/* Asks for what the host keeps of a zone, and gives it time to give some back. */
+/* Asks for what the host keeps of a zone. */
 static void ask_for_held(struct zone *zone)
 {
 	struct llfree_live *live = zone->llfree->live;
-	const unsigned long end = jiffies + HELD_JIFFIES;
-	const u32 held = llfree_load(&live->held);
 	u32 starved;
 
-	if (!held)
-		return;
 	llfree_store(&live->want, (u32)DIV_ROUND_UP(high_wmark_pages(zone),
 						    LLFREE_AREA_PAGES) + 1);
 	/* If somebody else counts at the same time, the host is told all the same. */
 	starved = llfree_load(&live->starved);
 	llfree_cmpxchg(&live->starved, starved, starved + 1);
-	while (llfree_load(&live->held) == held && time_before(jiffies, end) &&
-	       !fatal_signal_pending(current))
+}
+
+/* For LLFree's zones, and for those of unit tests in a kernel that has none. */
+static u32 held_of(struct zonelist *zonelist, enum zone_type highest_zoneidx)
+{
+	struct zoneref *z;
+	struct zone *zone;
+	u32 held = 0;
+
+	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx)
+		if (zone->llfree)
+			held += llfree_load(&zone->llfree->live->held);
+	return held;
+}
+
+/**
+ * llfree_ask_hosts() - ask for what the host keeps of any zone
+ * @zonelist: the zones
+ * @highest_zoneidx: the last of them
+ *
+ * For who is about to kill. Gives the host a quarter of a second, for all zones
+ * together, to give some of it back. Sleeps.
+ */
+void llfree_ask_hosts(struct zonelist *zonelist, enum zone_type highest_zoneidx)
+{
+	const unsigned long end = jiffies + HELD_JIFFIES;
+	const u32 held = held_of(zonelist, highest_zoneidx);
+	struct zoneref *z;
+	struct zone *zone;
+
+	might_sleep();
+	if (!held)
+		return;
+	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx)
+		if (zone->llfree && llfree_load(&zone->llfree->live->held))
+			ask_for_held(zone);
+	while (held_of(zonelist, highest_zoneidx) == held &&
+	       time_before(jiffies, end) && !fatal_signal_pending(current))
 		usleep_range(1000, 5000);
 }
 
 /**
- * llfree_wait_for_hosts() - wait for what the host has of any zone
+ * llfree_wait_for_hosts() - wait until the host has nothing in hand of any zone
  * @zonelist: the zones
  * @highest_zoneidx: the last of them
+ *
+ * It may take of the first zone again while the last one is waited for. Sleeps.
  *
  * Return: what llfree_hosts_interfered() wants to know.
  */
@@ -134,12 +198,13 @@ unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
 	struct zoneref *z;
 	struct zone *zone;
 
-	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx) {
-		if (!zone_is_llfree(zone))
-			continue;
-		ask_for_held(zone);
-		epochs += llfree_wait_for_host(zone);
-	}
+	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx)
+		if (zone->llfree)
+			llfree_wait_for_host(zone);
+	/* Only now: what has come and gone during a wait has not interfered. */
+	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx)
+		if (zone->llfree)
+			epochs += epoch_of(zone->llfree);
 	return epochs;
 }
 
@@ -148,22 +213,29 @@ unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
  * @zonelist: the zones
  * @highest_zoneidx: the last of them
  * @epochs: what llfree_wait_for_hosts() returned before the allocation
+ *
+ * A host that was waited for in vain has not, as long as it does nothing.
  */
 bool llfree_hosts_interfered(struct zonelist *zonelist,
 			     enum zone_type highest_zoneidx, unsigned int epochs)
 {
-	unsigned int now = 0;
+	struct zone *zone, *interfered = NULL, *last = NULL;
+	unsigned int now = 0, epoch;
 	struct zoneref *z;
-	struct zone *zone, *last = NULL;
 
 	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx) {
-		if (!zone_is_llfree(zone))
+		if (!zone->llfree)
 			continue;
-		now += epoch_of(zone->llfree);
+		epoch = epoch_of(zone->llfree);
+		now += epoch;
 		last = zone;
+		if (is_in_hand(llfree_kernel_zone(zone), epoch))
+			interfered = zone;
 	}
-	if (!last || now == epochs)
+	if (!interfered && now != epochs)
+		interfered = last;
+	if (!interfered)
 		return false;
-	note_interference(last, epochs, now);
+	note_interference(interfered, epochs, now);
 	return true;
 }

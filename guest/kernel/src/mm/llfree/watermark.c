@@ -7,23 +7,56 @@
  * watermark: not when it allocates, for a zone that seems empty is not asked for
  * pages, and what the host gave back would never be seen.
  */
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/vmstat.h>
 
 #include "zone.h"
 
-static void account_held(struct zone *zone,
-			 struct llfree_kernel_zone *kernel_zone)
+static noinline void account_held(struct zone *zone,
+				  struct llfree_kernel_zone *kernel_zone, u32 held)
 {
-	const u32 held = llfree_load(&kernel_zone->view.live->held);
 	u32 accounted = READ_ONCE(kernel_zone->accounted);
 
 	/* Who wins applies the difference. */
-	if (likely(held == accounted) ||
+	if (held == accounted ||
 	    !try_cmpxchg(&kernel_zone->accounted, &accounted, held))
 		return;
 	mod_zone_page_state(zone, NR_FREE_PAGES,
 			    ((long)accounted - held) * LLFREE_AREA_PAGES);
+}
+
+/*
+ * What the host has at a moment, in hand or kept. It is asked for each allocation
+ * while the host has anything in hand, and looks at all trees and areas: so once
+ * for each of its epochs and each jiffy.
+ */
+static unsigned long pages_of_host(struct llfree_kernel_zone *kernel_zone, u32 epoch)
+{
+	const struct llfree_zone *view = &kernel_zone->view;
+	unsigned long pages;
+
+	/* Pairs with the release below: @hand is at least as new as this. */
+	if (!time_after(jiffies, smp_load_acquire(&kernel_zone->hand_at)) &&
+	    READ_ONCE(kernel_zone->hand_epoch) == epoch)
+		return READ_ONCE(kernel_zone->hand);
+	pages = (unsigned long)llfree_held_areas(view) * LLFREE_AREA_PAGES +
+		llfree_isolated_pages(view);
+	WRITE_ONCE(kernel_zone->hand, pages);
+	WRITE_ONCE(kernel_zone->hand_epoch, epoch);
+	/* Pairs with the acquire above. */
+	smp_store_release(&kernel_zone->hand_at, jiffies);
+	return pages;
+}
+
+static noinline unsigned long in_hand(struct llfree_kernel_zone *kernel_zone,
+				      u32 epoch)
+{
+	const unsigned long pages = pages_of_host(kernel_zone, epoch);
+	const unsigned long accounted =
+		(unsigned long)READ_ONCE(kernel_zone->accounted) * LLFREE_AREA_PAGES;
+
+	return pages > accounted ? pages - accounted : 0;
 }
 
 /**
@@ -31,28 +64,31 @@ static void account_held(struct zone *zone,
  *	give back
  * @zone: of LLFree's
  *
- * Afterwards NR_FREE_PAGES does without what the host keeps.
+ * Those of areas that it has taken, and those that it discards one by one.
+ * Afterwards NR_FREE_PAGES does without what the host keeps. Every allocation
+ * asks: what is rare is in functions of its own, so that nothing is saved here.
+ *
+ * Return: as it was in this jiffy.
  */
 unsigned long __llfree_in_hand(struct zone *zone)
 {
 	struct llfree_kernel_zone *kernel_zone = llfree_kernel_zone(zone);
-	const struct llfree_zone *view = &kernel_zone->view;
-	u32 areas, accounted;
+	const struct llfree_live *live = kernel_zone->view.live;
+	const u32 held = llfree_load(&live->held);
+	u32 epoch;
 
-	account_held(zone, kernel_zone);
-	if (likely(!(llfree_load(&view->live->epoch) & 1)))
-		return 0;
-	areas = llfree_held_areas(view);
-	accounted = READ_ONCE(kernel_zone->accounted);
-	return areas > accounted ? (areas - accounted) * LLFREE_AREA_PAGES : 0;
+	if (unlikely(held != READ_ONCE(kernel_zone->accounted)))
+		account_held(zone, kernel_zone, held);
+	epoch = llfree_load(&live->epoch);
+	return likely(!(epoch & 1)) ? 0 : in_hand(kernel_zone, epoch);
 }
 
 /**
- * __llfree_has_order() - is there a free block, as far as one can tell quickly?
+ * llfree_has_order() - is there a free block, as far as one can tell quickly?
  * @zone: of LLFree's
  * @order: of the block
  */
-bool __llfree_has_order(const struct zone *zone, unsigned int order)
+bool llfree_has_order(const struct zone *zone, unsigned int order)
 {
 	return llfree_has(zone->llfree, order);
 }

@@ -22,7 +22,7 @@ static noinline void trace_failure(const struct zone *zone, unsigned int order,
 /**
  * llfree_alloc() - allocate pages of a zone, as rmqueue() does
  * @zone: of LLFree's
- * @order: how many
+ * @order: log2 of how many pages
  * @migratetype: what for
  *
  * Waits for nobody, the host included.
@@ -55,7 +55,7 @@ struct page *llfree_alloc(struct zone *zone, unsigned int order,
  * llfree_free() - free pages of a zone, as __free_one_page() does
  * @zone: of LLFree's
  * @pfn: the first
- * @order: how many
+ * @order: log2 of how many pages
  *
  * A full barrier comes after the pages are free.
  */
@@ -111,20 +111,38 @@ bool __llfree_page_is_gone(const struct page *page)
 				 page_to_pfn(page) - zone->llfree->start_page);
 }
 
-/**
- * __llfree_free_blocks() - how many free blocks of each order a zone has
- * @zone: of LLFree's
- * @blocks: NR_PAGE_ORDERS numbers, which are set
- */
-void __llfree_free_blocks(const struct zone *zone, unsigned long *blocks)
+/* How long free blocks are not counted again: it takes a millisecond for 20 GiB. */
+#define BLOCKS_JIFFIES	(HZ / 20)
+
+static void count_blocks(struct llfree_kernel_zone *kernel_zone)
 {
 	u64 counts[LLFREE_MAX_ORDER + 1];
 	unsigned int order;
 
 	BUILD_BUG_ON(ARRAY_SIZE(counts) != NR_PAGE_ORDERS);
-	llfree_count_blocks(zone->llfree, counts);
+	llfree_count_blocks(&kernel_zone->view, counts);
 	for (order = 0; order < NR_PAGE_ORDERS; order++)
-		blocks[order] = counts[order];
+		WRITE_ONCE(kernel_zone->blocks[order], counts[order]);
+	WRITE_ONCE(kernel_zone->blocks_until, jiffies + BLOCKS_JIFFIES);
+}
+
+/**
+ * __llfree_free_blocks() - how many free blocks of each order a zone has
+ * @zone: of LLFree's
+ * @blocks: NR_PAGE_ORDERS numbers, which are set
+ *
+ * As it was a twentieth of a second ago at most: direct compaction asks before
+ * each run, and kswapd again and again.
+ */
+void __llfree_free_blocks(const struct zone *zone, unsigned long *blocks)
+{
+	struct llfree_kernel_zone *kernel_zone = llfree_kernel_zone(zone);
+	unsigned int order;
+
+	if (time_after(jiffies, READ_ONCE(kernel_zone->blocks_until)))
+		count_blocks(kernel_zone);
+	for (order = 0; order < NR_PAGE_ORDERS; order++)
+		blocks[order] = READ_ONCE(kernel_zone->blocks[order]);
 }
 
 static u32 area_of(const struct zone *zone, unsigned long pfn)
@@ -158,7 +176,7 @@ bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable
  * llfree_alloc_target() - allocate pages that compaction moves others to
  * @zone: of LLFree's
  * @pfn: one of these others
- * @order: how many
+ * @order: log2 of how many pages
  */
 struct page *llfree_alloc_target(struct zone *zone, unsigned long pfn,
 				 unsigned int order)
@@ -190,13 +208,4 @@ bool __llfree_veto_isolation(const struct zone *zone, bool report)
 		pr_info_ratelimited("llfree: pages of zone %s cannot be isolated\n",
 				    llfree_kernel_zone(zone)->name);
 	return true;
-}
-
-/**
- * llfree_zone_unused_pages() - pages that nobody in the guest has
- * @zone: of LLFree's, from which nobody allocates
- */
-unsigned long llfree_zone_unused_pages(const struct zone *zone)
-{
-	return llfree_unused_pages(zone->llfree);
 }

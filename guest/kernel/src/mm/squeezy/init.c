@@ -91,8 +91,8 @@ void __init squeezy_early_init(void)
 				    PHYS_PFN(round_up(size, memory_block_size_bytes())));
 }
 
-static int squeezy_init_partition(struct squeezy_partition *p,
-				  unsigned int number)
+static void squeezy_init_partition(struct squeezy_partition *p,
+				   unsigned int number)
 {
 	p->number = number;
 	p->start_pfn = squeezy_layout.first_pfn +
@@ -102,26 +102,24 @@ static int squeezy_init_partition(struct squeezy_partition *p,
 	ratelimit_state_init(&p->oom_log, DEFAULT_RATELIMIT_INTERVAL,
 			     DEFAULT_RATELIMIT_BURST);
 	p->state = SQUEEZY_ABSENT;
-	return squeezy_init_zone(p);
+	squeezy_init_zone(p);
 }
 
+/* Zones cannot be taken back, so they come when nothing can fail any more. */
 static int squeezy_alloc_partitions(void)
 {
 	unsigned int i;
 
-	if (squeezy_prepare_zones())
-		return -ENOMEM;
 	for (i = 0; i < squeezy_layout.nr; i++) {
 		squeezy_partitions[i] = kzalloc(sizeof(*squeezy_partitions[i]),
 						GFP_KERNEL);
 		if (!squeezy_partitions[i])
 			goto out_free;
-		if (squeezy_init_partition(squeezy_partitions[i], i)) {
-			kfree(squeezy_partitions[i]);
-			squeezy_partitions[i] = NULL;
-			goto out_free;
-		}
 	}
+	if (squeezy_prepare_zones())
+		goto out_free;
+	for (i = 0; i < squeezy_layout.nr; i++)
+		squeezy_init_partition(squeezy_partitions[i], i);
 	return 0;
 
 out_free:

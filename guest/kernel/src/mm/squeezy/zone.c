@@ -2,9 +2,8 @@
 /*
  * The pages of a partition, which are kept as those of a zone are: on its free
  * lists, and on the per-CPU lists before these. Or LLFree keeps them, if llfree=
- * is on the command line: then the host may take what is free
- * in any state and gives it back, and I2 in core.h says that nobody in the
- * guest has a page.
+ * is on the command line: then the host may take what is free in any state and
+ * gives it back, and I2 in core.h says that nobody in the guest has a page.
  *
  * A partition has no watermarks, no fallback and no kswapd. This file, batch.c
  * and failed.c are the only ones that know where its free pages are.
@@ -51,9 +50,9 @@ int squeezy_prepare_zones(void)
  * squeezy_init_zone - make the zone of a partition, without any memory
  * @p: the partition
  *
- * Return: 0, or -ENOMEM.
+ * There is room for it, by squeezy_prepare_zones().
  */
-int squeezy_init_zone(struct squeezy_partition *p)
+void squeezy_init_zone(struct squeezy_partition *p)
 {
 	char name[16];
 
@@ -61,10 +60,10 @@ int squeezy_init_zone(struct squeezy_partition *p)
 	p->zonelist._zonerefs[0].zone = &p->zone;
 	p->zonelist._zonerefs[0].zone_idx = ZONE_MOVABLE;
 	if (!llfree_wants_partitions())
-		return 0;
+		return;
 	snprintf(name, sizeof(name), "partition%u", p->number);
-	return llfree_add_zone(&p->zone, p->start_pfn,
-			       squeezy_layout.partition_pages, name);
+	llfree_add_zone(&p->zone, p->start_pfn, squeezy_layout.partition_pages,
+			name);
 }
 
 /**
@@ -188,7 +187,7 @@ static unsigned long squeezy_pages_free(struct squeezy_partition *p)
 	unsigned long pages = 0, flags;
 
 	if (zone_is_llfree(zone))
-		return llfree_zone_unused_pages(zone);
+		return llfree_unused_pages(zone->llfree);
 
 	spin_lock_irqsave(&zone->lock, flags);
 	if (!has_isolate_pageblock(zone))

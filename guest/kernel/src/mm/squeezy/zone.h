@@ -6,7 +6,7 @@
 
 void squeezy_keep_room_for_zones(unsigned int partitions, unsigned long pages);
 int squeezy_prepare_zones(void);
-int squeezy_init_zone(struct squeezy_partition *p);
+void squeezy_init_zone(struct squeezy_partition *p);
 struct folio *squeezy_alloc_folio(struct squeezy_partition *p, gfp_t gfp,
 				  unsigned int order);
 void squeezy_flush_cpus(struct squeezy_partition *p);

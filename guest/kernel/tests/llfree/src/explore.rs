@@ -25,6 +25,8 @@ pub struct Scenario {
 thread_local! {
     /// Where the actor that runs can stop; null outside of actors.
     static CURRENT: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+    /// The guest's changes that have failed.
+    static FAILED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Lets others go on, if an actor calls it: before each access, and where it does what takes long.
@@ -40,6 +42,33 @@ pub fn step() {
 #[unsafe(no_mangle)]
 extern "C" fn llfree_step() {
     step();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn llfree_failed() {
+    FAILED.set(FAILED.get() + 1);
+}
+
+/// How many changes of the guest's have failed on this thread, because another value was there than expected.
+pub fn failed_changes() -> u64 {
+    FAILED.get()
+}
+
+/// Lets actors go on in turns, each time one of them for one access, until all are done. Returns how many turns that
+/// took. `choose` says whose turn it is, of so many that are left.
+pub fn take_turns(actors: Vec<Actor>, mut choose: impl FnMut(usize) -> usize) -> u64 {
+    let mut stacks = Vec::new();
+    let begin = |actor| begin(actor, &mut stacks);
+    let mut running: Vec<Running> = actors.into_iter().filter_map(begin).collect();
+    let mut turns = 0;
+    while !running.is_empty() {
+        let chosen = choose(running.len());
+        turns += 1;
+        if !go_on(&mut running[chosen]) {
+            running.swap_remove(chosen).end();
+        }
+    }
+    turns
 }
 
 /// Runs `make`'s scenario in every order in which an actor that could go on is kept from it at most

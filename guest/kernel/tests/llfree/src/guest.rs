@@ -31,6 +31,9 @@ unsafe extern "C" {
     fn llfree_unused_pages(zone: *const Zone) -> u64;
     fn llfree_get_page(zone: *mut Zone, page: u64) -> bool;
     fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
+    fn llfree_is_evicted(zone: *const Zone, page: u64) -> bool;
+    fn llfree_get_beside(zone: *mut Zone, source: u32, order: c_uint) -> c_long;
+    fn llfree_count_blocks(zone: *const Zone, blocks: *mut u64);
     fn llfree_doom(zone: *mut Zone);
     fn llfree_undoom(zone: *mut Zone) -> bool;
     fn llfree_forget_doom(zone: *mut Zone);
@@ -133,9 +136,27 @@ impl<'a> Guest<'a> {
         unsafe { llfree_unused_pages(self.zone) }
     }
 
+    /// Allocates pages to empty this area into.
+    pub fn get_beside(&self, source: u32, order: u32) -> Option<Block> {
+        // SAFETY: as for `get`.
+        let page = unsafe { llfree_get_beside(self.zone, source, order) };
+        let page = u64::try_from(page).ok()?;
+        assert_ne!(page / 512, u64::from(source), "page {page} is where others are to leave");
+        self.state.owners().take(page, 1 << order);
+        Some(Block { page, order, evicted: false })
+    }
+
+    /// How many free blocks of each order there are.
+    pub fn blocks(&self) -> [u64; 11] {
+        let mut blocks = [0; 11];
+        // SAFETY: as for `get`; there are as many numbers.
+        unsafe { llfree_count_blocks(self.zone, blocks.as_mut_ptr()) };
+        blocks
+    }
+
     /// Allocates a certain page, if it is free.
     pub fn get_page(&self, page: u64) -> Option<Block> {
-        // SAFETY: as for `get`; the page is in the zone.
+        // SAFETY: as for `get`.
         unsafe { llfree_get_page(self.zone, page) }.then(|| {
             self.state.owners().take(page, 1);
             Block { page, order: 0, evicted: false }
@@ -144,8 +165,14 @@ impl<'a> Guest<'a> {
 
     /// Whether a page is free.
     pub fn is_free(&self, page: u64) -> bool {
-        // SAFETY: as for `get`; the page is in the zone.
+        // SAFETY: as for `get`.
         unsafe { llfree_is_free(self.zone, page) }
+    }
+
+    /// Whether the host has nothing behind a page, which is free.
+    pub fn is_evicted(&self, page: u64) -> bool {
+        // SAFETY: as for `get`.
+        unsafe { llfree_is_evicted(self.zone, page) }
     }
 
     /// Lets the host discard everything.

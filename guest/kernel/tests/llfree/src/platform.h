@@ -17,13 +17,14 @@ typedef uint64_t u64;
 
 /* <sys/cdefs.h> has __always_inline. */
 #define noinline	__attribute__((noinline))
-#define BIT(number)	(1UL << (number))
 #define ALIGN(value, to) (((value) + (to) - 1) / (to) * (to))
 #define DIV_ROUND_UP(value, by) (((value) + (by) - 1) / (by))
 #define min(a, b)	((a) < (b) ? (a) : (b))
 
 /* Called before each access to the shared state: the test decides who is next. */
 void llfree_step(void);
+/* Called when another value was there than the one that was to be changed. */
+void llfree_failed(void);
 
 #define llfree_load(pointer) ({				\
 	llfree_step();						\
@@ -37,11 +38,13 @@ void llfree_step(void);
 	__typeof__(*(pointer)) __seen = (old);			\
 								\
 	llfree_step();						\
-	__atomic_compare_exchange_n(pointer, &__seen, new, false, \
-				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+	if (!__atomic_compare_exchange_n(pointer, &__seen, new, false, \
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) \
+		llfree_failed();				\
 	__seen;							\
 })
 #define llfree_count(value)	__builtin_popcount(value)
+#define llfree_count_word(word)	__builtin_popcountll(word)
 #define llfree_first(word)	__builtin_ctzll(word)
 
 #endif

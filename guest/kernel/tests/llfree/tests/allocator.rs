@@ -89,6 +89,10 @@ fn what_is_not_allocated_cannot_be_freed() {
     {
         assert!(!guest.put(page, order), "page {page}, order {order}");
     }
+    for page in [outside, u64::MAX, outside + (1 << 40)] {
+        assert!(!guest.is_free(page) && !guest.is_evicted(page), "page {page}");
+        assert_eq!(guest.get_page(page), None, "page {page}");
+    }
     guest.free(block);
     assert!(!guest.put(block.page, 3), "twice");
     let (mut zone, _) = Zone::adopt(state.host());
@@ -274,4 +278,65 @@ fn the_epoch_is_odd_while_the_host_has_anything_in_hand() {
     assert_eq!(epoch(), before + 1);
     drop(hand);
     assert_eq!(epoch(), before + 2);
+}
+
+/// The free blocks of a zone by their order, from single pages that are free or not.
+fn blocks_by_page(guest: &Guest, areas: u32) -> [u64; 11] {
+    let mut blocks = [0; 11];
+    let (mut page, end) = (0, u64::from(areas) * 512);
+    while page < end {
+        let all_free = |order: u32| {
+            page % (1 << order) == 0
+                && page + (1 << order) <= end
+                && (page..page + (1 << order)).all(|page| guest.is_free(page))
+        };
+        let order = (0..=10).rev().find(|&order| all_free(order));
+        blocks[order.unwrap_or(0) as usize] += u64::from(order.is_some());
+        page += 1 << order.unwrap_or(0);
+    }
+    blocks
+}
+
+#[test]
+fn free_blocks_are_counted_by_their_order() {
+    for seed in 0..30 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let state = State::new(1 + random.next_u32() % 9);
+        let guest = Guest::boot(&state);
+        assert_eq!(guest.blocks(), blocks_by_page(&guest, state.areas()));
+        let mut blocks = Vec::new();
+        while let Some(block) = guest.get(random.next_u32() % 8, Type::Movable) {
+            blocks.push(block);
+        }
+        for _ in 0..20 {
+            for _ in 0..blocks.len().div_ceil(8) {
+                guest.free(blocks.swap_remove(random.next_u32() as usize % blocks.len()));
+            }
+            assert_eq!(guest.blocks(), blocks_by_page(&guest, state.areas()), "seed {seed}");
+        }
+    }
+}
+
+/// As compaction does it, beside a host: pages of emptied areas go to fuller ones, and the host has what is whole.
+#[test]
+fn an_area_is_emptied_into_fuller_ones() {
+    let state = State::new(16);
+    let guest = Guest::boot(&state);
+    let all = take_all(&guest, 0, Type::Movable);
+    let (kept, freed): (Vec<_>, Vec<_>) = all.into_iter().partition(|block| block.page % 2 == 0);
+    freed.into_iter().for_each(|block| guest.free(block));
+    let mut blocks = Vec::new();
+    for block in kept {
+        match guest.get_beside((block.page / 512) as u32, 0) {
+            Some(to) => {
+                guest.free(block);
+                blocks.push(to);
+            }
+            None => blocks.push(block),
+        }
+    }
+    assert_eq!(state.problem(), None);
+    assert!(guest.blocks()[9] + 2 * guest.blocks()[10] >= 7, "{:?}", guest.blocks());
+    blocks.into_iter().for_each(|block| guest.free(block));
+    assert_eq!(state.problem(), None);
 }

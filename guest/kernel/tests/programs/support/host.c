@@ -138,9 +138,36 @@ void host_device_busy(bool busy)
 	ask("busy %d\n", busy);
 }
 
-void host_take(u64 address, u64 bytes)
+#define STATE "/sys/kernel/mm/llfree/state"
+
+/* Where the kernel says that LLFree's state is. */
+static void find_state(u64 *address, u64 *bytes)
 {
+	char text[64];
+
+	ASSERT(read_text(STATE, text, sizeof(text)), "%s: %m", STATE);
+	ASSERT(sscanf(text, "%llx %llu", address, bytes) == 2, "%s", text);
+}
+
+void host_take(void)
+{
+	u64 address, bytes;
+
+	find_state(&address, &bytes);
 	ask("take %llu %llu\n", address, bytes);
+}
+
+void host_die(const char *zone, unsigned int kept, unsigned int in_hand)
+{
+	u64 address, bytes;
+
+	find_state(&address, &bytes);
+	ask("die %llu %llu %s %u %u\n", address, bytes, zone, kept, in_hand);
+}
+
+u64 host_kept_used(void)
+{
+	return ask("kept-used\n");
 }
 
 u64 host_boot(void)

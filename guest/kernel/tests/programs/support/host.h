@@ -29,8 +29,15 @@ u64 host_base_resident(void);
 u64 host_device_cpu_ns(void);
 /* Has the device answer every request with BUSY, or no longer. */
 void host_device_busy(bool busy);
-/* Has the host take free memory every 20 ms from now on; the state of LLFree is at @address. */
-void host_take(u64 address, u64 bytes);
+/* Has the host take free memory every 20 ms from now on. */
+void host_take(void);
+/*
+ * Has a host work on LLFree's @zone that dies: it keeps so many areas of 2 MiB, and has so many in
+ * hand. Before, it gives back what another one has left there.
+ */
+void host_die(const char *zone, unsigned int kept, unsigned int in_hand);
+/* How many of the areas that it keeps have memory of the host's behind them. */
+u64 host_kept_used(void);
 /* Tells the host that the guest has started; how often it has until now. */
 u64 host_boot(void);
 /* Asks for shared + @count partitions and waits until the guest has them. */

@@ -3,6 +3,7 @@
  * KUnit tests of the allocator, on a state that no zone and no host uses. What
  * happens when several use one at once, host included, is tested in programs.
  */
+#include "../entries.h"
 #include "zone_kunit.h"
 
 static long get(struct llfree_zone *zone, unsigned int order)
@@ -151,12 +152,8 @@ static void nothing_is_allocated_of_what_the_host_holds(struct kunit *test)
 	struct llfree_zone *zone = new_free_zone(test);
 	u32 area, pages = 0;
 
-	for (area = 0; area < AREAS - 1; area++) {
-		zone->area[area] = LLFREE_HOST;
-		zone->tree[area / LLFREE_TREE_AREAS] +=
-			BIT(LLFREE_TREE_HELD_SHIFT + area % LLFREE_TREE_AREAS) -
-			LLFREE_AREA_PAGES;
-	}
+	for (area = 0; area < AREAS - 1; area++)
+		hold(zone, area);
 	KUNIT_EXPECT_EQ(test, LLFREE_AREA_PAGES, llfree_free_pages(zone));
 	KUNIT_EXPECT_EQ(test, PAGES, llfree_unused_pages(zone));
 	KUNIT_EXPECT_EQ(test, -EINVAL, llfree_put(zone, 0, 0));
@@ -167,11 +164,6 @@ static void nothing_is_allocated_of_what_the_host_holds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, LLFREE_AREA_PAGES, pages);
 }
 
-static u32 lacks(const struct llfree_zone *zone, u32 tree)
-{
-	return (zone->tree[tree] & LLFREE_TREE_LACKS) >> LLFREE_TREE_LACKS_SHIFT;
-}
-
 static void a_tree_remembers_what_it_lacks_until_a_free(struct kunit *test)
 {
 	struct llfree_zone *zone = new_zone(test);
@@ -180,23 +172,23 @@ static void a_tree_remembers_what_it_lacks_until_a_free(struct kunit *test)
 	/* Every other page of the first tree. */
 	for (page = 0; page < LLFREE_TREE_PAGES; page += 2)
 		put(test, zone, page, 0);
-	KUNIT_EXPECT_EQ(test, 0U, lacks(zone, 0));
+	KUNIT_EXPECT_EQ(test, 0U, lacks(zone->tree[0]));
 	KUNIT_EXPECT_TRUE(test, llfree_has(zone, 3));
 
 	KUNIT_EXPECT_EQ(test, (long)-ENOMEM, get(zone, 3));
-	KUNIT_EXPECT_EQ(test, 3U, lacks(zone, 0));
+	KUNIT_EXPECT_EQ(test, 3U, lacks(zone->tree[0]));
 	KUNIT_EXPECT_FALSE(test, llfree_has(zone, 3));
 	KUNIT_EXPECT_TRUE(test, llfree_has(zone, 2));
 
 	KUNIT_EXPECT_EQ(test, (long)-ENOMEM, get(zone, 1));
-	KUNIT_EXPECT_EQ(test, 1U, lacks(zone, 0));
+	KUNIT_EXPECT_EQ(test, 1U, lacks(zone->tree[0]));
 	KUNIT_EXPECT_FALSE(test, llfree_has(zone, 1));
 	KUNIT_EXPECT_TRUE(test, llfree_has(zone, 0));
 	KUNIT_EXPECT_GE(test, get(zone, 0), 0);
-	KUNIT_EXPECT_EQ(test, 1U, lacks(zone, 0));
+	KUNIT_EXPECT_EQ(test, 1U, lacks(zone->tree[0]));
 
 	put(test, zone, 1001, 0);
-	KUNIT_EXPECT_EQ(test, 0U, lacks(zone, 0));
+	KUNIT_EXPECT_EQ(test, 0U, lacks(zone->tree[0]));
 	KUNIT_EXPECT_EQ(test, 1000L, get(zone, 1));
 }
 
@@ -215,6 +207,20 @@ static void what_is_out_of_bounds_is_not_freed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EINVAL,
 			llfree_put(zone, 0, LLFREE_MAX_ORDER + 1));
 	KUNIT_EXPECT_EQ(test, 0ULL, llfree_free_pages(zone));
+}
+
+static void what_is_out_of_bounds_is_not_free(struct kunit *test)
+{
+	static const u64 outside[] = { PAGES, PAGES + 1, BIT_ULL(40), U64_MAX };
+	struct llfree_zone *zone = new_free_zone(test);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(outside); i++) {
+		KUNIT_EXPECT_FALSE(test, llfree_is_free(zone, outside[i]));
+		KUNIT_EXPECT_FALSE(test, llfree_is_evicted(zone, outside[i]));
+		KUNIT_EXPECT_FALSE(test, llfree_get_page(zone, outside[i]));
+	}
+	expect_all_free(test, zone);
 }
 
 static void what_is_free_is_not_freed_again(struct kunit *test)
@@ -244,6 +250,7 @@ static struct kunit_case llfree_allocator_cases[] = {
 	KUNIT_CASE(nothing_is_allocated_of_what_the_host_holds),
 	KUNIT_CASE(a_tree_remembers_what_it_lacks_until_a_free),
 	KUNIT_CASE(what_is_out_of_bounds_is_not_freed),
+	KUNIT_CASE(what_is_out_of_bounds_is_not_free),
 	KUNIT_CASE(what_is_free_is_not_freed_again),
 	{}
 };

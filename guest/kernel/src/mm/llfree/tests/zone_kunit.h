@@ -44,4 +44,13 @@ static inline struct llfree_zone *new_free_zone(struct kunit *test)
 	return zone;
 }
 
+/* Takes an area as the host does. */
+static inline void hold(struct llfree_zone *zone, u32 area)
+{
+	zone->area[area] = LLFREE_HOST;
+	zone->tree[area / LLFREE_TREE_AREAS] +=
+		BIT(LLFREE_TREE_HELD_SHIFT + area % LLFREE_TREE_AREAS) -
+		LLFREE_AREA_PAGES;
+}
+
 #endif

@@ -1,38 +1,126 @@
 //! Processors of the guest, without a host.
 
 use crate::world::World;
-use squeezy_llfree_tests::{Actor, Scenario, State, Type, explore};
+use squeezy_llfree_tests::{Actor, Block, Scenario, State, Type, explore};
+use std::{cell::RefCell, rc::Rc};
 
-/// Who looks for a huge page where there is none does not keep others from single pages meanwhile.
-#[test]
-fn who_finds_no_huge_page_is_in_nobodys_way() {
+/// Which pages are free.
+type Free = fn(u64) -> bool;
+
+/// Takes all others.
+fn all_but(world: &World, free: Free) -> Vec<Block> {
+    let pages = u64::from(world.state.areas()) * 512;
+    (0..pages).filter(|&page| !free(page)).map(|page| world.guest.get_page(page).unwrap()).collect()
+}
+
+/// Who looks for a large block where there is none does not keep others from single pages meanwhile: one page more is
+/// free than such a block has, and two processors want one.
+fn in_nobodys_way(name: &str, order: u32, free: Free) {
     let state: &'static State = Box::leak(Box::new(State::new(2)));
-    let runs = explore(3, || {
+    let runs = explore(2, || {
         let world = World::new(state);
-        // 600 pages are free, 300 in each area.
-        let used: Vec<_> = [0, 512]
-            .map(|area| (area..area + 212).map(|page| world.guest.get_page(page).unwrap()))
-            .into_iter()
-            .flatten()
-            .collect();
-        let huge = world.clone();
-        let huge: Actor = Box::new(move || assert_eq!(huge.guest.get(9, Type::Huge), None));
+        let of = if order < 9 { Type::Movable } else { Type::Huge };
+        // It begins where the last one was.
+        let before = world.guest.get(order, of).unwrap();
+        world.guest.free(before);
+        let used = all_but(&world, free);
+        assert_eq!(world.guest.free_pages(), (1 << order) + 1);
+        let large = world.clone();
+        let large: Actor = Box::new(move || assert_eq!(large.guest.get(order, of), None));
         let page = || -> Actor {
             let world = world.clone();
             Box::new(move || {
-                let page = world.guest.get(0, Type::Movable).expect("there are 600");
+                let page = world.guest.get(0, Type::Unmovable).expect("there are enough");
                 world.guest.free(page);
             })
         };
         let (guest, all) = (world.clone(), world.all_free());
         let check = Box::new(move || {
+            assert_eq!(guest.state.problem(), None);
             used.into_iter().for_each(|block| guest.guest.free(block));
             all();
         });
-        Scenario { actors: vec![huge, page(), page()], heirs: Vec::new(), check }
+        Scenario { actors: vec![large, page(), page()], heirs: Vec::new(), check }
     });
-    println!("{runs} orders");
+    println!("{name}: {runs} orders");
     assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn who_finds_no_huge_page_is_in_nobodys_way() {
+    in_nobodys_way("order 9", 9, |page| page % 512 > 254 && page != 255);
+}
+
+#[test]
+fn who_finds_no_large_block_is_in_nobodys_way() {
+    in_nobodys_way("order 8", 8, |page| matches!(page, 1..256 | 300..302));
+    in_nobodys_way("order 7", 7, |page| matches!(page, 1..128 | 300..302));
+}
+
+/// A tree is not said to lack what others free, or have held for a moment, while it is looked for.
+fn what_a_tree_lacks(name: &str, free: Free, acts: &'static [Act]) {
+    let state: &'static State = Box::leak(Box::new(State::new(2)));
+    // Three actors have so many orders that fewer preemptions have to do.
+    let runs = explore(if acts.len() > 2 { 2 } else { 3 }, || {
+        let world = World::new(state);
+        let used = Rc::new(RefCell::new(all_but(&world, free)));
+        let act = |&act: &Act| -> Actor {
+            let (world, used) = (world.clone(), used.clone());
+            Box::new(move || match act {
+                Act::Get(order) => {
+                    let got = world.guest.get(order, Type::Movable);
+                    used.borrow_mut().extend(got);
+                }
+                Act::Free(page) => {
+                    let mut blocks = used.borrow_mut();
+                    let at = blocks.iter().position(|block| block.page == page).unwrap();
+                    let block = blocks.swap_remove(at);
+                    drop(blocks);
+                    world.guest.free(block);
+                }
+            })
+        };
+        let (guest, rest, all) = (world.clone(), used.clone(), world.all_free());
+        let check = Box::new(move || {
+            // With what is still allocated: all is forgotten as soon as it is free.
+            assert_eq!(guest.state.problem(), None);
+            rest.take().into_iter().for_each(|block| guest.guest.free(block));
+            all();
+        });
+        Scenario { actors: acts.iter().map(act).collect(), heirs: Vec::new(), check }
+    });
+    println!("{name}: {runs} orders");
+    assert!(runs > 50, "{runs}");
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Get(u32),
+    Free(u64),
+}
+
+#[test]
+fn what_a_tree_lacks_is_not_what_is_freed_meanwhile() {
+    use Act::{Free, Get};
+    let two = |page| matches!(page, 508 | 510);
+    what_a_tree_lacks("a page between two", two, &[Get(1), Free(509)]);
+    // The count is the same again when the one who looks comes back.
+    let three = |page| matches!(page, 3 | 508 | 510);
+    what_a_tree_lacks("and another is taken", three, &[Get(1), Free(509), Get(0)]);
+}
+
+/// Order 8 finds three words of the four that it needs, and counts so many pages of an area that too few are left for
+/// another order; elsewhere there are enough, but only single ones.
+#[test]
+fn what_a_tree_lacks_is_not_what_another_has_tried() {
+    use Act::Get;
+    let free = |page| match page {
+        0..512 => matches!(page, 0..192 | 300..408),
+        _ => page < 900 && page % 2 == 0,
+    };
+    what_a_tree_lacks("6 and 8", free, &[Get(6), Get(8)]);
+    what_a_tree_lacks("7 and 8", free, &[Get(7), Get(8)]);
+    what_a_tree_lacks("6, 7 and 8", free, &[Get(8), Get(7), Get(6)]);
 }
 
 /// L1: whoever has seen that there are pages, and is alone in taking some, gets one.

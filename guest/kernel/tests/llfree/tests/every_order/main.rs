@@ -76,6 +76,31 @@ fn areas_that_are_kept_and_given_back() {
     }
 }
 
+/// What the host cannot discard goes back with what is behind it.
+#[test]
+fn areas_that_cannot_be_discarded() {
+    let state: &'static State = Box::leak(Box::new(State::new(2)));
+    for (order, of) in [(0, Type::Movable), (9, Type::Huge)] {
+        for is_killed in [false, true] {
+            let runs = explore(2, || {
+                let world = World::new(state);
+                let actors = vec![world.failing(world.zone().0), world.use_block(order, of)];
+                let (heirs, all) = (world.heirs(is_killed.into()), world.all_free());
+                let check = Box::new(move || {
+                    let (mut zone, _) = Zone::adopt(state.host());
+                    let evicted = zone.free_areas(TREE).evicted;
+                    zone.settle(0);
+                    assert!(is_killed || evicted.is_empty(), "{evicted:?}");
+                    all();
+                });
+                Scenario { actors, heirs, check }
+            });
+            println!("order {order}, host killed: {is_killed}: {runs} orders");
+            assert!(runs > 100, "{runs}");
+        }
+    }
+}
+
 /// Whoever takes over is killed before it has come to the end of it.
 #[test]
 fn a_host_is_killed_and_so_is_who_takes_over() {
@@ -83,6 +108,7 @@ fn a_host_is_killed_and_so_is_who_takes_over() {
     for (name, act) in [
         ("soft", World::soft as fn(&Rc<World>, _) -> Actor),
         ("hard", World::hard),
+        ("failing", World::failing),
         ("fine", World::fine),
     ] {
         let runs = explore(1, || {
@@ -126,6 +152,46 @@ fn two_processors_go_on_in_one_word() {
         });
         println!("orders {orders:?}: {runs} orders");
         assert!(runs > 100, "{runs}");
+    }
+}
+
+/// Compaction moves a page of one area to another while a host takes what is whole, or single pages, and is killed.
+#[test]
+fn a_page_is_moved_beside_a_reclaim() {
+    let state: &'static State = Box::leak(Box::new(State::new(3)));
+    for (name, act) in [("soft", World::soft as fn(&Rc<World>, _) -> Actor), ("fine", World::fine)]
+    {
+        for is_killed in [false, true] {
+            let runs = explore(1 + u32::from(!is_killed), || {
+                let world = World::new(state);
+                // The first area has fewer free pages than the second, which is to be emptied.
+                let page = |page| world.guest.get_page(page).unwrap();
+                let target = [page(7), page(8)];
+                let source = page(512 + 9);
+                let moves = world.clone();
+                let moves: Actor = Box::new(move || {
+                    let block = match moves.guest.get_beside(1, 0) {
+                        Some(to) => {
+                            moves.guest.free(source);
+                            to
+                        }
+                        None => source,
+                    };
+                    moves.guest.free(block);
+                });
+                let actors =
+                    vec![act(&world, world.zone().0), moves, world.use_block(1, Type::Movable)];
+                let (guest, all) = (world.clone(), world.all_free());
+                let check = Box::new(move || {
+                    assert_eq!(guest.state.problem(), None);
+                    target.into_iter().for_each(|block| guest.guest.free(block));
+                    all();
+                });
+                Scenario { actors, heirs: world.heirs(is_killed.into()), check }
+            });
+            println!("{name}, host killed: {is_killed}: {runs} orders");
+            assert!(runs > 100, "{runs}");
+        }
     }
 }
 

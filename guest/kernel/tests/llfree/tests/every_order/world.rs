@@ -35,7 +35,20 @@ impl World {
     }
 
     /// The host keeps all that is free, and later gives it back.
-    pub(crate) fn hard(self: &Rc<Self>, mut zone: Zone<Stepping<SharedMemory>>) -> Actor {
+    pub(crate) fn hard(self: &Rc<Self>, zone: Zone<Stepping<SharedMemory>>) -> Actor {
+        self.keeping(zone, true)
+    }
+
+    /// The host wants to keep all that is free, cannot discard it, and gives it back as it is.
+    pub(crate) fn failing(self: &Rc<Self>, zone: Zone<Stepping<SharedMemory>>) -> Actor {
+        self.keeping(zone, false)
+    }
+
+    fn keeping(
+        self: &Rc<Self>,
+        mut zone: Zone<Stepping<SharedMemory>>,
+        can_discard: bool,
+    ) -> Actor {
         let world = self.clone();
         Box::new(move || {
             let hand = zone.hand();
@@ -43,9 +56,15 @@ impl World {
             hand.keep(taken.len());
             world.discard(taken);
             drop(hand);
-            world.discard(taken);
+            if can_discard {
+                world.discard(taken);
+            }
             let hand = zone.hand();
-            assert!(hand.give(TREE, taken).is_empty());
+            let broken = match can_discard {
+                true => hand.give(TREE, taken),
+                false => hand.give_unchanged(TREE, taken),
+            };
+            assert!(broken.is_empty());
             hand.keep(0);
         })
     }

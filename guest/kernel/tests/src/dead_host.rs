@@ -1,0 +1,143 @@
+//! A host that works on a guest's page allocator, and dies in the middle of it.
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use squeezy_llfree::{
+    AREA_BYTES, AreaSet, InHand, Mapping, SharedMemory, TREE_AREAS, TreeIndex, Zone,
+    header::{self, ZoneDescription},
+};
+use squeezy_protocol::LlfreeState;
+use squeezy_vmm::Vm;
+use std::{
+    fs::{self, File},
+    io,
+    ops::Range,
+    sync::Arc,
+};
+
+/// Memory of a guest, as whoever has its file sees it.
+struct Piece {
+    guest: Range<u64>,
+    file: File,
+}
+
+/// Where an area is.
+struct Area {
+    piece: usize,
+    start: u64,
+}
+
+/// What it has left behind: areas that it keeps, with nothing of the host behind them.
+pub(crate) struct DeadHost {
+    pieces: Vec<Piece>,
+    kept: Vec<Area>,
+}
+
+impl DeadHost {
+    /// Takes free areas of a zone and discards them: first so many to keep, then so many that are in hand when it dies.
+    /// Gives back before what another one has left in that zone. `region` is where the memory of the guest's device
+    /// begins. Errors are those of files, and a state, a zone or areas that are not there.
+    pub(crate) fn die(
+        vm: &Vm,
+        region: u64,
+        state: LlfreeState,
+        zone: &str,
+        (kept, in_hand): (u32, u32),
+    ) -> io::Result<Self> {
+        let mut dead = Self { pieces: pieces(vm, region)?, kept: Vec::new() };
+        let base = dead.pieces.iter().find(|piece| piece.guest.contains(&state.address));
+        let base = base.ok_or_else(|| io::Error::other("the state is nowhere"))?;
+        let mapping = Mapping::new(&base.file, state.address - base.guest.start, state.bytes)?;
+        let mapping = Arc::new(mapping);
+        let memory: Vec<_> = dead.pieces.iter().map(|piece| piece.guest.clone()).collect();
+        let announced = state.address..state.address + state.bytes;
+        let zones =
+            header::read(&mapping.header(), &announced, &memory).map_err(io::Error::other)?;
+        let description = zones.into_iter().find(|known| known.name == zone);
+        let description = description.ok_or_else(|| io::Error::other("there is no such zone"))?;
+
+        let (mut zone, left) = Zone::adopt(SharedMemory::new(mapping, description.layout));
+        let hand = zone.hand();
+        for (tree, areas) in left {
+            dead.discard(&description, tree, areas)?;
+            hand.give(tree, areas);
+        }
+        hand.keep(0);
+        drop(hand);
+        let trees: Vec<_> = zone.trees().collect();
+        let hand = zone.hand();
+        dead.kept = dead.take(&hand, &description, &trees, kept)?;
+        hand.keep(kept);
+        dead.take(&hand, &description, &trees, in_hand)?;
+        // It never gets to the end of this.
+        std::mem::forget(hand);
+        Ok(dead)
+    }
+
+    fn take(
+        &self,
+        hand: &InHand<'_, SharedMemory>,
+        zone: &ZoneDescription,
+        trees: &[TreeIndex],
+        count: u32,
+    ) -> io::Result<Vec<Area>> {
+        let mut taken = Vec::new();
+        for &tree in trees {
+            let free = hand.free_areas(tree);
+            let areas = hand.take(tree, free.of(free.areas.lowest(count - taken.len() as u32)));
+            taken.extend(self.discard(zone, tree, areas)?);
+        }
+        if taken.len() < count as usize {
+            return Err(io::Error::other(format!("{} areas are free", taken.len())));
+        }
+        Ok(taken)
+    }
+
+    /// Discards areas of a tree; returns where they are.
+    fn discard(
+        &self,
+        zone: &ZoneDescription,
+        tree: TreeIndex,
+        areas: AreaSet,
+    ) -> io::Result<Vec<Area>> {
+        let number = |area: u32| u64::from(tree.0 * TREE_AREAS + area);
+        let addresses = areas.numbers().map(|area| zone.memory.start + number(area) * AREA_BYTES);
+        let places = addresses.map(|address| {
+            let piece = self.pieces.iter().position(|piece| piece.guest.contains(&address));
+            let piece = piece.ok_or_else(|| io::Error::other("a free area is no memory"))?;
+            let Piece { guest, file } = &self.pieces[piece];
+            let start = address - guest.start;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(file, flags, start, AREA_BYTES)?;
+            Ok(Area { piece, start })
+        });
+        places.collect()
+    }
+
+    /// How many of the areas that it keeps have memory of the host's behind them.
+    pub(crate) fn used_areas(&self) -> u64 {
+        let is_used = |area: &&Area| {
+            let data = seek(&self.pieces[area.piece].file, SeekFrom::Data(area.start));
+            data.is_ok_and(|data| data < area.start + AREA_BYTES)
+        };
+        self.kept.iter().filter(is_used).count() as u64
+    }
+}
+
+/// The memory of a VM of this process: what it has booted with, and that of its device.
+fn pieces(vm: &Vm, region: u64) -> io::Result<Vec<Piece>> {
+    let base_bytes = vm.config().base_bytes;
+    let link = format!("/memfd:{} (deleted)", vm.config().name);
+    let mut pieces: Vec<Piece> = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")?.flatten() {
+        if fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == &*link) {
+            let file = File::options().read(true).write(true).open(entry.path())?;
+            let bytes = file.metadata()?.len();
+            let start = if bytes == base_bytes { 0 } else { region };
+            // The daemon may have several descriptors of one.
+            if pieces.iter().all(|piece| piece.guest.start != start) {
+                pieces.push(Piece { guest: start..start + bytes, file });
+            }
+        }
+    }
+    Ok(pieces)
+}
