@@ -3,23 +3,18 @@
 //! Everything here is the guest's word. It is copied out of the shared memory once and checked in full, and then
 //! never read again: no length, offset or address is taken from shared memory afterwards.
 
-use crate::layout::{ALIGNMENT, AREA_PAGES, TREE_AREAS, ZoneLayout};
+use crate::layout::{ALIGNMENT, AREA_BYTES, AREA_PAGES, PAGE_BYTES, TREE_AREAS, ZoneLayout};
 use std::ops::Range;
 
 const MAGIC: u64 = 0x3145_4552_464c_4c53;
 const VERSION: u32 = 1;
-const PAGE_SHIFT: u32 = 12;
+const PAGE_SHIFT: u32 = PAGE_BYTES.trailing_zeros();
 const MAX_ZONES: usize = 272;
 const ZONE_BYTES: usize = 40;
 const FIXED_BYTES: usize = 32;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = FIXED_BYTES + MAX_ZONES * ZONE_BYTES;
-
-/// Bytes of a page.
-const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
-/// Bytes of an area.
-const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
 
 /// A zone that the guest has.
 #[derive(Clone, Debug, PartialEq, Eq)]

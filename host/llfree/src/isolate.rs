@@ -37,8 +37,8 @@ impl<M: Memory> InHand<'_, M> {
             return None;
         }
         // Two looks: the guest takes runs of more than 64 pages a word at a time, and puts the words back if it
-        // does not get all of them. Words that look the same twice were all taken at the moment between the looks, so
-        // they are not all that such an allocation has counted. What is freed meanwhile makes `pages` more.
+        // does not get all of them. Words that look the same twice were all like that at one moment between the
+        // looks, so they are not all that such an allocation has counted. What is freed meanwhile makes `pages` more.
         let pages = self.unset_bits(area);
         (pages == self.unset_bits(area) && pages.len() == free).then_some(pages)
     }

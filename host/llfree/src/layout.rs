@@ -1,7 +1,11 @@
 //! Where the state of a zone is.
 
-/// Pages of an area: 2 MiB.
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// Pages of an area.
 pub const AREA_PAGES: u32 = 512;
+/// Bytes of an area.
+pub const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
 /// Words of an area's bits.
 pub(crate) const AREA_WORDS: u32 = AREA_PAGES / 64;
 /// Areas of a tree.
@@ -42,15 +46,20 @@ impl ZoneLayout {
         let bits = live.checked_add(LIVE_BYTES)?;
         let area = bits.checked_add(u64::from(areas) * AREA_BITS_BYTES)?;
         let tree = area.checked_add((u64::from(areas) * 2).next_multiple_of(ALIGNMENT))?;
-        let trees = u64::from(areas.div_ceil(TREE_AREAS));
-        let end = tree.checked_add((trees * 4).next_multiple_of(ALIGNMENT))?;
+        let trees_bytes = (u64::from(trees_of(areas)) * 4).next_multiple_of(ALIGNMENT);
+        let end = tree.checked_add(trees_bytes)?;
         Some(Self { areas, live, bits, area, tree, end })
     }
 
     /// Trees of the zone; the last one may be smaller.
     pub fn trees(&self) -> u32 {
-        self.areas.div_ceil(TREE_AREAS)
+        trees_of(self.areas)
     }
+}
+
+/// Trees of so many areas; the last one may be smaller.
+pub(crate) fn trees_of(areas: u32) -> u32 {
+    areas.div_ceil(TREE_AREAS)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ mod page_set;
 mod zone;
 
 pub use area_set::{AreaSet, TreeIndex};
-pub use layout::{AREA_PAGES, TREE_AREAS, ZoneLayout};
+pub use layout::{AREA_BYTES, AREA_PAGES, PAGE_BYTES, TREE_AREAS, ZoneLayout};
 pub use mapping::Mapping;
 pub use memory::{Memory, SharedMemory};
 pub use page_set::PageSet;

@@ -14,8 +14,8 @@ use std::{
 
 /// A part of a file that others change at the same time.
 ///
-/// It cannot disappear: only files are mapped that are sealed against shrinking. What is not there because the guest
-/// or the host has discarded it reads as zeros.
+/// Nobody can cut it off: only files are mapped that are sealed against shrinking. What is not there because the guest
+/// or the host has discarded it reads as zeros. A page whose memory fails is SIGBUS for whoever reads it.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,

@@ -9,13 +9,8 @@ pub struct PageSet(pub(crate) [u64; AREA_WORDS as usize]);
 
 impl PageSet {
     /// How many there are.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether page `number` of the area is one of them.
@@ -59,6 +54,6 @@ mod tests {
     fn a_whole_area_is_one_run() {
         let pages = PageSet([u64::MAX; 8]);
         assert_eq!(pages.runs().next(), Some(0..512));
-        assert_eq!((pages.len(), PageSet([0; 8]).is_empty()), (512, true));
+        assert_eq!((pages.len(), PageSet([0; 8]).len()), (512, 0));
     }
 }

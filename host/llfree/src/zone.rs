@@ -3,7 +3,7 @@
 use crate::{
     area_set::{AreaSet, TreeIndex},
     entry::{self, FREE, FREE_EVICTED, HOST, ISOLATED, LACKS},
-    layout::{AREA_PAGES, TREE_AREAS},
+    layout::{AREA_PAGES, TREE_AREAS, trees_of},
     memory::Memory,
 };
 
@@ -44,7 +44,7 @@ impl<M: Memory> Zone<M> {
     /// Takes the work over: from whoever did it before and was killed, or as the first. What the host holds comes
     /// with it, tree by tree. There may be anything in those areas by now, so they have to be discarded again.
     ///
-    /// Until [`Zone::settle`] is called, the guest takes everything for being in hand.
+    /// Until [`Zone::settle`] is called or an [`InHand`] is dropped, the guest takes everything for being in hand.
     pub fn adopt(memory: M) -> (Self, Vec<(TreeIndex, AreaSet)>) {
         let epoch = memory.epoch();
         let mut zone = Self { memory, epoch };
@@ -87,13 +87,22 @@ impl<M: Memory> Zone<M> {
         self.advance_to(0);
     }
 
-    /// How many free areas the guest can spare: what is free beyond what it needs to work. Both are the guest's word,
-    /// so more than there are areas is possible only if it lies.
+    /// How many free pages of these trees the guest can spare: what is free beyond what it needs to work. Both are the
+    /// guest's word.
+    pub fn spare_pages(&self, trees: impl IntoIterator<Item = TreeIndex>) -> u64 {
+        let free = trees.into_iter().map(|tree| entry::free_pages(self.memory.tree(tree)));
+        free.map(u64::from).sum::<u64>().saturating_sub(self.memory.reserve().into())
+    }
+
+    /// How many free areas the guest can spare: more than there are only if it lies.
     pub fn spare_areas(&self) -> u32 {
-        let free: u64 =
-            self.trees().map(|tree| u64::from(entry::free_pages(self.memory.tree(tree)))).sum();
-        let spare = free.saturating_sub(self.memory.reserve().into());
-        u32::try_from(spare / u64::from(AREA_PAGES)).unwrap_or(u32::MAX)
+        let spare = self.spare_pages(self.trees()) / u64::from(AREA_PAGES);
+        u32::try_from(spare).unwrap_or(u32::MAX)
+    }
+
+    /// How many pages of an area are free at the moment, if it is one of [`Zone::partly_free_areas`].
+    pub fn free_pages(&self, tree: TreeIndex, area: u32) -> Option<u32> {
+        entry::some_free(self.memory.area(area_of(tree, area)))
     }
 
     /// How often the guest was about to kill somebody for want of memory while the host kept areas, as far as it says.
@@ -158,7 +167,7 @@ impl<M: Memory> Zone<M> {
 
     /// Every tree.
     pub fn trees(&self) -> impl Iterator<Item = TreeIndex> + use<M> {
-        (0..self.memory.areas().div_ceil(TREE_AREAS)).map(TreeIndex)
+        (0..trees_of(self.memory.areas())).map(TreeIndex)
     }
 
     /// The areas that a tree has.
@@ -169,8 +178,7 @@ impl<M: Memory> Zone<M> {
     /// The areas of a tree in which some pages are free at the moment, or all of them, with the host's memory behind
     /// them.
     pub fn partly_free_areas(&self, tree: TreeIndex) -> AreaSet {
-        let is_partly_free =
-            |&area: &u32| entry::some_free(self.memory.area(area_of(tree, area))).is_some();
+        let is_partly_free = |&area: &u32| self.free_pages(tree, area).is_some();
         self.areas_of(tree).numbers().filter(is_partly_free).fold(AreaSet::EMPTY, AreaSet::with)
     }
 
@@ -253,7 +261,7 @@ impl<M: Memory> InHand<'_, M> {
         let given = self.zone.replace(tree, areas, |_| HOST, entry);
         let broken = areas.without(given);
         let difference = entry::giving(given).wrapping_add(entry::forgetting(broken));
-        // The guest has looked for a run while these were the host's. It does not now: the epoch is odd.
+        // The guest may have looked for a run while these were the host's. Who looks from now on sees them.
         if memory.add_to_tree(tree, difference) & LACKS != 0 {
             memory.clear_tree(tree, LACKS);
         }

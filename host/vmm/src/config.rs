@@ -3,7 +3,7 @@
 mod llfree;
 
 use crate::{
-    Kernel, MemoryBackend, Result, VmError,
+    CpuShare, Kernel, MemoryBackend, Result, VmError,
     accelerator::AcceleratorChoice,
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
@@ -11,9 +11,10 @@ use crate::{
     network::{self, NetworkCounters, Uplink},
 };
 use bytesize::ByteSize;
-use squeezy_protocol::{ImageNumber, Layer};
+use squeezy_protocol::{ImageNumber, Layer, network::Network};
 use std::{
     fs::File,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -43,6 +44,8 @@ pub struct VmConfig {
     pub command_line: Vec<String>,
     /// Virtual processors.
     pub vcpus: u32,
+    /// Whose share of the host's processors it uses; it competes by itself if absent.
+    pub cpu_share: Option<Arc<CpuShare>>,
     /// Memory that the VM always has, in bytes.
     pub base_bytes: u64,
     /// The memory besides the base, and how it grows and shrinks.
@@ -63,6 +66,9 @@ pub struct VmConfig {
     pub free_page_reporting: bool,
     /// What the guest's network device leads to; `None` if it has none.
     pub network: Option<Uplink>,
+    /// Tap devices, at most [`MAX_COUNT`](squeezy_protocol::network::Network::MAX_COUNT), each behind a network
+    /// device of the guest that it can make a [`Network`] of the same number with.
+    pub taps: Vec<Arc<OwnedFd>>,
     /// What counts how often it tries to reach somebody, for all VMs that this configuration is for.
     pub network_counters: Arc<NetworkCounters>,
     /// Whether the VMM logs each request to a virtio-mem device, for
@@ -169,6 +175,7 @@ impl VmConfig {
             pool: None,
             command_line: Vec::new(),
             vcpus: 1,
+            cpu_share: None,
             base_bytes: 256 << 20,
             memory: Arc::new(Fixed::default()),
             accelerator: AcceleratorChoice::default(),
@@ -177,6 +184,7 @@ impl VmConfig {
             take_free_every: None,
             free_page_reporting: false,
             network: None,
+            taps: Vec::new(),
             network_counters: Arc::default(),
             count_device_requests: false,
             clock: GuestClock::default(),
@@ -270,6 +278,13 @@ impl VmConfig {
                 ));
             }
         }
+        if self.taps.len() > usize::from(Network::MAX_COUNT) {
+            return fail(format!(
+                "{} tap devices, but a VM takes at most {}",
+                self.taps.len(),
+                Network::MAX_COUNT
+            ));
+        }
         file(
             &self.kernel,
             "the guest's kernel",
@@ -315,7 +330,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_in_one_line() {
         let good = VmConfig::new("a", "/dev/null", "/dev/null");
         type Change = fn(&mut VmConfig);
-        let cases: [(&str, Change); 8] = [
+        let cases: [(&str, Change); 9] = [
             ("name", |c| c.name = "a,b".into()),
             ("processors", |c| c.vcpus = 0),
             ("64 TiB", |c| {
@@ -327,6 +342,10 @@ mod tests {
             ("0 instances", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 0, 0))),
             ("too little", |c| c.memory = Arc::new(PartitionLayout::new(1 << 30, 255, 0))),
             ("layers has 0 bytes", |c| c.pool = Some(Arc::new(File::open("/dev/null").unwrap()))),
+            ("33 tap devices", |c| {
+                let null = Arc::new(File::open("/dev/null").unwrap().into());
+                c.taps = vec![null; 33];
+            }),
             ("kernel is not at", |c| c.kernel = "/nowhere".into()),
         ];
         for (expected, change) in cases {

@@ -68,6 +68,16 @@ pub enum VmError {
     )]
     Paused(String),
 
+    /// The guest has used memory that the host keeps, and it was not the first time.
+    #[error(
+        "the guest has used {} that the host had taken from it, for the second time: its kernel is broken or has been taken over",
+        ByteSize(*bytes)
+    )]
+    LimitBroken {
+        /// How much of that it has used since the host last looked.
+        bytes: u64,
+    },
+
     /// The guest's kernel has panicked.
     #[error("the guest's kernel has panicked: {0}")]
     Panicked(String),

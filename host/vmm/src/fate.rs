@@ -11,21 +11,37 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// How long a failed call waits for the underlying reason, which may itself wait for a better one.
 const SYMPTOM: Duration = Duration::from_millis(1000);
 
-/// The reason why a VM has ended, once it has. The first reason wins.
+/// Why a VM ends, and whether it has. The first reason wins.
+///
+/// A VM has ended once its process is gone and its memory is the host's again: whoever hears of it may use that memory
+/// for something else.
 #[derive(Clone)]
-pub(crate) struct Fate(watch::Sender<Option<VmError>>);
+pub(crate) struct Fate(watch::Sender<State>);
+
+#[derive(Default)]
+struct State {
+    reason: Option<VmError>,
+    has_ended: bool,
+}
+
+impl State {
+    /// The reason, if the VM has ended.
+    fn ended(&self) -> Option<VmError> {
+        self.reason.clone().filter(|_| self.has_ended)
+    }
+}
 
 impl Fate {
     pub(crate) fn new() -> Self {
-        Self(watch::channel(None).0)
+        Self(watch::Sender::new(State::default()))
     }
 
-    /// Records that the VM has ended for this reason, unless a reason is already known.
+    /// Records that the VM ends for this reason, unless it ends for another one already.
     pub(crate) fn seal(&self, reason: VmError) {
         self.0.send_if_modified(|fate| {
-            let first = fate.is_none();
+            let first = fate.reason.is_none();
             if first {
-                *fate = Some(reason);
+                fate.reason = Some(reason);
             }
             first
         });
@@ -38,15 +54,34 @@ impl Fate {
         }
     }
 
+    /// Whether there is a reason for the VM to end.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.0.borrow().reason.is_some()
+    }
+
+    /// Waits until there is one.
+    pub(crate) async fn sealed(&self) {
+        let mut fate = self.0.subscribe();
+        if fate.wait_for(|fate| fate.reason.is_some()).await.is_err() {
+            pending().await
+        }
+    }
+
+    /// Tells everyone that the VM has ended, for the reason that was sealed.
+    pub(crate) fn end(&self) {
+        self.0.send_modify(|fate| fate.has_ended = true);
+    }
+
     /// The reason, if the VM has ended.
     pub(crate) fn known(&self) -> Option<VmError> {
-        self.0.borrow().clone()
+        self.0.borrow().ended()
     }
 
     /// Waits until the VM has ended, and returns the reason.
-    pub(crate) async fn sealed(&self) -> VmError {
+    pub(crate) async fn ended(&self) -> VmError {
         let mut fate = self.0.subscribe();
-        match fate.wait_for(Option::is_some).await.map(|fate| fate.clone()) {
+        let ended = fate.wait_for(|fate| fate.ended().is_some()).await.map(|fate| fate.ended());
+        match ended {
             Ok(Some(reason)) => reason,
             _ => pending().await,
         }
@@ -58,11 +93,14 @@ impl Fate {
             biased;
             result = work => match result {
                 Err(error) if error.may_be_a_symptom() => {
-                    Err(tokio::time::timeout(SYMPTOM, self.sealed()).await.unwrap_or(error))
+                    match tokio::time::timeout(SYMPTOM, self.sealed()).await {
+                        Ok(()) => Err(self.ended().await),
+                        Err(_) => Err(error),
+                    }
                 }
                 result => result,
             },
-            reason = self.sealed() => Err(reason),
+            reason = self.ended() => Err(reason),
         }
     }
 }
@@ -92,6 +130,9 @@ mod tests {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             late.seal(VmError::Panicked("x".into()));
+            // To give its memory back takes longer than anybody waits for a reason.
+            tokio::time::sleep(2 * SYMPTOM).await;
+            late.end();
         });
         let result: Result<()> = fate.guard(async { Err(VmError::AgentLost("eof".into())) }).await;
         assert_eq!(result, Err(VmError::Panicked("x".into())));
@@ -104,6 +145,10 @@ mod tests {
         let task = tokio::spawn(async move { waiting.guard(pending::<Result<()>>()).await });
         fate.seal(VmError::Stopped);
         fate.seal(VmError::Hung(SETTLE));
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished() && fate.known().is_none(), "it has not ended yet");
+        fate.end();
         assert_eq!(task.await.unwrap(), Err(VmError::Stopped));
+        assert_eq!(fate.known(), Some(VmError::Stopped));
     }
 }

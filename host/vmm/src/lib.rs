@@ -22,8 +22,9 @@
 //!
 //! Every error is a [`VmError`], one readable sentence. Whatever ends the VM (its process dies or
 //! hangs, the VMM pauses it, the kernel panics, the agent disappears) fails every call that is
-//! waiting for it with the reason, within seconds. Dropping a [`Vm`] kills its process; so does the
-//! death of the program that started it. A VM leaves no files: its sockets are passed to the VMM as
+//! waiting for it with the reason, within seconds; its process is gone then, and its memory is the
+//! host's again. Dropping a [`Vm`] kills its process; so does the death of the program that started
+//! it. A VM leaves no files: its sockets are passed to the VMM as
 //! descriptors.
 //!
 //! [`memory::GuestMemory`] describes what a VM's memory consists of, and [`mechanism::Mechanism`]
@@ -35,6 +36,7 @@ mod artifacts;
 mod backend;
 mod config;
 mod console;
+mod cpu_share;
 mod error;
 mod fate;
 mod host_memory;
@@ -60,6 +62,7 @@ pub use backend::{
 };
 pub use config::{GuestClock, Llfree, Timeouts, VmConfig, Vmm};
 pub use console::Console;
+pub use cpu_share::{CpuShare, CpuShares};
 pub use error::{Result, VmError};
 pub use host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 pub use hyperalloc::{Grain, Taken};

@@ -124,7 +124,7 @@ impl Process {
         status.ok().flatten().unwrap_or_else(|| ExitStatus::from_raw(0))
     }
 
-    /// Kills it and waits, for at most `limit`, until it is gone with all its memory.
+    /// Kills it and waits, for at most `limit`, until it is gone with its private memory.
     pub(crate) async fn end(&self, limit: Duration) -> bool {
         self.kill();
         tokio::time::timeout(limit, self.exited()).await.is_ok()

@@ -128,8 +128,8 @@ async fn a_vmm_that_hangs_is_noticed_and_can_be_stopped() {
     let error = vm.wait().await;
     assert!(start.elapsed() < 2 * SOON);
     assert!(matches!(error, VmError::Hung(_)), "{error}");
+    assert!(!alive(process), "nobody can use it any more");
     vm.stop().await.unwrap();
-    assert!(!alive(process));
 }
 
 #[tokio::test]
@@ -148,6 +148,7 @@ async fn a_vm_that_is_paused_is_noticed() {
         monitor.write_all(b"{\"execute\":\"qmp_capabilities\"}{\"execute\":\"stop\"}").unwrap();
         let error = tokio::time::timeout(SOON, vm.wait()).await.unwrap();
         assert!(matches!(&error, VmError::Paused(why) if why == "paused"), "{error}");
+        assert!(!alive(vm.process_id()), "nobody can use it any more");
     }
     vm.stop().await.unwrap();
 }

@@ -50,6 +50,25 @@ async fn single_pages_of_a_frozen_instance_go_back_and_its_data_stays() {
     world.vm.stop().await.unwrap();
 }
 
+/// One that runs would lose its huge pages, and somebody may wait for its memory.
+#[tokio::test]
+async fn single_pages_are_swept_from_a_paused_vm_only() {
+    let world = World::start(2).await;
+    let hog = instance("hog", &["/bin/memhog", "200M", "--keep-every=2"]);
+    world.run(hog.clone()).await;
+    let swept = async || {
+        world.vm.sweep(Grain::Page).await.unwrap();
+        world.vm.memory().await.unwrap().swept_bytes
+    };
+    let running = swept().await;
+    assert!(running < 20 * MIB, "{running}");
+    world.vm.pause().await.unwrap();
+    let paused = swept().await;
+    assert!(paused > running + 95 * MIB, "{paused}");
+    world.vm.resume().await.unwrap();
+    world.vm.stop().await.unwrap();
+}
+
 /// The instance checks its data all the time while the host works on the memory around it.
 #[tokio::test]
 async fn a_running_instance_loses_nothing() {
@@ -120,6 +139,8 @@ async fn what_a_running_instance_has_freed_goes_back_by_itself() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(world.resident(partition).await < 50 * MIB);
+    let memory = world.vm.memory().await.unwrap();
+    assert!(memory.swept_bytes > 140 * MIB && !memory.sweeps_took.is_zero(), "{memory:?}");
     let agent = world.vm.agent().unwrap();
     assert_eq!(agent.instance(&hog.id).await.unwrap().state, InstanceState::Running);
     world.vm.stop().await.unwrap();

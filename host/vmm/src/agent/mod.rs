@@ -1,41 +1,53 @@
 //! The host's end of the channel to the agent: a typed method for each call in `squeezy-protocol`.
 
+mod input;
 mod output;
 mod running_time;
+mod turns;
 
 use crate::{Result, VmError, fate::Fate};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use bytesize::ByteSize;
 use http::{Method, Request, Response, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use input::InputBody;
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
     Layer, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
-    ProfileRequest, SQUEEZE_LIMIT, SignalRequest, Squeezed, Usage,
+    ProfileRequest, SQUEEZE_LIMIT, SignalRequest, Squeezed, TerminalSize, Usage, Volume,
+    network::Network,
 };
 use std::time::{Duration, SystemTime};
-use tokio::net::UnixStream;
+use tokio::{io::AsyncRead, net::UnixStream};
 
 pub use output::{OutputReader, OutputStream};
 pub(crate) use running_time::RunningTime;
+use turns::Turns;
 
 /// How much of one answer may be on its way or wait here for whoever reads it, in bytes.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// The same of all answers: so much that output that nobody reads, two streams for each of 255 instances, does not hold
-/// up anything else.
-const CONNECTION_WINDOW_BYTES: u32 = 512 * STREAM_WINDOW_BYTES;
+const STREAM_WINDOW_BYTES: u32 = 128 << 10;
+/// The same of all answers: so much that output that nobody reads, two streams for each of 255 instances, and answers that
+/// wait for their turn, do not hold up anything else.
+const CONNECTION_WINDOW_BYTES: u32 = 2048 * STREAM_WINDOW_BYTES;
+
+/// What of an answer is gathered beside others of its instance, in bytes. The rest waits for its turn.
+const SMALL_ANSWER_BYTES: usize = 64 << 10;
+
+/// What a request brings.
+type RequestBody = Either<Full<Bytes>, InputBody>;
 
 /// A client of one VM's agent. Clones share the channel; any number of calls may be in flight.
 ///
 /// When the VM ends, every call fails with the reason.
 #[derive(Clone)]
 pub struct AgentClient {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: http2::SendRequest<RequestBody>,
     fate: Fate,
     limit: Duration,
+    turns: Turns,
 }
 
 impl AgentClient {
@@ -65,7 +77,7 @@ impl AgentClient {
             tracing::debug!(reason, "the agent's channel has closed");
             lost.seal_later(VmError::AgentLost(reason)).await;
         });
-        Ok(Self { sender, fate, limit })
+        Ok(Self { sender, fate, limit, turns: Turns::default() })
     }
 
     /// The agent's version and the guest's kernel.
@@ -136,13 +148,39 @@ impl AgentClient {
         Err(refusal(asked, &response))
     }
 
+    /// Sends to an instance's standard input what there is to read, and closes it then. Returns, without a limit, when the
+    /// guest has it all, or nobody there reads it any more. Once, and only if it was started with
+    /// [`input`](InstanceSpec::input).
+    pub async fn input(
+        &self,
+        id: &InstanceId,
+        from: impl AsyncRead + Send + Unpin + 'static,
+    ) -> Result<()> {
+        let asked = format!("/v1/instances/{id}/stdin");
+        let request = Request::put(&asked).body(Either::Right(InputBody::new(from)));
+        let request = request.map_err(|e| VmError::Request(format!("{asked}: {e}")))?;
+        let response = self.exchange(request, None, MAX_BODY_BYTES).await?;
+        accepted(asked, response).map(drop)
+    }
+
+    /// Sets the size of an instance's terminal.
+    pub async fn resize_terminal(&self, id: &InstanceId, size: TerminalSize) -> Result<()> {
+        let path = format!("/v1/instances/{id}/terminal");
+        self.send(Method::PUT, &path, encode(&size)?, Some(self.limit)).await.map(drop)
+    }
+
     /// Sends a signal to an instance.
     pub async fn signal(&self, id: &InstanceId, request: SignalRequest) -> Result<()> {
         let path = format!("/v1/instances/{id}/signal");
         self.send(Method::POST, &path, encode(&request)?, Some(self.limit)).await.map(drop)
     }
 
-    /// What an instance uses outside of its partition.
+    /// The ids, in the guest, of the processes of an instance that is not inside another one.
+    pub async fn processes(&self, id: &InstanceId) -> Result<Vec<u32>> {
+        self.get(&format!("/v1/instances/{id}/processes")).await
+    }
+
+    /// What an instance uses.
     pub async fn usage(&self, id: &InstanceId) -> Result<Usage> {
         self.get(&format!("/v1/instances/{id}/usage")).await
     }
@@ -159,10 +197,53 @@ impl AgentClient {
         self.send(Method::DELETE, &path, Bytes::new(), Some(self.limit)).await.map(drop)
     }
 
+    /// Makes a volume of this number, which instances can be started with.
+    pub async fn add_volume(&self, number: u32, volume: &Volume) -> Result<()> {
+        let path = format!("/v1/volumes/{number}");
+        self.send(Method::POST, &path, encode(volume)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// Makes these the files and limits of a volume that instances do not write to.
+    pub async fn change_volume(&self, number: u32, volume: &Volume) -> Result<()> {
+        let path = format!("/v1/volumes/{number}");
+        self.send(Method::PUT, &path, encode(volume)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// The beginning of a file in the own directory of such a volume.
+    pub async fn file_of_volume(&self, number: u32, name: &str) -> Result<Bytes> {
+        let path = format!("/v1/volumes/{number}/{name}");
+        let response = self.send(Method::GET, &path, Bytes::new(), Some(self.limit)).await?;
+        Ok(response.into_body())
+    }
+
+    /// Removes a volume. Instances that have it keep it to their end.
+    pub async fn remove_volume(&self, number: u32) -> Result<()> {
+        let path = format!("/v1/volumes/{number}");
+        self.send(Method::DELETE, &path, Bytes::new(), Some(self.limit)).await.map(drop)
+    }
+
+    /// Makes a network of this number, which instances can be started in.
+    pub async fn add_network(&self, number: u8, network: Network) -> Result<()> {
+        let path = format!("/v1/networks/{number}");
+        self.send(Method::POST, &path, encode(&network)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// Removes a network. Refused while an instance is in it.
+    pub async fn remove_network(&self, number: u8) -> Result<()> {
+        let path = format!("/v1/networks/{number}");
+        self.send(Method::DELETE, &path, Bytes::new(), Some(self.limit)).await.map(drop)
+    }
+
     /// Freezes an instance until the next request to its server. Returns once none of its processes
     /// runs.
     pub async fn freeze(&self, id: &InstanceId) -> Result<Instance> {
         let path = format!("/v1/instances/{id}/freeze");
+        self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
+    }
+
+    /// Lets the processes of an instance run again. No error if they do.
+    pub async fn thaw(&self, id: &InstanceId) -> Result<Instance> {
+        let path = format!("/v1/instances/{id}/thaw");
         self.json(Method::POST, &path, None::<&()>, Some(self.limit)).await
     }
 
@@ -212,8 +293,11 @@ impl AgentClient {
             path.parse().map_err(|e| VmError::Request(format!("`{rest}` is not a path: {e}")))?;
         parts.headers.remove(header::CONNECTION);
         parts.version = http::Version::HTTP_2;
-        let request = Request::from_parts(parts, Full::new(body));
-        self.exchange(request, Some(limit), MAX_PAYLOAD_BYTES).await
+        let request = Request::from_parts(parts, Either::Left(Full::new(body)));
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        let turn = self.turns.of(id);
+        let exchange = async { collect_in_turn(self.respond(request).await?, &turn).await };
+        self.within(Some(limit), &asked, exchange).await
     }
 
     /// Frees the guest's memory that only holds files' contents which no process has mapped.
@@ -272,16 +356,12 @@ impl AgentClient {
     ) -> Result<Response<Bytes>> {
         let asked = format!("{method} {path}");
         let request = request(method, path, body)?;
-        let response = self.exchange(request, limit, MAX_BODY_BYTES).await?;
-        if response.status().as_u16() < 400 {
-            return Ok(response);
-        }
-        Err(refusal(asked, &response))
+        accepted(asked, self.exchange(request, limit, MAX_BODY_BYTES).await?)
     }
 
     async fn exchange(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<RequestBody>,
         limit: Option<Duration>,
         most: usize,
     ) -> Result<Response<Bytes>> {
@@ -293,14 +373,14 @@ impl AgentClient {
     /// Sends a request, and returns the response when it begins.
     async fn begin(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<RequestBody>,
         limit: Option<Duration>,
     ) -> Result<Response<Incoming>> {
         let asked = format!("{} {}", request.method(), request.uri().path());
         self.within(limit, &asked, self.respond(request)).await
     }
 
-    async fn respond(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+    async fn respond(&self, mut request: Request<RequestBody>) -> Result<Response<Incoming>> {
         // HTTP/2 requires a scheme and an authority; the channel has only one destination.
         let uri = format!("http://agent{}", request.uri());
         *request.uri_mut() = uri.parse().map_err(|e| VmError::Request(format!("{uri}: {e}")))?;
@@ -333,16 +413,23 @@ impl AgentClient {
 }
 
 /// A request for one of the agent's own calls.
-fn request(method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>> {
     let asked = format!("{method} {path}");
     let mut request = Request::builder().method(method).uri(path);
     if !body.is_empty() {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
-    request.body(Full::new(body)).map_err(|e| VmError::Request(format!("{asked}: {e}")))
+    request
+        .body(Either::Left(Full::new(body)))
+        .map_err(|e| VmError::Request(format!("{asked}: {e}")))
 }
 
 /// The error of an answer with a status of 400 or more.
+/// The agent's answer to one of its own calls; a status of 400 or more is an error.
+fn accepted(request: String, response: Response<Bytes>) -> Result<Response<Bytes>> {
+    if response.status().as_u16() < 400 { Ok(response) } else { Err(refusal(request, &response)) }
+}
+
 fn refusal(request: String, response: &Response<Bytes>) -> VmError {
     match serde_json::from_slice::<ErrorBody>(response.body()) {
         Ok(ErrorBody { code, message }) => VmError::Agent { request, code, message },
@@ -352,16 +439,43 @@ fn refusal(request: String, response: &Response<Bytes>) -> VmError {
 
 async fn collect(response: Response<Incoming>, most: usize) -> Result<Response<Bytes>> {
     let (parts, body) = response.into_parts();
-    let body = Limited::new(body, most).collect().await.map_err(|e| {
-        let of_instance = parts.headers.contains_key(INSTANCE_HEADER);
-        match (of_instance, e.is::<LengthLimitError>()) {
-            (true, true) => VmError::AnswerTooLong,
-            (true, false) => VmError::Answer(format!("its answer was cut off: {e}")),
-            (false, true) => VmError::AgentAnswer(format!("more than {most} bytes")),
-            (false, false) => VmError::AgentLost(format!("its answer was cut off: {e}")),
-        }
-    })?;
+    let body = Limited::new(body, most).collect().await;
+    let body = body.map_err(|error| cut_off(&parts, most, &*error))?;
     Ok(Response::from_parts(parts, body.to_bytes()))
+}
+
+/// The same for the answer of an instance's server, which waits for its turn once it is no small one any more.
+async fn collect_in_turn(
+    response: Response<Incoming>,
+    turn: &tokio::sync::Mutex<()>,
+) -> Result<Response<Bytes>> {
+    let (parts, body) = response.into_parts();
+    let mut body = Limited::new(body, MAX_PAYLOAD_BYTES);
+    let (mut whole, mut held) = (BytesMut::new(), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| cut_off(&parts, MAX_PAYLOAD_BYTES, &*error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        whole.extend_from_slice(&data);
+        if held.is_none() && whole.len() > SMALL_ANSWER_BYTES {
+            held = Some(turn.lock().await);
+        }
+    }
+    Ok(Response::from_parts(parts, whole.freeze()))
+}
+
+/// Why an answer is not whole.
+fn cut_off(
+    parts: &http::response::Parts,
+    most: usize,
+    error: &(dyn std::error::Error + Send + Sync + 'static),
+) -> VmError {
+    let of_instance = parts.headers.contains_key(INSTANCE_HEADER);
+    match (of_instance, error.is::<LengthLimitError>()) {
+        (true, true) => VmError::AnswerTooLong,
+        (true, false) => VmError::Answer(format!("its answer was cut off: {error}")),
+        (false, true) => VmError::AgentAnswer(format!("more than {most} bytes")),
+        (false, false) => VmError::AgentLost(format!("its answer was cut off: {error}")),
+    }
 }
 
 fn encode(body: &impl Serialize) -> Result<Bytes> {
@@ -386,10 +500,18 @@ mod tests {
     use http::{HeaderValue, StatusCode};
     use hyper::{server::conn::http2 as server, service::service_fn};
     use squeezy_protocol::ErrorCode;
-    use tokio::sync::watch;
+    use tokio::{io::AsyncWriteExt, sync::watch};
 
     /// An agent that misbehaves differently on each path.
     async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
+        if request.uri().path() == "/v1/instances/a/stdin" {
+            let input = request.into_body().collect().await?.to_bytes();
+            let mut response = Response::new(Full::default());
+            if input.len() != 100_000 {
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+            }
+            return Ok(response);
+        }
         let (status, body) = match request.uri().path() {
             "/v1/instances" => {
                 (StatusCode::CONFLICT, Bytes::from(r#"{"code":"exists","message":"there is one"}"#))
@@ -459,6 +581,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn input_is_sent_to_its_end() {
+        let client = client(&Fate::new()).await;
+        let id: InstanceId = "a".parse().unwrap();
+        let (mut writer, reader) = tokio::io::duplex(64);
+        let sent = tokio::spawn(async move { client.input(&id, reader).await });
+        for _ in 0..1000 {
+            writer.write_all(&[b'x'; 100]).await.unwrap();
+        }
+        assert!(!sent.is_finished());
+        drop(writer);
+        assert_eq!(sent.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test]
     async fn a_call_without_an_answer_ends_with_the_vm() {
         let fate = Fate::new();
         let client = client(&fate).await;
@@ -466,6 +602,7 @@ mod tests {
         let waiting = tokio::spawn(async move { client.wait(&id).await });
         tokio::time::sleep(Duration::from_millis(50)).await;
         fate.seal(VmError::Stopped);
+        fate.end();
         assert_eq!(waiting.await.unwrap(), Err(VmError::Stopped));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{GuestClock, Llfree, MemoryBackend, VmConfig, Vmm};
 
-/// Words in arguments of QEMU that the host's work on the guest's page allocator cannot be combined with.
+/// Words in QEMU's arguments that rule out work on the guest's allocator.
 const NOT_WITH_LLFREE: [(&[&str], &str); 4] = [
     (
         &["vfio", "vhost", "iommufd"],

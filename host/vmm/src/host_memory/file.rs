@@ -7,6 +7,7 @@ use rustix::{
     },
     io::Errno,
 };
+use squeezy_llfree::PAGE_BYTES;
 use std::{
     io,
     ops::Range,
@@ -16,7 +17,6 @@ use std::{
 
 /// The number of the system call `cachestat`, on every architecture.
 const CACHESTAT: libc::c_long = 451;
-const PAGE_BYTES: u64 = 4096;
 
 /// A memfd that is a guest's memory, or a part of it. The VMM maps it; so does this process where it works on the state
 /// of the guest's allocator.
@@ -26,6 +26,29 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct MemoryFile {
     file: OwnedFd,
+    /// What happens before each discard.
+    #[cfg(test)]
+    pub(crate) before_discard: BeforeDiscard,
+}
+
+/// A test's part in each discard of a file.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct BeforeDiscard(std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+#[cfg(test)]
+impl BeforeDiscard {
+    /// Calls this from now on.
+    pub(crate) fn set(&self, act: impl Fn() + Send + Sync + 'static) {
+        assert!(self.0.set(Box::new(act)).is_ok(), "a test acts once");
+    }
+}
+
+#[cfg(test)]
+impl std::fmt::Debug for BeforeDiscard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeDiscard")
+    }
 }
 
 /// `struct cachestat_range` of `linux/mman.h`.
@@ -49,10 +72,15 @@ struct Cachestat {
 impl MemoryFile {
     /// A new file. It is empty: pages appear when they are touched.
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Self> {
-        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Hosts may refuse memfds that could be executed. Linux has the flag since 6.3.
+        let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => memfd_create(name, flags)?,
+            created => created?,
+        };
         ftruncate(&file, bytes)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(Self { file })
+        Ok(Self::from(file))
     }
 
     /// Another descriptor of it, for a program to inherit.
@@ -64,11 +92,15 @@ impl MemoryFile {
     #[cfg(test)]
     pub(crate) fn read_only(&self) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(Self { file: std::fs::File::open(path)?.into() })
+        Ok(Self::from(OwnedFd::from(std::fs::File::open(path)?)))
     }
 
     /// Gives the memory behind a range of whole pages back to the host. Whoever touches it next finds zeros.
     pub(crate) fn discard(&self, range: Range<u64>) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(act) = self.before_discard.0.get() {
+            act();
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         loop {
             match fallocate(&self.file, flags, range.start, range.end - range.start) {
@@ -88,8 +120,8 @@ impl MemoryFile {
     }
 
     /// As [`Self::discard`]; returns how many bytes of host memory that were, and how long the discard itself took.
-    /// What others use or discard of the file at the same moment changes the number, which is at most the size of the
-    /// range.
+    /// What others use or discard of the file at the same moment changes the number, which is at least a page if there
+    /// was anything, and at most the size of the range.
     pub(crate) fn discard_counted(&self, range: Range<u64>) -> io::Result<(u64, Duration)> {
         let most = range.end - range.start;
         if self.first_data(&range)?.is_none() {
@@ -99,7 +131,7 @@ impl MemoryFile {
         let begin = Instant::now();
         self.discard(range)?;
         let took = begin.elapsed();
-        Ok((before.saturating_sub(self.allocated()?).min(most), took))
+        Ok((before.saturating_sub(self.allocated()?).clamp(PAGE_BYTES.min(most), most), took))
     }
 
     /// Bytes of host memory behind all of it, and of what is swapped out.
@@ -111,8 +143,9 @@ impl MemoryFile {
     /// Bytes of host memory behind a range.
     pub(crate) fn resident(&self, range: Range<u64>) -> io::Result<u64> {
         match self.cachestat(&range) {
-            // Linux 6.5 has it; before, what was swapped out counts as well.
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            // Linux 6.5 has it, and filters of system calls that do not know it yet answer with EPERM. Without it, what was
+            // swapped out counts as well.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 self.data(range).map(|part| Ok(part.map(|part| part.end - part.start)?)).sum()
             }
             other => other,
@@ -164,6 +197,16 @@ impl MemoryFile {
     }
 }
 
+impl From<OwnedFd> for MemoryFile {
+    fn from(file: OwnedFd) -> Self {
+        Self {
+            file,
+            #[cfg(test)]
+            before_discard: BeforeDiscard::default(),
+        }
+    }
+}
+
 impl AsFd for MemoryFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -173,7 +216,9 @@ impl AsFd for MemoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
+    use rustix::fs::{Mode, fchmod};
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+    use std::{collections::BTreeMap, os::unix::fs::FileExt};
 
     const MIB: u64 = 1 << 20;
 
@@ -198,6 +243,31 @@ mod tests {
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
     }
 
+    /// Those of systemd's services, which do not know `cachestat`, have the answer EPERM, and those of containers ENOSYS.
+    #[test]
+    fn a_filter_of_system_calls_does_not_keep_it_from_being_measured() {
+        for refusal in [libc::EPERM, libc::ENOSYS] {
+            let measured = std::thread::spawn(move || {
+                let memory = written(&[0, 1, 5, 700]);
+                refuse_cachestat(refusal);
+                let refused = memory.cachestat(&(0..MIB)).unwrap_err();
+                assert_eq!(refused.raw_os_error(), Some(refusal));
+                (memory.resident(0..4 * MIB).unwrap(), memory.resident(PAGE_BYTES..MIB).unwrap())
+            });
+            assert_eq!(measured.join().unwrap(), (4 * PAGE_BYTES, 2 * PAGE_BYTES), "{refusal}");
+        }
+    }
+
+    /// Has the kernel refuse it to this thread from now on.
+    fn refuse_cachestat(errno: i32) {
+        let errno = SeccompAction::Errno(errno.unsigned_abs());
+        let rules = BTreeMap::from([(CACHESTAT, Vec::new())]);
+        let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch).unwrap();
+        let program = BpfProgram::try_from(filter).unwrap();
+        seccompiler::apply_filter(&program).unwrap();
+    }
+
     #[test]
     fn data_is_found_where_it_is() {
         let memory = written(&[0, 1, 5, 1023]);
@@ -208,6 +278,16 @@ mod tests {
         assert_eq!(parts(0..4 * MIB), [0..2, 5..6, 1023..1024]);
         assert_eq!(parts(PAGE_BYTES..6 * PAGE_BYTES), [1..2, 5..6]);
         assert_eq!(parts(6 * PAGE_BYTES..MIB), []);
+    }
+
+    #[test]
+    fn nobody_can_execute_it_where_the_kernel_knows_how_to_prevent_it() {
+        let knows = memfd_create("probe", MemfdFlags::NOEXEC_SEAL).is_ok();
+        let memory = MemoryFile::new("data", MIB).unwrap();
+        let may_be_executed = || fstat(&memory).unwrap().st_mode & 0o111 != 0;
+        assert_eq!(may_be_executed(), !knows);
+        let changed = fchmod(&memory, Mode::from_raw_mode(0o777));
+        assert_eq!((changed.is_err(), may_be_executed()), (knows, !knows));
     }
 
     #[test]

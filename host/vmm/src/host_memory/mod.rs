@@ -79,7 +79,8 @@ impl HostMemory {
         Ok((sum(&self.base)?, sum(&self.regions)?))
     }
 
-    /// Gives all of it back to the host, once no VMM uses it any more. Private memory has gone with the VMM.
+    /// Gives all of it back to the host, once no VMM uses it any more. Private memory has gone with the VMM. May take
+    /// 70 ms for each GiB.
     pub(crate) fn discard(&self) {
         for piece in self.pieces() {
             let Some(FilePart { file, start }) = &piece.file else { continue };
@@ -124,7 +125,7 @@ impl MemoryPiece {
         let resident_bytes = file
             .resident(*start..start + self.bytes())
             .map_err(|error| VmError::system("the guest's memory cannot be measured", error))?;
-        // No other process maps it. Whether pages are huge is known to page tables only.
+        // No other VM has it. Whether pages are huge is known to page tables only.
         let huge_bytes =
             measure::resident_part(process, &self.host()).map_or(0, |mapped| mapped.huge_bytes);
         Ok(Resident { resident_bytes, proportional_bytes: resident_bytes, huge_bytes })

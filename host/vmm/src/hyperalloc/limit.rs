@@ -5,58 +5,80 @@ use super::{
     zone_memory::TreeAreas,
 };
 use squeezy_llfree::{AreaSet, Free, TREE_AREAS, TreeIndex};
-use std::io;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
-/// The most areas that are taken at a time that have nothing behind them.
+/// The most areas with nothing behind them that are taken at a time.
 const EVICTED_BATCH_AREAS: u32 = 4096;
 
 /// What the host keeps of a zone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kept {
     /// The areas of each tree.
     trees: Vec<AreaSet>,
-    /// How many there are.
-    count: u32,
+    /// How many there are, for those who do not wait for the zone.
+    count: Arc<AtomicU32>,
 }
 
 impl Kept {
-    /// What somebody else has kept.
-    pub(super) fn of(trees: usize, held: &[TreeAreas]) -> Self {
-        let mut kept = Self { trees: vec![AreaSet::EMPTY; trees], count: 0 };
-        held.iter().for_each(|&(tree, areas)| kept.add(tree, areas));
-        kept
+    /// Nothing, of so many trees.
+    pub(super) fn nothing_of(trees: usize) -> Self {
+        Self { trees: vec![AreaSet::EMPTY; trees], count: Arc::default() }
     }
 
+    /// How many areas there are.
     pub(super) fn count(&self) -> u32 {
-        self.count
+        self.count.load(Relaxed)
     }
 
-    /// Those of a tree.
-    pub(super) fn of_tree(&self, TreeIndex(tree): TreeIndex) -> AreaSet {
-        self.trees.get(tree as usize).copied().unwrap_or_default()
+    /// Where that number is.
+    pub(super) fn counter(&self) -> Arc<AtomicU32> {
+        self.count.clone()
     }
 
-    /// All of them, tree by tree.
+    /// Those of each tree.
+    pub(super) fn trees(&self) -> Vec<AreaSet> {
+        self.trees.clone()
+    }
+
+    /// All of them, by trees that have some.
     pub(super) fn areas(&self) -> Vec<TreeAreas> {
         let trees = (0..).map(TreeIndex).zip(self.trees.iter().copied());
         trees.filter(|(_, areas)| !areas.is_empty()).collect()
     }
 
-    fn add(&mut self, tree: TreeIndex, areas: AreaSet) {
-        self.count += areas.len();
-        let kept = &mut self.trees[tree.0 as usize];
-        *kept = kept.with_all(areas);
+    /// Keeps these instead.
+    pub(super) fn replace(&mut self, areas: &[TreeAreas]) {
+        self.trees.fill(AreaSet::EMPTY);
+        for &(tree, areas) in areas {
+            self.trees[tree.0 as usize] = areas;
+        }
+        self.count.store(self.trees.iter().map(|areas| areas.len()).sum(), Relaxed);
     }
 
-    fn remove(&mut self, tree: TreeIndex, areas: AreaSet) {
-        self.count -= areas.len();
+    /// Keeps these, too. A guest that lies may have had some of them taken again.
+    fn add(&mut self, tree: TreeIndex, areas: AreaSet) {
         let kept = &mut self.trees[tree.0 as usize];
+        let more = areas.without(*kept);
+        *kept = kept.with_all(more);
+        self.count.fetch_add(more.len(), Relaxed);
+    }
+
+    pub(super) fn remove(&mut self, tree: TreeIndex, areas: AreaSet) {
+        let kept = &mut self.trees[tree.0 as usize];
+        self.count.fetch_sub(areas.intersection(*kept).len(), Relaxed);
         *kept = kept.without(areas);
     }
 }
 
 impl ReclaimZone {
-    /// Keeps up to so many areas more, of those that the guest can spare.
+    /// Keeps up to so many areas more, of those that the guest can spare. Stops between two batches if the guest asks
+    /// for some of them.
     pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
         let mut left = count.min(self.zone.spare_areas());
         let free: Vec<_> = self
@@ -84,9 +106,15 @@ impl ReclaimZone {
                     self.keep(&batch)?;
                     batch.clear();
                     batched = 0;
+                    if self.is_asked() {
+                        return Ok(());
+                    }
                 }
             }
             self.keep(&batch)?;
+            if self.is_asked() {
+                break;
+            }
         }
         Ok(())
     }
@@ -96,26 +124,38 @@ impl ReclaimZone {
             return Ok(());
         }
         let hand = self.zone.hand();
-        let mut touched = Vec::new();
+        let (mut backed, mut evicted) = (Vec::new(), Vec::new());
         for &(tree, free) in wanted {
             let taken = hand.take(tree, free);
             self.kept.add(tree, taken);
-            let backed = free.of(taken).backed();
-            if !backed.is_empty() {
-                touched.push((tree, backed));
-            }
+            let taken = free.of(taken);
+            backed.push((tree, taken.backed()));
+            evicted.push((tree, taken.evicted));
         }
         // The guest must not count on them while the discard is under way.
         hand.keep(self.kept.count());
-        let discarded = self.memory.discard(&touched);
-        if discarded.is_err() {
-            for &(tree, areas) in &touched {
-                hand.give_unchanged(tree, areas);
-                self.kept.remove(tree, areas);
+        let discarded = self.memory.discard(&backed);
+        drop(hand);
+        // That there is nothing behind these is the guest's word. What is found later, it has used.
+        let also_discarded = self.memory.discard(&evicted);
+        let mut result = Ok(());
+        for (areas, discarded) in [(backed, discarded), (evicted, also_discarded)] {
+            if let Err(error) = discarded {
+                self.give_up(&areas);
+                result = result.and(Err(error));
             }
-            hand.keep(self.kept.count());
         }
-        discarded.map(drop)
+        result
+    }
+
+    /// Gives areas back that are kept and that the host could not discard.
+    pub(super) fn give_up(&mut self, areas: &[TreeAreas]) {
+        let hand = self.zone.hand();
+        for &(tree, areas) in areas {
+            hand.give_unchanged(tree, areas);
+            self.kept.remove(tree, areas);
+        }
+        hand.keep(self.kept.count());
     }
 
     /// Gives so many areas back to the guest, from the last on.

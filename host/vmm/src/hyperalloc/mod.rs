@@ -5,10 +5,15 @@
 //! guest keeps its size: pages that it uses again are faulted in by the host, as in a VM that has just started.
 //!
 //! It works the same whether an instance runs, is frozen or has ended, and whether the VM runs, is paused or hangs. A
-//! VM's reclaimer has nothing in common with another VM's, so a guest that gets in the way gets in its own only.
+//! VM's reclaimer has nothing in common with another VM's, so a guest can only get in its own way.
+//!
+//! The host may take seconds to discard memory, so all that does takes place in threads that may block.
 
 mod limit;
+mod locked_zone;
+mod spare;
 mod starving;
+mod state_lock;
 mod zone;
 mod zone_memory;
 
@@ -16,21 +21,21 @@ use crate::{
     Result, VmError,
     host_memory::{FilePart, HostMemory, MemoryPiece},
 };
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use locked_zone::LockedZone;
 use serde::{Deserialize, Serialize};
-use squeezy_llfree::{Mapping, SharedMemory, header};
+use squeezy_llfree::{AREA_BYTES, Mapping, SharedMemory, header};
 use squeezy_protocol::LlfreeState;
+use state_lock::StateLock;
 use std::{
     fmt, io,
     ops::Range,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, MutexGuard},
     time::{Duration, Instant},
 };
 use zone::ReclaimZone;
-use zone_memory::{AREA_BYTES, ZoneMemory};
+use zone_memory::ZoneMemory;
 
-/// The most that the state of an allocator may take: that of 64 TiB.
+/// The most that the state of an allocator may take: that of 120 TiB.
 const MAX_STATE_BYTES: u64 = 4 << 30;
 
 /// Down to which size free memory is given back.
@@ -65,14 +70,15 @@ impl fmt::Display for Taken {
 /// Gives free memory of one VM back to the host.
 #[derive(Debug)]
 pub(crate) struct Reclaimer {
-    /// Each for itself, so that two partitions can be reclaimed at once.
-    zones: Vec<Mutex<ReclaimZone>>,
+    /// Each for itself: who works on one zone waits for nobody who works on another one.
+    zones: Vec<LockedZone>,
     /// Keeps others from working on the same state.
     _lock: StateLock,
 }
 
 impl Reclaimer {
-    /// For a guest whose state is where its agent says.
+    /// For a guest whose state is where its agent says. Takes as long as a look at all of the state, which a guest that
+    /// lies can make seconds.
     pub(crate) fn open(state: LlfreeState, memory: &HostMemory) -> Result<Self> {
         let refuse = |reason: String| VmError::AllocatorState(reason);
         let range = (state.bytes <= MAX_STATE_BYTES)
@@ -93,7 +99,8 @@ impl Reclaimer {
             let is_partition = memory.regions.iter().any(|r| r.part(&zone.memory).is_some());
             let state = SharedMemory::new(mapping.clone(), zone.layout);
             let own = ZoneMemory::new(&zone, memory);
-            Mutex::new(ReclaimZone::adopt(state, own, zone.memory, is_partition))
+            let adopted = ReclaimZone::adopt(state, own, is_partition);
+            LockedZone::new(zone.memory, is_partition, adopted)
         });
         Ok(Self { zones: zones.collect(), _lock: lock })
     }
@@ -101,10 +108,11 @@ impl Reclaimer {
     /// Discards all memory of a partition whose instance can only be killed, if the guest's kernel says that this is so;
     /// returns how many bytes of host memory that were. The guest has to stand still meanwhile.
     pub(crate) fn condemn(&self, partition: &MemoryPiece) -> Result<Option<u64>> {
-        let zone = self.zones.iter().map(work_on).find(|zone| zone.is_within(&partition.guest));
-        let (Some(mut zone), Some(FilePart { file, start })) = (zone, &partition.file) else {
+        let zone = self.zones.iter().find(|zone| zone.is_within(&partition.guest));
+        let (Some(zone), Some(FilePart { file, start })) = (zone, &partition.file) else {
             return Ok(None);
         };
+        let mut zone = zone.work();
         if !zone.zone.condemn() {
             return Ok(None);
         }
@@ -117,31 +125,42 @@ impl Reclaimer {
     /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take
     /// milliseconds for each GiB.
     pub(crate) fn take(&self, guest: &Range<u64>, grain: Grain) -> Result<Taken> {
-        let begin = Instant::now();
-        let mut sum = Taken::default();
-        for zone in &self.zones {
-            let mut zone = work_on(zone);
-            if !zone.is_within(guest) {
-                continue;
-            }
-            let areas = zone.reclaim_areas().map_err(cannot_give_back)?;
-            sum.area_bytes += areas.bytes;
-            sum.discarding += areas.took;
-            if grain == Grain::Page {
-                sum.bytes += zone.reclaim_pages().map_err(cannot_give_back)?;
-            }
-        }
-        sum.bytes += sum.area_bytes;
-        sum.took = begin.elapsed();
-        Ok(sum)
+        let zones = self.zones.iter().filter(|zone| zone.is_within(guest));
+        take_of(zones.map(LockedZone::work), grain, || true)
     }
+
+    /// The same for all zones, but for those that somebody else works on at the moment. Single pages are taken only as
+    /// long as `goes_on`.
+    pub(crate) fn take_idle(&self, grain: Grain, goes_on: impl Fn() -> bool) -> Result<Taken> {
+        take_of(self.zones.iter().filter_map(LockedZone::work_if_idle), grain, goes_on)
+    }
+}
+
+fn take_of<'a>(
+    zones: impl Iterator<Item = MutexGuard<'a, ReclaimZone>>,
+    grain: Grain,
+    goes_on: impl Fn() -> bool,
+) -> Result<Taken> {
+    let begin = Instant::now();
+    let mut sum = Taken::default();
+    for mut zone in zones {
+        let areas = zone.reclaim_areas().map_err(cannot_give_back)?;
+        sum.area_bytes += areas.bytes;
+        sum.discarding += areas.took;
+        if grain == Grain::Page {
+            sum.bytes += zone.reclaim_pages(&goes_on).map_err(cannot_give_back)?;
+        }
+    }
+    sum.bytes += sum.area_bytes;
+    sum.took = begin.elapsed();
+    Ok(sum)
 }
 
 /// What the host keeps of the memory that the guest has booted with, until it gives it back.
 impl Reclaimer {
-    /// How much that is, in bytes.
+    /// How much that is, in bytes. Waits for nobody.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.boot_zones().map(|zone| u64::from(zone.kept.count()) * AREA_BYTES).sum()
+        self.boot_zones().map(LockedZone::kept_bytes).sum()
     }
 
     /// Makes it so many bytes, a multiple of 2 MiB, or as near to that as the guest can spare. May take milliseconds
@@ -149,12 +168,9 @@ impl Reclaimer {
     pub(crate) fn hold(&self, bytes: u64) -> Result<()> {
         let target = bytes / AREA_BYTES;
         // Memory above 4 GiB first: some devices need the rest.
-        for number in (0..self.zones.len()).rev() {
+        for zone in self.boot_zones().rev() {
+            let mut zone = zone.work();
             let held = self.held_bytes() / AREA_BYTES;
-            let mut zone = work_on(&self.zones[number]);
-            if zone.is_partition() {
-                continue;
-            }
             let count = |areas: u64| u32::try_from(areas).unwrap_or(u32::MAX);
             if held < target {
                 zone.keep_more(count(target - held)).map_err(cannot_give_back)?;
@@ -165,13 +181,15 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Discards what a guest that breaks the rules has touched of it; returns how many bytes that was.
+    /// Discards what a guest that breaks the rules has touched of it; returns how many bytes that was. Not 0 if it has
+    /// touched anything. Puts zones in order that somebody has failed with, too.
     pub(crate) fn enforce(&self) -> Result<u64> {
-        self.boot_zones().map(|zone| zone.enforce().map_err(cannot_give_back)).sum()
+        let zones = self.zones.iter().filter(|zone| zone.kept_bytes() > 0 || zone.has_failed());
+        zones.map(|zone| zone.work().enforce().map_err(cannot_give_back)).sum()
     }
 
-    fn boot_zones(&self) -> impl Iterator<Item = MutexGuard<'_, ReclaimZone>> {
-        self.zones.iter().map(work_on).filter(|zone| !zone.is_partition())
+    fn boot_zones(&self) -> impl DoubleEndedIterator<Item = &LockedZone> {
+        self.zones.iter().filter(|zone| !zone.is_partition())
     }
 }
 
@@ -179,39 +197,5 @@ fn cannot_give_back(error: io::Error) -> VmError {
     VmError::system("free memory cannot be given back to the host", error)
 }
 
-/// A zone to work on. If whoever had it before has failed in the middle, what it left is put in order.
-fn work_on(zone: &Mutex<ReclaimZone>) -> MutexGuard<'_, ReclaimZone> {
-    zone.lock().unwrap_or_else(|poisoned| {
-        let mut left = poisoned.into_inner();
-        left.recover();
-        zone.clear_poison();
-        left
-    })
-}
-
-/// A file is locked against others who would work on the same state. The VMM has the same open file, so the lock is
-/// on one of our own, which goes with this process.
-#[derive(Debug)]
-struct StateLock(OwnedFd);
-
-impl StateLock {
-    fn new(file: &impl AsFd) -> Result<Self, String> {
-        let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-        let own = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|error| error.to_string())?;
-        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self(own)),
-            Err(_) => Err("somebody else works on it".to_owned()),
-        }
-    }
-}
-
-impl Drop for StateLock {
-    /// A child that has just been forked still has the open file, and the lock with it.
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

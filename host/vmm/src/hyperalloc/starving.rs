@@ -2,8 +2,8 @@
 //!
 //! All that the guest says is how often, and how much would do. Both may be lies, so what it gets is up to the caller.
 
-use super::{AREA_BYTES, Reclaimer, zone::ReclaimZone};
-use squeezy_llfree::{SharedMemory, Zone};
+use super::{LockedZone, Reclaimer, zone::ReclaimZone};
+use squeezy_llfree::{AREA_BYTES, SharedMemory, Zone};
 use std::time::{Duration, Instant};
 
 /// For how long what a guest has asked for can be given. Of two zones it asks one after the other, each for a quarter
@@ -27,6 +27,12 @@ impl Asked {
 }
 
 impl ReclaimZone {
+    /// Whether the guest has asked since the last look, of a zone of which something is kept. Whoever works on the zone
+    /// then ends soon: the answer waits for that, and the guest not long for the answer.
+    pub(super) fn is_asked(&self) -> bool {
+        self.kept.count() > 0 && self.zone.starved() != self.asked.seen
+    }
+
     /// Areas that the guest has asked for since the last look, of those that are kept.
     fn asked_since(&mut self) -> u32 {
         let starved = self.zone.starved();
@@ -53,19 +59,33 @@ impl Reclaimer {
     /// How many bytes the guest has asked for since the last look, of what the host keeps. Waits for nobody: what
     /// somebody else works on is looked at the next time.
     pub(crate) fn asked_bytes(&self) -> u64 {
-        let zones = self.zones.iter().filter_map(|zone| zone.try_lock().ok());
-        let asked = zones.filter(|zone| !zone.is_partition()).map(|mut zone| zone.asked_since());
-        asked.map(|areas| u64::from(areas) * AREA_BYTES).sum()
+        let asked = |zone: &LockedZone| {
+            let areas = zone.glance()?.asked_since();
+            if areas > 0 {
+                zone.note_asked();
+            }
+            Some(u64::from(areas) * AREA_BYTES)
+        };
+        self.boot_zones().filter_map(asked).sum()
     }
 
     /// Gives back what the last look has found, but no more bytes than this; returns how many. Each zone gets its own:
-    /// the guest waits for that.
+    /// the guest waits for that. What somebody else works on is waited for when the others have been given theirs.
     pub(crate) fn give_asked(&self, most_bytes: u64) -> u64 {
         let mut left = most_bytes / AREA_BYTES;
         let most = left;
-        for mut zone in self.boot_zones() {
-            left -= u64::from(zone.give_asked(u32::try_from(left).unwrap_or(u32::MAX)));
+        let mut give = |zone: &mut ReclaimZone| {
+            let most = u32::try_from(left).unwrap_or(u32::MAX);
+            left -= u64::from(zone.give_asked(most));
+        };
+        let mut busy = Vec::new();
+        for zone in self.boot_zones().filter(|zone| zone.has_asked()) {
+            match zone.work_if_idle() {
+                Some(mut zone) => give(&mut zone),
+                None => busy.push(zone),
+            }
         }
+        busy.into_iter().for_each(|zone| give(&mut zone.work()));
         (most - left) * AREA_BYTES
     }
 }

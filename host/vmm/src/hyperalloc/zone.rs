@@ -2,11 +2,12 @@
 
 use super::{
     limit::Kept,
+    spare::Spare,
     starving::Asked,
     zone_memory::{Discarded, TreeAreas, ZoneMemory},
 };
 use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TREE_AREAS, TreeIndex, Zone};
-use std::{io, ops::Range};
+use std::io;
 
 /// The most areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if
 /// the host has huge pages, else 6 ms.
@@ -17,26 +18,20 @@ pub(super) const BATCH_AREAS: u32 = 32;
 pub(super) struct ReclaimZone {
     pub(super) zone: Zone<SharedMemory>,
     pub(super) memory: ZoneMemory,
-    /// The guest's physical addresses that it spans.
-    guest: Range<u64>,
     /// What the guest does not have for now. Nothing of a partition, whose size is virtio-mem's.
     pub(super) kept: Kept,
     /// What of it the guest would like to have back.
     pub(super) asked: Asked,
-    is_partition: bool,
 }
 
 impl ReclaimZone {
-    /// Takes the zone over from whoever had it before, and gives back what they held.
-    pub(super) fn adopt(
-        state: SharedMemory,
-        memory: ZoneMemory,
-        guest: Range<u64>,
-        is_partition: bool,
-    ) -> Self {
+    /// Takes the zone over from whoever had it before. Of boot memory, what they kept and what they had in hand look the
+    /// same: all of it is kept until [`Reclaimer::hold`](super::Reclaimer::hold) says how much it is to be.
+    pub(super) fn adopt(state: SharedMemory, memory: ZoneMemory, is_partition: bool) -> Self {
         let (zone, held) = Zone::adopt(state);
         let asked = Asked::before(&zone);
-        let mut adopted = Self { zone, memory, guest, kept: Kept::default(), asked, is_partition };
+        let kept = Kept::nothing_of(zone.trees().count());
+        let mut adopted = Self { zone, memory, kept, asked };
         // Of a partition nothing is kept: it was in the middle of a reclaim.
         let kept = if is_partition { AreaSet::EMPTY } else { AreaSet::first(TREE_AREAS) };
         adopted.take_over(&held, |_| kept);
@@ -46,58 +41,53 @@ impl ReclaimZone {
     /// Puts in order what this process left in the middle.
     pub(super) fn recover(&mut self) {
         let held = self.zone.recover();
-        let kept = std::mem::take(&mut self.kept);
-        self.take_over(&held, |tree| kept.of_tree(tree));
+        let kept = self.kept.trees();
+        self.take_over(&held, |tree| kept[tree.0 as usize]);
     }
 
     /// Goes on with areas that are the host's, and keeps some of them; the others go back. There may be anything in them.
     fn take_over(&mut self, held: &[TreeAreas], keep: impl Fn(TreeIndex) -> AreaSet) {
+        // Of an area that is no memory, or has the state in it, the guest only says that the host had it.
+        let keep = |tree| self.memory.usable(tree).intersection(keep(tree));
         let parts = |part: fn(AreaSet, AreaSet) -> AreaSet| -> Vec<TreeAreas> {
             held.iter().map(|&(tree, areas)| (tree, part(areas, keep(tree)))).collect()
         };
-        let (mut kept, in_hand) = (parts(AreaSet::intersection), parts(AreaSet::without));
+        let (kept, in_hand) = (parts(AreaSet::intersection), parts(AreaSet::without));
         let warn = |error| {
             tracing::warn!(%error, "memory that was taken before stays with the guest");
         };
         let hand = self.zone.hand();
-        if let Err(error) = self.memory.discard(&kept) {
-            warn(error);
-            for (tree, areas) in kept.drain(..) {
-                hand.give_unchanged(tree, areas);
-            }
-        }
         if let Err(error) = discard(&self.memory, &hand, &in_hand) {
             warn(error);
         }
+        self.kept.replace(&kept);
+        hand.keep(self.kept.count());
         drop(hand);
-        self.kept = Kept::of(self.zone.trees().count(), &kept);
-        self.zone.settle(self.kept.count());
+        // This may take seconds. The guest does not wait for it: these areas are not in hand.
+        if let Err(error) = self.memory.discard(&kept) {
+            warn(error);
+            self.give_up(&kept);
+        }
     }
 
-    /// Whether it is a partition's.
-    pub(super) fn is_partition(&self) -> bool {
-        self.is_partition
-    }
-
-    /// Whether all of it is at these of the guest's physical addresses.
-    pub(super) fn is_within(&self, guest: &Range<u64>) -> bool {
-        guest.start <= self.guest.start && self.guest.end <= guest.end
-    }
-
-    /// Gives back areas that are entirely free.
+    /// Gives back areas that are entirely free. Stops between two batches if the guest asks for kept memory.
     pub(super) fn reclaim_areas(&mut self) -> io::Result<Discarded> {
         let trees: Vec<_> = self.zone.trees().map(|tree| (tree, self.worthwhile(tree))).collect();
         let mut batch = Vec::new();
         let mut sum = Discarded::default();
         let mut batched = 0;
-        // Nobody who needs memory must find too little of it meanwhile.
-        let mut most = BATCH_AREAS.min(self.zone.spare_areas());
+        let mut spare = Spare::of_trees(trees.len());
+        let mut most = spare.batch(|| self.zone.spare_areas());
         for (tree, areas) in trees {
             if batched + areas.len() > most {
                 sum += self.reclaim_batch(&batch)?;
+                spare.were_in_hand(batched);
                 batch.clear();
                 batched = 0;
-                most = BATCH_AREAS.min(self.zone.spare_areas());
+                most = spare.batch(|| self.zone.spare_areas());
+                if most == 0 || self.is_asked() {
+                    break;
+                }
             }
             let areas = areas.lowest(most);
             if !areas.is_empty() {
@@ -128,22 +118,38 @@ impl ReclaimZone {
     }
 
     /// Gives back free pages of areas that are in use in part; returns how many bytes of the host's memory were behind
-    /// them.
-    pub(super) fn reclaim_pages(&mut self) -> io::Result<u64> {
-        let trees: Vec<_> = self.zone.trees().collect();
+    /// them. Stops between two areas once it should not go on, or if the guest asks for kept memory.
+    pub(super) fn reclaim_pages(&mut self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
+        // Only these can have free pages. Each area takes a look at them, so a guest that lies must not have more.
+        let trees = self.zone.trees().filter(|&tree| !self.memory.usable(tree).is_empty());
+        let trees: Vec<_> = trees.collect();
         let mut bytes = 0;
-        for tree in trees {
+        for &tree in &trees {
             let areas = self.zone.partly_free_areas(tree).intersection(self.memory.usable(tree));
             for area in areas.numbers() {
-                bytes += self.reclaim_pages_of(tree, area)?;
+                if !goes_on() || self.is_asked() {
+                    return Ok(bytes);
+                }
+                bytes += self.reclaim_pages_of(tree, area, &trees)?;
             }
         }
         Ok(bytes)
     }
 
-    fn reclaim_pages_of(&mut self, tree: TreeIndex, area: u32) -> io::Result<u64> {
+    /// The same for one area, unless the guest, whose free pages are in `trees`, needs those of this one.
+    fn reclaim_pages_of(
+        &mut self,
+        tree: TreeIndex,
+        area: u32,
+        trees: &[TreeIndex],
+    ) -> io::Result<u64> {
         let before = self.memory.resident(tree, area)?;
         if before == 0 {
+            return Ok(0);
+        }
+        // While the area is isolated, all of them look taken.
+        let free = self.zone.free_pages(tree, area).unwrap_or(0);
+        if u64::from(free) > self.zone.spare_pages(trees.iter().copied()) {
             return Ok(0);
         }
         let hand = self.zone.hand();

@@ -1,17 +1,14 @@
 //! Where the memory of a zone is.
 
 use crate::host_memory::{FilePart, HostMemory};
-use squeezy_llfree::{AREA_PAGES, AreaSet, TREE_AREAS, TreeIndex, header::ZoneDescription};
+use squeezy_llfree::{
+    AREA_BYTES, AreaSet, PAGE_BYTES, TREE_AREAS, TreeIndex, header::ZoneDescription,
+};
 use std::{
     io,
     ops::{AddAssign, Range},
     time::Duration,
 };
-
-/// Bytes of a page.
-pub(super) const PAGE_BYTES: u64 = 4096;
-/// Bytes of an area.
-pub(super) const AREA_BYTES: u64 = AREA_PAGES as u64 * PAGE_BYTES;
 
 /// Areas of a tree.
 pub(super) type TreeAreas = (TreeIndex, AreaSet);

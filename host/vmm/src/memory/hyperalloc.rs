@@ -2,6 +2,7 @@
 
 use super::{Elastic, GuestMemory, Layout, Resize, Running, Target};
 use crate::{AgentClient, BoxFuture, Result, VmError, hyperalloc::Reclaimer};
+use squeezy_llfree::AREA_BYTES;
 use std::{
     sync::{
         Arc, OnceLock,
@@ -9,7 +10,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// The pause before the host looks again for memory that the guest could not spare.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -56,7 +57,7 @@ struct HostDriven {
     requested: AtomicU64,
     /// What it has on top of that.
     lent: AtomicU64,
-    /// Held while the size changes.
+    /// Held while a size is chosen and while the size changes, so that the size becomes what was requested last.
     order: Mutex<()>,
 }
 
@@ -76,9 +77,17 @@ impl HostDriven {
         requested_bytes.saturating_add(self.lent.load(SeqCst)).min(self.extra_bytes)
     }
 
+    /// Requests the size that `target` computes, and comes as near to it as the guest lets it. Returns that size, and
+    /// how long the work itself took.
+    async fn send(&self, target: Target<'_>) -> Result<(u64, Duration)> {
+        let order = self.order.lock().await;
+        let bytes = target();
+        self.requested.store(bytes, SeqCst);
+        Ok((bytes, self.follow(&order).await?))
+    }
+
     /// Comes as near to what is requested as the guest lets it. Returns how long the work itself took.
-    async fn follow(&self) -> Result<Duration> {
-        let _order = self.order.lock().await;
+    async fn follow(&self, _: &MutexGuard<'_, ()>) -> Result<Duration> {
         let reclaimer = self.reclaimer()?.clone();
         let bytes = self.extra_bytes - self.with_lent(self.requested.load(SeqCst));
         let work = move || {
@@ -92,13 +101,10 @@ impl HostDriven {
 
     async fn resize_to(&self, target: Target<'_>, limit: Duration) -> Result<Resize> {
         let before_bytes = self.size_now()?;
-        let requested_bytes = target();
-        self.requested.store(requested_bytes, SeqCst);
         let begin = Instant::now();
-        let mut latency = Duration::ZERO;
+        let (requested_bytes, mut latency) = self.send(target).await?;
         let mut polls = 0;
         loop {
-            latency += self.follow().await?;
             let plugged_bytes = self.size_now()?;
             let resize = Resize {
                 before_bytes,
@@ -110,7 +116,7 @@ impl HostDriven {
             };
             let missing = plugged_bytes.saturating_sub(self.with_lent(requested_bytes));
             // The rest would be less than an area.
-            if missing < 2 << 20 || self.requested.load(SeqCst) != requested_bytes {
+            if missing < AREA_BYTES || self.requested.load(SeqCst) != requested_bytes {
                 return Ok(resize);
             }
             if begin.elapsed() >= limit {
@@ -123,7 +129,7 @@ impl HostDriven {
                 });
             }
             tokio::time::sleep(PAUSE).await;
-            latency += PAUSE;
+            latency += PAUSE + self.follow(&self.order.lock().await).await?;
             polls += 1;
         }
     }
@@ -147,10 +153,7 @@ impl Elastic for HostDriven {
     }
 
     fn request<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.requested.store(target(), SeqCst);
-            self.follow().await.map(drop)
-        })
+        Box::pin(async move { self.send(target).await.map(drop) })
     }
 
     fn starved(&self) -> BoxFuture<'_, u64> {
@@ -184,5 +187,93 @@ impl Elastic for HostDriven {
         _: Option<&'a AgentClient>,
     ) -> BoxFuture<'a, Result<Resize>> {
         Box::pin(self.resize_to(target, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hyperalloc::tests::{Guest, USABLE_BYTES};
+    use futures_util::{FutureExt, future::join_all};
+    use std::sync::atomic::AtomicBool;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// The memory of a guest, all of which the host may keep.
+    fn driven(guest: &Guest) -> HostDriven {
+        HostDriven {
+            reclaimer: Arc::new(OnceLock::from(Arc::new(guest.reclaimer()))),
+            extra_bytes: USABLE_BYTES,
+            requested: USABLE_BYTES.into(),
+            lent: 0.into(),
+            order: Mutex::default(),
+        }
+    }
+
+    fn booted() -> Guest {
+        let guest = Guest::new();
+        guest.boot();
+        guest
+    }
+
+    #[tokio::test]
+    async fn a_size_is_chosen_when_nobody_else_changes_it() {
+        let driven = driven(&booted());
+        let is_alone = AtomicBool::new(true);
+        let target = || {
+            is_alone.fetch_and(driven.order.try_lock().is_err(), SeqCst);
+            AREA_BYTES
+        };
+        driven.resize(&target, LONG, None).await.unwrap();
+        driven.request(&target).await.unwrap();
+        assert!(is_alone.load(SeqCst));
+    }
+
+    /// Each computes what all of them add up to, as instances that come and go do.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn resizes_that_overlap_end_at_what_they_add_up_to() {
+        let driven = driven(&booted());
+        let areas = AtomicU64::new(0);
+        let target = || areas.load(SeqCst) * AREA_BYTES;
+        for round in 0..50 {
+            let all = (0..3).map(|number| {
+                let (areas, driven) = (&areas, &driven);
+                async move {
+                    tokio::task::yield_now().await;
+                    // Three come in even rounds, and go in odd ones.
+                    let change = if round % 2 == 0 { 1 } else { u64::MAX };
+                    areas.fetch_add(change, SeqCst);
+                    let done = driven.resize(&target, LONG, None).await.unwrap();
+                    assert!(done.polls == 0, "{number}: {done:?}");
+                }
+            });
+            join_all(all).await;
+            let bytes = areas.load(SeqCst) * AREA_BYTES;
+            assert_eq!((driven.size_now(), driven.requested_bytes()), (Ok(bytes), bytes));
+        }
+    }
+
+    /// A host that discards for seconds works on the zone for as long. Others of the runtime go on, this VM's status
+    /// included.
+    #[tokio::test]
+    async fn nobody_waits_for_a_zone_in_the_runtime() {
+        let guest = booted();
+        let driven = driven(&guest);
+        driven.resize(&|| 0, LONG, None).await.unwrap();
+        let (worked_on, is_worked_on) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel();
+        let reclaimer = driven.reclaimer().unwrap().clone();
+        let slow = std::thread::spawn(move || {
+            let _zones = reclaimer.work_on_all();
+            worked_on.send(()).unwrap();
+            // If somebody waits, they go on at last, and the test fails.
+            may_go_on.recv_timeout(LONG).is_ok()
+        });
+        is_worked_on.recv().unwrap();
+        assert_eq!(driven.size().now_or_never(), Some(Ok(0)));
+        assert!(driven.resize(&|| AREA_BYTES, LONG, None).now_or_never().is_none());
+        assert!(driven.starved().now_or_never().is_none());
+        let _ = go_on.send(());
+        assert!(slow.join().unwrap(), "somebody has waited");
     }
 }

@@ -3,7 +3,7 @@
 use rustix::{fs::OFlags, io::Errno, net::netdevice::name_to_index};
 use serde::{Deserialize, Serialize};
 use std::{
-    fmt,
+    fmt, io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     str::FromStr,
 };
@@ -80,12 +80,17 @@ pub(crate) enum TapError {
 }
 
 impl TapName {
+    /// Makes the device, in the network namespace of this thread. It is gone with the last descriptor of it.
+    pub fn make(&self) -> io::Result<OwnedFd> {
+        let tun = open_tun()?;
+        self.attach(&tun)?;
+        Ok(tun)
+    }
+
     /// Opens the device, which has to be there: with enough privileges, the kernel would otherwise make one that ends
     /// with the VM and that nothing is connected to.
     pub(crate) fn open(&self) -> Result<OwnedFd, TapError> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let tun =
-            rustix::fs::open(TUN, flags, rustix::fs::Mode::empty()).map_err(TapError::NoTun)?;
+        let tun = open_tun().map_err(TapError::NoTun)?;
         let any = rustix::net::socket(
             rustix::net::AddressFamily::INET,
             rustix::net::SocketType::DGRAM,
@@ -118,6 +123,11 @@ impl TapName {
             _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         }
     }
+}
+
+fn open_tun() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(TUN, flags, rustix::fs::Mode::empty())
 }
 
 #[cfg(test)]

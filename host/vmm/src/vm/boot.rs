@@ -1,6 +1,6 @@
 //! From a configuration to a VM whose agent answers.
 
-use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise};
+use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise, swept::Swept};
 use crate::{
     Accelerator, AgentClient, Llfree, MemoryBackend, Result, VmConfig, VmError,
     agent::RunningTime,
@@ -12,13 +12,13 @@ use crate::{
 };
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    net::UnixStream,
+    sync::{Mutex, watch},
+};
 
 /// How far a VM has got in starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,25 +111,41 @@ impl Vm {
             stopping: AtomicBool::new(false),
             paused: watch::Sender::new(false),
             condemned: Mutex::default(),
-            swept_bytes: AtomicU64::default(),
+            swept: Swept::default(),
             started,
         });
         let (channel_open, open) = watch::channel(false);
         tokio::spawn(supervise(shared.clone(), events, channel_open));
         let mut vm = Self { agent: None, shared };
-        if vm.config().agent {
-            vm.await_agent(channel, open, &mut report).await?;
-            vm.limit_connections()?;
-            vm.settle().await?;
+        if let Err(error) = vm.get_ready(channel, open, &mut report).await {
+            // Whoever hears of it may use the memory for something else.
+            vm.shared.fate.seal(error.clone());
+            vm.shared.fate.ended().await;
+            return Err(error);
         }
         report(BootStep::Ready(started.elapsed()));
         Ok(vm)
     }
 
+    /// Waits until its guest is as the configuration says.
+    async fn get_ready(
+        &mut self,
+        channel: UnixStream,
+        open: watch::Receiver<bool>,
+        report: &mut impl FnMut(BootStep),
+    ) -> Result<()> {
+        if !self.config().agent {
+            return Ok(());
+        }
+        self.await_agent(channel, open, report).await?;
+        self.limit_connections()?;
+        self.settle().await
+    }
+
     /// Waits until the agent has opened the channel and answers.
     async fn await_agent(
         &mut self,
-        channel: tokio::net::UnixStream,
+        channel: UnixStream,
         mut open: watch::Receiver<bool>,
         report: &mut impl FnMut(BootStep),
     ) -> Result<()> {
@@ -169,7 +185,7 @@ impl Vm {
                     "the guest's kernel has none: build it with `make kernel`".to_owned(),
                 )
             };
-            self.let_take_free(info.llfree.ok_or_else(missing)?)?;
+            self.let_take_free(info.llfree.ok_or_else(missing)?).await?;
         }
         Ok(())
     }
@@ -201,5 +217,37 @@ fn check_version(guest: &str) -> Result<()> {
         Ok(())
     } else {
         Err(VmError::AgentVersion { guest: guest.to_owned(), host })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_says_which_memory_the_vm_has_why_and_what_is_faster() {
+        let memory = |backend, are_huge, setting: &str| {
+            BootStep::Memory { backend, are_huge, setting: setting.to_owned() }.to_string()
+        };
+        let (ram, memfd) = (MemoryBackend::Ram, MemoryBackend::Memfd);
+        let remedy = "`echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`";
+        assert_eq!(memory(ram, true, "advise"), "memory ram: as configured");
+        assert_eq!(
+            memory(ram, false, "never"),
+            format!(
+                "memory ram: shmem_enabled is never. The host takes memory back without its guest after {remedy}"
+            )
+        );
+        assert_eq!(
+            memory(memfd, true, "within_size"),
+            "memory memfd, with huge pages: shmem_enabled is within_size"
+        );
+        assert_eq!(
+            memory(memfd, false, "deny"),
+            format!(
+                "memory memfd, with 4 KiB pages: shmem_enabled is deny. The host takes memory back many times \
+                 faster after {remedy}"
+            )
+        );
     }
 }

@@ -16,7 +16,7 @@ impl Vm {
     /// it may be invalid.
     pub async fn condemn(&self, partition: PartitionNumber) -> Result<u64> {
         let refuse = |why| VmError::NotCondemned { partition, why };
-        // Who resumes it has to be somebody who can end instances.
+        // Whoever resumes it must be able to end instances.
         self.agent()?;
         let memory = self.partition_memory(partition)?;
         // The VM is neither paused nor resumed meanwhile.

@@ -1,6 +1,6 @@
 //! A VM's memory: measuring and resizing it.
 
-use super::Vm;
+use super::{Shared, Vm};
 use crate::{
     Grain, Resident, Result, Taken, VmError,
     host_memory::MemoryPiece,
@@ -10,10 +10,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_protocol::{LlfreeState, Partition, PartitionNumber};
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{sync::Arc, time::Duration};
 
 /// A VM's memory at one moment, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +25,8 @@ pub struct MemoryUse {
     pub device_resident: Resident,
     /// Free memory that the host has taken in sweeps ([`Vm::sweep`]) since the VM was started.
     pub swept_bytes: u64,
+    /// How long these sweeps took together.
+    pub sweeps_took: Duration,
 }
 
 impl std::ops::AddAssign for MemoryUse {
@@ -37,6 +36,7 @@ impl std::ops::AddAssign for MemoryUse {
         self.resident += other.resident;
         self.device_resident += other.device_resident;
         self.swept_bytes += other.swept_bytes;
+        self.sweeps_took += other.sweeps_took;
     }
 }
 
@@ -108,8 +108,15 @@ impl Vm {
         let mut resident = base;
         resident += regions;
         let device_resident = if shared.host_memory.regions.is_empty() { base } else { regions };
-        let swept_bytes = self.shared.swept_bytes.load(Ordering::Relaxed);
-        Ok(MemoryUse { asked_bytes, plugged_bytes, resident, device_resident, swept_bytes })
+        let (swept_bytes, sweeps_took) = (shared.swept.bytes(), shared.swept.took());
+        Ok(MemoryUse {
+            asked_bytes,
+            plugged_bytes,
+            resident,
+            device_resident,
+            swept_bytes,
+            sweeps_took,
+        })
     }
 
     /// The guest's partitions, as it reports them; none if its memory is not divided into
@@ -133,8 +140,10 @@ impl Vm {
 
     /// Lets the host take free memory out of the guest by itself, whose allocator's state is there. The agent
     /// says where; for a VM without one, the caller has to know.
-    pub fn let_take_free(&self, state: LlfreeState) -> Result<()> {
-        let reclaimer = Reclaimer::open(state, &self.shared.host_memory)?;
+    pub async fn let_take_free(&self, state: LlfreeState) -> Result<()> {
+        let memory = self.shared.host_memory.clone();
+        let open = blocking(move || Reclaimer::open(state, &memory));
+        let reclaimer = self.shared.fate.guard(open).await?;
         let _ = self.shared.reclaimer.set(Arc::new(reclaimer));
         Ok(())
     }
@@ -148,33 +157,20 @@ impl Vm {
     /// Gives the free memory of a partition back to the host, without the guest. The partition's number comes from
     /// the guest, so it may be invalid.
     pub async fn take_free(&self, partition: PartitionNumber, grain: Grain) -> Result<Taken> {
-        self.take_free_at(self.partition_memory(partition)?.guest, grain).await
+        let guest = self.partition_memory(partition)?.guest;
+        self.shared.take_free(move |reclaimer| reclaimer.take(&guest, grain)).await
     }
 
-    /// The same for all memory that the guest's kernel lets the host take.
+    /// The same for all memory that the guest's kernel lets the host take, but for what the host is taking already.
     pub async fn take_all_free(&self, grain: Grain) -> Result<Taken> {
-        self.take_free_at(0..u64::MAX, grain).await
+        self.shared.take_free(move |reclaimer| reclaimer.take_idle(grain, || true)).await
     }
 
-    /// The same on nobody's account: no instance has ended or been frozen. It is also done on a period
+    /// The same on nobody's account: no instance has ended or been frozen. Single pages are taken only as long as the
+    /// VM is paused. Whole areas are also taken on a period
     /// ([`VmConfig::take_free_every`](crate::VmConfig::take_free_every)).
     pub async fn sweep(&self, grain: Grain) -> Result<()> {
-        let taken = self.take_all_free(grain).await?;
-        self.shared.swept_bytes.fetch_add(taken.bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    async fn take_free_at(&self, guest: Range<u64>, grain: Grain) -> Result<Taken> {
-        let reclaimer = self.shared.reclaimer.get().cloned().ok_or_else(|| {
-            VmError::AllocatorState("the VM was started without `llfree`".to_owned())
-        })?;
-        let work = blocking(move || reclaimer.take(&guest, grain));
-        let result = self.shared.fate.guard(work).await;
-        match &result {
-            Ok(taken) => tracing::debug!(vm = self.config().name, %taken, "free memory"),
-            Err(error) => tracing::warn!(vm = self.config().name, %error, "free memory"),
-        }
-        result
+        self.shared.sweep(grain).await
     }
 
     /// Where a partition is.
@@ -191,6 +187,36 @@ impl Vm {
     async fn resident(&self) -> Result<(Resident, Resident)> {
         let (process, memory) = (self.process_id(), self.shared.host_memory.clone());
         blocking(move || memory.resident(process)).await
+    }
+}
+
+impl Shared {
+    /// As [`Vm::sweep`].
+    pub(super) async fn sweep(&self, grain: Grain) -> Result<()> {
+        let paused = self.paused.subscribe();
+        let work = move |reclaimer: &Reclaimer| reclaimer.take_idle(grain, || *paused.borrow());
+        let taken = self.take_free(work).await?;
+        self.swept.add(&taken);
+        Ok(())
+    }
+
+    /// Has free memory taken, and logs how much that was.
+    async fn take_free(
+        &self,
+        take: impl FnOnce(&Reclaimer) -> Result<Taken> + Send + 'static,
+    ) -> Result<Taken> {
+        let reclaimer = self.reclaimer.get().cloned().ok_or_else(|| {
+            VmError::AllocatorState("the VM was started without `llfree`".to_owned())
+        })?;
+        let result = self.fate.guard(blocking(move || take(&reclaimer))).await;
+        match &result {
+            Ok(taken) if taken.bytes > 0 => {
+                tracing::debug!(vm = self.config.name, %taken, "free memory");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(vm = self.config.name, %error, "free memory"),
+        }
+        result
     }
 }
 

@@ -6,6 +6,8 @@ mod memory;
 mod pause;
 mod starving;
 mod supervisor;
+mod swept;
+mod upkeep;
 
 use crate::{
     Accelerator, AgentClient, Console, CpuTimes, Result, VmConfig, VmError, backend::Backend,
@@ -16,14 +18,18 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
+use swept::Swept;
 use tokio::sync::{Mutex, watch};
 
 pub use boot::BootStep;
 pub use memory::MemoryUse;
+
+/// How long the VMM's process may take to exit once it has been killed.
+const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running VM. Dropping it kills it.
 pub struct Vm {
@@ -53,7 +59,7 @@ struct Shared {
     condemned: Mutex<BTreeSet<PartitionNumber>>,
     started: Instant,
     /// What sweeps have taken.
-    swept_bytes: AtomicU64,
+    swept: Swept,
 }
 
 impl Vm {
@@ -87,14 +93,14 @@ impl Vm {
         self.agent.as_ref().ok_or(VmError::NoAgent)
     }
 
-    /// Why the VM has ended, if it has.
+    /// Why the VM has ended, if it has. Its process is gone then, and its memory is the host's again.
     pub fn ended(&self) -> Option<VmError> {
         self.shared.fate.known()
     }
 
     /// Waits until the VM has ended; returns why.
     pub async fn wait(&self) -> VmError {
-        self.shared.fate.sealed().await
+        self.shared.fate.ended().await
     }
 
     /// CPU time that the VMM's threads have used.
@@ -103,12 +109,13 @@ impl Vm {
     }
 
     /// Ends the VM: the guest powers off, or is killed if it does not do so in time or is paused.
-    /// Returns once its process is gone.
+    /// Returns once its process is gone and its memory is the host's again.
     pub async fn stop(&self) -> Result<()> {
         let shared = &*self.shared;
         shared.stopping.store(true, Ordering::SeqCst);
         let process = shared.backend.process();
-        if let (Some(agent), None, false) = (&self.agent, shared.fate.known(), self.is_paused()) {
+        let may_be_asked = !shared.fate.is_sealed() && !self.is_paused();
+        if let Some(agent) = self.agent.as_ref().filter(|_| may_be_asked) {
             let polite = async {
                 let _ = agent.shutdown().await;
                 process.exited().await
@@ -117,7 +124,8 @@ impl Vm {
         }
         let _ = tokio::time::timeout(Duration::from_secs(1), shared.backend.quit()).await;
         shared.fate.seal(VmError::Stopped);
-        if process.end(Duration::from_secs(10)).await {
+        if process.end(EXIT_LIMIT).await {
+            shared.fate.ended().await;
             Ok(())
         } else {
             Err(VmError::System {

@@ -1,77 +1,108 @@
 //! Watches a VM, so that whatever ends it is known at once.
 
-use super::Shared;
+use super::{EXIT_LIMIT, Shared};
 use crate::{
-    Grain, VmError,
+    VmError,
     backend::{Event, GuestEnd, RunState},
 };
 use std::{
     os::unix::process::ExitStatusExt,
+    pin::pin,
     process::ExitStatus,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::{mpsc, watch};
 
 /// How often the VMM is asked for its state.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches the VMM until it has exited, and seals the VM's fate.
+/// How long the last output of console and monitor may be on its way.
+const LATE_OUTPUT: Duration = Duration::from_millis(50);
+
+/// Watches the VM until there is a reason for it to end, and ends it.
 pub(super) async fn supervise(
     shared: Arc<Shared>,
     mut events: mpsc::Receiver<Event>,
     channel_open: watch::Sender<bool>,
 ) {
-    let process = shared.backend.process();
-    let mut ended = None;
-    let mut tick = tokio::time::interval(WATCH_INTERVAL);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last_taken = Instant::now();
-    loop {
-        tokio::select! {
-            biased;
-            status = process.exited() => {
-                // The last output of console and monitor may still be on its way.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                while let Ok(event) = events.try_recv() {
-                    if let Event::Ended(end) = event {
-                        ended = Some(end);
-                    }
-                }
-                shared.fate.seal(shared.reason_of(status, ended));
-                // The VM may be kept by others for a while, but its memory must not be.
-                let _ = tokio::task::spawn_blocking(move || shared.host_memory.discard()).await;
-                return;
-            }
-            line = shared.console.panicked() => {
-                return shared.fate.seal(VmError::Panicked(line.to_string()));
-            }
-            Some(event) = events.recv() => match event {
-                Event::Channel { open } => {
-                    if !open && *channel_open.borrow() && !shared.stopping.load(Ordering::SeqCst) {
-                        let lost = VmError::AgentLost("it has closed the channel, or its process has ended".to_owned());
-                        let fate = shared.fate.clone();
-                        tokio::spawn(async move { fate.seal_later(lost).await });
-                    }
-                    channel_open.send_replace(open);
-                }
-                Event::Ended(end) => ended = Some(end),
-                Event::Paused => shared.look(ended).await,
-            },
-            _ = tick.tick(), if shared.fate.known().is_none() => {
-                shared.look(ended).await;
-                shared.enforce().await;
-                let is_due = |every: &Duration| last_taken.elapsed() >= *every;
-                if shared.config.take_free_every.as_ref().is_some_and(is_due) {
-                    shared.sweep().await;
-                    last_taken = Instant::now();
-                }
-            }
-        }
-    }
+    let guest_end = shared.watch(&mut events, &channel_open).await;
+    shared.end(events, guest_end).await;
 }
 
 impl Shared {
+    /// Watches the VM until its process has exited or its fate is sealed. Returns how its guest has ended it, as far as
+    /// the VMM has said.
+    async fn watch(
+        &self,
+        events: &mut mpsc::Receiver<Event>,
+        channel_open: &watch::Sender<bool>,
+    ) -> Option<GuestEnd> {
+        let process = self.backend.process();
+        let mut ended = None;
+        let mut tick = tokio::time::interval(WATCH_INTERVAL);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut upkeep = pin!(self.keep_up());
+        loop {
+            tokio::select! {
+                biased;
+                _ = process.exited() => return ended,
+                () = self.fate.sealed() => return ended,
+                line = self.console.panicked() => {
+                    self.fate.seal(VmError::Panicked(line.to_string()));
+                }
+                Some(event) = events.recv() => match event {
+                    Event::Channel { open } => {
+                        if !open && *channel_open.borrow() && !self.stopping.load(Ordering::SeqCst) {
+                            let lost = VmError::AgentLost("it has closed the channel, or its process has ended".to_owned());
+                            let fate = self.fate.clone();
+                            tokio::spawn(async move { fate.seal_later(lost).await });
+                        }
+                        channel_open.send_replace(open);
+                    }
+                    Event::Ended(end) => ended = Some(end),
+                    Event::Paused => self.look(ended).await,
+                },
+                _ = tick.tick() => self.look(ended).await,
+                broken = &mut upkeep => self.fate.seal(broken),
+            }
+        }
+    }
+
+    /// Ends the process if it still runs, gives the memory back, and tells everyone. The VM may be kept by others for a
+    /// while, but nothing of it is.
+    async fn end(self: Arc<Self>, mut events: mpsc::Receiver<Event>, mut ended: Option<GuestEnd>) {
+        let process = self.backend.process();
+        let mut limit = EXIT_LIMIT;
+        if self.stopping.load(Ordering::SeqCst) {
+            // Whoever stops it gives its guest this time, and kills it then.
+            limit += self.config.timeouts.stop;
+        } else {
+            process.kill();
+        }
+        if tokio::time::timeout(limit, process.exited()).await.is_err() {
+            // It hangs in the kernel, with its memory, and there is nothing else to wait for.
+            self.fate.end();
+        }
+        let status = process.exited().await;
+        let memory = self.host_memory.clone();
+        let discard = tokio::task::spawn_blocking(move || memory.discard());
+        let find_reason = async {
+            if self.fate.is_sealed() {
+                return;
+            }
+            tokio::time::sleep(LATE_OUTPUT).await;
+            while let Ok(event) = events.try_recv() {
+                if let Event::Ended(end) = event {
+                    ended = Some(end);
+                }
+            }
+            self.fate.seal(self.reason_of(status, ended));
+        };
+        let _ = tokio::join!(discard, find_reason);
+        self.fate.end();
+    }
+
     /// Asks the VMM for the state of the VM.
     async fn look(&self, ended: Option<GuestEnd>) {
         match self.backend.run_state(self.config.timeouts.hang).await {
@@ -86,38 +117,6 @@ impl Shared {
             Err(error @ VmError::Hung(_)) => self.fate.seal(error),
             // When the monitor is gone, the process will be in a moment.
             Ok(_) | Err(_) => {}
-        }
-    }
-
-    /// Takes back what a guest that breaks the rules has used of the memory that the host keeps.
-    async fn enforce(&self) {
-        let Some(reclaimer) = self.reclaimer.get().cloned() else { return };
-        let enforced = tokio::task::spawn_blocking(move || reclaimer.enforce()).await;
-        match enforced {
-            Ok(Ok(0)) | Err(_) => {}
-            Ok(Ok(bytes)) => tracing::warn!(
-                vm = self.config.name,
-                bytes,
-                "the guest has used memory that the host had taken; it is taken again"
-            ),
-            Ok(Err(error)) => {
-                tracing::warn!(vm = self.config.name, %error, "memory that the host had taken");
-            }
-        }
-    }
-
-    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it: [`Vm::sweep`](super::Vm::sweep)
-    /// without a handle, which would keep the VM.
-    async fn sweep(&self) {
-        let Some(reclaimer) = self.reclaimer.get().cloned() else { return };
-        let work = move || reclaimer.take(&(0..u64::MAX), Grain::Area);
-        match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(taken)) if taken.bytes > 0 => {
-                self.swept_bytes.fetch_add(taken.bytes, Ordering::Relaxed);
-                tracing::debug!(vm = self.config.name, %taken, "free memory");
-            }
-            Ok(Err(error)) => tracing::warn!(vm = self.config.name, %error, "free memory"),
-            Ok(Ok(_)) | Err(_) => {}
         }
     }
 

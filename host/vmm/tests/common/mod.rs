@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod memory;
 pub mod world;
 
-use squeezy_protocol::{InstanceSpec, PartitionChoice};
+use squeezy_protocol::InstanceSpec;
 use squeezy_vmm::{AcceleratorChoice, Artifacts, Kernel, VmConfig};
 use std::{
     os::unix::fs::PermissionsExt,
@@ -22,27 +23,8 @@ pub fn config(name: &str) -> VmConfig {
 
 /// An instance that runs a program of the initramfs.
 pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
-    InstanceSpec {
-        id: id.parse().unwrap(),
-        command: command.iter().map(ToString::to_string).collect(),
-        environment: Default::default(),
-        working_directory: "/".into(),
-        image: None,
-        layers: Vec::new(),
-        partition: PartitionChoice::None,
-        wait_ms: 0,
-        memory_limit_bytes: None,
-        files_limit_bytes: None,
-        memory_node: None,
-        cpu_share_millis: None,
-        cpu_limit_millis: None,
-        seccomp: squeezy_protocol::Seccomp::Default,
-        output: squeezy_protocol::OutputKind::Log,
-        user: Default::default(),
-        read_only_root: false,
-        port: None,
-        network: squeezy_protocol::NetworkAccess::None,
-    }
+    let command = command.iter().map(ToString::to_string).collect();
+    InstanceSpec::new(id.parse().unwrap(), command)
 }
 
 /// A shell script to run instead of QEMU.

@@ -8,7 +8,7 @@ use crate::{
 };
 use squeezy_protocol::{
     ImageNumber, Layer,
-    network::{GATEWAY, NETWORK, NETWORK_PREFIX, RESOLVER},
+    network::{GATEWAY, NETWORK, NETWORK_PREFIX, Network, RESOLVER},
 };
 use std::{ffi::OsString, os::fd::RawFd, path::Path, process::Command};
 
@@ -19,6 +19,10 @@ const BASE_ID: &str = "base";
 /// The slot of the root bus that holds the first eight images; further images go into the slots
 /// below it.
 const IMAGE_SLOT: u8 = 0x1e;
+
+/// The slot of the root bus that holds the devices of the first eight networks; further ones go into the slots above it,
+/// up to 0x13. Regions of memory have the slots from 4 on: there are so many of them only where there are no networks.
+const NETWORK_SLOT: u8 = 0x10;
 
 /// The id of the virtio-mem device with this number.
 pub(super) fn device_id(number: u16) -> String {
@@ -43,6 +47,8 @@ pub(super) struct Inherited {
     pub(super) tap: Option<RawFd>,
     /// The drive for layers, if there is one.
     pub(super) pool: Option<RawFd>,
+    /// The tap devices of networks.
+    pub(super) taps: Vec<RawFd>,
 }
 
 /// The command that starts QEMU.
@@ -52,7 +58,7 @@ pub(super) fn command(
     accelerator: AcceleratorKind,
     inherited: &Inherited,
 ) -> Command {
-    let Inherited { monitor, channel, memory: files, tap, pool } = inherited;
+    let Inherited { monitor, channel, memory: files, tap, pool, taps } = inherited;
     let mut command = Command::new(&options.program);
     let mut add = |option: &str, value: String| {
         command.arg(option).arg(value);
@@ -130,8 +136,7 @@ pub(super) fn command(
     add("-device", "virtio-rng-pci,rng=rng,addr=0x2.0x0,multifunction=on".to_owned());
     if config.network.is_some() {
         let netdev = match tap {
-            // Without the host's kernel, which would access the guest's memory by itself.
-            Some(tap) => format!("tap,id=network,fd={tap},vhost=off"),
+            Some(tap) => netdev("network", *tap),
             // Nothing of IPv6: the judge knows only IPv4.
             None => format!(
                 "user,id=network,ipv4=on,ipv6=off,net={NETWORK}/{NETWORK_PREFIX},host={GATEWAY},dns={RESOLVER}"
@@ -140,6 +145,15 @@ pub(super) fn command(
         add("-netdev", netdev);
         // Without a ROM to boot from: this kernel comes from the command line.
         add("-device", "virtio-net-pci,netdev=network,romfile=,addr=0x2.0x1".to_owned());
+    }
+    for (number, tap) in (0..).zip(taps) {
+        let id = format!("network-{number}");
+        add("-netdev", netdev(&id, *tap));
+        let (slot, function) = (NETWORK_SLOT + number / 8, number % 8);
+        let mac = Network::device_address(number);
+        // The guest's kernel does not know the older interface, and would boot longer beside it.
+        let options = format!("romfile=,disable-legacy=on,addr={slot:#x}.{function:#x}");
+        add("-device", format!("virtio-net-pci,netdev={id},mac={mac},{options},multifunction=on"));
     }
 
     if config.count_device_requests {
@@ -198,6 +212,12 @@ fn processors(vcpus: u32, layout: &Layout, shares_state: bool, add: &mut impl Fn
     }
 }
 
+/// A network device's other end, which is a tap device.
+fn netdev(id: &str, tap: RawFd) -> String {
+    // Without the host's kernel, which would access the guest's memory by itself.
+    format!("tap,id={id},fd={tap},vhost=off")
+}
+
 fn backend(file: Option<&RawFd>, id: &str, bytes: u64) -> String {
     let kind = match file {
         None => "memory-backend-ram,share=off".to_owned(),
@@ -239,7 +259,8 @@ mod tests {
         let options =
             QemuOptions { program: "q".into(), arguments: vec!["-last".into(), "word".into()] };
         let pool = config.pool.is_some().then_some(9);
-        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8], tap, pool };
+        let taps = (20..).take(config.taps.len()).collect();
+        let inherited = Inherited { monitor: 5, channel: 6, memory: vec![7, 8], tap, pool, taps };
         let command = command(&options, config, AcceleratorKind::Tcg, &inherited);
         assert_eq!(command.get_program(), "q");
         command
@@ -285,6 +306,17 @@ mod tests {
         let words = words_with(&config, Some(9));
         assert!(words.contains("-netdev tap,id=network,fd=9,vhost=off "), "{words}");
         assert!(words.contains("virtio-net-pci,netdev=network,") && !words.contains("user,"));
+    }
+
+    #[test]
+    fn each_network_has_a_device_of_its_own() {
+        let mut config = VmConfig::new("t", "k", "i");
+        let null = Arc::new(std::fs::File::open("/dev/null").unwrap().into());
+        config.taps = vec![null; 10];
+        let words = words(&config);
+        assert!(words.contains("-netdev tap,id=network-0,fd=20,vhost=off "), "{words}");
+        assert!(words.contains("netdev=network-9,mac=02:73:71:7a:00:09,"), "{words}");
+        assert!(words.contains("addr=0x11.0x1,multifunction=on"), "{words}");
     }
 
     #[test]

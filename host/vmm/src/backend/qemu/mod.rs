@@ -16,6 +16,7 @@ use crate::{
     },
     config::VmConfig,
     console::{Console, lines},
+    cpu_share::Member,
     host_memory::{HostMemory, MemoryFile},
     measure::ThreadRole,
     memory::Layout,
@@ -52,6 +53,8 @@ const KEPT_LINES: usize = 20;
 
 struct Qemu {
     process: Process,
+    /// Of whose processors it uses a share.
+    _member: Option<Member>,
     monitor: Monitor,
     version: String,
     stderr: Arc<Mutex<Stderr>>,
@@ -88,12 +91,15 @@ pub(crate) async fn start(
     };
     let pool = config.pool.as_ref().map(|pool| pool.as_fd().try_clone_to_owned()).transpose();
     let pool = pool.map_err(|e| VmError::system("the drive for layers cannot be used", e))?;
+    let taps = config.taps.iter().map(|tap| tap.try_clone()).collect::<Result<Vec<_>, _>>();
+    let taps = taps.map_err(|e| VmError::system("the tap devices cannot be used", e))?;
     let inherited = Inherited {
         monitor: monitor_end.as_raw_fd(),
         channel: channel_end.as_raw_fd(),
         memory: memory_ends.iter().map(AsRawFd::as_raw_fd).collect(),
         tap: tap.as_ref().map(AsRawFd::as_raw_fd),
         pool: pool.as_ref().map(AsRawFd::as_raw_fd),
+        taps: taps.iter().map(AsRawFd::as_raw_fd).collect(),
     };
     let own = [inherited.monitor, inherited.channel];
     let command = command::command(options, config, accelerator.kind, &inherited);
@@ -108,7 +114,7 @@ pub(crate) async fn start(
     let is_judged = matches!(config.network, Some(Uplink::Judged(_)));
     let spawned = tokio::task::spawn_blocking(move || {
         let ends = [monitor_end, channel_end].into_iter().chain(memory_ends);
-        let fds = ends.chain(tap).chain(pool).collect();
+        let fds = ends.chain(tap).chain(pool).chain(taps).collect();
         let confine = move || match is_judged {
             true => calls.send(network::confine(own)?).map_err(std::io::Error::other),
             false => Ok(()),
@@ -125,6 +131,8 @@ pub(crate) async fn start(
     let said = tokio::spawn(follow_stderr(reader(spawned.stderr.into())?, stderr.clone()));
 
     let process = spawned.process;
+    let member = config.cpu_share.as_ref().map(|share| share.join(process.id())).transpose();
+    let member = member.map_err(|e| VmError::system("the VM's processors cannot be shared", e))?;
     let cannot_judge = |error| VmError::system("the VM's network cannot be supervised", error);
     if let (Some(Uplink::Judged(network)), Ok(calls)) = (&config.network, confined.try_recv()) {
         let counters = config.network_counters.clone();
@@ -149,8 +157,8 @@ pub(crate) async fn start(
         }
     };
     memory.set_files(files);
-    let backend =
-        Qemu { process, monitor, version, stderr, counts_requests: config.count_device_requests };
+    let counts_requests = config.count_device_requests;
+    let backend = Qemu { process, _member: member, monitor, version, stderr, counts_requests };
     Ok(Started { backend: Arc::new(backend), events, console, memory, channel })
 }
 

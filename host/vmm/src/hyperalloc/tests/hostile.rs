@@ -2,7 +2,7 @@
 //!
 //! `SQUEEZY_LLFREE_SECONDS` says for how long it scribbles; `make stress` does so for longer.
 
-use super::{Guest, MIB, STATE, STATE_BYTES};
+use super::{GIB, Guest, MIB, STATE, STATE_BYTES, USABLE_BYTES, ZONE_AREAS};
 use crate::hyperalloc::{Grain, Reclaimer};
 use proptest::{
     prelude::*,
@@ -67,7 +67,7 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
     let guest = Guest::new();
     let state = guest.state();
     let stop = AtomicBool::new(false);
-    let (mut calls, mut bytes, mut longest) = (0_u64, 0_u64, Duration::ZERO);
+    let (mut calls, mut condemned, mut bytes, mut longest) = (0_u64, 0_u64, 0_u64, Duration::ZERO);
     thread::scope(|scope| {
         for seed in 0..2 {
             let (state, layout, stop) = (&state, &guest.layouts[usize::from(seed)], &stop);
@@ -76,21 +76,31 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
         let _stop = StopAtEnd(&stop);
         let begin = Instant::now();
         let mut reclaimer = guest.reclaimer();
+        let region = &guest.memory.regions[0];
+        let partition = region.part(&(GIB..GIB + u64::from(ZONE_AREAS) * 2 * MIB)).unwrap();
         // On a busy machine those who scribble may not have begun by then.
-        while begin.elapsed() < time || bytes == 0 && begin.elapsed() < 20 * time {
+        while begin.elapsed() < time
+            || (bytes == 0 || condemned == 0) && begin.elapsed() < 20 * time
+        {
             let grain = if calls.is_multiple_of(2) { Grain::Area } else { Grain::Page };
             let taken = reclaimer.take(&(0..u64::MAX), grain).unwrap();
             bytes += taken.bytes;
             reclaimer.hold((calls % 5) * 4 * MIB).unwrap();
+            assert!(reclaimer.held_bytes() <= USABLE_BYTES, "{} bytes", reclaimer.held_bytes());
             assert!(reclaimer.asked_bytes() <= reclaimer.held_bytes());
             assert!(reclaimer.give_asked(2 * MIB) <= 2 * MIB);
             reclaimer.enforce().unwrap();
+            if let Some(bytes) = reclaimer.condemn(&partition).unwrap() {
+                assert!(bytes <= partition.bytes(), "{bytes} bytes of a partition");
+                condemned += 1;
+            }
             longest = longest.max(taken.took);
             calls += 1;
             if calls.is_multiple_of(3) {
                 // Whoever takes over finds nonsense, too.
                 drop(reclaimer);
                 reclaimer = guest.reclaimer();
+                assert!(reclaimer.held_bytes() <= USABLE_BYTES, "adopted");
             }
             if calls.is_multiple_of(300) {
                 guest.assert_rest_is_whole();
@@ -99,17 +109,18 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
         }
     });
     guest.assert_rest_is_whole();
-    println!("{calls} calls took {bytes} bytes, the longest {longest:?}");
-    assert!(calls > 100 && bytes > 0, "{calls} calls, {bytes} bytes");
+    println!("{calls} calls took {bytes} bytes, the longest {longest:?}; {condemned} condemned");
+    assert!(calls > 100 && bytes > 0 && condemned > 0, "{calls} calls, {bytes} bytes, {condemned}");
 }
 
 /// However long the work on one guest takes: nobody else's waits for it, because there is nothing that both need. So
-/// how long it may take at most need not be measured here; what bounds it is counted in `squeezy-llfree`.
+/// how long it may take at most need not be measured here; what bounds it is counted in `squeezy-llfree` and in
+/// `spare.rs`.
 #[test]
 fn a_guest_that_is_worked_on_without_end_holds_up_no_other() {
     let (stuck, other) = (Guest::new(), Guest::new());
     let (endless, reclaimer) = (stuck.reclaimer(), other.reclaimer());
-    let _worked_on: Vec<_> = endless.zones.iter().map(|zone| zone.lock().unwrap()).collect();
+    let _worked_on = endless.work_on_all();
     let (done, is_done) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {

@@ -1,24 +1,31 @@
 //! What the host keeps, and what it cannot discard, of a guest that keeps the rules.
 
-use super::{GIB, Guest, MIB, ZONE_AREAS};
+use super::{GIB, Guest, MIB, USABLE_BYTES, ZONE_AREAS};
 use crate::{
     host_memory::{FilePart, MemoryPiece},
-    hyperalloc::Grain,
+    hyperalloc::{Grain, LockedZone},
 };
 use squeezy_llfree::{AreaSet, TreeIndex};
-use std::{os::unix::fs::FileExt, sync::Arc, thread};
+use std::{
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+};
 
 /// Entries of areas; `docs/abi.md` has them.
 const FREE: u16 = 512;
 const FREE_EVICTED: u16 = 0x0800 | 512;
 const HOST: u16 = 0x0c00;
+const ISOLATED: u16 = 0x1000;
 /// The areas of the first zone that are memory as a whole, and do not have the state in them.
 const USABLE: [u32; 3] = [0, 2, 3];
-const USABLE_BYTES: u64 = USABLE.len() as u64 * 2 * MIB;
 
 impl Guest {
     /// All pages of both zones are free.
-    pub(super) fn boot(&self) {
+    pub(crate) fn boot(&self) {
         for layout in self.layouts {
             (0..ZONE_AREAS).for_each(|area| self.set_area(layout.area, area, FREE));
             for tree in 0..ZONE_AREAS / 8 {
@@ -54,6 +61,17 @@ impl Guest {
         self.u32(self.layouts[0].live)
     }
 
+    /// How many free pages of a zone are in areas that are isolated.
+    fn isolated(&self, zone: usize) -> u32 {
+        let areas = (0..ZONE_AREAS).map(|area| self.area(zone, area));
+        areas.filter(|entry| entry & ISOLATED != 0).map(|entry| u32::from(entry & 0x3ff)).sum()
+    }
+
+    /// Says how many pages the guest needs free of the first zone.
+    pub(super) fn set_reserve(&self, pages: u32) {
+        self.write(self.layouts[0].live + 64 + 4, &pages.to_le_bytes());
+    }
+
     /// The pages that the trees of a zone count, and how many areas the host has counted out.
     fn counted(&self, zone: usize) -> (u32, u32) {
         let trees =
@@ -71,6 +89,36 @@ impl Guest {
             piece.resident(std::process::id()).unwrap().resident_bytes
         };
         USABLE.iter().map(resident).sum()
+    }
+
+    /// Does this before anything is discarded of the memory that it has booted with (0) or of its region (1). Returns
+    /// how often that was.
+    pub(super) fn on_discard(
+        self: &Arc<Self>,
+        piece: usize,
+        act: impl Fn(&Self) + Send + Sync + 'static,
+    ) -> Arc<AtomicU32> {
+        let count = Arc::new(AtomicU32::new(0));
+        let (counted, guest) = (count.clone(), Arc::downgrade(self));
+        let file = &self.memory.pieces().nth(piece).unwrap().file.as_ref().unwrap().file;
+        file.before_discard.set(move || {
+            counted.fetch_add(1, Relaxed);
+            act(&guest.upgrade().unwrap());
+        });
+        count
+    }
+
+    /// One page of each area is in use, in both zones.
+    pub(super) fn use_a_page_of_each_area(&self) {
+        for layout in self.layouts {
+            for area in 0..ZONE_AREAS {
+                self.write(layout.bits + u64::from(area) * 64, &1_u64.to_le_bytes());
+                self.set_area(layout.area, area, FREE - 1);
+            }
+            for tree in 0..ZONE_AREAS / 8 {
+                self.write(layout.tree + u64::from(tree) * 4, &(4096_u32 - 8).to_le_bytes());
+            }
+        }
     }
 
     /// The same guest, but the host cannot discard anything of it.
@@ -143,6 +191,104 @@ fn who_takes_over_keeps_what_was_kept_and_discards_it_again() {
     assert_eq!(guest.counted(0), (ZONE_AREAS * 512, 0));
 }
 
+/// What a guest says that the host keeps, the host has to be able to take.
+#[test]
+fn who_takes_over_keeps_nothing_that_is_no_memory() {
+    let guest = Guest::new();
+    guest.boot();
+    // All of its areas, also that with the state and those beyond the end of memory.
+    for tree in 0..ZONE_AREAS / 8 {
+        (0..8).for_each(|area| guest.set_area(guest.layouts[0].area, tree * 8 + area, HOST));
+        let offset = guest.layouts[0].tree + u64::from(tree) * 4;
+        guest.write(offset, &(0xff_u32 << 19).to_le_bytes());
+    }
+    let reclaimer = guest.reclaimer();
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (USABLE_BYTES, 3));
+    assert_eq!(guest.counted(0), ((ZONE_AREAS - 3) * 512, 3));
+    guest.assert_rest_is_whole();
+}
+
+/// What is found later in what is kept, the guest has used: it is ended for that.
+#[test]
+fn what_only_the_guest_says_to_be_evicted_is_discarded_too() {
+    let guest = Guest::new();
+    guest.boot();
+    USABLE.iter().for_each(|&area| guest.set_area(guest.layouts[0].area, area, FREE_EVICTED));
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(USABLE_BYTES).unwrap();
+    assert_eq!((reclaimer.held_bytes(), guest.usable_resident()), (USABLE_BYTES, 0));
+    assert_eq!(reclaimer.enforce().unwrap(), 0);
+}
+
+/// It may take seconds, and a guest waits for one at most before it kills somebody.
+#[test]
+fn who_takes_over_has_nothing_in_hand_while_it_discards_what_was_kept() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    guest.reclaimer().hold(USABLE_BYTES).unwrap();
+    guest.fill();
+    let discards = guest.on_discard(0, |guest| {
+        assert_eq!((guest.u32(guest.layouts[0].live + 4) % 2, guest.held()), (0, 3));
+    });
+    let reclaimer = guest.reclaimer();
+    assert_eq!((reclaimer.held_bytes(), guest.usable_resident()), (USABLE_BYTES, 0));
+    assert!(discards.load(Relaxed) > 0);
+}
+
+/// The guest must not count on what is kept while the discard is under way.
+#[test]
+fn the_guest_hears_what_is_kept_before_it_is_discarded() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    let discards = guest.on_discard(0, |guest| assert_eq!(guest.held(), 3));
+    guest.reclaimer().hold(USABLE_BYTES).unwrap();
+    assert!(discards.load(Relaxed) > 0);
+}
+
+/// Whether areas go back at once or are kept: a guest that needs them gets them first.
+#[test]
+fn what_the_guest_needs_is_never_in_hand() {
+    for spare in 0..3 {
+        let guest = Arc::new(Guest::new());
+        guest.boot();
+        guest.set_reserve((ZONE_AREAS - spare) * 512);
+        let discards = guest.on_discard(0, move |guest| assert!(guest.counted(0).1 <= spare));
+        let reclaimer = guest.reclaimer();
+        let taken = reclaimer.take(&(0..GIB), Grain::Area).unwrap();
+        assert_eq!((taken.bytes > 0, discards.load(Relaxed) > 0), (spare > 0, spare > 0));
+        reclaimer.hold(USABLE_BYTES).unwrap();
+        assert_eq!(reclaimer.held_bytes(), u64::from(spare) * 2 * MIB);
+    }
+}
+
+/// While an area is isolated, all of its free pages look taken to the guest.
+#[test]
+fn single_pages_that_the_guest_needs_are_not_isolated() {
+    /// Of the first tree. The second has no memory, so what it says does not count.
+    const FREE_PAGES: u32 = 8 * 511;
+    for (spare, areas) in [(0, 0), (510, 0), (511, 3), (FREE_PAGES, 3)] {
+        let guest = Arc::new(Guest::new());
+        guest.boot();
+        guest.use_a_page_of_each_area();
+        guest.set_reserve(FREE_PAGES - spare);
+        let isolated = guest.on_discard(0, move |guest| assert!(guest.isolated(0) <= spare));
+        let taken = guest.reclaimer().take(&(0..GIB), Grain::Page).unwrap();
+        assert_eq!((taken.bytes, isolated.load(Relaxed)), (u64::from(areas) * 511 * 4096, areas));
+        assert_eq!(guest.isolated(0), 0);
+    }
+}
+
+/// It may need more at any time.
+#[test]
+fn what_the_guest_needs_is_asked_before_each_area() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    guest.use_a_page_of_each_area();
+    guest.on_discard(0, |guest| guest.set_reserve(u32::MAX));
+    let taken = guest.reclaimer().take(&(0..GIB), Grain::Page).unwrap();
+    assert_eq!(taken.bytes, 511 * 4096);
+}
+
 /// Somebody has failed with areas in hand. Who comes next does not take them for kept.
 #[test]
 fn what_was_left_in_the_middle_goes_back() {
@@ -151,7 +297,7 @@ fn what_was_left_in_the_middle_goes_back() {
     let reclaimer = guest.reclaimer();
     reclaimer.hold(2 * MIB).unwrap();
     let fails = || {
-        let mut zones: Vec<_> = reclaimer.zones.iter().map(|zone| zone.lock().unwrap()).collect();
+        let mut zones: Vec<_> = reclaimer.zones.iter().map(LockedZone::work).collect();
         for zone in &mut zones {
             let hand = zone.zone.hand();
             let free = hand.free_areas(TreeIndex(0)).of(AreaSet(0b1100));
@@ -165,6 +311,7 @@ fn what_was_left_in_the_middle_goes_back() {
     let partition = super::ZONE_STARTS[1]..super::ZONE_STARTS[1] + 32 * MIB;
     reclaimer.take(&partition, Grain::Area).unwrap();
     assert_eq!(guest.counted(1), (ZONE_AREAS * 512, 0));
+    assert_eq!(reclaimer.enforce().unwrap(), 0);
     assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
     assert_eq!(guest.counted(0), ((ZONE_AREAS - 1) * 512, 1));
     assert_eq!([0, 2, 3].map(|area| guest.area(0, area)), [HOST, FREE_EVICTED, FREE_EVICTED]);

@@ -2,9 +2,10 @@
 
 mod hostile;
 mod keeping;
+mod slow;
 mod starving;
 
-use super::Reclaimer;
+use super::{LockedZone, Reclaimer};
 use crate::host_memory::{HostMemory, MemoryFile, MemoryPiece};
 use squeezy_llfree::{Mapping, ZoneLayout, header::HEADER_BYTES};
 use squeezy_protocol::LlfreeState;
@@ -24,15 +25,17 @@ const ZONE_AREAS: u32 = 16;
 const ZONE_STARTS: [u64; 2] = [16 * MIB, GIB];
 const BASE_BYTES: u64 = 25 * MIB;
 const REGION_BYTES: u64 = 64 * MIB;
+/// What can be kept of the first zone: the state is in one of the four areas that are memory.
+pub(crate) const USABLE_BYTES: u64 = 6 * MIB;
 
 /// A guest whose memory is all there, each page with its own address in it.
-struct Guest {
+pub(crate) struct Guest {
     memory: HostMemory,
     layouts: [ZoneLayout; 2],
 }
 
 impl Guest {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let piece = |start: u64, bytes| MemoryPiece {
             guest: start..start + bytes,
             host_start: 0,
@@ -51,6 +54,14 @@ impl Guest {
             .map(|number| (ZONE_STARTS[number] / 4096, ZONE_AREAS, guest.layouts[number].live));
         guest.write_header(&zones);
         guest
+    }
+
+    /// The same guest with a second zone below the first, of eight areas, instead of the partition.
+    fn with_a_zone_below(mut self) -> Self {
+        self.layouts[1] = ZoneLayout::new(self.layouts[1].live, 8).unwrap();
+        let [above, below] = self.layouts.map(|layout| layout.live);
+        self.write_header(&[(0, 8, below), (ZONE_STARTS[0] / 4096, ZONE_AREAS, above)]);
+        self
     }
 
     /// The file of a piece, for the guest to write to.
@@ -88,7 +99,7 @@ impl Guest {
         self.file(&self.memory.base[0]).write_all_at(&header, STATE).unwrap();
     }
 
-    fn reclaimer(&self) -> Reclaimer {
+    pub(crate) fn reclaimer(&self) -> Reclaimer {
         let state = LlfreeState { address: STATE, bytes: STATE_BYTES };
         Reclaimer::open(state, &self.memory).unwrap()
     }
@@ -127,6 +138,13 @@ impl Guest {
             !is_zone || is_last || (STATE..STATE + 2 * MIB).contains(address)
         });
         assert_eq!(lost, None, "a page of the guest is lost");
+    }
+}
+
+impl Reclaimer {
+    /// Nobody else works on any zone until these are dropped.
+    pub(crate) fn work_on_all(&self) -> impl Sized {
+        self.zones.iter().map(LockedZone::work).collect::<Vec<_>>()
     }
 }
 

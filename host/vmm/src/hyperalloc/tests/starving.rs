@@ -1,15 +1,13 @@
 //! A guest that asks for what the host keeps, and one that does so without end.
 
-use super::{Guest, MIB};
+use super::{GIB, Guest, MIB, USABLE_BYTES, ZONE_AREAS};
 use crate::hyperalloc::Grain;
 use proptest::prelude::*;
-
-/// Areas of the base zone that can be kept: the state is in one of the four that are there.
-const USABLE_BYTES: u64 = 6 * MIB;
+use std::sync::Arc;
 
 impl Guest {
     /// As the kernel does before it kills.
-    fn ask(&self, zone: usize, areas: u32) {
+    pub(super) fn ask(&self, zone: usize, areas: u32) {
         let line = self.layouts[zone].live + 64;
         self.write(line + 8, &areas.to_le_bytes());
         self.write(line, &self.u32(line).wrapping_add(1).to_le_bytes());
@@ -52,6 +50,34 @@ fn a_partition_has_nothing_to_ask_for() {
     reclaimer.hold(USABLE_BYTES).unwrap();
     guest.ask(1, 8);
     assert_eq!((reclaimer.asked_bytes(), reclaimer.give_asked(u64::MAX)), (0, 0));
+}
+
+/// It waits for a quarter of a second, and its answer for whoever works on the zone.
+#[test]
+fn whoever_works_on_a_zone_makes_way_for_the_answer() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(2 * MIB).unwrap();
+    guest.on_discard(0, |guest| guest.ask(0, 1));
+    let is_asked = || assert_eq!(reclaimer.asked_bytes(), 2 * MIB);
+
+    // One area at a time.
+    guest.set_reserve((ZONE_AREAS - 1 - 1) * 512);
+    assert_eq!(reclaimer.take(&(0..GIB), Grain::Area).unwrap().bytes, 2 * MIB);
+    is_asked();
+
+    // What there is something behind comes first.
+    guest.set_reserve(0);
+    reclaimer.hold(USABLE_BYTES).unwrap();
+    assert_eq!(reclaimer.held_bytes(), 4 * MIB);
+    is_asked();
+    reclaimer.hold(2 * MIB).unwrap();
+
+    guest.use_a_page_of_each_area();
+    guest.fill();
+    assert_eq!(reclaimer.take(&(0..GIB), Grain::Page).unwrap().bytes, 511 * 4096);
+    is_asked();
 }
 
 proptest! {
