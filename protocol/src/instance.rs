@@ -1,6 +1,8 @@
 //! An instance: one running copy of a function, in a sandbox of its own.
 
-use crate::{NetworkAccess, PartitionNumber};
+use crate::{
+    NetworkAccess, PartitionNumber, Privileges, ResourceLimit, SystemCallFilter, VolumeMount,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -125,6 +127,42 @@ pub enum OutputKind {
     Streams,
 }
 
+/// What an instance shares with another one, which has to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Company {
+    /// Nothing.
+    #[default]
+    None,
+    /// Partition, users, network, IPC and host name, as containers of a pod do. Each ends by itself; the partition is
+    /// free when the last has ended. Neither sees the files of the other, nor its processes unless
+    /// [`InstanceSpec::shared_processes`].
+    Beside(InstanceId),
+    /// Everything: it is one more process in that instance, with its root and its limits, and ends with it at the
+    /// latest. What it leaves behind when it ends before is that instance's.
+    Inside(InstanceId),
+}
+
+impl Company {
+    /// The other one.
+    pub fn id(&self) -> Option<&InstanceId> {
+        match self {
+            Self::None => None,
+            Self::Beside(id) | Self::Inside(id) => Some(id),
+        }
+    }
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalSize {
+    /// How wide it is.
+    pub columns: u16,
+    /// How high it is.
+    pub rows: u16,
+}
+
 /// What to start, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,7 +175,7 @@ pub struct InstanceSpec {
     /// Its whole environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Its working directory.
+    /// Its working directory. If that is not in its root, and the root is its own, it is made.
     #[serde(default = "root_directory")]
     pub working_directory: String,
     /// The image that its root is, with an overlay of its own; the root that the agent itself has,
@@ -147,6 +185,14 @@ pub struct InstanceSpec {
     /// files look as in a root that Linux' overlayfs has made of directories.
     #[serde(default)]
     pub layers: Vec<u64>,
+    /// What it shares with another instance. What it shares is as the other one has it, and absent here: the partition
+    /// is [`PartitionChoice::None`].
+    #[serde(default)]
+    pub company: Company,
+    /// Whether it lives in the PID namespace of the instance that it is beside, and ends with that at the latest: both
+    /// see each other's processes.
+    #[serde(default)]
+    pub shared_processes: bool,
     /// The partition to attach it to.
     pub partition: PartitionChoice,
     /// How long to wait for that partition, in milliseconds.
@@ -155,6 +201,10 @@ pub struct InstanceSpec {
     /// `memory.max` of its cgroup in bytes: the most it may have outside of its partition. No limit
     /// when absent.
     pub memory_limit_bytes: Option<u64>,
+    /// `memory.max` of a cgroup around its own and those of all that are beside it, in bytes: the most that they may have
+    /// together outside of their partition. No limit when absent.
+    #[serde(default)]
+    pub company_memory_limit_bytes: Option<u64>,
     /// The most that the files of its writable root, /tmp and /dev/shm may hold together, in bytes.
     /// They are memory of its own. Half of the machine's when absent.
     #[serde(default)]
@@ -173,20 +223,109 @@ pub struct InstanceSpec {
     /// Which system calls it may make.
     #[serde(default)]
     pub seccomp: Seccomp,
+    /// Filters beside that, of which the strictest decides; at most [`SystemCallFilter::MAX_COUNT`].
+    #[serde(default)]
+    pub filters: Vec<SystemCallFilter>,
+    /// Whether its standard input comes from the host; it is empty otherwise.
+    #[serde(default)]
+    pub input: bool,
+    /// The terminal that its standard streams are, and that it can control, of this size. What is written to it is one
+    /// stream, that of standard output: [`OutputKind::Streams`]. There is none when absent.
+    #[serde(default)]
+    pub terminal: Option<TerminalSize>,
     /// What becomes of its output.
     #[serde(default)]
     pub output: OutputKind,
-    /// Who its processes are, without any capability.
+    /// Who its processes are.
     #[serde(default)]
     pub user: InstanceUser,
+    /// What they may do.
+    #[serde(default)]
+    pub privileges: Privileges,
+    /// Limits of its first process and of those that this one starts, at most [`ResourceLimit::MAX_COUNT`].
+    #[serde(default)]
+    pub resource_limits: Vec<ResourceLimit>,
+    /// How much rather than others it is killed when memory is short: `oom_score_adj`, at most
+    /// [`InstanceSpec::MAX_OOM_SCORE_ADJ`]. Nobody is killed less than others.
+    #[serde(default)]
+    pub oom_score_adj: u16,
+    /// Its host name; its id when absent.
+    #[serde(default)]
+    pub host_name: Option<String>,
     /// Whether its root cannot be written to; /tmp and /dev/shm can.
     #[serde(default)]
     pub read_only_root: bool,
+    /// Whether its programs can make terminals, in a `/dev/pts` of its own.
+    #[serde(default)]
+    pub pseudoterminals: bool,
+    /// Paths in its root, beside those that no instance has, that show nothing; at most
+    /// [`InstanceSpec::MAX_PATHS`]. What is not there is left out.
+    #[serde(default)]
+    pub hidden_paths: Vec<String>,
+    /// The same of paths that it can only read.
+    #[serde(default)]
+    pub read_only_paths: Vec<String>,
+    /// Volumes in its root, in this order, at most [`Volume::MAX_OF_INSTANCE`](crate::Volume::MAX_OF_INSTANCE).
+    #[serde(default)]
+    pub volumes: Vec<VolumeMount>,
     /// The TCP port its HTTP server listens on inside its network namespace, if it has one.
     pub port: Option<u16>,
     /// What network it has.
     #[serde(default)]
     pub network: NetworkAccess,
+    /// The network ([`network::Network`](crate::network::Network)) that it is in instead of one of its own, by its number.
+    #[serde(default)]
+    pub in_network: Option<u8>,
+}
+
+impl InstanceSpec {
+    /// The highest `oom_score_adj`, Linux's own.
+    pub const MAX_OOM_SCORE_ADJ: u16 = 1000;
+    /// The longest host name, Linux's own, in bytes.
+    pub const MAX_HOST_NAME_BYTES: usize = 64;
+    /// Most paths of a kind.
+    pub const MAX_PATHS: usize = 256;
+
+    /// A program in the guest's own root, alone, with no memory of its own, no limits, no network and nothing else that
+    /// can be left out.
+    pub fn new(id: InstanceId, command: Vec<String>) -> Self {
+        Self {
+            id,
+            command,
+            environment: BTreeMap::new(),
+            working_directory: root_directory(),
+            image: None,
+            layers: Vec::new(),
+            company: Company::default(),
+            shared_processes: false,
+            partition: PartitionChoice::None,
+            wait_ms: 0,
+            memory_limit_bytes: None,
+            company_memory_limit_bytes: None,
+            files_limit_bytes: None,
+            memory_node: None,
+            cpu_share_millis: None,
+            cpu_limit_millis: None,
+            seccomp: Seccomp::default(),
+            filters: Vec::new(),
+            input: false,
+            terminal: None,
+            output: OutputKind::default(),
+            user: InstanceUser::default(),
+            privileges: Privileges::default(),
+            resource_limits: Vec::new(),
+            oom_score_adj: 0,
+            host_name: None,
+            read_only_root: false,
+            pseudoterminals: false,
+            hidden_paths: Vec::new(),
+            read_only_paths: Vec::new(),
+            volumes: Vec::new(),
+            port: None,
+            network: NetworkAccess::default(),
+            in_network: None,
+        }
+    }
 }
 
 fn root_directory() -> String {
@@ -219,19 +358,34 @@ pub struct Instance {
 pub struct SignalRequest {
     /// Its number, 1 to 64.
     pub signal: u8,
-    /// Whether all its processes get it, or only the first.
+    /// Whether all its processes get it, or only the first. An instance inside another one has only the first.
     pub all: bool,
 }
 
-/// What an instance uses outside of its partition.
+/// What an instance uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Memory that is charged to its cgroup, in bytes.
+    /// Memory that is charged to its cgroup, in bytes: what it has outside of its partition.
     pub memory_bytes: u64,
+    /// Private memory of its processes, in bytes, which is in its partition, if it has one. What several of them have
+    /// inherited counts for each.
+    pub private_bytes: u64,
     /// CPU time of all its processes since its start, in microseconds.
     pub cpu_us: u64,
+    /// The part of it in the programs themselves.
+    pub user_us: u64,
+    /// The part of it in the kernel.
+    pub system_us: u64,
+    /// Page faults of all its processes since its start.
+    pub page_faults: u64,
+    /// Those of them that waited for a drive.
+    pub major_page_faults: u64,
     /// Processes and threads, that of its sandbox included.
     pub processes: u64,
+    /// The most that it may have.
+    pub processes_limit: u64,
+    /// How many of its processes were killed because memory was short.
+    pub oom_kills: u64,
 }
 
 /// What came of squeezing an instance.

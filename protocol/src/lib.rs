@@ -15,15 +15,25 @@
 //! | `GET /v1/instances/ID/wait` | | [`Instance`], when it has ended |
 //! | `GET /v1/instances/ID/log?from=N` | | its output from byte N on, as far as it is kept, plain text, at most [`MAX_BODY_BYTES`]; [`LOG_END_HEADER`] says where it ends |
 //! | `GET /v1/instances/ID/stdout`, `.../stderr` | | what it writes there, from its start to the end of its last writer; once, and only with [`OutputKind::Streams`] |
+//! | `PUT /v1/instances/ID/stdin` | bytes | nothing, when its standard input has them all and is closed, or nobody reads it any more; once, and only with [`InstanceSpec::input`] |
+//! | `PUT /v1/instances/ID/terminal` | [`TerminalSize`] | nothing, when its terminal has that size |
 //! | `POST /v1/instances/ID/signal` | [`SignalRequest`] | nothing, when the signal is sent |
 //! | `GET /v1/instances/ID/usage` | | [`Usage`] |
+//! | `GET /v1/instances/ID/processes` | | `Vec<u32>`, the ids of its processes as the guest's init sees them, without that of its sandbox; not of an instance inside another one |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
+//! | `POST /v1/instances/ID/thaw` | | [`Instance`], whose processes run again; no error if they did. If it is doomed, as with a request |
 //! | `POST /v1/instances/ID/squeeze` | | [`Squeezed`], when it has collected its garbage, is frozen again, and its partition's free memory has gone back to the host; refused while a request is under way. A request need not wait for it |
 //! | `POST /v1/instances/ID/doom` | | [`Instance`], when it can only be killed, until the next request to its server: the host may discard the memory of its partition while the VM is paused; refused unless it is frozen, and while others have to do with its memory |
 //! | `ANY /v1/instances/ID/http/PATH` | anything | what the instance's own HTTP server answers to `PATH`; thaws it. If it is doomed, it is spared first, or killed if the host has discarded its memory |
 //! | `DELETE /v1/instances/ID?grace_ms=N` | | [`Instance`], when all its processes are reaped; the id is free again |
 //! | `POST /v1/layers` | [`Layer`] | nothing, when instances can be started on it |
 //! | `DELETE /v1/layers/OFFSET` | | nothing, when the guest reads nothing of it any more; refused while an instance has it |
+//! | `POST /v1/volumes/NUMBER` | [`Volume`], at most [`Volume::MAX_BODY_BYTES`] | nothing, when instances can be started with it |
+//! | `PUT /v1/volumes/NUMBER` | the same | nothing, when its files have become these, each of them as a whole, links last; not of one that instances write to |
+//! | `GET /v1/volumes/NUMBER/FILE` | | the first [`MAX_BODY_BYTES`] of a file in its own directory, as bytes |
+//! | `DELETE /v1/volumes/NUMBER` | | nothing, when it is gone, but for those who have it |
+//! | `POST /v1/networks/NUMBER` | [`network::Network`] | nothing, when instances can be started in it |
+//! | `DELETE /v1/networks/NUMBER` | | nothing, when the device of this number is nobody's; refused while an instance is in it |
 //! | `POST /v1/page-cache/drop` | | nothing, when the contents of files that no process has mapped are out of memory |
 //! | `PUT /v1/clock` | [`Clock`] | nothing; the guest's clock is set |
 //! | `PUT /v1/profile` | [`ProfileRequest`] | starts counting calls of kernel functions from zero |
@@ -32,22 +42,32 @@
 //!
 //! An error is a status of 400 or more with an [`ErrorBody`].
 
+mod bytes;
 mod code;
+mod filter;
 mod instance;
 mod layer;
 mod memory;
 pub mod network;
+mod process;
 mod profile;
+mod volume;
 
 pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
+pub use filter::{Instruction, InvalidFilter, SystemCallFilter};
 pub use instance::{
-    ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState, InstanceUser,
-    OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap, Usage,
+    Company, ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState,
+    InstanceUser, OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap,
+    TerminalSize, Usage,
 };
 pub use layer::{InvalidLayer, Layer};
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};
 pub use network::NetworkAccess;
+pub use process::{Capability, Privileges, Resource, ResourceLimit};
 pub use profile::{FunctionCalls, Profile, ProfileRequest};
+pub use volume::{
+    FileContent, FileOwner, InvalidVolume, Volume, VolumeFile, VolumeMount, is_name, is_path,
+};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

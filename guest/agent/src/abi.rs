@@ -14,6 +14,8 @@ pub const PR_SQUEEZY_ASSIGN: i32 = 1;
 pub const PR_SQUEEZY_CANCEL: i32 = 2;
 /// Get the partition a process runs in.
 pub const PR_SQUEEZY_GET: i32 = 3;
+/// Attach the caller's next execve to the partition a process runs in, beside it.
+pub const PR_SQUEEZY_JOIN: i32 = 4;
 /// Any partition.
 pub const PR_SQUEEZY_ANY: i32 = -1;
 
@@ -77,6 +79,11 @@ pub fn assign(
     })
 }
 
+/// Attaches the calling process to the partition that process `pid` runs in, beside it, from its next execve on.
+pub fn join(pid: u32) -> Result<PartitionNumber, Errno> {
+    squeezy_prctl(PR_SQUEEZY_JOIN, pid as usize, 0)
+}
+
 /// Drops the attachment that [`assign`] made and no execve has used.
 pub fn cancel() -> Result<(), Errno> {
     squeezy_prctl(PR_SQUEEZY_CANCEL, 0, 0).map(drop)
@@ -127,6 +134,7 @@ mod tests {
             ("PR_SQUEEZY_ASSIGN", PR_SQUEEZY_ASSIGN),
             ("PR_SQUEEZY_CANCEL", PR_SQUEEZY_CANCEL),
             ("PR_SQUEEZY_GET", PR_SQUEEZY_GET),
+            ("PR_SQUEEZY_JOIN", PR_SQUEEZY_JOIN),
             ("PR_SQUEEZY_ANY", PR_SQUEEZY_ANY),
         ] {
             assert_eq!(defined(&header, name), Some(i64::from(ours)), "{name}");
@@ -141,5 +149,6 @@ mod tests {
         assert_eq!(assign(None, Wait::Millis(0)), Err(AssignError::NoPartitions));
         assert_eq!(cancel(), Err(Errno::INVAL));
         assert_eq!(partition_of(0), Err(Errno::INVAL));
+        assert_eq!(join(1), Err(Errno::INVAL));
     }
 }

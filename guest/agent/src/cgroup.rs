@@ -1,6 +1,6 @@
 //! One cgroup (v2) per instance: its limits, its end, and OOM kills in it.
 
-use squeezy_protocol::{InstanceId, InstanceSpec, Usage};
+use squeezy_protocol::{InstanceSpec, Usage};
 use std::{
     fs, io,
     os::fd::OwnedFd,
@@ -23,12 +23,16 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
 /// needs it fails later, with an error that names it.
 pub fn set_up() -> io::Result<()> {
     fs::create_dir_all(PARENT)?;
-    for directory in [ROOT, PARENT] {
-        let available = fs::read_to_string(format!("{directory}/cgroup.controllers"))?;
-        for controller in ["cpu", "cpuset", "memory", "pids"] {
-            if available.split_whitespace().any(|word| word == controller) {
-                fs::write(format!("{directory}/cgroup.subtree_control"), format!("+{controller}"))?;
-            }
+    enable(Path::new(ROOT))?;
+    enable(Path::new(PARENT))
+}
+
+/// Enables them for the cgroups in this one.
+fn enable(directory: &Path) -> io::Result<()> {
+    let available = fs::read_to_string(directory.join("cgroup.controllers"))?;
+    for controller in ["cpu", "cpuset", "memory", "pids"] {
+        if available.split_whitespace().any(|word| word == controller) {
+            fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"))?;
         }
     }
     Ok(())
@@ -38,17 +42,37 @@ pub fn set_up() -> io::Result<()> {
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
+    /// The cgroup that it is in with those beside it, if they have a limit together. It goes with the last of them.
+    shared: Option<PathBuf>,
 }
 
 impl Cgroup {
-    /// Creates the cgroup of an instance and sets its limits.
-    pub fn create(spec: &InstanceSpec) -> io::Result<Self> {
-        let cgroup = Self { path: path_of(&spec.id) };
-        fs::create_dir(&cgroup.path)?;
+    /// Creates the cgroup of an instance and sets its limits; beside that of another one, which has processes, if there
+    /// is one. `users` is the number of the users that the instance shares with nobody else.
+    pub fn create(spec: &InstanceSpec, beside: Option<&Self>, users: u32) -> io::Result<Self> {
+        let shared = match (beside, spec.company_memory_limit_bytes) {
+            (Some(other), _) => other.shared.clone(),
+            (None, Some(bytes)) => Some(create_shared(users, bytes)?),
+            (None, None) => None,
+        };
+        let path = shared.as_deref().unwrap_or(Path::new(PARENT)).join(spec.id.as_str());
+        let cgroup = Self { path, shared };
+        if let Err(error) = fs::create_dir(&cgroup.path) {
+            cgroup.leave_shared();
+            return Err(error);
+        }
         cgroup.limit(spec).inspect_err(|_| {
             let _ = fs::remove_dir(&cgroup.path);
+            cgroup.leave_shared();
         })?;
         Ok(cgroup)
+    }
+
+    /// Removes the one around it, unless there are others in it.
+    fn leave_shared(&self) {
+        if let Some(shared) = &self.shared {
+            let _ = fs::remove_dir(shared);
+        }
     }
 
     fn limit(&self, spec: &InstanceSpec) -> io::Result<()> {
@@ -74,9 +98,7 @@ impl Cgroup {
     }
 
     fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
-        let value = value.to_string();
-        fs::write(self.path.join(file), &value)
-            .map_err(|e| io::Error::new(e.kind(), format!("setting {file} to {value}: {e}")))
+        write(&self.path, file, value)
     }
 
     /// The directory, for clone3(2) to start a process in.
@@ -101,8 +123,7 @@ impl Cgroup {
 
     /// Sends a signal to every process in it.
     pub fn signal(&self, number: i32) -> io::Result<()> {
-        let processes = fs::read_to_string(self.path.join("cgroup.procs"))?;
-        for process in processes.lines().filter_map(|line| line.parse().ok()) {
+        for process in self.processes()? {
             match signal(process, number) {
                 // It has just ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -112,17 +133,31 @@ impl Cgroup {
         Ok(())
     }
 
-    /// What is charged to it now.
+    /// Its processes.
+    pub fn processes(&self) -> io::Result<Vec<u32>> {
+        let processes = fs::read_to_string(self.path.join("cgroup.procs"))?;
+        Ok(processes.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// What is charged to it now; nothing of what is not.
     pub fn usage(&self) -> io::Result<Usage> {
+        let read = |file: &str| fs::read_to_string(self.path.join(file));
         let number = |file: &str| -> io::Result<u64> {
-            let text = fs::read_to_string(self.path.join(file))?;
-            text.trim().parse().map_err(io::Error::other)
+            read(file)?.trim().parse().map_err(io::Error::other)
         };
-        let cpu = fs::read_to_string(self.path.join("cpu.stat"))?;
+        let (cpu, memory) = (read("cpu.stat")?, read("memory.stat")?);
+        let of = |text: &str, name: &str| value_of(text, name).ok_or(io::ErrorKind::InvalidData);
         Ok(Usage {
             memory_bytes: number("memory.current")?,
-            cpu_us: value_of(&cpu, "usage_usec").ok_or(io::ErrorKind::InvalidData)?,
+            private_bytes: 0,
+            cpu_us: of(&cpu, "usage_usec")?,
+            user_us: of(&cpu, "user_usec")?,
+            system_us: of(&cpu, "system_usec")?,
+            page_faults: of(&memory, "pgfault")?,
+            major_page_faults: of(&memory, "pgmajfault")?,
             processes: number("pids.current")?,
+            processes_limit: number("pids.max")?,
+            oom_kills: self.oom_kills(),
         })
     }
 
@@ -155,8 +190,31 @@ impl Cgroup {
                 io::ErrorKind::TimedOut,
                 format!("{} still has processes after 10 s", self.path.display()),
             )
-        })
+        })?;
+        self.leave_shared();
+        Ok(())
     }
+}
+
+/// Creates a cgroup for all that have the users of this number, with a limit of their memory together.
+fn create_shared(users: u32, memory_bytes: u64) -> io::Result<PathBuf> {
+    // No instance has such a name.
+    let path = Path::new(PARENT).join(format!("company_{users}"));
+    match fs::create_dir(&path) {
+        // One that could not be removed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        other => other?,
+    }
+    enable(&path).and_then(|()| write(&path, "memory.max", memory_bytes)).inspect_err(|_| {
+        let _ = fs::remove_dir(&path);
+    })?;
+    Ok(path)
+}
+
+fn write(directory: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    let value = value.to_string();
+    fs::write(directory.join(file), &value)
+        .map_err(|e| io::Error::new(e.kind(), format!("setting {file} to {value}: {e}")))
 }
 
 /// Sends a signal to a process, real-time ones included.
@@ -168,10 +226,6 @@ pub fn signal(process: u32, number: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-fn path_of(id: &InstanceId) -> PathBuf {
-    Path::new(PARENT).join(id.as_str())
 }
 
 /// The number after `name` in a file of lines `name number`.

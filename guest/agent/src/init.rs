@@ -13,7 +13,9 @@ use std::{fs, io, os::fd::AsRawFd, path::Path};
 const IMAGES: &str = "/run/squeezy/images";
 /// Empty directory on which each instance builds its root, in its own mount namespace.
 pub const SANDBOX: &str = "/run/squeezy/sandbox";
-/// How many files the agent may have open; each instance takes four.
+/// Where the terminals of instances are; instances cannot make any.
+pub const TERMINALS: &str = "/dev/pts";
+/// How many files the agent may have open; each instance takes at most eight.
 const MAX_FILES: u64 = 16384;
 
 /// Enables huge pages for programs that ask for them. Linux turns them off in a machine that boots with less
@@ -28,6 +30,7 @@ pub fn set_up() -> io::Result<()> {
         ("proc", "/proc", nodev, ""),
         ("sysfs", "/sys", nodev, ""),
         ("devtmpfs", "/dev", MountFlags::NOSUID, "mode=755"),
+        ("devpts", TERMINALS, MountFlags::NOSUID | MountFlags::NOEXEC, "mode=600"),
         ("tmpfs", "/run", MountFlags::NOSUID | MountFlags::NODEV, "mode=755"),
         ("tmpfs", "/tmp", MountFlags::NOSUID | MountFlags::NODEV, "mode=1777"),
         ("cgroup2", cgroup::ROOT, nodev, ""),

@@ -14,10 +14,11 @@ pub mod init;
 pub mod instance;
 pub mod layers;
 pub mod memory;
-pub mod netlink;
 pub mod network;
+pub mod networks;
 pub mod page_cache;
 pub mod port;
+mod processes;
 pub mod profile;
 pub mod proxy;
 pub mod sandbox;
@@ -25,6 +26,7 @@ pub mod server;
 pub mod squeeze;
 pub mod sysctl;
 pub mod sysfs;
+pub mod volumes;
 
 /// The agent's version, as reported to the host.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -14,6 +14,9 @@ fn main() -> ExitCode {
     if mode == sandbox::init::ARGUMENT {
         return sandbox::init::main();
     }
+    if mode == sandbox::init::APART_ARGUMENT {
+        return sandbox::init::main_apart();
+    }
     if std::process::id() != 1 {
         console!("this is the init of a Squeezy VM and only runs as process 1");
         return ExitCode::from(2);

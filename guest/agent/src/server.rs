@@ -4,7 +4,7 @@ use crate::{
     body::Body,
     clock,
     error::ApiError,
-    instance::{Instances, output::Stream},
+    instance::{Instances, input, output::Stream},
     memory, page_cache,
     profile::Profiler,
     proxy, squeeze,
@@ -15,12 +15,13 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
-use squeezy_protocol::{ErrorCode, InstanceId, LOG_END_HEADER, MAX_BODY_BYTES};
+use squeezy_protocol::{ErrorCode, InstanceId, LOG_END_HEADER, MAX_BODY_BYTES, Volume};
 use std::{convert::Infallible, rc::Rc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Maximum number of concurrent calls: a wait, a request and a stop for each of 255 instances, and some more.
-const MAX_CALLS: u32 = 1024;
+/// Maximum number of concurrent calls: a wait, three streams or a request, and a stop for each of 255 instances, and some
+/// more.
+const MAX_CALLS: u32 = 2048;
 /// Maximum bytes of one call's body that the agent buffers for a slow reader.
 const CALL_WINDOW_BYTES: u32 = 32 << 10;
 /// The same over all calls, large enough that an instance that does not read its request cannot block
@@ -127,6 +128,36 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
             state.instances.remove_layer(offset).await?;
             Ok(empty(StatusCode::NO_CONTENT))
         }
+        (method @ (&Method::POST | &Method::PUT), ["volumes", number]) => {
+            let number = number.parse().map_err(|_| no_such_path(path))?;
+            let volume = body_within(request, Volume::MAX_BODY_BYTES).await?;
+            if method == Method::POST {
+                state.instances.volumes.add(number, &volume)?;
+            } else {
+                state.instances.volumes.change(number, &volume)?;
+            }
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::GET, ["volumes", number, name]) => {
+            let number = number.parse().map_err(|_| no_such_path(path))?;
+            let bytes = state.instances.volumes.read(number, name)?;
+            Ok(with_type(StatusCode::OK, bytes, "application/octet-stream"))
+        }
+        (&Method::DELETE, ["volumes", number]) => {
+            let number = number.parse().map_err(|_| no_such_path(path))?;
+            state.instances.volumes.remove(number)?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::POST, ["networks", number]) => {
+            let number = number.parse().map_err(|_| no_such_path(path))?;
+            state.instances.networks.add(number, body(request).await?)?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::DELETE, ["networks", number]) => {
+            let number = number.parse().map_err(|_| no_such_path(path))?;
+            state.instances.remove_network(number)?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
         (&Method::GET, ["instances"]) => Ok(ok(&state.instances.list())),
         (method, ["instances", id, rest @ ..]) => {
             let id = instance_id(id)?;
@@ -140,6 +171,11 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                 }
                 (&Method::GET, ["wait"]) => Ok(ok(&state.instances.get(&id)?.ended().await)),
                 (&Method::POST, ["freeze"]) => Ok(ok(&state.instances.get(&id)?.freeze().await?)),
+                (&Method::POST, ["thaw"]) => {
+                    let entry = state.instances.get(&id)?;
+                    drop(entry.request().await?);
+                    Ok(ok(&entry.description()))
+                }
                 (&Method::POST, ["doom"]) => Ok(ok(&state.instances.get(&id)?.doom().await?)),
                 (&Method::POST, ["squeeze"]) => {
                     Ok(ok(&squeeze::squeeze(&state.instances.get(&id)?).await?))
@@ -148,12 +184,29 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                     let stream = if *name == "stdout" { Stream::Output } else { Stream::Error };
                     Ok(Response::new(Box::pin(state.instances.get(&id)?.stream(stream)?)))
                 }
+                (&Method::PUT, ["stdin"]) => {
+                    let entry = state.instances.get(&id)?;
+                    let input = entry.take_input()?;
+                    tokio::select! {
+                        passed = input::pass(input, request.into_body()) => passed?,
+                        _ = entry.ended() => {}
+                    }
+                    Ok(empty(StatusCode::NO_CONTENT))
+                }
+                (&Method::PUT, ["terminal"]) => {
+                    let entry = state.instances.get(&id)?;
+                    entry.resize(body(request).await?)?;
+                    Ok(empty(StatusCode::NO_CONTENT))
+                }
                 (&Method::POST, ["signal"]) => {
                     let entry = state.instances.get(&id)?;
                     entry.signal(body(request).await?)?;
                     Ok(empty(StatusCode::NO_CONTENT))
                 }
-                (&Method::GET, ["usage"]) => Ok(ok(&state.instances.get(&id)?.usage()?)),
+                (&Method::GET, ["usage"]) => Ok(ok(&state.instances.get(&id)?.usage().await?)),
+                (&Method::GET, ["processes"]) => {
+                    Ok(ok(&state.instances.get(&id)?.processes().await?))
+                }
                 (&Method::GET, ["log"]) => {
                     let from = number(request.uri().query(), "from", u64::MAX)?;
                     let log = state.instances.get(&id)?.log(from);
@@ -196,16 +249,22 @@ fn number(query: Option<&str>, name: &str, most: u64) -> Result<u64, ApiError> {
 
 /// Reads and checks a JSON body.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, ApiError> {
+    body_within(request, MAX_BODY_BYTES).await
+}
+
+/// The same of at most so many bytes.
+async fn body_within<T: DeserializeOwned>(
+    request: Request<Incoming>,
+    most: usize,
+) -> Result<T, ApiError> {
     let body = request.into_body();
-    let too_long =
-        || ApiError::invalid(format!("the body is longer than {} MiB", MAX_BODY_BYTES >> 20));
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+    let too_long = || ApiError::invalid(format!("the body is longer than {} MiB", most >> 20));
+    if body.size_hint().lower() > most as u64 {
         return Err(too_long());
     }
-    let collected =
-        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect())
-            .await
-            .map_err(|_| ApiError::invalid("the body did not arrive within 30 s"))?;
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect())
+        .await
+        .map_err(|_| ApiError::invalid("the body did not arrive within 30 s"))?;
     let bytes = match collected {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_long()),

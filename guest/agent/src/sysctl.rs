@@ -22,6 +22,11 @@ const SETTINGS: &[(&str, &str)] = &[
     // Orphaned connections: closed by their process, but not finished. Beyond the limit they are reset, which
     // would cut off the answer of a server that closes right after sending it.
     ("net/ipv4/tcp_max_orphans", "1073741824"),
+    // What is received is freed at once, and not when the processor that has sent it comes to it: that can be minutes,
+    // and a page of a file in memory that was sent (sendfile) would keep a partition from going back for as long.
+    ("net/core/skb_defer_max", "0"),
+    // Terminals: each root has a limit of its own, and the agent makes one for each process with one.
+    ("kernel/pty/max", "1048576"),
     // Namespaces, of which the agent creates one of each kind per instance. Instances themselves may not
     // create any (`sandbox::user`).
     ("user/max_cgroup_namespaces", "65536"),

@@ -32,12 +32,6 @@ pub fn states() -> io::Result<Vec<PartitionState>> {
     if present() { states_in(Path::new(DIRECTORY)) } else { Ok(Vec::new()) }
 }
 
-/// Processes killed since boot because partition `number` was full. `None` on a kernel that does not count
-/// them per partition.
-pub fn oom_kills(number: PartitionNumber) -> Option<u64> {
-    value(&partition_directory(Path::new(DIRECTORY), number).join("oom_kills")).ok()
-}
-
 /// Gives the free memory of a partition back to the host, in blocks of at least `1 << order` pages, and
 /// returns the number of bytes. Blocks the thread.
 pub fn report(number: PartitionNumber, order: u8) -> io::Result<u64> {

@@ -85,7 +85,9 @@ proptest! {
 
     #[test]
     fn bodies_of_random_json(values in prop::collection::vec(json_value(), 1..8)) {
-        refused(values.iter().map(|v| ("POST".into(), "/v1/instances".into(), v.to_string().into())).collect());
+        for (method, path) in [("POST", "/v1/instances"), ("POST", "/v1/volumes/0"), ("PUT", "/v1/volumes/0")] {
+            refused(values.iter().map(|v| (method.into(), path.into(), v.to_string().into())).collect());
+        }
     }
 
     /// Replaces one field of a valid specification. If it is still valid, it fails later, because there are

@@ -77,7 +77,7 @@ async fn write(partition: PartitionNumber, doomed: bool) -> io::Result<()> {
 mod tests {
     use super::super::Start;
     use super::*;
-    use squeezy_protocol::{InstanceSpec, PartitionChoice, Seccomp};
+    use squeezy_protocol::InstanceSpec;
     use std::{
         pin::pin,
         sync::mpsc,
@@ -86,28 +86,8 @@ mod tests {
     use tokio::{runtime, task::LocalSet};
 
     fn doomed() -> Rc<Entry> {
-        let spec = InstanceSpec {
-            id: "a".parse().unwrap(),
-            command: vec!["a".to_owned()],
-            environment: Default::default(),
-            working_directory: "/".into(),
-            image: None,
-            layers: Vec::new(),
-            partition: PartitionChoice::None,
-            wait_ms: 0,
-            memory_limit_bytes: None,
-            files_limit_bytes: None,
-            memory_node: None,
-            cpu_share_millis: None,
-            cpu_limit_millis: None,
-            seccomp: Seccomp::Default,
-            output: squeezy_protocol::OutputKind::Log,
-            user: Default::default(),
-            read_only_root: false,
-            port: None,
-            network: Default::default(),
-        };
-        let entry = Entry::new(&spec, 0, None);
+        let spec = InstanceSpec::new("a".parse().unwrap(), vec!["a".to_owned()]);
+        let entry = Entry::new(&spec, 0, None, None);
         entry.start.set(Start { partition: Some(PartitionNumber(0)), ..Start::default() });
         entry.frozen.set(true);
         *entry.doomed.try_lock().unwrap() = true;

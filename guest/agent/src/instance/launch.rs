@@ -2,9 +2,12 @@
 
 use super::{
     Entry, Instances, Start,
-    output::Output,
+    companion::Companion,
+    input::Input,
+    output::{Output, Writers},
     reaper::{ExitStatus, Reaper},
-    spawn::{Files, spawn},
+    spawn::{Files, start_init, start_init_beside, start_sandbox},
+    terminal::Terminal,
 };
 use crate::{
     cgroup::Cgroup,
@@ -22,6 +25,7 @@ use std::{
     fs::File,
     io::{self, Seek, Write},
     os::fd::{AsFd, OwnedFd},
+    rc::Rc,
     time::{Duration, Instant},
 };
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::oneshot};
@@ -31,11 +35,28 @@ const SANDBOX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a report, in bytes.
 const MAX_REPORT_BYTES: u64 = 64 << 10;
 
-/// Starts the instance. Once its command has been executed, returns a receiver for its end.
+/// Starts the instance, which may share things with `other`. Once its command has been executed, returns a receiver for
+/// its end.
 pub async fn launch(
     instances: &Instances,
     entry: &Entry,
     spec: &InstanceSpec,
+    other: Option<Rc<Entry>>,
+    begin: Instant,
+) -> Result<oneshot::Receiver<ExitStatus>, ApiError> {
+    let companion = other.map(|other| Companion::new(other, spec)).transpose()?;
+    let launched = launch_with(instances, entry, spec, companion.as_ref(), begin).await;
+    launched.map_err(|error| match &companion {
+        Some(companion) => companion.explain(error),
+        None => error,
+    })
+}
+
+async fn launch_with(
+    instances: &Instances,
+    entry: &Entry,
+    spec: &InstanceSpec,
+    companion: Option<&Companion>,
     begin: Instant,
 ) -> Result<oneshot::Receiver<ExitStatus>, ApiError> {
     if spec.partition != PartitionChoice::None && !sysfs::present() {
@@ -52,13 +73,22 @@ pub async fn launch(
         None if spec.layers.is_empty() => vec!["/".to_owned()],
         None => instances.layers.directories(&spec.layers)?,
     };
-    let (pid, exited, reports) = begin_sandbox(&instances.reaper, entry, spec, lower)
-        .map_err(|e| ApiError::internal("starting the sandbox", e))?;
+    let sources = spec.volumes.iter().map(|mount| instances.volumes.source(mount));
+    let volumes = sources.collect::<Result<Vec<String>, ApiError>>()?;
+    let network = spec.in_network.map(|number| instances.networks.namespace(number)).transpose()?;
     let limit = SANDBOX_TIMEOUT + Duration::from_millis(u64::from(spec.wait_ms));
-    let text = tokio::time::timeout(limit, read_reports(reports)).await.map_err(|_| {
-        ApiError::internal("starting the sandbox", format!("not ready after {limit:?}"))
-    })?;
-    let text = text.map_err(|e| ApiError::internal("reading the sandbox's report", e))?;
+    let sandbox = async {
+        let sources = Sources { lower, volumes, network };
+        let (exited, reports) =
+            begin_sandbox(&instances.reaper, entry, spec, sources, companion).await?;
+        Ok::<_, io::Error>((exited, read_reports(reports).await?))
+    };
+    let (exited, text) = tokio::time::timeout(limit, sandbox)
+        .await
+        .map_err(|_| {
+            ApiError::internal("starting the sandbox", format!("not ready after {limit:?}"))
+        })?
+        .map_err(|e| ApiError::internal("starting the sandbox", e))?;
     let (partition, partition_wait_ns) = understand(&text).map_err(|error| {
         if entry.stopping.get() {
             ApiError::new(ErrorCode::Unavailable, "the instance was stopped while it was starting")
@@ -66,6 +96,7 @@ pub async fn launch(
             error
         }
     })?;
+    let pid = entry.start.get().pid;
     if spec.port.is_some() {
         // This fails if it has already ended, but then its server cannot be reached anyway.
         let _ = entry.remember_networks(pid);
@@ -73,38 +104,105 @@ pub async fn launch(
     entry.start.set(Start {
         pid,
         partition,
-        partition_oom_kills: partition.and_then(sysfs::oom_kills).unwrap_or(0),
         start_ns: begin.elapsed().as_nanos() as u64,
         partition_wait_ns,
     });
     Ok(exited)
 }
 
-/// Everything up to the new process's own work. Does not wait.
-fn begin_sandbox(
+/// What the root is made of, and the network that it is in, where the agent has them.
+struct Sources {
+    lower: Vec<String>,
+    volumes: Vec<String>,
+    network: Option<OwnedFd>,
+}
+
+/// Everything up to the new process's own work. Waits only for a process 1 beside another instance.
+async fn begin_sandbox(
     reaper: &Reaper,
     entry: &Entry,
     spec: &InstanceSpec,
-    lower: Vec<String>,
-) -> io::Result<(u32, oneshot::Receiver<ExitStatus>, Receiver)> {
-    let plan =
-        plan_file(&Plan { spec: spec.clone(), lower, user: entry.user, address: entry.address })?;
-    let (output, writers) = Output::start(spec.output)?;
+    sources: Sources,
+    companion: Option<&Companion>,
+) -> io::Result<(oneshot::Receiver<ExitStatus>, Receiver)> {
+    let plan = plan_file(&Plan {
+        spec: spec.clone(),
+        lower: sources.lower,
+        volumes: sources.volumes,
+        user: entry.user,
+        address: entry.address,
+        join: match companion {
+            Some(companion) => companion.to_join()?,
+            None => None,
+        },
+    })?;
+    let (terminal, streams) = Streams::start(spec)?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
     let reports = Receiver::from_owned_fd(reports)?;
-    let cgroup = Cgroup::create(spec)?;
-    let directory = cgroup.open()?;
-    // An entry is launched only once, so neither is set yet.
-    let _ = entry.cgroup.set(cgroup);
-    let _ = entry.output.set(output);
-    let pid = spawn(&Files {
-        cgroup: directory.as_fd(),
-        output: writers.output(),
-        error: writers.error(),
+    // An entry is launched only once, so none of these is set yet.
+    let _ = entry.output.set(streams.output);
+    let _ = streams.input.map(|input| entry.input.set(input));
+    let _ = terminal.map(|terminal| entry.terminal.set(terminal));
+    let inside = companion.filter(|companion| companion.is_inside());
+    let cgroup = match inside {
+        Some(other) => other.cgroup()?,
+        None => {
+            let beside = companion.and_then(Companion::own_cgroup);
+            let cgroup = Cgroup::create(spec, beside, entry.user)?;
+            let directory = cgroup.open()?;
+            let _ = entry.cgroup.set(cgroup);
+            directory
+        }
+    };
+    let init = match companion {
+        Some(other) if other.shares_processes() => None,
+        Some(other) if other.has_partition() => {
+            Some(start_init_beside(cgroup.as_fd(), other).await?)
+        }
+        _ => Some(start_init(cgroup.as_fd())?),
+    };
+    let namespace = match (&init, companion) {
+        (Some(namespace), _) => namespace.as_fd(),
+        (None, Some(other)) => other.process().as_fd(),
+        (None, None) => return Err(io::ErrorKind::NotFound.into()),
+    };
+    let files = Files {
+        input: streams.reader.as_fd(),
+        output: streams.writers.output(),
+        error: streams.writers.error(),
         plan: plan.as_fd(),
         report: report.as_fd(),
-    })?;
-    Ok((pid, reaper.end_of(pid), reports))
+        network: sources.network.as_ref().map(AsFd::as_fd),
+    };
+    let process = start_sandbox(cgroup.as_fd(), namespace, &files, companion)?;
+    let exited = reaper.end_of(process.id());
+    entry.start.set(Start { pid: process.id(), ..Start::default() });
+    let _ = entry.process.set(process);
+    Ok((exited, reports))
+}
+
+/// Both ends of an instance's standard streams.
+struct Streams {
+    input: Option<Input>,
+    reader: OwnedFd,
+    output: Output,
+    writers: Writers,
+}
+
+impl Streams {
+    /// Makes them, and the terminal if they are one.
+    fn start(spec: &InstanceSpec) -> io::Result<(Option<Rc<Terminal>>, Self)> {
+        let Some(size) = spec.terminal else {
+            let (input, reader) = Input::start(spec.input)?;
+            let (output, writers) = Output::start(spec.output)?;
+            return Ok((None, Self { input, reader, output, writers }));
+        };
+        let (terminal, other) = Terminal::start(size)?;
+        let input = spec.input.then(|| Input::of(terminal.clone()));
+        let reader = other.try_clone()?;
+        let (output, writers) = Output::of(terminal.clone(), other);
+        Ok((Some(terminal), Self { input, reader, output, writers }))
+    }
 }
 
 /// The plan in a memfd: a pipe would hold only 64 KiB of it.

@@ -1,35 +1,42 @@
 //! Instances: start, status and end.
 
+mod companion;
 mod doom;
 mod end;
+pub mod input;
 mod launch;
 mod log;
 pub mod output;
+mod process;
 mod reaper;
 mod spawn;
+mod terminal;
 mod validate;
 
-use crate::{cgroup::Cgroup, console, error::ApiError, layers::Layers};
-use output::{Output, Stream, StreamBody};
-use reaper::{ExitStatus, Reaper};
-use rustix::{
-    process::{Pid, Signal, kill_process},
-    thread::{LinkNameSpaceType, move_into_link_name_space},
+use crate::{
+    cgroup::Cgroup, console, error::ApiError, layers::Layers, networks::Networks, processes,
+    volumes::Volumes,
 };
+use companion::Companion;
+use input::{Input, Writer};
+use output::{Output, Stream, StreamBody};
+use process::Process;
+use reaper::{ExitStatus, Reaper};
+use squeezy_netlink::Namespace;
 use squeezy_protocol::{
-    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, Layer, NetworkAccess,
-    PartitionNumber, SignalRequest, Usage, network,
+    Company, ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, Layer,
+    NetworkAccess, PartitionNumber, SignalRequest, TerminalSize, Usage, network,
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     io,
     net::Ipv4Addr,
-    os::fd::AsFd,
+    path::Path,
     rc::Rc,
     time::{Duration, Instant},
 };
+use terminal::Terminal;
 use tokio::sync::{Mutex, oneshot, watch};
 
 /// Maximum number of instances, including ended ones that were not deleted. Each takes some kernel memory, so
@@ -51,6 +58,10 @@ pub struct Instances {
     /// last instance may still be known outside.
     next_address: Cell<u16>,
     layers: Layers,
+    /// Files in memory that instances have in their roots.
+    pub volumes: Volumes,
+    /// Networks that they are in together.
+    pub networks: Networks,
     reaper: Rc<Reaper>,
 }
 
@@ -58,13 +69,17 @@ pub struct Instances {
 #[derive(Debug)]
 pub struct Entry {
     id: InstanceId,
-    /// Number that sets its users apart from those of all others.
+    /// Number that sets its users apart from those of all others, except those that it shares them with.
     user: u32,
+    /// Whether it is one more process in another instance, and has no cgroup of its own.
+    is_inside: bool,
     /// Its address in the VM's network, if it has one.
     address: Option<Ipv4Addr>,
     port: Option<u16>,
     /// The layers of its root, by their offsets.
     layers: Vec<u64>,
+    /// The network that it is in, if it is not its own.
+    network: Option<u8>,
     state: watch::Sender<InstanceState>,
     /// Whether the host asked for its end.
     stopping: Cell<bool>,
@@ -75,10 +90,14 @@ pub struct Entry {
     /// Number of requests under way; 0 while it is frozen.
     requests: Cell<usize>,
     cgroup: OnceCell<Cgroup>,
+    input: OnceCell<Input>,
     output: OnceCell<Output>,
+    terminal: OnceCell<Rc<Terminal>>,
+    /// Its first process.
+    process: OnceCell<Process>,
     start: Cell<Start>,
     /// Its network namespace and the agent's own.
-    networks: RefCell<Option<[File; 2]>>,
+    networks: RefCell<Option<[Namespace; 2]>>,
 }
 
 /// What is known about an instance once it runs.
@@ -86,8 +105,6 @@ pub struct Entry {
 struct Start {
     pid: u32,
     partition: Option<PartitionNumber>,
-    /// How many processes the partition's OOM killer had killed before.
-    partition_oom_kills: u64,
     start_ns: u64,
     partition_wait_ns: u64,
 }
@@ -97,7 +114,8 @@ impl Instances {
     pub fn start() -> io::Result<Rc<Self>> {
         let (entries, next_address) = (RefCell::default(), Cell::new(0));
         let (layers, reaper) = (Layers::default(), Reaper::start()?);
-        Ok(Rc::new(Self { entries, next_address, layers, reaper }))
+        let (volumes, networks) = (Volumes::default(), Networks::default());
+        Ok(Rc::new(Self { entries, next_address, layers, volumes, networks, reaper }))
     }
 
     /// All instances, ordered by ID.
@@ -119,6 +137,10 @@ impl Instances {
     pub async fn create(self: &Rc<Self>, spec: InstanceSpec) -> Result<Instance, ApiError> {
         let begin = Instant::now();
         validate::check(&spec)?;
+        let other = spec.company.id().map(|id| self.get(id)).transpose()?;
+        if let Some(other) = &other {
+            Companion::check(other, &spec)?;
+        }
         let entry = {
             let mut entries = self.entries.borrow_mut();
             if entries.contains_key(&spec.id) {
@@ -136,17 +158,21 @@ impl Instances {
                 ));
             }
             let taken: BTreeSet<u32> = entries.values().map(|entry| entry.user).collect();
-            let user = (0..).find(|user| !taken.contains(user)).unwrap_or_default();
+            let user = match &other {
+                Some(other) => other.user,
+                None => (0..).find(|user| !taken.contains(user)).unwrap_or_default(),
+            };
             let address = match spec.network {
                 NetworkAccess::None => None,
                 NetworkAccess::Outbound => Some(self.address(&entries)),
             };
-            let entry = Rc::new(Entry::new(&spec, user, address));
+            let network = other.as_ref().map_or(spec.in_network, |other| other.network);
+            let entry = Rc::new(Entry::new(&spec, user, address, network));
             entries.insert(spec.id.clone(), Rc::clone(&entry));
             entry
         };
         let (report, reported) = oneshot::channel();
-        tokio::task::spawn_local(Rc::clone(self).live(entry, spec, begin, report));
+        tokio::task::spawn_local(Rc::clone(self).live(entry, spec, other, begin, report));
         reported.await.unwrap_or_else(|_| Err(ApiError::internal("starting", "its task is gone")))
     }
 
@@ -166,6 +192,16 @@ impl Instances {
         self.layers.remove(offset_bytes).await
     }
 
+    /// Removes a network, unless an instance is in it.
+    pub fn remove_network(&self, number: u8) -> Result<(), ApiError> {
+        let is_in = |entry: &&Rc<Entry>| entry.network == Some(number) && entry.is_alive();
+        if let Some(entry) = self.entries.borrow().values().find(is_in) {
+            let message = format!("instance {} is in network {number}", entry.id);
+            return Err(ApiError::new(ErrorCode::Unavailable, message));
+        }
+        self.networks.remove(number)
+    }
+
     /// An address that none of these instances has, of which there are fewer than addresses.
     fn address(&self, entries: &BTreeMap<InstanceId, Rc<Entry>>) -> Ipv4Addr {
         loop {
@@ -183,10 +219,11 @@ impl Instances {
         self: Rc<Self>,
         entry: Rc<Entry>,
         spec: InstanceSpec,
+        other: Option<Rc<Entry>>,
         begin: Instant,
         report: oneshot::Sender<Result<Instance, ApiError>>,
     ) {
-        match launch::launch(&self, &entry, &spec, begin).await {
+        match launch::launch(&self, &entry, &spec, other, begin).await {
             Ok(exited) => {
                 entry.state.send_replace(InstanceState::Running);
                 let _ = report.send(Ok(entry.description()));
@@ -194,11 +231,11 @@ impl Instances {
                 entry.finish(status).await;
             }
             Err(error) => {
-                if let Some(cgroup) = entry.cgroup.get() {
-                    let _ = cgroup.kill();
-                    if let Err(error) = cgroup.remove().await {
-                        console!("instance {}: {error}", entry.id);
-                    }
+                let _ = entry.kill();
+                if let Some(cgroup) = entry.cgroup.get()
+                    && let Err(error) = cgroup.remove().await
+                {
+                    console!("instance {}: {error}", entry.id);
                 }
                 self.entries.borrow_mut().remove(&entry.id);
                 entry.state.send_replace(InstanceState::Ended(ExitReason::Stopped));
@@ -239,20 +276,25 @@ impl Instances {
 }
 
 impl Entry {
-    fn new(spec: &InstanceSpec, user: u32, address: Option<Ipv4Addr>) -> Self {
+    fn new(spec: &InstanceSpec, user: u32, address: Option<Ipv4Addr>, network: Option<u8>) -> Self {
         Self {
             id: spec.id.clone(),
             user,
+            is_inside: matches!(spec.company, Company::Inside(_)),
             address,
             port: spec.port,
             layers: spec.layers.clone(),
+            network,
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
             doomed: Mutex::default(),
             requests: Cell::new(0),
             cgroup: OnceCell::new(),
+            input: OnceCell::new(),
             output: OnceCell::new(),
+            terminal: OnceCell::new(),
+            process: OnceCell::new(),
             start: Cell::default(),
             networks: RefCell::default(),
         }
@@ -304,6 +346,22 @@ impl Entry {
         self.output.get().ok_or_else(|| self.not_running())?.take(stream)
     }
 
+    /// The writing end of its standard input, for whoever asks first.
+    pub fn take_input(&self) -> Result<Writer, ApiError> {
+        if !self.is_alive() {
+            return Err(self.not_running());
+        }
+        let without = || ApiError::invalid(format!("{} was started without input", self.id));
+        self.input.get().ok_or_else(without)?.take()
+    }
+
+    /// Sets the size of its terminal.
+    pub fn resize(&self, size: TerminalSize) -> Result<(), ApiError> {
+        let without = || ApiError::invalid(format!("{} was started without a terminal", self.id));
+        let terminal = self.terminal.get().ok_or_else(without)?;
+        terminal.resize(size).map_err(|e| ApiError::internal("resizing the terminal", e))
+    }
+
     /// Sends a signal to its first process, or to all.
     pub fn signal(&self, request: SignalRequest) -> Result<(), ApiError> {
         let SignalRequest { signal, all } = request;
@@ -311,27 +369,53 @@ impl Entry {
             return Err(ApiError::invalid(format!("signal: {signal} is not between 1 and 64")));
         }
         let signal = i32::from(signal);
-        let cgroup = match self.cgroup.get() {
-            Some(cgroup) if *self.state.borrow() == InstanceState::Running => cgroup,
+        let process = match self.process.get() {
+            Some(process) if *self.state.borrow() == InstanceState::Running => process,
             _ => return Err(self.not_running()),
         };
-        let sent = match (all, signal) {
-            (false, _) => crate::cgroup::signal(self.start.get().pid, signal),
-            (true, libc::SIGKILL) => cgroup.kill(),
-            (true, _) => cgroup.signal(signal),
+        let sent = match self.cgroup.get().filter(|_| all) {
+            Some(cgroup) if signal == libc::SIGKILL => cgroup.kill(),
+            Some(cgroup) => cgroup.signal(signal),
+            None => process.signal(signal),
         };
-        sent.map_err(|error| {
-            ApiError::internal(&format!("sending signal {signal} to instance {}", self.id), error)
+        sent.map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => self.not_running(),
+            _ => ApiError::internal(
+                &format!("sending signal {signal} to instance {}", self.id),
+                error,
+            ),
         })
     }
 
-    /// What it uses outside of its partition.
-    pub fn usage(&self) -> Result<Usage, ApiError> {
-        let cgroup = self.cgroup.get().filter(|_| self.is_alive());
-        cgroup
-            .ok_or_else(|| self.not_running())?
-            .usage()
-            .map_err(|error| ApiError::internal(&format!("measuring instance {}", self.id), error))
+    /// What it uses.
+    pub async fn usage(&self) -> Result<Usage, ApiError> {
+        let measured = self.own_cgroup()?.usage().map_err(|error| self.unmeasured(error))?;
+        let private_bytes = self.look_at(|all| processes::private_bytes(&all)).await?;
+        Ok(Usage { private_bytes, ..measured })
+    }
+
+    /// Its processes, without process 1 of its namespace.
+    pub async fn processes(&self) -> Result<Vec<u32>, ApiError> {
+        self.look_at(processes::without_first).await
+    }
+
+    /// Looks at all of its processes, which may take a while.
+    async fn look_at<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(Vec<u32>) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let all = self.own_cgroup()?.processes().map_err(|error| self.unmeasured(error))?;
+        let looked = tokio::task::spawn_blocking(move || look(all)).await;
+        looked.map_err(|error| self.unmeasured(io::Error::other(error)))
+    }
+
+    /// Its cgroup, while it is there.
+    fn own_cgroup(&self) -> Result<&Cgroup, ApiError> {
+        self.cgroup.get().filter(|_| self.is_alive()).ok_or_else(|| self.not_running())
+    }
+
+    fn unmeasured(&self, error: io::Error) -> ApiError {
+        ApiError::internal(&format!("measuring instance {}", self.id), error)
     }
 
     fn not_running(&self) -> ApiError {
@@ -404,9 +488,9 @@ impl Entry {
         let [its, own] = networks.as_ref().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotConnected, "the instance is not running")
         })?;
-        enter_network(its)?;
+        its.enter()?;
         let result = action();
-        enter_network(own).expect("the agent can go back to its own network");
+        own.enter().expect("the agent can go back to its own network");
         result
     }
 
@@ -416,44 +500,48 @@ impl Entry {
 
     /// Sends SIGTERM to the first process; `false` if there is none.
     fn ask_to_end(&self) -> bool {
-        Pid::from_raw(self.start.get().pid as i32)
-            .is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
+        self.process.get().is_some_and(|process| process.signal(libc::SIGTERM).is_ok())
     }
 
+    /// Kills all its processes; of an instance inside another one, only the first.
     fn kill(&self) -> Result<(), ApiError> {
-        match self.cgroup.get() {
-            Some(cgroup) => cgroup
-                .kill()
-                .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
-                .map_err(|e| ApiError::internal(&format!("killing instance {}", self.id), e)),
-            None => Ok(()),
-        }
+        let killed = match (self.cgroup.get(), self.process.get()) {
+            (Some(cgroup), _) => cgroup.kill(),
+            (None, Some(process)) => process.signal(libc::SIGKILL),
+            (None, None) => Ok(()),
+        };
+        killed.or_else(|error| match error.raw_os_error() {
+            // It is gone already.
+            Some(libc::ENOENT | libc::ESRCH) => Ok(()),
+            _ => Err(ApiError::internal(&format!("killing instance {}", self.id), error)),
+        })
     }
 
     fn remember_networks(&self, pid: u32) -> io::Result<()> {
-        let its = File::open(format!("/proc/{pid}/ns/net"))?;
-        *self.networks.borrow_mut() = Some([its, File::open("/proc/self/ns/net")?]);
+        let its = Namespace::open(Path::new(&format!("/proc/{pid}/ns/net")))?;
+        *self.networks.borrow_mut() = Some([its, Namespace::own()?]);
         Ok(())
     }
 
     /// Cleans up after its first process has ended.
     async fn finish(&self, status: ExitStatus) {
         self.networks.take();
-        let mut oom_kills = 0;
+        if let Some(input) = self.input.get() {
+            input.close();
+        }
         if let Some(cgroup) = self.cgroup.get() {
             // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
-            if let Some(Output::Log(log)) = self.output.get() {
-                log.drained().await;
-            }
+        }
+        if let Some(Output::Log(log)) = self.output.get() {
+            log.drained().await;
+        }
+        let mut oom_kills = 0;
+        if let Some(cgroup) = self.cgroup.get() {
             oom_kills = cgroup.oom_kills();
             if let Err(error) = cgroup.remove().await {
                 console!("instance {}: {error}", self.id);
             }
-        }
-        let start = self.start.get();
-        if let Some(now) = start.partition.and_then(crate::sysfs::oom_kills) {
-            oom_kills += now.saturating_sub(start.partition_oom_kills);
         }
         let reason = end::reason(status, self.stopping.get(), oom_kills);
         self.state.send_replace(InstanceState::Ended(reason));
@@ -468,9 +556,4 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.requests.set(self.0.requests.get() - 1);
     }
-}
-
-fn enter_network(namespace: &File) -> io::Result<()> {
-    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(io::Error::from)
 }

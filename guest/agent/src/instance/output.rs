@@ -1,6 +1,6 @@
-//! Where an instance's output goes: to a log, or to the host as two streams.
+//! Where an instance's output goes: to a log, or to the host as two streams, or as the one of its terminal.
 
-use super::log::Log;
+use super::{log::Log, terminal::Terminal};
 use crate::error::ApiError;
 use hyper::body::{Body, Bytes, Frame};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -10,6 +10,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 use tokio::{
@@ -27,6 +28,8 @@ pub enum Output {
     Log(Log),
     /// Each by itself, until somebody takes it.
     Streams([RefCell<Option<Receiver>>; 2]),
+    /// A terminal, until somebody takes what is written to it.
+    Terminal(RefCell<Option<Rc<Terminal>>>),
 }
 
 /// The writing ends.
@@ -61,12 +64,24 @@ impl Output {
         }
     }
 
+    /// That of a terminal, and the writing ends, which are the terminal's other end.
+    pub fn of(terminal: Rc<Terminal>, other: OwnedFd) -> (Self, Writers) {
+        let output = Self::Terminal(RefCell::new(Some(terminal)));
+        (output, Writers { output: other, error: None })
+    }
+
     /// Takes a stream, to pass it on.
     pub fn take(&self, stream: Stream) -> Result<StreamBody, ApiError> {
-        let Self::Streams(streams) = self else {
-            return Err(ApiError::invalid("the output of this instance goes to its log"));
+        let taken = match (self, stream) {
+            (Self::Log(_), _) => {
+                return Err(ApiError::invalid("the output of this instance goes to its log"));
+            }
+            (Self::Terminal(_), Stream::Error) => {
+                return Err(ApiError::invalid("standard error of this instance is its terminal"));
+            }
+            (Self::Terminal(terminal), Stream::Output) => terminal.take().map(Source::Terminal),
+            (Self::Streams(streams), _) => streams[stream as usize].take().map(Source::Pipe),
         };
-        let taken = streams[stream as usize].borrow_mut().take();
         taken.map(StreamBody).ok_or_else(|| {
             ApiError::new(ErrorCode::Unavailable, "this stream has been asked for already")
         })
@@ -90,9 +105,32 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(reader)?, writer))
 }
 
-/// What comes out of a pipe, as the body of an answer. It is read when there is room for it on its way to the host, so
+/// Where a stream comes from.
+enum Source {
+    Pipe(Receiver),
+    Terminal(Rc<Terminal>),
+}
+
+impl Source {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Pipe(pipe) => {
+                let mut buffer = ReadBuf::new(bytes);
+                ready!(Pin::new(pipe).poll_read(context, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+            Self::Terminal(terminal) => terminal.poll_read(context, bytes),
+        }
+    }
+}
+
+/// What comes out of a pipe or a terminal, as the body of an answer. It is read when there is room for it on its way to the host, so
 /// whoever writes waits for whoever reads.
-pub struct StreamBody(Receiver);
+pub struct StreamBody(Source);
 
 impl Body for StreamBody {
     type Data = Bytes;
@@ -103,9 +141,8 @@ impl Body for StreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let mut buffer = [0; CHUNK_BYTES];
-        let mut buffer = ReadBuf::new(&mut buffer);
-        ready!(Pin::new(&mut self.0).poll_read(context, &mut buffer))?;
-        let read = buffer.filled();
+        let length = ready!(self.0.poll_read(context, &mut buffer))?;
+        let read = &buffer[..length];
         Poll::Ready((!read.is_empty()).then(|| Ok(Frame::data(Bytes::copy_from_slice(read)))))
     }
 }

@@ -1,7 +1,10 @@
 //! Checks a specification before anything is done with it.
 
 use crate::error::ApiError;
-use squeezy_protocol::{InstanceSpec, InstanceUser, Layer, PartitionChoice};
+use squeezy_protocol::{
+    Company, InstanceSpec, InstanceUser, Layer, NetworkAccess, OutputKind, PartitionChoice,
+    ResourceLimit, SystemCallFilter, Volume, is_path,
+};
 
 /// The kernel's limit on one argument or variable (`MAX_ARG_STRLEN`), in bytes.
 const MAX_STRING_BYTES: usize = 128 << 10;
@@ -35,6 +38,23 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
             spec.working_directory
         ));
     }
+    if spec.volumes.len() > Volume::MAX_OF_INSTANCE {
+        return fail(format!("volumes: an instance has at most {}", Volume::MAX_OF_INSTANCE));
+    }
+    if let Some(error) = spec.volumes.iter().find_map(|mount| mount.check().err()) {
+        return fail(format!("volumes: {error}"));
+    }
+    check_process(spec)?;
+    for (name, paths) in
+        [("hidden_paths", &spec.hidden_paths), ("read_only_paths", &spec.read_only_paths)]
+    {
+        if paths.len() > InstanceSpec::MAX_PATHS {
+            return fail(format!("{name}: there are at most {}", InstanceSpec::MAX_PATHS));
+        }
+        if let Some(path) = paths.iter().find(|path| !is_path(path)) {
+            return fail(format!("{name}: {path:?} is no absolute path"));
+        }
+    }
     let mut strings = spec
         .command
         .iter()
@@ -54,6 +74,7 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     }
     let limits = [
         ("memory_limit_bytes", spec.memory_limit_bytes),
+        ("company_memory_limit_bytes", spec.company_memory_limit_bytes),
         ("files_limit_bytes", spec.files_limit_bytes),
     ];
     for (name, bytes) in limits {
@@ -77,7 +98,87 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     if spec.port == Some(0) {
         return fail("port: 0 is not a port".to_owned());
     }
-    Ok(())
+    if spec.terminal.is_some() && spec.output != OutputKind::Streams {
+        return fail("terminal: its output is a stream and not a log".to_owned());
+    }
+    if spec.shared_processes && !matches!(spec.company, Company::Beside(_)) {
+        return fail("shared_processes: it is beside no other instance".to_owned());
+    }
+    if spec.in_network.is_some() && spec.network != NetworkAccess::None {
+        return fail("in_network: it has a network of its own".to_owned());
+    }
+    match shared_field(spec) {
+        Some(field) => fail(format!("{field}: it is that of the instance that it is company of")),
+        None => Ok(()),
+    }
+}
+
+/// Checks what the spec says of its processes beside what they execute.
+fn check_process(spec: &InstanceSpec) -> Result<(), ApiError> {
+    let fail = |text: String| Err(ApiError::invalid(text));
+    if spec.resource_limits.len() > ResourceLimit::MAX_COUNT {
+        return fail(format!("resource_limits: there are at most {}", ResourceLimit::MAX_COUNT));
+    }
+    if let Some(limit) = spec.resource_limits.iter().find(|limit| limit.soft > limit.hard) {
+        return fail(format!(
+            "resource_limits: {:?} has a soft limit above its hard one",
+            limit.resource
+        ));
+    }
+    if spec.filters.len() > SystemCallFilter::MAX_COUNT {
+        return fail(format!("filters: there are at most {}", SystemCallFilter::MAX_COUNT));
+    }
+    if let Some(error) = spec.filters.iter().find_map(|filter| filter.check().err()) {
+        return fail(format!("filters: {error}"));
+    }
+    if spec.oom_score_adj > InstanceSpec::MAX_OOM_SCORE_ADJ {
+        return fail(format!("oom_score_adj: it is at most {}", InstanceSpec::MAX_OOM_SCORE_ADJ));
+    }
+    match &spec.host_name {
+        Some(name)
+            if name.is_empty()
+                || name.len() > InstanceSpec::MAX_HOST_NAME_BYTES
+                || name.contains('\0') =>
+        {
+            fail(format!(
+                "host_name: it has 1 to {} bytes, none of them zero",
+                InstanceSpec::MAX_HOST_NAME_BYTES
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A field that says something of what the instance shares with another one.
+fn shared_field(spec: &InstanceSpec) -> Option<&'static str> {
+    let always = [
+        ("partition", spec.partition != PartitionChoice::None),
+        ("memory_node", spec.memory_node.is_some()),
+        ("company_memory_limit_bytes", spec.company_memory_limit_bytes.is_some()),
+        ("network", spec.network != NetworkAccess::None),
+        ("host_name", spec.host_name.is_some()),
+        ("in_network", spec.in_network.is_some()),
+    ];
+    let inside = [
+        ("image", spec.image.is_some()),
+        ("layers", !spec.layers.is_empty()),
+        ("memory_limit_bytes", spec.memory_limit_bytes.is_some()),
+        ("files_limit_bytes", spec.files_limit_bytes.is_some()),
+        ("cpu_share_millis", spec.cpu_share_millis.is_some()),
+        ("cpu_limit_millis", spec.cpu_limit_millis.is_some()),
+        ("read_only_root", spec.read_only_root),
+        ("pseudoterminals", spec.pseudoterminals),
+        ("hidden_paths", !spec.hidden_paths.is_empty()),
+        ("read_only_paths", !spec.read_only_paths.is_empty()),
+        ("volumes", !spec.volumes.is_empty()),
+        ("port", spec.port.is_some()),
+    ];
+    let fields = match &spec.company {
+        Company::None => Vec::new(),
+        Company::Beside(_) => always.to_vec(),
+        Company::Inside(_) => [always.as_slice(), inside.as_slice()].concat(),
+    };
+    fields.into_iter().find_map(|(field, is_said)| is_said.then_some(field))
 }
 
 #[cfg(test)]
@@ -115,15 +216,82 @@ mod tests {
             ("working_directory", json!("tmp"), "working_directory"),
             ("partition", json!({"number": 255}), "partition"),
             ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
+            ("company_memory_limit_bytes", json!(4096), "company_memory_limit_bytes"),
             ("files_limit_bytes", json!(0), "files_limit_bytes"),
             ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
             ("cpu_share_millis", json!(0), "cpu_share_millis"),
+            ("volumes", json!([{"volume": 0, "target": "a", "read_only": true}]), "absolute path"),
+            ("privileges", json!({"capabilities": ["SYS_ADMIN"]}), "SYS_ADMIN"),
+            (
+                "resource_limits",
+                json!([{"resource": "CORE", "soft": 2, "hard": 1}]),
+                "above its hard one",
+            ),
+            (
+                "resource_limits",
+                json!(vec![json!({"resource": "CORE", "soft": 0, "hard": 0}); 17]),
+                "at most 16",
+            ),
+            ("resource_limits", json!([{"resource": "FILES", "soft": 0, "hard": 0}]), "FILES"),
+            ("filters", json!(["AAA="]), "1 to 4096 instructions"),
+            ("filters", json!(vec!["BgAAAAAA/38="; 9]), "at most 8"),
+            ("oom_score_adj", json!(1001), "at most 1000"),
+            ("oom_score_adj", json!(-1), "-1"),
+            ("host_name", json!(""), "1 to 64"),
+            ("host_name", json!("x".repeat(65)), "1 to 64"),
+            ("hidden_paths", json!(["proc/keys"]), "no absolute path"),
+            ("read_only_paths", json!(["/proc/../x"]), "no absolute path"),
+            ("read_only_paths", json!(vec!["/x"; 257]), "at most 256"),
             ("port", json!(0), "port"),
             ("id", json!("A"), "id is"),
+            ("company", json!({"beside": "A"}), "id is"),
+            ("terminal", json!({"columns": 80, "rows": 24}), "not a log"),
+            ("terminal", json!({"columns": 65536, "rows": 24}), "65536"),
+            ("company", json!({"inside": "b"}), "memory_limit_bytes"),
+            ("shared_processes", json!(true), "beside no other"),
             ("unknown", json!(1), "unknown"),
         ] {
             let error = with(field, value).unwrap_err();
             assert!(error.contains(word), "{field}: {error}");
+        }
+    }
+
+    #[test]
+    fn company_has_what_it_shares_as_the_other_one_has_it() {
+        use serde_json::json;
+        let plain = |company: &str| {
+            json!({
+                "id": "a", "command": ["/bin/true"], "image": null, "partition": "none",
+                "company": {company: "b"}
+            })
+        };
+        let fields: [(&str, serde_json::Value, &[&str]); 15] = [
+            ("partition", json!("any"), &["beside", "inside"]),
+            ("network", json!("outbound"), &["beside", "inside"]),
+            ("in_network", json!(0), &["beside", "inside"]),
+            ("memory_node", json!(0), &["beside", "inside"]),
+            ("company_memory_limit_bytes", json!(1 << 26), &["beside", "inside"]),
+            ("volumes", json!([{"volume": 0, "target": "/a", "read_only": true}]), &["inside"]),
+            ("host_name", json!("x"), &["beside", "inside"]),
+            ("pseudoterminals", json!(true), &["inside"]),
+            ("hidden_paths", json!(["/proc/keys"]), &["inside"]),
+            ("image", json!(0), &["inside"]),
+            ("layers", json!([4096]), &["inside"]),
+            ("files_limit_bytes", json!(1 << 20), &["inside"]),
+            ("cpu_limit_millis", json!(100), &["inside"]),
+            ("read_only_root", json!(true), &["inside"]),
+            ("port", json!(80), &["inside"]),
+        ];
+        for company in ["beside", "inside"] {
+            let checked = |spec: serde_json::Value| check(&serde_json::from_value(spec).unwrap());
+            checked(plain(company)).unwrap();
+            for (field, value, refused) in &fields {
+                let mut spec = plain(company);
+                spec[*field] = value.clone();
+                let result = checked(spec).map_err(|error| error.to_string());
+                let is_refused = result.as_ref().is_err_and(|error| error.starts_with(field));
+                assert_eq!(is_refused, refused.contains(&company), "{company} {field}: {result:?}");
+            }
         }
     }
 }

@@ -7,26 +7,29 @@
 //! instance's user; gives up all privileges and most system calls; and executes the command. From then on its
 //! anonymous memory comes from the partition.
 
+mod companion;
 pub mod init;
 mod network;
 mod node;
+mod paths;
 mod privileges;
 mod rlimits;
 mod root;
 mod search;
 mod seccomp;
+mod tree;
 mod user;
+mod volumes;
 
 use crate::abi::{self, AssignError, Wait};
+use companion::Companion;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
-    process::{chdir, setsid},
+    process::{chdir, getcwd, setsid},
     thread::{UnshareFlags, unshare_unsafe},
 };
 use serde::{Deserialize, Serialize};
-use squeezy_protocol::{
-    ErrorCode, InstanceSpec, PartitionChoice, PartitionNumber, network::RESOLVER,
-};
+use squeezy_protocol::{ErrorCode, InstanceSpec, PartitionChoice, PartitionNumber};
 use std::{
     ffi::CString,
     fs::{self, File},
@@ -44,6 +47,12 @@ pub const ARGUMENT: &str = "--sandbox";
 pub const PLAN_FD: RawFd = 3;
 /// Where it writes its [`Report`]s, one line of JSON each; closed when the command is executed.
 pub const REPORT_FD: RawFd = 4;
+/// The first process of the instance that it shares things with, if there is one.
+pub const COMPANION_FD: RawFd = 5;
+/// The user namespace of that instance.
+pub const USERS_FD: RawFd = 6;
+/// The namespace of the network that it is to be in, if it is not to have one of its own.
+pub const NETWORK_FD: RawFd = 7;
 
 /// What to make a sandbox from.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,10 +61,14 @@ pub struct Plan {
     pub spec: InstanceSpec,
     /// The directories that are the lower layers of the instance's root, the topmost first.
     pub lower: Vec<String>,
+    /// Where the spec's volumes are, in its order.
+    pub volumes: Vec<String>,
     /// Number that sets its users apart from those of all other instances.
     pub user: u32,
     /// Its address in the VM's network, if it has one.
     pub address: Option<Ipv4Addr>,
+    /// The process, as seen in its PID namespace, that is in the partition of the instance that it shares one with.
+    pub join: Option<u32>,
 }
 
 /// How far the process got.
@@ -123,49 +136,94 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
     let spec = &plan.spec;
 
     setsid().map_err(|e| internal("starting a session")(e.into()))?;
-    fs::write("/proc/self/oom_score_adj", "0").map_err(internal("resetting oom_score_adj"))?;
+    if spec.terminal.is_some() {
+        control_terminal().map_err(internal("controlling the terminal"))?;
+    }
+    fs::write("/proc/self/oom_score_adj", spec.oom_score_adj.to_string())
+        .map_err(internal("setting oom_score_adj"))?;
     rlimits::set(spec.seccomp).map_err(internal("setting resource limits"))?;
-    let user = User::create(plan.user).map_err(internal("making the user namespace"))?;
+    let companion = Companion::inherited(&spec.company);
+    let user = match &companion {
+        Some(companion) => companion.users(plan.user),
+        None => User::create(plan.user),
+    };
+    let user = user.map_err(internal("making the user namespace"))?;
+    if spec.input || spec.terminal.is_some() {
+        user.own(std::io::stdin(), &spec.user)
+            .map_err(internal("passing on the standard input"))?;
+    }
     // A program may open /dev/stdout, but is not the user that created the pipe.
     user.own(std::io::stdout(), &spec.user).map_err(internal("passing on the standard output"))?;
     user.own(std::io::stderr(), &spec.user).map_err(internal("passing on the standard error"))?;
-    isolate(spec.id.as_str()).map_err(internal("making namespaces"))?;
-    network::enter(plan.address).map_err(internal("setting up the network"))?;
-    let limits =
-        root::Limits { bytes: spec.files_limit_bytes, outside_bytes: spec.memory_limit_bytes };
-    let resolver = plan.address.map(|_| RESOLVER);
-    let lower = root::Lower { layers: &plan.lower, is_read_only: spec.read_only_root };
-    root::enter(&lower, &limits, &user, resolver).map_err(internal("making the root"))?;
-    chdir(spec.working_directory.as_str()).map_err(|e| {
+    match &companion {
+        Some(companion) => companion.enter().map_err(internal("entering namespaces"))?,
+        None => {
+            let host_name = spec.host_name.as_deref().unwrap_or(spec.id.as_str());
+            isolate(host_name).map_err(internal("making namespaces"))?;
+            let network = match spec.in_network {
+                Some(_) => network::join(),
+                None => network::enter(plan.address),
+            };
+            network.map_err(internal("setting up the network"))?;
+        }
+    }
+    if !companion.as_ref().is_some_and(Companion::has_root) {
+        root::enter(&plan, &user).map_err(internal("making the root"))?;
+    }
+    enter_directory(&spec.working_directory).map_err(|e| {
         Failure::new(
             ErrorCode::Invalid,
-            format!("working_directory {}: {}", spec.working_directory, io::Error::from(e)),
+            format!("working_directory {}: {e}", spec.working_directory),
         )
     })?;
     // Everything for which this process needs memory is done before it attaches.
     let command = Command::new(spec)?;
-    let filter =
-        seccomp::filter(spec.seccomp).map_err(internal("making the system call filter"))?;
+    let filters = seccomp::filters(spec.seccomp, &spec.filters)
+        .map_err(internal("making the system call filters"))?;
 
     if let Some(node) = spec.memory_node {
         let limit = Duration::from_millis(spec.wait_ms.into());
         node::bind(node, limit).map_err(internal("binding memory to its node"))?;
     }
-    let (partition, wait_ns) = attach(spec)?;
+    let (partition, wait_ns) = match plan.join {
+        Some(process) => (Some(join(process)?), 0),
+        None => attach(spec)?,
+    };
     send(report, &Report::Attached { partition, wait_ns });
     user.assume().map_err(internal("becoming the instance's user"))?;
-    privileges::gain_none().map_err(internal("giving up privileges"))?;
-    User::switch_to(&spec.user).map_err(internal("becoming the spec's user"))?;
-    privileges::drop_own().map_err(internal("dropping privileges"))?;
-    if let Some(filter) = filter {
-        seccomp::install(&filter).map_err(internal("filtering system calls"))?;
+    // Here, because a filter may refuse it.
+    close_at_execution(report.as_raw_fd() + 1).map_err(internal("closing files"))?;
+    let filter = || {
+        let mut filters = filters.iter();
+        filters.try_for_each(seccomp::install).map_err(internal("filtering system calls"))
+    };
+    // Without no_new_privs only user 0 can do it, and the filters have to allow what follows. With it, whoever has no
+    // privileges can, and they need not.
+    if spec.privileges.gained {
+        filter()?;
     }
-    let error = command.execute(report.as_raw_fd());
+    privileges::gain_only(&spec.privileges).map_err(internal("giving up privileges"))?;
+    User::switch_to(&spec.user).map_err(internal("becoming the spec's user"))?;
+    privileges::keep_only(&spec.privileges).map_err(internal("dropping privileges"))?;
+    rlimits::lower(&spec.resource_limits).map_err(internal("lowering resource limits"))?;
+    if !spec.privileges.gained {
+        filter()?;
+    }
+    let error = command.execute();
     let code = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => ErrorCode::Invalid,
         _ => ErrorCode::Internal,
     };
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
+}
+
+/// Makes the standard input the terminal that this session controls.
+fn control_terminal() -> io::Result<()> {
+    // SAFETY: this one takes a number.
+    match unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Leaves the agent's namespaces, except that of its network. The process was started in its own PID namespace.
@@ -175,6 +233,18 @@ fn isolate(host_name: &str) -> io::Result<()> {
     // SAFETY: none of these flags unshares the file table or memory, and there is one thread.
     unsafe { unshare_unsafe(namespaces) }?;
     Ok(rustix::system::sethostname(host_name.as_bytes())?)
+}
+
+/// Makes a directory of the instance's root the working directory. This process may follow links that the instance may
+/// not, such as `/proc/1/root`, the machine's own root, and an image may have a link to it.
+fn enter_directory(path: &str) -> io::Result<()> {
+    chdir(path)?;
+    // The kernel puts "(unreachable)" before what is not below the root.
+    if getcwd(Vec::new())?.as_bytes().starts_with(b"/") {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not in the instance's root"))
+    }
 }
 
 /// Waits for the partition; returns its number and how many nanoseconds that took.
@@ -196,6 +266,11 @@ fn attach(spec: &InstanceSpec) -> Result<(Option<PartitionNumber>, u64), Failure
             Err(Failure::new(code, error.to_string()))
         }
     }
+}
+
+/// Joins the partition of a process, and returns its number.
+fn join(process: u32) -> Result<PartitionNumber, Failure> {
+    abi::join(process).map_err(|error| internal("joining the partition")(error.into()))
 }
 
 /// The command in the form that execve takes.
@@ -231,15 +306,14 @@ impl Command {
         })
     }
 
-    /// Executes it with no signal blocked or ignored, and no open files except the standard streams.
-    fn execute(&self, report: RawFd) -> io::Error {
+    /// Executes it with no signal blocked or ignored.
+    fn execute(&self) -> io::Error {
         let pointers = |strings: &[CString]| -> Vec<_> {
             strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
-        // SAFETY: signal numbers and a zeroed set are valid arguments; close_range closes files that are no
-        // longer used (the report's descriptor is below the range); the pointers are to terminated strings
-        // and arrays that outlive the call.
+        // SAFETY: signal numbers and a zeroed set are valid arguments; the pointers are to terminated strings and
+        // arrays that outlive the call.
         unsafe {
             // Rust's runtime ignores SIGPIPE, and ignored signals stay ignored across execve.
             for signal in 1..=64 {
@@ -247,11 +321,18 @@ impl Command {
             }
             let none: libc::sigset_t = std::mem::zeroed();
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::syscall(libc::SYS_close_range, report + 1, u32::MAX, 0);
             libc::execve(self.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
         io::Error::last_os_error()
     }
+}
+
+/// Closes all files from this one on when a program is executed.
+fn close_at_execution(first: RawFd) -> io::Result<()> {
+    // SAFETY: this changes only what happens to files at execution.
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

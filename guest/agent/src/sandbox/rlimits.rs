@@ -1,8 +1,8 @@
 //! Resource limits of a process or of an instance's user, beyond those of its cgroup.
 
 use crate::cgroup::MAX_PROCESSES;
-use rustix::process::{Resource, Rlimit, setrlimit};
-use squeezy_protocol::Seccomp;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use squeezy_protocol::{self as protocol, ResourceLimit, Seccomp};
 use std::io;
 
 /// Resource, soft limit and hard limit. Those not listed keep the values that the kernel gives process 1,
@@ -37,4 +37,37 @@ pub fn set(seccomp: Seccomp) -> io::Result<()> {
         setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) })?;
     }
     Ok(())
+}
+
+/// Lowers limits of this process and its descendants to these; one that is lower stays.
+pub fn lower(limits: &[ResourceLimit]) -> io::Result<()> {
+    for limit in limits {
+        let resource = resource(limit.resource);
+        let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let number = |number: u64| Some(number.min(most)).filter(|number| *number != u64::MAX);
+        let (current, maximum) = (number(limit.soft), number(limit.hard));
+        setrlimit(resource, Rlimit { current, maximum })?;
+    }
+    Ok(())
+}
+
+fn resource(named: protocol::Resource) -> Resource {
+    match named {
+        protocol::Resource::As => Resource::As,
+        protocol::Resource::Core => Resource::Core,
+        protocol::Resource::Cpu => Resource::Cpu,
+        protocol::Resource::Data => Resource::Data,
+        protocol::Resource::Fsize => Resource::Fsize,
+        protocol::Resource::Locks => Resource::Locks,
+        protocol::Resource::Memlock => Resource::Memlock,
+        protocol::Resource::Msgqueue => Resource::Msgqueue,
+        protocol::Resource::Nice => Resource::Nice,
+        protocol::Resource::Nofile => Resource::Nofile,
+        protocol::Resource::Nproc => Resource::Nproc,
+        protocol::Resource::Rss => Resource::Rss,
+        protocol::Resource::Rtprio => Resource::Rtprio,
+        protocol::Resource::Rttime => Resource::Rttime,
+        protocol::Resource::Sigpending => Resource::Sigpending,
+        protocol::Resource::Stack => Resource::Stack,
+    }
 }

@@ -1,23 +1,21 @@
 //! The instance's root: an overlay over the shared image, and its own kernel file systems. All of it is in
 //! the instance's mount namespace and ends with its last process.
 
-use super::user::User;
+use super::{Plan, paths, tree::Tree, user::User, volumes};
 use crate::init::{SANDBOX, mount_filesystem};
 use rustix::{
     fs::{CWD, FileType, Mode, makedev, mknodat},
     mount::{
-        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_bind,
-        mount_change, mount_remount, move_mount, open_tree, unmount,
+        MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_remount,
+        unmount,
     },
     process::{chdir, pivot_root},
 };
+use squeezy_protocol::{InstanceSpec, network::RESOLVER};
 use std::{
     fs, io,
     net::Ipv4Addr,
-    os::{
-        fd::{AsFd, AsRawFd},
-        unix::fs::{PermissionsExt, chown, symlink},
-    },
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::Path,
 };
 
@@ -36,79 +34,23 @@ const LINKS: [(&str, &str); 4] = [
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 ];
-/// Parts of /proc that affect the whole machine and check only for user 0, not for a capability.
-const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
-/// Files that show every user what the whole machine does. Others, such as /proc/kpagecount, are readable
-/// only by the machine's user 0.
-const HIDDEN_FILES: [&str; 9] = [
-    "/proc/buddyinfo",
-    "/proc/diskstats",
-    "/proc/interrupts",
-    "/proc/iomem",
-    "/proc/kallsyms",
-    "/proc/partitions",
-    "/proc/schedstat",
-    "/proc/softirqs",
-    "/proc/zoneinfo",
-];
-/// Directories that do the same.
-const HIDDEN_DIRECTORIES: [&str; 6] = [
-    "/proc/pressure",
-    "/sys/block",
-    "/sys/firmware",
-    "/sys/kernel/irq",
-    "/sys/kernel/mm/squeezy",
-    "/sys/kernel/slab",
-];
 /// An empty directory of the machine, mounted over hidden ones.
 const EMPTY: &str = "empty";
+/// Most terminals of a root. The kernel takes some 25 KiB of ordinary memory for each that is charged to nobody.
+const MAX_TERMINALS: u32 = 16;
+/// The group that may write to others' terminals, `tty`, as everywhere.
+const TERMINALS_GROUP: u32 = 5;
 /// Memory that an empty file takes outside its partition, in bytes: its inode and dentry, and those of the
 /// overlay.
 const FILE_BYTES: u64 = 2 << 10;
 
-/// Limits of an instance's files: the writable layer of its root, /tmp and /dev/shm, which are one file
-/// system.
-pub struct Limits {
-    /// Bytes of their contents; Linux's default, half of memory, if absent.
-    pub bytes: Option<u64>,
-    /// Bytes of the instance's memory outside its partition, which is where inodes are.
-    pub outside_bytes: Option<u64>,
-}
-
-impl Limits {
-    /// Mount options of the file system. An instance that reaches these limits gets ENOSPC; at its memory
-    /// limits it would be killed.
-    fn options(&self) -> String {
-        let mut options = "mode=755".to_owned();
-        if let Some(bytes) = self.bytes {
-            options += &format!(",size={bytes}");
-        }
-        if let Some(bytes) = self.outside_bytes {
-            options += &format!(",nr_inodes={}", bytes / 2 / FILE_BYTES);
-        }
-        options
-    }
-}
-
-/// What a root is made of.
-pub struct Lower<'a> {
-    /// The directories of its layers, the topmost first.
-    pub layers: &'a [String],
-    /// Whether nothing can be written above them.
-    pub is_read_only: bool,
-}
-
-/// Builds the root of the instance on `lower` and moves into it. Its files belong to the user. Programs ask `resolver`,
-/// if there is one, for the addresses of names.
-pub fn enter(
-    lower: &Lower<'_>,
-    limits: &Limits,
-    user: &User,
-    resolver: Option<Ipv4Addr>,
-) -> io::Result<()> {
+/// Builds the root of the instance and moves into it. Its files belong to the user.
+pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
+    let spec = &plan.spec;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let taken = volumes::take(&spec.volumes, &plan.volumes, user)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
-    mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &limits.options())?;
+    mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &files_options(spec))?;
     chdir(SANDBOX)?;
     for directory in ["lower", "upper", "work", "root", "tmp", "shm", EMPTY] {
         fs::create_dir(directory)?;
@@ -117,14 +59,19 @@ pub fn enter(
         chown(directory, Some(user.id()), Some(user.id()))?;
         fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     }
-    if let Some(resolver) = resolver {
-        write_resolver(resolver, user)?;
+    // Programs ask it for the addresses of names.
+    if plan.address.is_some() {
+        write_resolver(RESOLVER, user)?;
     }
-    let directories = mount_lower(lower.layers, user)?;
+    let directories = mount_lower(&plan.lower, user)?;
     let layers = format!("lowerdir={directories},upperdir=upper,workdir=work");
-    mount_filesystem("overlay", "overlay", "root", safe, &layers)?;
+    let programs = if spec.privileges.gained { MountFlags::NODEV } else { safe };
+    mount_filesystem("overlay", "overlay", "root", programs, &layers)?;
     chdir("root")?;
     kernel_filesystems(user)?;
+    if spec.pseudoterminals {
+        pseudoterminals(user)?;
+    }
     for (source, target, flags) in
         [("../shm", "dev/shm", safe | MountFlags::NOEXEC), ("../tmp", "tmp", safe)]
     {
@@ -132,19 +79,36 @@ pub fn enter(
         mount_bind(source, target)?;
         mount_remount(target, MountFlags::BIND | flags, "")?;
     }
-    hide()?;
+    paths::cover(&spec.read_only_paths, &spec.hidden_paths, &format!("../{EMPTY}"))?;
     // The old root is now stacked on the new one, and is unmounted.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")?;
-    for path in READ_ONLY.into_iter().filter(|path| Path::new(path).exists()) {
-        read_only(path)?;
+    volumes::put(taken, user)?;
+    if !Path::new(&spec.working_directory).exists() {
+        // Where it cannot be made, entering it says so.
+        let _ = volumes::make_directory(&spec.working_directory, user);
     }
-    if lower.is_read_only {
+    if spec.read_only_root {
         // Mounts on it stay as they are.
-        mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | safe, "")?;
+        mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | programs, "")?;
     }
     Ok(())
+}
+
+/// Mount options of the file system with the instance's files: the writable layer of its root, /tmp and /dev/shm. An
+/// instance that reaches these limits gets ENOSPC; at its memory limits it would be killed.
+fn files_options(spec: &InstanceSpec) -> String {
+    let mut options = "mode=755".to_owned();
+    // Linux's default, half of memory, if absent.
+    if let Some(bytes) = spec.files_limit_bytes {
+        options += &format!(",size={bytes}");
+    }
+    // Inodes are outside of the partition.
+    if let Some(bytes) = spec.memory_limit_bytes {
+        options += &format!(",nr_inodes={}", bytes / 2 / FILE_BYTES);
+    }
+    options
 }
 
 /// Mounts the lower layers for the user; returns their directories as overlayfs takes them.
@@ -160,7 +124,7 @@ fn mount_lower(lower: &[String], user: &User) -> io::Result<String> {
         // Short, as all options of a mount have one page.
         let target = format!("lower/{number}");
         fs::create_dir(&target)?;
-        mount_for(user, directory, &target)?;
+        Tree::of(directory)?.mapped_to(user)?.put_at(&target)?;
         targets.push(target);
     }
     Ok(targets.join(":"))
@@ -179,39 +143,17 @@ fn write_resolver(resolver: Ipv4Addr, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts `directory` again at `target`, with the machine's users mapped to those of `user` (an idmapped
-/// mount).
-fn mount_for(user: &User, directory: &str, target: &str) -> io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(CWD, directory, flags)?;
-    let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_IDMAP,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: user.namespace().as_raw_fd() as u64,
-    };
-    // SAFETY: the path is a terminated string, the attributes have the size that is passed, and the kernel
-    // only reads both.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attributes,
-            std::mem::size_of_val(&attributes),
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    move_mount(tree.as_fd(), "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(())
-}
-
-/// Creates a mount point, unless the image has it, which saves a copy in the overlay.
+/// Creates a mount point, unless the image has it, which saves a copy in the overlay. A link of the image would lead
+/// the mount out of the root, or to where nobody covers what it shows.
 fn make_directory(target: &str) -> io::Result<()> {
-    if Path::new(target).is_dir() { Ok(()) } else { fs::create_dir(target) }
+    match fs::symlink_metadata(target) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => {
+            let message = format!("/{target} of the image is not a directory");
+            Err(io::Error::new(io::ErrorKind::NotADirectory, message))
+        }
+        Err(_) => fs::create_dir(target),
+    }
 }
 
 /// Mounts kernel file systems in the new root, which is the working directory.
@@ -232,6 +174,18 @@ fn kernel_filesystems(user: &User) -> io::Result<()> {
     Ok(())
 }
 
+/// Mounts a /dev/pts in the new root, in which only the instance's programs make terminals.
+fn pseudoterminals(user: &User) -> io::Result<()> {
+    let options = format!(
+        "newinstance,max={MAX_TERMINALS},ptmxmode=0666,mode=0620,gid={}",
+        user.id() + TERMINALS_GROUP
+    );
+    fs::create_dir("dev/pts")?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount_filesystem("devpts", "devpts", "dev/pts", flags, &options)?;
+    symlink("pts/ptmx", "dev/ptmx")
+}
+
 fn devices() -> io::Result<()> {
     for (name, major, minor) in DEVICES {
         let path = Path::new("dev").join(name);
@@ -245,24 +199,19 @@ fn devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Hides what does not concern the instance in the new root, which is the working directory.
-fn hide() -> io::Result<()> {
-    let places = HIDDEN_FILES
-        .into_iter()
-        .map(|path| ("dev/null".to_owned(), path))
-        .chain(HIDDEN_DIRECTORIES.into_iter().map(|path| (format!("../{EMPTY}"), path)));
-    for (by, path) in places {
-        let path = path.trim_start_matches('/');
-        if Path::new(path).exists() {
-            mount_bind(by, path)?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_is_no_link_of_the_image() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).display().to_string();
+        make_directory(&at("proc")).unwrap();
+        make_directory(&at("proc")).unwrap();
+        for (name, target) in [("inside", "proc"), ("outside", "/proc"), ("nowhere", "/none")] {
+            symlink(target, at(name)).unwrap();
+            assert!(make_directory(&at(name)).unwrap_err().to_string().contains("not a directory"));
         }
     }
-    Ok(())
-}
-
-fn read_only(path: &str) -> io::Result<()> {
-    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount_bind(path, path)?;
-    mount_remount(path, flags, "")?;
-    Ok(())
 }

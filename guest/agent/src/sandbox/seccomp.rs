@@ -5,12 +5,12 @@
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
-use squeezy_protocol::Seccomp;
+use squeezy_protocol::{Instruction, Seccomp, SystemCallFilter};
 use std::io;
 
-/// What containers without capabilities may call by default in Docker and containerd, except: aio (`io_setup`
+/// What containers with the capabilities that an instance may have may call by default in Docker and containerd, except: aio (`io_setup`
 /// and related calls), whose memory is charged to the instance, but whose requests count against a limit of
 /// the whole machine; `memfd_secret`, which splits huge pages of the kernel's direct map; and NUMA policies,
 /// since there is one node. In order of their numbers.
@@ -49,7 +49,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sched_getscheduler, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_rr_get_interval, libc::SYS_mlock,
     libc::SYS_munlock, libc::SYS_mlockall, libc::SYS_munlockall, libc::SYS_modify_ldt,
-    libc::SYS_prctl, libc::SYS_arch_prctl, libc::SYS_adjtimex, libc::SYS_setrlimit, libc::SYS_sync,
+    libc::SYS_prctl, libc::SYS_arch_prctl, libc::SYS_adjtimex, libc::SYS_setrlimit, libc::SYS_chroot, libc::SYS_sync,
     libc::SYS_gettid, libc::SYS_readahead, libc::SYS_setxattr, libc::SYS_lsetxattr,
     libc::SYS_fsetxattr, libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr,
     libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_flistxattr, libc::SYS_removexattr,
@@ -112,17 +112,33 @@ const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
 /// Personalities that only change what uname(2) tells the program, and the query for the current one.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x20000, 0x20008, 0xffff_ffff];
 
-/// Builds the filter of a profile, to be installed later; building it takes memory.
-pub fn filter(profile: Seccomp) -> io::Result<Option<BpfProgram>> {
-    match profile {
-        Seccomp::Default => default_filter().map(Some).map_err(io::Error::other),
-        Seccomp::Unconfined => Ok(None),
-    }
+/// Builds the filters of an instance, to be installed later, in this order; building them takes memory.
+pub fn filters(profile: Seccomp, more: &[SystemCallFilter]) -> io::Result<Vec<BpfProgram>> {
+    let own = match profile {
+        Seccomp::Default => Some(default_filter().map_err(io::Error::other)?),
+        Seccomp::Unconfined => None,
+    };
+    let more = more.iter().map(|filter| filter.instructions().map(instruction).collect());
+    Ok(own.into_iter().chain(more).collect())
 }
 
-/// Confines this process and its descendants.
+fn instruction(instruction: Instruction) -> sock_filter {
+    let Instruction { code, jump_true, jump_false, operand } = instruction;
+    sock_filter { code, jt: jump_true, jf: jump_false, k: operand }
+}
+
+/// Confines this process and its descendants. It has CAP_SYS_ADMIN in its user namespace, or can gain no privileges any
+/// more; seccompiler itself only knows the latter.
 pub fn install(filter: &BpfProgram) -> io::Result<()> {
-    seccompiler::apply_filter(filter).map_err(io::Error::other)
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: both types of instructions have the kernel's layout; it reads as many as there are, and writes none.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn default_filter() -> Result<BpfProgram, BackendError> {
@@ -168,11 +184,12 @@ mod tests {
 
     /// Runs `action` in a child confined by the default filter, and returns its result.
     fn confined(action: impl FnOnce() -> i32) -> i32 {
-        let filter = filter(Seccomp::Default).unwrap().unwrap();
+        let filter = default_filter().unwrap();
         // SAFETY: the child only makes system calls.
         unsafe {
             let child = libc::fork();
             if child == 0 {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
                 libc::_exit(if install(&filter).is_ok() { action() } else { 99 });
             }
             let mut status = 0;

@@ -38,12 +38,13 @@ pub struct User {
 impl User {
     /// Creates the users of the instance with this number, which no other one may have at the same time.
     pub fn create(number: u32) -> io::Result<Self> {
-        // The first COUNT users are the machine's own.
-        let id = number
-            .checked_add(1)
-            .and_then(|number| number.checked_mul(COUNT))
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let id = first_id(number)?;
         Ok(Self { id, namespace: namespace(id)? })
+    }
+
+    /// The users of an instance that has this number, whose namespace this is.
+    pub fn join(number: u32, namespace: File) -> io::Result<Self> {
+        Ok(Self { id: first_id(number)?, namespace })
     }
 
     /// The machine's ID of the instance's user 0.
@@ -86,6 +87,13 @@ impl User {
         set_thread_res_uid(user, user, user)?;
         Ok(())
     }
+}
+
+/// The machine's ID of user 0 of the instance with this number.
+fn first_id(number: u32) -> io::Result<u32> {
+    // The first COUNT users are the machine's own.
+    let id = number.checked_add(1).and_then(|number| number.checked_mul(COUNT));
+    id.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// Creates the namespace through a child: its first member must be an unprivileged process, and only a

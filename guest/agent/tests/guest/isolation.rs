@@ -43,8 +43,8 @@ pub(super) async fn the_machine_is_out_of_reach(client: &Client) {
             pagetypeinfo partitions slabinfo softirqs sysrq-trigger timer_list vmallocinfo zoneinfo; do
             [ -z \"$(busybox head -c 1 /proc/$file 2>&1 | grep -vE 'denied|No such')\" ] || echo shows $file
         done
-        for directory in /sys/kernel/mm/squeezy /sys/kernel/slab /sys/kernel/debug /sys/kernel/tracing \
-            /sys/firmware /sys/block /sys/fs/cgroup /proc/pressure; do
+        for directory in /sys/kernel/mm/llfree /sys/kernel/mm/squeezy /sys/kernel/slab /sys/kernel/debug \
+            /sys/kernel/tracing /sys/firmware /sys/block /sys/fs/cgroup /proc/pressure; do
             [ -z \"$(ls $directory 2>/dev/null)\" ] || echo shows $directory
         done
         for switch in /proc/sys/kernel/hostname /proc/sys/user/max_user_namespaces \
@@ -78,6 +78,19 @@ pub(super) async fn the_machine_is_out_of_reach(client: &Client) {
     spec["seccomp"] = "unconfined".into();
     let (_, log) = run(client, spec).await;
     assert!(log.starts_with("Seccomp:\t0\n8192\n") && log.ends_with("\n1\n"), "{log}");
+}
+
+/// What the kernel says of partitions and of its page allocator, which it does here.
+pub(super) async fn what_others_use_is_hidden(client: &Client) {
+    let info: Info = client.get("/v1/info").await;
+    assert!(info.llfree.is_some(), "the kernel says nothing that could be hidden: {info:?}");
+    let script = "
+        for directory in /sys/kernel/mm/llfree /sys/kernel/mm/squeezy; do
+            [ -d $directory ] || echo no $directory
+            [ -z \"$(ls $directory)\" ] || echo shows $directory
+        done";
+    let (reason, log) = run(client, shell("curious", script)).await;
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), ""));
 }
 
 /// Two instances at the same time are two different users.

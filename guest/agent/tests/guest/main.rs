@@ -1,33 +1,44 @@
 //! The agent in a real VM: boots a kernel under QEMU and talks to the agent as the host does.
 
 mod client;
+mod company;
 mod isolation;
 mod layers;
 mod limits;
+mod networks;
 mod partitions;
+mod privileges;
 mod serving;
 #[path = "../../../../scripts/skip.rs"]
 mod skip;
+mod terminals;
 mod vm;
+mod volumes;
 
 use client::Client;
+use company::*;
 use http::StatusCode;
 use isolation::*;
 use layers::*;
 use limits::*;
+use networks::*;
 use partitions::*;
+use privileges::*;
 use serde_json::{Value, json};
 use serving::*;
 use skip::skip;
 use squeezy_protocol::{
-    ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, LOG_END_HEADER, Memory,
-    PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy, Usage,
+    ErrorCode, ExitReason, INSTANCE_HEADER, Info, Instance, InstanceState, Instruction,
+    LOG_END_HEADER, Memory, PORT_NAME, PartitionNumber, PartitionState, Profile, Squeezy,
+    SystemCallFilter, Usage,
 };
 use std::time::{Duration, Instant};
+use terminals::*;
 use vm::{Artifacts, Vm};
+use volumes::*;
 
-/// The promised limit on the agent's own memory, in bytes.
-const MAX_AGENT_BYTES: u64 = 4 << 20;
+/// The limit on the agent's own memory after many instances, in bytes.
+const MAX_AGENT_BYTES: u64 = 5 << 20;
 
 /// The artifacts, or a message why this test cannot run here.
 fn artifacts() -> Option<Artifacts> {
@@ -81,6 +92,11 @@ async fn the_whole_agent_in_one_vm() {
     case!(ends_have_reasons);
     case!(the_machine_is_out_of_reach);
     case!(instances_are_users_of_their_own);
+    case!(capabilities_are_for_what_the_instance_has);
+    case!(a_program_gives_what_its_owner_may_if_that_is_allowed);
+    case!(limits_of_a_process_are_lowered);
+    case!(a_root_is_as_the_spec_says);
+    case!(a_filter_of_the_host_decides_too);
     case!(what_is_no_http_is_the_instances_fault);
     case!(memory_has_a_limit);
     case!(files_have_one_limit);
@@ -95,6 +111,17 @@ async fn the_whole_agent_in_one_vm() {
     case!(streams_lose_nothing);
     case!(an_instance_is_whoever_it_is_told_to_be);
     case!(signals_are_sent_as_told);
+    case!(a_process_inside_has_everything_of_its_instance);
+    case!(instances_beside_each_other_share_what_a_pod_shares);
+    case!(instances_beside_each_other_may_share_their_processes);
+    case!(instances_beside_each_other_have_a_limit_together);
+    case!(standard_input_loses_nothing);
+    case!(a_terminal_is_one_stream_that_can_be_resized);
+    case!(files_of_the_host_are_read_and_change);
+    case!(an_empty_volume_is_shared_and_has_an_end);
+    case!(volumes_are_nowhere_but_in_the_root);
+    case!(a_network_is_shared_and_has_a_device_to_itself);
+    case!(a_network_stays_while_somebody_is_in_it);
     case!(many_instances);
     case!(directories_of_the_image_can_be_replaced);
 
@@ -199,7 +226,14 @@ async fn bad_requests_get_one_clear_line(client: &Client) {
     for (change, value, words) in [
         ("command", json!(["/bin/absent"]), "executing /bin/absent: No such file"),
         ("command", json!(["/www/hello"]), "executing /www/hello: Permission denied"),
-        ("working_directory", json!("/absent"), "working_directory /absent: No such file"),
+        (
+            "working_directory",
+            json!("/proc/absent"),
+            "working_directory /proc/absent: No such file",
+        ),
+        // The machine's root, as the sandbox sees it.
+        ("working_directory", json!("/proc/1/root"), "it is not in the instance's root"),
+        ("working_directory", json!("/proc/1/cwd/run"), "it is not in the instance's root"),
         ("memory_node", json!(7), "cpuset.mems"),
     ] {
         let mut spec = shell("bad", "true");
@@ -306,14 +340,16 @@ async fn the_death_of_the_agent_ends_the_vm() {
 #[tokio::test]
 async fn instances_in_partitions() {
     let Some(artifacts) = artifacts() else { return };
-    let vm = Vm::boot_with_partitions(&artifacts, "");
+    let vm = Vm::boot_with_partitions(&artifacts, "llfree=all");
     let client = vm.connect().await;
     if squeezy(&client).await.is_none() {
         return skip(format_args!("{} has no partitions", artifacts.kernel.display()));
     }
+    what_others_use_is_hidden(&client).await;
     partitions_are_assigned_in_turn(&client).await;
     a_start_waits_while_its_partition_is_plugged(&vm, &client).await;
     a_full_partition_ends_its_instance_only(&client).await;
+    a_partition_is_shared_until_the_last_has_ended(&client).await;
     partitions_by_hand(&client).await;
 }
 

@@ -1,7 +1,7 @@
 //! A VM in plain QEMU, so that the agent's tests depend on no other component.
 
 use crate::client::Client;
-use squeezy_protocol::PORT_NAME;
+use squeezy_protocol::{PORT_NAME, network::Network};
 use std::{
     env, fs,
     os::unix::fs::FileExt,
@@ -141,7 +141,13 @@ impl Vm {
             ))
             .args(["-device", "virtio-blk-pci,drive=image-0,serial=image-0", "-drive"])
             .arg(format!("file={},if=none,id=pool,format=raw,readonly=on", at("pool").display()))
-            .args(["-device", "virtio-blk-pci,drive=pool,serial=pool", "-serial"])
+            .args(["-device", "virtio-blk-pci,drive=pool,serial=pool"])
+            .args(["-netdev", "hubport,id=network,hubid=0", "-device"])
+            .arg(format!(
+                "virtio-net-pci,netdev=network,mac={},romfile=",
+                Network::device_address(1)
+            ))
+            .arg("-serial")
             .arg(format!("file:{}", at("console").display()))
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp.sock").display()))

@@ -6,13 +6,16 @@ use std::{
     fs,
     io::{self, PipeReader, PipeWriter, Read, Write},
     process::ExitCode,
+    time::{Duration, Instant},
 };
 
 /// Starts processes that take anonymous memory, files in memory and buffers of pipes, of random
 /// sizes and for a random number of rounds, until so much memory is free as is to be kept. Then only
-/// those that live long are left. Asks for three quarters of what is free then, and prints how much of
-/// that the kernel has in huge pages, and how much if it may move others' pages for them, as a line
-/// of JSON: {"asked_bytes":A,"huge_bytes":H,"compacted_bytes":C}. The kernel has to be booted with
+/// those that live long are left. Asks for three quarters of what is free then, 2 MiB at a time, and
+/// prints how much of that the kernel has in huge pages, and how much if it may move others' pages for
+/// them, as a line of JSON: {"asked_bytes":A,"huge_bytes":H,"compacted_bytes":C,"at_once":T,"compacted":T}.
+/// T is for how many 2 MiB one fault was enough, how long these took, and the same of all others:
+/// {"huge_count":N,"huge_ns":E,"small_count":N,"small_ns":E}. The kernel has to be booted with
 /// transparent_hugepage=always.
 #[derive(Parser)]
 #[command(version)]
@@ -53,10 +56,14 @@ fn run(arguments: &Arguments) -> io::Result<()> {
     living.retain_mut(|life| !life.ends_at(arguments.rounds + 3));
     let free = field("/proc/meminfo", "MemFree:")?;
     let asked = free - free / 4;
+    let (huge_bytes, at_once) = ask(asked, Pages::Default)?;
+    let (compacted_bytes, compacted) = ask(asked, Pages::Huge)?;
     let line = serde_json::json!({
         "asked_bytes": asked,
-        "huge_bytes": huge_bytes(asked, Pages::Default)?,
-        "compacted_bytes": huge_bytes(asked, Pages::Huge)?,
+        "huge_bytes": huge_bytes,
+        "compacted_bytes": compacted_bytes,
+        "at_once": at_once,
+        "compacted": compacted,
     });
     println!("{line}");
     Ok(())
@@ -192,9 +199,51 @@ fn field(path: &str, name: &str) -> io::Result<usize> {
     number.map(|kib| kib << 10).ok_or_else(|| io::Error::other(format!("{path} has no {name}")))
 }
 
-/// How much of so much memory the kernel has in huge pages.
-fn huge_bytes(bytes: usize, pages: Pages) -> io::Result<usize> {
-    let mapping = Mapping::new(bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, pages)?;
-    mapping.touch(1);
-    field("/proc/self/smaps_rollup", "AnonHugePages:")
+/// How long it took to write to 2 MiB for the first time.
+#[derive(Default, serde::Serialize)]
+struct Faults {
+    /// With one fault, which has made it a huge page.
+    huge_count: u64,
+    huge_ns: u64,
+    /// With more.
+    small_count: u64,
+    small_ns: u64,
+}
+
+impl Faults {
+    fn add(&mut self, faults: i64, took: Duration) {
+        let (count, sum) = match faults {
+            1 => (&mut self.huge_count, &mut self.huge_ns),
+            _ => (&mut self.small_count, &mut self.small_ns),
+        };
+        *count += 1;
+        *sum += took.as_nanos() as u64;
+    }
+}
+
+/// How much of so much memory the kernel has in huge pages, and how long it took to have all of it.
+fn ask(bytes: usize, pages: Pages) -> io::Result<(usize, Faults)> {
+    let mut faults = Faults::default();
+    let mut mappings = Vec::new();
+    for _ in 0..bytes / HUGE_PAGE_BYTES {
+        let mapping = Mapping::new(HUGE_PAGE_BYTES, pages)?;
+        let (before, begin) = (faults_so_far()?, Instant::now());
+        mapping.touch(1);
+        let took = begin.elapsed();
+        faults.add(faults_so_far()? - before, took);
+        mappings.push(mapping);
+    }
+    Ok((field("/proc/self/smaps_rollup", "AnonHugePages:")?, faults))
+}
+
+/// Faults of this process that needed nothing from a disk.
+fn faults_so_far() -> io::Result<i64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: it writes all of `usage` unless it fails.
+    unsafe {
+        match libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) {
+            0 => Ok(usage.assume_init().ru_minflt),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }

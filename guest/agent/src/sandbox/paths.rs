@@ -1,0 +1,76 @@
+//! Paths in the root that show nothing, or that cannot be written to.
+
+use super::tree::Tree;
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2},
+    io::Errno,
+};
+use std::{collections::BTreeSet, io, os::fd::OwnedFd};
+
+/// Parts of /proc that affect the whole machine and check only for user 0, not for a capability.
+const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
+/// What shows every user what the whole machine does. Other files, such as /proc/kpagecount, are readable only by the
+/// machine's user 0.
+const HIDDEN: [&str; 16] = [
+    "/proc/buddyinfo",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/kallsyms",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/schedstat",
+    "/proc/softirqs",
+    "/proc/zoneinfo",
+    "/sys/block",
+    "/sys/firmware",
+    "/sys/kernel/irq",
+    "/sys/kernel/mm/llfree",
+    "/sys/kernel/mm/squeezy",
+    "/sys/kernel/slab",
+];
+/// A file that shows nothing, in the new root.
+const NOTHING: &str = "dev/null";
+
+/// Covers these paths of the new root, which is the working directory, and those of every instance: read-only ones with
+/// themselves, hidden ones with a file that shows nothing or the empty directory `empty`. What is not there is left out,
+/// and links of the image lead nowhere but into the root.
+pub fn cover(read_only: &[String], hidden: &[String], empty: &str) -> io::Result<()> {
+    let root = openat(CWD, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for place in places(&root, &READ_ONLY, read_only) {
+        let place = place?;
+        Tree::all_of(&place)?.read_only()?.put(&place)?;
+    }
+    // After these, which would show what is hidden below them.
+    for place in places(&root, &HIDDEN, hidden) {
+        let place = place?;
+        let by = match FileType::from_raw_mode(fstat(&place)?.st_mode) {
+            FileType::Directory => empty,
+            _ => NOTHING,
+        };
+        Tree::of(by)?.put(&place)?;
+    }
+    Ok(())
+}
+
+/// Those of all these paths that are there.
+fn places<'a>(
+    root: &'a OwnedFd,
+    always: &'a [&str],
+    more: &'a [String],
+) -> impl Iterator<Item = io::Result<OwnedFd>> + 'a {
+    let more = more.iter().map(String::as_str);
+    let paths: BTreeSet<&str> = always.iter().copied().chain(more).collect();
+    let open = move |path| {
+        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        match openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within) {
+            Ok(place) => Some(Ok(place)),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(error) => {
+                let error = io::Error::from(error);
+                Some(Err(io::Error::new(error.kind(), format!("{path}: {error}"))))
+            }
+        }
+    };
+    paths.into_iter().filter_map(open)
+}

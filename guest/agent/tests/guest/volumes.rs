@@ -1,0 +1,184 @@
+//! Volumes: files of the host, and directories that instances share.
+
+use super::*;
+use squeezy_protocol::FileContent;
+
+fn file(path: &str, content: &str) -> Value {
+    json!({
+        "path": path, "owner": {"user": 0, "group": 50, "mode": 0o640},
+        "content": FileContent::File(content.into())
+    })
+}
+
+fn link(path: &str, to: &str) -> Value {
+    let owner = json!({"user": 0, "group": 0, "mode": 0o777});
+    json!({"path": path, "owner": owner, "content": {"link": to}})
+}
+
+fn directory(path: &str) -> Value {
+    let owner = json!({"user": 0, "group": 0, "mode": 0o755});
+    json!({"path": path, "owner": owner, "content": "directory"})
+}
+
+fn volume(mode: u16, files: &[Value]) -> String {
+    json!({
+        "limit_bytes": 1 << 20, "limit_files": 100,
+        "owner": {"user": 0, "group": 0, "mode": mode}, "files": files
+    })
+    .to_string()
+}
+
+fn writable(mode: u16) -> String {
+    let mut volume: Value = serde_json::from_str(&volume(mode, &[])).unwrap();
+    volume["writable"] = true.into();
+    volume.to_string()
+}
+
+fn mounted(id: &str, script: &str, volumes: Value) -> Value {
+    let mut spec = shell(id, script);
+    spec["volumes"] = volumes;
+    spec
+}
+
+async fn sent(client: &Client, method: &str, number: u32, volume: String) {
+    let answer = client.call(method, &format!("/v1/volumes/{number}"), volume).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+}
+
+async fn refused(client: &Client, method: &str, path: &str, volume: String) -> ErrorCode {
+    client.call(method, &format!("/v1/volumes/{path}"), volume).await.error().code
+}
+
+fn version(name: &str, text: &str) -> String {
+    let inside = format!("{name}/key");
+    volume(
+        0o755,
+        &[directory(name), file(&inside, text), link("..data", name), link("key", "..data/key")],
+    )
+}
+
+pub(super) async fn files_of_the_host_are_read_and_change(client: &Client) {
+    sent(client, "POST", 1, version("..1", "one")).await;
+    sent(client, "POST", 2, volume(0o755, &[file("hosts", "a\n")])).await;
+    let volumes = json!([
+        {"volume": 1, "target": "/made/for/it", "read_only": true},
+        {"volume": 2, "file": "hosts", "target": "/etc/hosts", "read_only": false},
+    ]);
+    let script = "cat /made/for/it/key; busybox ls -ln /made/for/it/..data/key | busybox awk '{ print $1, $3, $4 }'
+        echo x > /made/for/it/new || echo closed; echo b >> /etc/hosts; cat /etc/hosts
+        busybox rm /etc/hosts || echo stays; echo ready
+        until [ $(cat /made/for/it/key) = two ]; do sleep 0.1; done; busybox ls -A /made/for/it; exec sleep 1000";
+    client.start(mounted("reads", script, volumes.clone())).await.unwrap();
+    let said = async |words: &str| {
+        while !client.log("reads").await.ends_with(words) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    said("ready\n").await;
+    sent(client, "PUT", 1, version("..2", "two")).await;
+    said("..2\n..data\nkey\n").await;
+    let log = client.log("reads").await;
+    for words in ["one-rw-r----- 0 50\n", "closed\n", "a\nb\n", "stays\n"] {
+        assert!(log.contains(words), "{words} in {log}");
+    }
+    // Its limits change with it.
+    let mut large: Value = serde_json::from_str(&version("..3", &"x".repeat(900_000))).unwrap();
+    large["limit_bytes"] = (2 << 20).into();
+    sent(client, "PUT", 1, large.to_string()).await;
+    sent(client, "PUT", 1, version("..4", "four")).await;
+    // What it has written is there for the host, and nowhere else.
+    let answer = client.call("GET", "/v1/volumes/2/hosts", "").await;
+    assert_eq!(answer.body, "a\nb\n");
+    for path in ["2/absent", "2/..", "1/key", "9/x"] {
+        assert_eq!(
+            refused(client, "GET", path, String::new()).await,
+            ErrorCode::NotFound,
+            "{path}"
+        );
+    }
+    // Whoever has a volume keeps it; nobody else gets it any more.
+    for number in [1, 2] {
+        sent(client, "DELETE", number, String::new()).await;
+    }
+    let error = client.start(mounted("late", "true", volumes)).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::NotFound);
+    client.delete("reads", 0).await;
+}
+
+pub(super) async fn an_empty_volume_is_shared_and_has_an_end(client: &Client) {
+    sent(client, "POST", 3, writable(0o1777)).await;
+    let volumes = json!([{"volume": 3, "target": "/dev/shm", "read_only": false}]);
+    let mut spec = mounted(
+        "writes",
+        "echo x > /dev/shm/file; busybox ln -s /proc/1/root /dev/shm/out; exec sleep 1000",
+        volumes.clone(),
+    );
+    spec["user"] = json!({"user": 7, "group": 8});
+    client.start(spec).await.unwrap();
+    let script = "until cat /dev/shm/file 2>/dev/null; do sleep 0.1; done
+        busybox ls -ln /dev/shm/file | busybox awk '{ print $3, $4 }'
+        busybox dd if=/dev/zero of=/dev/shm/big bs=64k count=100 2>&1 | busybox grep -o 'No space left'
+        i=0; while true > /dev/shm/$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 100 ] && echo no more files";
+    let mut spec = mounted("looks", script, volumes.clone());
+    spec["company"] = json!({"beside": "writes"});
+    let (_, log) = run(client, spec).await;
+    assert_eq!(log, "x\n7 8\nNo space left\nno more files\n");
+    // The agent does not look into it, whatever is there.
+    assert_eq!(refused(client, "GET", "3/file", String::new()).await, ErrorCode::NotFound);
+    let files = volume(0o755, &[file("file", "y")]);
+    assert_eq!(refused(client, "PUT", "3", files).await, ErrorCode::NotFound);
+    let one = json!([{"volume": 3, "file": "file", "target": "/x", "read_only": true}]);
+    assert_eq!(
+        client.start(mounted("one", "true", one)).await.unwrap_err().code,
+        ErrorCode::NotFound
+    );
+    client.delete("writes", 0).await;
+    sent(client, "DELETE", 3, String::new()).await;
+}
+
+pub(super) async fn volumes_are_nowhere_but_in_the_root(client: &Client) {
+    sent(client, "POST", 4, volume(0o755, &[file("file", "x")])).await;
+    for target in [
+        "/proc/1/root/x",
+        "/proc/self/root/x",
+        "/proc/sys",
+        "/sys/kernel",
+        "/proc/new",
+        "/www/hello/x",
+    ] {
+        let volumes = json!([{"volume": 4, "target": target, "read_only": true}]);
+        let error = client.start(mounted("odd", "true", volumes)).await.unwrap_err();
+        assert!(error.message.contains(&format!("volume at {target}: ")), "{error:?}");
+    }
+    for (volumes, words) in [
+        (json!([{"volume": 4, "target": "/a/../b", "read_only": true}]), "no absolute path"),
+        (json!([{"volume": 4, "target": "/a", "read_only": false}]), "are the host's"),
+        (json!([{"volume": 4, "file": "../x", "target": "/a", "read_only": true}]), "no such name"),
+        (json!(vec![json!({"volume": 4, "target": "/a", "read_only": true}); 65]), "at most 64"),
+    ] {
+        let error = client.start(mounted("odd", "true", volumes)).await.unwrap_err();
+        assert!(error.message.contains(words), "{error:?}");
+    }
+    for (number, volume) in [
+        (5, volume(0o755, &[file("a/b", "x")])),
+        (5, volume(0o755, &[link("a", "/etc"), file("a/b", "x")])),
+        (5, volume(0o755, &[file("..", "x")])),
+        (5, "{}".to_owned()),
+    ] {
+        let code = refused(client, "POST", &number.to_string(), volume).await;
+        assert_eq!(code, ErrorCode::Invalid);
+    }
+    assert_eq!(refused(client, "POST", "4", volume(0o755, &[])).await, ErrorCode::Exists);
+    assert_eq!(refused(client, "DELETE", "5", String::new()).await, ErrorCode::NotFound);
+    assert_eq!(refused(client, "DELETE", "x", String::new()).await, ErrorCode::NotFound);
+    // It does not fit, and leaves nothing.
+    let large = "x".repeat(1 << 19);
+    let files = [file("a", &large), file("b", &large)];
+    let mut tight: Value = serde_json::from_str(&volume(0o755, &files)).unwrap();
+    tight["limit_bytes"] = 4096.into();
+    assert_eq!(refused(client, "POST", "6", tight.to_string()).await, ErrorCode::Internal);
+    sent(client, "POST", 6, volume(0o755, &files)).await;
+    for number in [4, 6] {
+        sent(client, "DELETE", number, String::new()).await;
+    }
+}
