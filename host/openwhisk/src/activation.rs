@@ -84,6 +84,8 @@ pub struct Explained {
     pub text: String,
     /// Whether the action's code is why, rather than the platform.
     pub by_code: bool,
+    /// What an instance wrote that could not be started.
+    pub lines: Vec<String>,
 }
 
 /// A call that has ended.
@@ -160,9 +162,9 @@ impl Activation {
                 (status, error(&reason), waited, took, None, logs)
             }
             Err(other) => {
-                let Explained { text, by_code } = explain(&other);
+                let Explained { text, by_code, lines } = explain(&other);
                 let status = if by_code { Status::DeveloperError } else { Status::InternalError };
-                (status, error(&text), none, none, None, Vec::new())
+                (status, error(&text), none, none, None, lines)
             }
         };
         // The instance's two streams share one pipe, which does not record when a line was written.

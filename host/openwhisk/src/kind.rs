@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use squeezy_protocol::is_archive;
+use std::num::NonZeroU16;
 
 /// The kind of an action that is an image.
 pub const IMAGE: &str = "blackbox";
@@ -26,6 +27,8 @@ pub struct Kind {
     pub takes_programs: bool,
     /// Whether the name of the entry point has no default.
     pub requires_main: bool,
+    /// Whether an instance can serve several calls at a time.
+    pub serves_several: bool,
 }
 
 /// All of them.
@@ -38,6 +41,7 @@ pub const KINDS: [Kind; 4] = [
         takes_text: true,
         takes_programs: false,
         requires_main: false,
+        serves_several: false,
     },
     Kind {
         name: "nodejs:20",
@@ -47,6 +51,7 @@ pub const KINDS: [Kind; 4] = [
         takes_text: true,
         takes_programs: false,
         requires_main: false,
+        serves_several: true,
     },
     Kind {
         name: "native:1",
@@ -56,6 +61,7 @@ pub const KINDS: [Kind; 4] = [
         takes_text: true,
         takes_programs: true,
         requires_main: false,
+        serves_several: false,
     },
     Kind {
         name: "java:17",
@@ -65,6 +71,7 @@ pub const KINDS: [Kind; 4] = [
         takes_text: false,
         takes_programs: false,
         requires_main: true,
+        serves_several: false,
     },
 ];
 
@@ -95,6 +102,17 @@ impl Kind {
         let programs = if self.takes_programs { ", a program for Linux or a script" } else { "" };
         (!is_known)
             .then(|| format!("binary code of the kind {name} has to be a zip archive{programs}"))
+    }
+
+    /// Checks that an instance can serve this many calls at a time; says why not otherwise.
+    pub fn check_concurrency(&self, calls: NonZeroU16) -> Result<(), String> {
+        if self.serves_several || calls == NonZeroU16::MIN {
+            return Ok(());
+        }
+        let Self { name, .. } = self;
+        Err(format!(
+            "limits.concurrency must be 1: code of the kind {name} serves one call at a time"
+        ))
     }
 
     /// The command that makes its image, in a checkout.

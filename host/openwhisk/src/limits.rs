@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use squeezy_node::function::{Function, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
+use squeezy_node::function::{
+    Function, MAX_CALLS_PER_INSTANCE, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES,
+};
 use squeezy_vmm::{GRANULE_BYTES, round_up};
-use std::{ops::RangeInclusive, time::Duration};
+use std::{num::NonZeroU16, ops::RangeInclusive, time::Duration};
 
 /// The maximum size of a call's arguments as text, in bytes, as in OpenWhisk.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
@@ -47,13 +49,7 @@ impl Limits {
         within("timeout", self.timeout, 1..=MAX_TIMEOUT_MS, "ms")?;
         within("memory", self.memory, MIN_MEMORY_BYTES >> 20..=MAX_MEMORY_BYTES >> 20, "MB")?;
         within("logs", self.logs, 0..=MAX_LOGS_MIB, "MB")?;
-        match self.concurrency {
-            None | Some(1) => Ok(()),
-            Some(_) => {
-                Err("limits.concurrency must be 1: an instance serves one call at a time"
-                    .to_owned())
-            }
-        }
+        within("concurrency", self.concurrency, 1..=MAX_CALLS_PER_INSTANCE.into(), "calls")
     }
 
     /// Fills in what these leave out from `earlier` limits.
@@ -74,6 +70,8 @@ impl Limits {
         if let Some(memory) = self.memory {
             function.memory_bytes = memory << 20;
         }
+        let calls = self.concurrency.and_then(|calls| NonZeroU16::new(calls.try_into().ok()?));
+        function.calls_per_instance = calls.unwrap_or(function.calls_per_instance);
     }
 
     /// Whether logs are kept at all.
@@ -85,7 +83,9 @@ impl Limits {
     /// known.
     pub fn describe(&self, function: Option<&Function>) -> Value {
         let logs = self.logs.unwrap_or(MAX_LOGS_MIB);
-        let mut limits = json!({ "concurrency": 1, "logs": logs });
+        let concurrency =
+            function.map_or(self.concurrency, |f| Some(f.calls_per_instance.get().into()));
+        let mut limits = json!({ "concurrency": concurrency.unwrap_or(1), "logs": logs });
         let timeout = function.map_or(self.timeout, |f| Some(f.run_timeout.as_millis() as u64));
         let memory_bytes = function.map_or(self.memory.map(|m| m << 20), |f| Some(f.memory_bytes));
         let memory = memory_bytes.map(|bytes| round_up(bytes, GRANULE_BYTES) >> 20);
@@ -112,17 +112,17 @@ mod tests {
         let mut function = Function::parse(text).unwrap();
         let earlier = limits(r#"{ "timeout": 5, "memory": 39, "logs": null, "concurrency": 1 }"#);
         earlier.check().unwrap();
-        let limits = limits(r#"{ "memory": 62, "logs": 0 }"#).or(earlier);
+        let limits = limits(r#"{ "memory": 62, "logs": 0, "concurrency": 7 }"#).or(earlier);
         limits.apply(&mut function);
         assert_eq!(
             (function.run_timeout, function.memory_bytes),
             (Duration::from_millis(5), 62 << 20)
         );
         assert!(!limits.wants_logs() && earlier.wants_logs());
-        let right = json!({ "timeout": 5, "memory": 64, "concurrency": 1, "logs": 0 });
+        let right = json!({ "timeout": 5, "memory": 64, "concurrency": 7, "logs": 0 });
         assert_eq!(limits.describe(Some(&function)), right, "memory is rounded up");
         let unknown = Limits { memory: None, ..limits }.describe(None);
-        assert_eq!(unknown, json!({ "timeout": 5, "concurrency": 1, "logs": 0 }));
+        assert_eq!(unknown, json!({ "timeout": 5, "concurrency": 7, "logs": 0 }));
     }
 
     #[test]
@@ -132,8 +132,8 @@ mod tests {
             (r#"{ "memory": 1 }"#, "limits.memory must be from 32 to 1048576 MB"),
             (r#"{ "memory": 1048577 }"#, "limits.memory must be from 32 to 1048576 MB"),
             (r#"{ "logs": 11 }"#, "limits.logs must be from 0 to 10 MB"),
-            (r#"{ "concurrency": 2 }"#, "limits.concurrency must be 1: "),
-            (r#"{ "concurrency": 0 }"#, "limits.concurrency must be 1: "),
+            (r#"{ "concurrency": 101 }"#, "limits.concurrency must be from 1 to 100 calls"),
+            (r#"{ "concurrency": 0 }"#, "limits.concurrency must be from 1 to 100 calls"),
         ] {
             let error = limits(text).check().unwrap_err();
             assert!(error.starts_with(part), "{text}: {error}");

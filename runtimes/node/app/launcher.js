@@ -1,7 +1,8 @@
 "use strict";
 
 // Loads an action in JavaScript and answers its calls: node launcher.js DIRECTORY MAIN.
-// A call is a line of JSON on standard input, its answer one on descriptor 3 (OpenWhisk's actionloop protocol).
+// A call is a number and JSON on a line of standard input, and its answer the same number and JSON on one of
+// descriptor 3, whenever it is ready: calls run beside each other.
 // What the action prints goes to standard output and error, which are its log.
 
 const fs = require("node:fs");
@@ -11,6 +12,10 @@ const { createRequire } = require("node:module");
 const { pathToFileURL } = require("node:url");
 
 const ANSWERS = 3;
+// What the server takes of an answer.
+const MOST_BYTES = 8 << 20;
+// What is said of an error.
+const MOST_CHARACTERS = 64 << 10;
 // Where the server puts code that is a text.
 const TEXT = "action.js";
 // `main` of OpenWhisk, which may be a path such as handlers.first.
@@ -52,7 +57,7 @@ async function load(directory, main) {
   return action;
 }
 
-/** The answer to a call; what comes with the arguments becomes __OW_ variables. */
+/** The answer to a call; what comes with the arguments becomes __OW_ variables, which calls beside each other share. */
 async function call(action, line) {
   const { value, ...rest } = JSON.parse(line);
   for (const [name, setting] of Object.entries(rest)) {
@@ -63,12 +68,16 @@ async function call(action, line) {
   // Nothing at all is what many actions return.
   const result = (await action(value)) ?? {};
   if (!isObject(result)) throw new Error("the action did not return a dictionary");
-  return JSON.stringify(result);
+  const text = JSON.stringify(result);
+  // One that is too long would end the calls beside it.
+  if (Buffer.byteLength(text) > MOST_BYTES - 32) throw new Error("the action's answer is longer than 8 MiB");
+  return text;
 }
 
 function send(text) {
   // A pipe takes a part of a long answer at a time, and may be full.
-  const bytes = Buffer.from(`${text}\n`);
+  // Whatever the action itself has written there does not become a part of it.
+  const bytes = Buffer.from(`\n${text}\n`);
   for (let sent = 0; sent < bytes.length; ) {
     try {
       sent += fs.writeSync(ANSWERS, bytes, sent);
@@ -78,13 +87,19 @@ function send(text) {
   }
 }
 
-/** Whatever an action throws, on one line. */
+/** Whatever an action throws, on one line. It may be anything, such as an object that throws when it is looked at. */
 function failed(error) {
-  console.error(error);
-  // Where a syntax error is comes first in its stack.
-  const where = error instanceof SyntaxError ? /:(\d+)\n/.exec(error.stack) : null;
-  const text = String(error).replace(/\s+/g, " ");
-  return JSON.stringify({ error: where ? `${text} (line ${where[1]})` : text });
+  let text = "the action threw something that has no text";
+  try {
+    console.error(error);
+    // Where a syntax error is comes first in its stack.
+    const where = error instanceof SyntaxError ? /:(\d+)\n/.exec(error.stack) : null;
+    const whole = String(error).slice(0, MOST_CHARACTERS).replace(/\s+/g, " ");
+    text = where ? `${whole} (line ${where[1]})` : whole;
+  } catch {
+    // That is its text.
+  }
+  return JSON.stringify({ error: text });
 }
 
 async function main() {
@@ -97,8 +112,15 @@ async function main() {
     send(failed(error));
     process.exit(1);
   }
+  // A promise that is rejected before anybody waits for it is that call's own, and not the end of those beside it.
+  process.on("unhandledRejection", (error) => void failed(error));
   send('{"ok":true}');
-  for await (const line of lines) send(await call(action, line).catch(failed));
+  for await (const line of lines) {
+    const [number] = line.split(" ", 1);
+    call(action, line.slice(number.length))
+      .catch(failed)
+      .then((answer) => send(`${number} ${answer}`));
+  }
   process.exit(0);
 }
 

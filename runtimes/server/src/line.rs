@@ -3,13 +3,16 @@
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
+/// What is kept of a line that is too long, in bytes.
+const BEGINNING: usize = 32;
+
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// All of it, without its end.
     Whole(Vec<u8>),
-    /// It was longer than allowed, and is gone.
-    TooLong,
+    /// It was longer than allowed, and is gone but for how it begins.
+    TooLong(Vec<u8>),
     /// There was no further one.
     End,
 }
@@ -23,7 +26,7 @@ pub async fn read(from: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Re
         if part.is_empty() {
             return Ok(match length {
                 0 => Line::End,
-                length if length > most => Line::TooLong,
+                length if length > most => Line::TooLong(line),
                 _ => Line::Whole(line),
             });
         }
@@ -33,12 +36,14 @@ pub async fn read(from: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Re
         if length <= most {
             line.extend_from_slice(&part[..taken]);
         } else {
-            line = Vec::new();
+            line.truncate(BEGINNING);
+            let kept = BEGINNING.saturating_sub(line.len()).min(taken);
+            line.extend_from_slice(&part[..kept]);
         }
         let used = taken + usize::from(end.is_some());
         from.consume(used);
         if end.is_some() {
-            return Ok(if length > most { Line::TooLong } else { Line::Whole(line) });
+            return Ok(if length > most { Line::TooLong(line) } else { Line::Whole(line) });
         }
     }
 }
@@ -56,7 +61,8 @@ mod tests {
             lines.push(read(&mut from, 5).await.unwrap());
         }
         let whole = |text: &str| Line::Whole(text.into());
-        let right = [whole("first"), whole(""), Line::TooLong, whole("last"), Line::End];
+        let too_long = Line::TooLong("much too long".into());
+        let right = [whole("first"), whole(""), too_long, whole("last"), Line::End];
         assert_eq!(lines, right);
     }
 }

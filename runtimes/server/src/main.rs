@@ -1,16 +1,20 @@
 //! OpenWhisk's action interface over HTTP around code that comes with the request: `POST /init` once,
-//! then `POST /run`, one at a time. The server of every image in `runtimes/`.
+//! then `POST /run`, one at a time or several. The server of every image in `runtimes/`.
 //!
 //! The code runs in a process of its own, which gets each call as a line of JSON on its standard input
 //! and answers with a line of JSON on descriptor 3 (OpenWhisk's actionloop protocol). So what the code
 //! does to its process is an error of that call and not the end of this server. A language's runtime
 //! is a launcher that loads the code and speaks this protocol; a native program speaks it itself.
+//! A launcher that serves several calls at a time gets each with a number before it, and answers with
+//! that number.
 
 mod archive;
 mod body;
 mod http;
 mod init;
 mod line;
+mod numbered;
+mod one_by_one;
 mod place;
 mod process;
 mod refused;
@@ -36,6 +40,9 @@ struct Arguments {
     /// Archives are not unpacked: they are put into the file as they are.
     #[arg(long)]
     packed: bool,
+    /// The launcher serves several calls at a time: each has a number before it, and so has its answer.
+    #[arg(long, requires = "launcher")]
+    numbered: bool,
     /// The program that loads the code, and its arguments. The code's directory and the name of its
     /// entry point are added. Without it the file is the program.
     #[arg(last = true, value_name = "LAUNCHER")]
@@ -43,7 +50,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { port, place, file, packed, launcher } = Arguments::parse();
+    let Arguments { port, place, file, packed, numbered, launcher } = Arguments::parse();
     // Descriptor 3 is what the processes of actions answer on. Taken here, nothing that is to be inherited
     // by them, or closed when they are executed, has that number.
     let taken = File::open("/dev/null");
@@ -52,7 +59,8 @@ fn main() -> ExitCode {
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|tokio| {
             tokio.block_on(tokio::task::LocalSet::new().run_until(async {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-                http::serve(listener, Rc::new(server::Server::new(layout, launcher))).await
+                http::serve(listener, Rc::new(server::Server::new(layout, launcher, numbered)))
+                    .await
             }))
         });
     drop(taken);

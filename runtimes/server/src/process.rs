@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, BufReader},
     net::unix::pipe::Receiver,
     process::{Child, ChildStdin, Command},
 };
@@ -30,22 +30,30 @@ const BEGINNING: Duration = Duration::from_millis(50);
 /// The descriptor that answers come from.
 const ANSWERS: i32 = 3;
 
+/// A line that was answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// How it begins.
+    TooLong(Vec<u8>),
+}
+
 /// A process with an action's code in it. It and its children are killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     group: Option<Pid>,
-    calls: ChildStdin,
     answers: BufReader<Receiver>,
 }
 
 impl Process {
-    /// Executes `command` in `directory`.
+    /// Executes `command` in `directory`. Calls are written to the second of the two.
     pub fn start(
         command: &[String],
         directory: &Path,
         environment: &[(String, String)],
-    ) -> Result<Self, Refused> {
+    ) -> Result<(Self, ChildStdin), Refused> {
         let failed = |error| {
             let program = command.first().map_or("", String::as_str);
             Refused::action(format!("The action cannot be executed: {program}: {error}."))
@@ -57,7 +65,7 @@ impl Process {
         command: &[String],
         directory: &Path,
         environment: &[(String, String)],
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, ChildStdin)> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| io::Error::other("there is no program"))?;
         let (answers, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -72,12 +80,18 @@ impl Process {
         drop::<OwnedFd>(theirs);
         let calls = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(Self { child, group, calls, answers: BufReader::new(answers) })
+        Ok((Self { child, group, answers: BufReader::new(answers) }, calls))
     }
 
     /// Waits for a launcher's word that it has loaded the code; it has the reason otherwise.
     pub async fn is_ready(&mut self) -> Result<(), Refused> {
-        let answer = self.answer().await?;
+        let answer = loop {
+            match self.answer().await? {
+                Answer::Whole(line) if line.is_empty() => {}
+                Answer::Whole(line) => break line,
+                Answer::TooLong(_) => return Err(too_long()),
+            }
+        };
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
         match answer["ok"].as_bool() {
             Some(true) => Ok(()),
@@ -101,25 +115,13 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends a call, which has to be one line; returns the line that answers it.
-    pub async fn call(&mut self, mut line: Vec<u8>) -> Result<Vec<u8>, Refused> {
-        self.forget_answers();
-        line.push(b'\n');
-        // A process that does not read its input may still answer, or end.
-        let (calls, answers, child) = (&mut self.calls, &mut self.answers, &mut self.child);
-        let exchange = async {
-            let (_, answer) = tokio::join!(calls.write_all(&line), answer(answers, child));
-            answer
-        };
-        exchange.await
-    }
-
-    async fn answer(&mut self) -> Result<Vec<u8>, Refused> {
+    /// The next line that it answers.
+    pub async fn answer(&mut self) -> Result<Answer, Refused> {
         answer(&mut self.answers, &mut self.child).await
     }
 
     /// Drops what was answered before it was asked.
-    fn forget_answers(&mut self) {
+    pub fn forget_answers(&mut self) {
         let buffered = self.answers.buffer().len();
         self.answers.consume(buffered);
         let mut part = [0; 4096];
@@ -136,7 +138,7 @@ impl Drop for Process {
     }
 }
 
-async fn answer(answers: &mut BufReader<Receiver>, child: &mut Child) -> Result<Vec<u8>, Refused> {
+async fn answer(answers: &mut BufReader<Receiver>, child: &mut Child) -> Result<Answer, Refused> {
     let line = tokio::select! {
         biased;
         line = line::read(answers, MOST_BYTES) => line,
@@ -149,17 +151,19 @@ async fn answer(answers: &mut BufReader<Receiver>, child: &mut Child) -> Result<
         }
     };
     match line {
-        Ok(Line::Whole(line)) => Ok(line),
-        Ok(Line::TooLong) => Err(Refused::action(format!(
-            "The action's answer is longer than {} MiB.",
-            MOST_BYTES >> 20
-        ))),
+        Ok(Line::Whole(line)) => Ok(Answer::Whole(line)),
+        Ok(Line::TooLong(beginning)) => Ok(Answer::TooLong(beginning)),
         Ok(Line::End) => Err(match tokio::time::timeout(LAST_WORDS, child.wait()).await {
             Ok(status) => ended(status),
             Err(_) => Refused::action("The action has closed descriptor 3, which it answers on."),
         }),
         Err(error) => Err(Refused::action(format!("The action's answer cannot be read: {error}."))),
     }
+}
+
+/// What an action hears whose answer is too long.
+pub fn too_long() -> Refused {
+    Refused::action(format!("The action's answer is longer than {} MiB.", MOST_BYTES >> 20))
 }
 
 fn ended(status: io::Result<std::process::ExitStatus>) -> Refused {

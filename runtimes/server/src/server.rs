@@ -1,7 +1,8 @@
 //! What the two requests do.
 
 use crate::{
-    body::object_with_value, init::Init, place::Layout, process::Process, refused::Refused,
+    body::object_with_value, init::Init, numbered::Numbered, one_by_one::OneByOne, place::Layout,
+    process::Process, refused::Refused,
 };
 use http::StatusCode;
 use std::io::Write;
@@ -14,7 +15,9 @@ const END_OF_ACTIVATION: &str = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX";
 pub struct Server {
     layout: Layout,
     launcher: Vec<String>,
-    /// OpenWhisk runs an action once at a time; should anybody else not, requests wait for each other.
+    /// Whether the launcher serves several calls at a time.
+    numbered: bool,
+    /// Held during a call, so that others wait, unless the launcher serves several.
     action: Mutex<Option<Action>>,
 }
 
@@ -22,13 +25,28 @@ pub struct Server {
 struct Action {
     main: String,
     environment: Vec<(String, String)>,
-    process: Process,
+    running: Running,
+}
+
+/// The process of an action.
+enum Running {
+    OneByOne(Box<OneByOne>),
+    Numbered(Numbered),
+}
+
+impl Running {
+    fn is_alive(&mut self) -> bool {
+        match self {
+            Self::OneByOne(process) => process.is_alive(),
+            Self::Numbered(process) => process.is_alive(),
+        }
+    }
 }
 
 impl Server {
     /// A server without an action, which puts its code there and runs it with this launcher.
-    pub fn new(layout: Layout, launcher: Vec<String>) -> Self {
-        Self { layout, launcher, action: Mutex::const_new(None) }
+    pub fn new(layout: Layout, launcher: Vec<String>, numbered: bool) -> Self {
+        Self { layout, launcher, numbered, action: Mutex::const_new(None) }
     }
 
     /// `POST /init`.
@@ -42,41 +60,39 @@ impl Server {
         let Init { code, main, environment } = Init::read(&value)?;
         self.layout.put(&code)?;
         drop(code);
-        let process = self.start(&main, &environment).await?;
-        *action = Some(Action { main, environment, process });
+        let running = self.start(&main, &environment).await?;
+        *action = Some(Action { main, environment, running });
         Ok(br#"{"ok":true}"#.to_vec())
     }
 
     /// `POST /run`.
     pub async fn run(&self, body: &[u8]) -> Result<Vec<u8>, Refused> {
-        let mut action = self.action.lock().await;
-        let answer = self.call(action.as_mut(), body).await;
+        let answer = self.call(body).await;
         // Who reads the logs cuts them here.
         let _ = writeln!(std::io::stdout(), "{END_OF_ACTIVATION}");
         let _ = writeln!(std::io::stderr(), "{END_OF_ACTIVATION}");
         answer
     }
 
-    async fn call(&self, action: Option<&mut Action>, body: &[u8]) -> Result<Vec<u8>, Refused> {
-        let (mut body, value) = object_with_value(body)?;
-        let Some(Action { main, environment, process }) = action else {
+    async fn call(&self, body: &[u8]) -> Result<Vec<u8>, Refused> {
+        let line = line(body)?;
+        let mut action = self.action.lock().await;
+        let Some(Action { main, environment, running }) = action.as_mut() else {
             let text = "POST /init comes before POST /run.".to_owned();
             return Err(Refused { status: StatusCode::CONFLICT, text });
         };
         // The last call may have ended it.
-        if !process.is_alive() {
-            *process = self.start(main, environment).await?;
+        if !running.is_alive() {
+            *running = self.start(main, environment).await?;
         }
-        let no_value = serde_json::value::RawValue::from_string("{}".to_owned());
-        let no_value = no_value.map_err(|error| Refused::action(error.to_string()))?;
-        if value.is_empty() {
-            body.insert("value".to_owned(), &no_value);
-        }
-        let line = serde_json::to_vec(&body).map_err(|error| Refused::action(error.to_string()))?;
-        // Between values of JSON, where alone these can be, all white space is alike.
-        let line =
-            line.into_iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte });
-        let answer = process.call(line.collect()).await?;
+        let answer = match running {
+            Running::OneByOne(process) => process.call(line).await?,
+            Running::Numbered(process) => {
+                let answer = process.call(&line);
+                drop(action);
+                answer.await?
+            }
+        };
         match serde_json::from_slice::<crate::body::Object<'_>>(&answer) {
             Ok(_) => Ok(answer),
             Err(_) => Err(Refused::action("The action did not return a dictionary.")),
@@ -87,20 +103,37 @@ impl Server {
         &self,
         main: &str,
         environment: &[(String, String)],
-    ) -> Result<Process, Refused> {
+    ) -> Result<Running, Refused> {
         let directory = &self.layout.directory;
         if self.launcher.is_empty() {
             self.layout.check_program()?;
             let program = self.layout.program();
             let command = [program.to_string_lossy().into_owned()];
-            let mut process = Process::start(&command, directory, environment)?;
+            let (mut process, calls) = Process::start(&command, directory, environment)?;
             process.has_begun().await?;
-            return Ok(process);
+            return Ok(Running::OneByOne(Box::new(OneByOne::new(process, calls))));
         }
         let mut command = self.launcher.clone();
         command.extend([directory.to_string_lossy().into_owned(), main.to_owned()]);
-        let mut process = Process::start(&command, directory, environment)?;
+        let (mut process, calls) = Process::start(&command, directory, environment)?;
         process.is_ready().await?;
-        Ok(process)
+        Ok(match self.numbered {
+            true => Running::Numbered(Numbered::new(process, calls)),
+            false => Running::OneByOne(Box::new(OneByOne::new(process, calls))),
+        })
     }
+}
+
+/// The body of a call as one line, with a value if it has none.
+fn line(body: &[u8]) -> Result<Vec<u8>, Refused> {
+    let failed = |error: serde_json::Error| Refused::action(error.to_string());
+    let (mut body, value) = object_with_value(body)?;
+    let no_value = serde_json::value::RawValue::from_string("{}".to_owned()).map_err(failed)?;
+    if value.is_empty() {
+        body.insert("value".to_owned(), &no_value);
+    }
+    let line = serde_json::to_vec(&body).map_err(failed)?;
+    // Between values of JSON, where alone these can be, all white space is alike.
+    let blank = |byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
+    Ok(line.into_iter().map(blank).collect())
 }

@@ -54,7 +54,8 @@ impl Server {
 
     fn node() -> Option<Self> {
         let launcher = format!("{RUNTIMES}/node/app/launcher.js");
-        program("node").then(|| Self::start(&["--file", "action.js", "--", "node", &launcher]))
+        program("node")
+            .then(|| Self::start(&["--file", "action.js", "--numbered", "--", "node", &launcher]))
     }
 
     fn native() -> Self {
@@ -258,6 +259,71 @@ fn node_code_is_exported_or_at_the_top_level() {
     assert_eq!(server.run(json!({ "what": "long" })).1["a"].as_str().unwrap().len(), 5 << 20);
     assert_eq!(server.run(json!({ "what": "exit" })).0, 502);
     assert_eq!(server.run(json!({})), (200, json!({})));
+}
+
+#[test]
+fn node_code_serves_calls_beside_each_other() {
+    let Some(server) = Server::node() else { return };
+    let code = "let meet; exports.main = ({ what, number }) => {
+        if (what === 'wait') return new Promise((answer) => { meet = answer; });
+        if (what === 'exit') process.exit(5);
+        if (what === 'long') return { a: 'x'.repeat(8 << 20) };
+        if (what === 'throws much') throw new Error('x'.repeat(9 << 20));
+        if (what === 'throws nothing') throw Object.create(null);
+        if (what === 'rejects early') {
+            const early = Promise.reject(new Error('early'));
+            return new Promise((later) => setTimeout(later, 50)).then(() => early);
+        }
+        if (what === 'writes') {
+            require('node:fs').writeSync(3, '9'.repeat(9 << 20) + '\\n99 {}\\n{');
+            return {};
+        }
+        meet({ met: number });
+        meet = undefined;
+        return { number };
+    }";
+    server.takes(json!({ "code": code }));
+    // Whoever waits is answered by a call that comes later.
+    let met = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| server.run(json!({ "what": "wait" })));
+        let until = Instant::now() + LIMIT;
+        while server.run(json!({ "number": 7 })) != (200, json!({ "number": 7 })) {
+            assert!(Instant::now() < until, "{}", server.said("err"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        waits.join().unwrap()
+    });
+    assert_eq!(met, (200, json!({ "met": 7 })));
+    // One that answers too much does not end those beside it, but one that ends the process does.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| server.run(json!({ "what": "wait" })));
+        let (status, answer) = server.run(json!({ "what": "long" }));
+        assert_eq!(status, 200);
+        assert!(answer["error"].as_str().unwrap().contains("longer than 8 MiB"), "{answer}");
+        for (what, error) in [
+            ("throws much", "Error: xxx"),
+            ("throws nothing", "has no text"),
+            ("rejects early", "Error: early"),
+        ] {
+            let (status, answer) = server.run(json!({ "what": what }));
+            let said = answer["error"].as_str().unwrap();
+            assert!(status == 200 && said.contains(error), "{what}: {status} {said:.200}");
+        }
+        assert_eq!(server.run(json!({ "what": "writes" })), (200, json!({})));
+        let until = Instant::now() + LIMIT;
+        while server.run(json!({ "number": 8 })).1["number"] != 8 {
+            assert!(Instant::now() < until, "{}", server.said("err"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(waits.join().unwrap(), (200, json!({ "met": 8 })));
+        let waits = scope.spawn(|| server.run(json!({ "what": "wait" })));
+        while !waits.is_finished() {
+            server.run(json!({ "what": "exit" }));
+        }
+        let (status, answer) = waits.join().unwrap();
+        assert_eq!(status, 502, "{answer}");
+    });
+    assert_eq!(server.run(json!({ "what": "long" })).0, 200, "it was started again");
 }
 
 #[test]
