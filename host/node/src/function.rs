@@ -4,7 +4,7 @@ use crate::{ByteRate, TomlError, parse_toml};
 use serde::Deserialize;
 use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::network::{Destination, Network, TapName};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
 
 /// Maximum length of a function's name.
 const MAX_NAME: usize = 63;
@@ -20,6 +20,9 @@ const MAX_CONNECTIONS: u32 = 10_000;
 pub const MIN_MEMORY_BYTES: u64 = 32 << 20;
 /// Maximum memory of an instance, in bytes.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 40;
+
+/// The most calls that an instance may serve at a time.
+pub const MAX_CALLS_PER_INSTANCE: u16 = 100;
 
 /// A function's definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +53,10 @@ pub struct Function {
     pub cpu_millis: u32,
     /// Maximum number of instances in one VM.
     pub concurrency: u16,
+    /// How many calls an instance serves at a time.
+    pub calls_per_instance: NonZeroU16,
+    /// How many instances are kept up, whether or not it is called, while calls leave memory for them.
+    pub minimum_instances: u16,
     /// How long an idle instance is kept.
     pub keep_alive: Duration,
     /// How long the server of a new instance may take until it has answered its first request.
@@ -151,6 +158,10 @@ struct File {
     memory_limit: String,
     vcpus: f64,
     concurrency: u16,
+    #[serde(default = "one")]
+    calls_per_instance: u16,
+    #[serde(default)]
+    minimum_instances: u16,
     keep_alive_seconds: f64,
     init_timeout_seconds: f64,
     run_timeout_seconds: f64,
@@ -160,6 +171,10 @@ struct File {
     /// How the image is built; read by `guest/image/build.sh`.
     #[serde(default, rename = "image")]
     _image: toml::Table,
+}
+
+fn one() -> u16 {
+    1
 }
 
 fn root() -> String {
@@ -200,6 +215,8 @@ impl Function {
             memory_bytes: memory_bytes(&file.memory_limit)?,
             cpu_millis: cpu_millis(file.vcpus)?,
             concurrency: concurrency(file.concurrency)?,
+            calls_per_instance: calls_per_instance(file.calls_per_instance)?,
+            minimum_instances: file.minimum_instances,
             keep_alive: keep_alive(file.keep_alive_seconds)?,
             init_timeout: seconds("init_timeout_seconds", file.init_timeout_seconds, 0.001)?,
             run_timeout: seconds("run_timeout_seconds", file.run_timeout_seconds, 0.001)?,
@@ -322,6 +339,13 @@ pub(crate) fn concurrency(concurrency: u16) -> Result<u16, FunctionError> {
     match concurrency {
         1..=255 => Ok(concurrency),
         _ => value("concurrency", "must be from 1 to 255"),
+    }
+}
+
+pub(crate) fn calls_per_instance(calls: u16) -> Result<NonZeroU16, FunctionError> {
+    match NonZeroU16::new(calls) {
+        Some(calls) if calls.get() <= MAX_CALLS_PER_INSTANCE => Ok(calls),
+        _ => value("calls_per_instance", &format!("must be from 1 to {MAX_CALLS_PER_INSTANCE}")),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{FunctionImage, PolicyName};
 use squeezy_protocol::NetworkAccess;
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, GRANULE_BYTES, Llfree, MemoryBackend,
+    AcceleratorChoice, Artifacts, BootStep, CpuShare, GRANULE_BYTES, Llfree, MemoryBackend,
     MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     network::{NetworkCounters, Uplink},
@@ -14,6 +14,10 @@ use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duratio
 
 /// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
 const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
+
+/// The most requests that the instances of a VM may cause at a time: their calls, and two more for each of them, one that
+/// waits for its end and one that stops it. Its agent answers 1,024 at a time.
+const MAX_REQUESTS: usize = 1000;
 
 /// How long a reclaim may take before it counts as failed. The guest continues with it.
 const RESIZE_LIMIT: Duration = Duration::from_secs(20);
@@ -31,10 +35,14 @@ pub struct VmPlan {
     pub policy: PolicyName,
     /// How many instances it has room for, and of what size.
     pub sizing: Sizing,
+    /// How many calls its instances serve at a time, all together.
+    pub calls: usize,
     /// Number of processors.
     pub vcpus: u32,
     /// The largest CPU share of any instance, in thousandths of a processor.
     pub cpu_millis: u32,
+    /// Whose share of the host's processors it uses; it competes by itself if absent.
+    pub cpu_share: Option<Arc<CpuShare>>,
     /// The accelerator: KVM or emulation.
     pub accelerator: AcceleratorChoice,
     /// The memory backend.
@@ -85,8 +93,12 @@ impl VmPlan {
                 instances: all().map(|f| f.concurrency).fold(0, u16::saturating_add),
                 shared_bytes,
             },
+            calls: all()
+                .map(|f| usize::from(f.concurrency) * usize::from(f.calls_per_instance.get()))
+                .sum(),
             vcpus: shares.div_ceil(1000).clamp(1, host.min(64)),
             cpu_millis: all().map(|f| f.cpu_millis).max().unwrap_or(1000),
+            cpu_share: None,
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackendChoice::default(),
             networks,
@@ -100,6 +112,14 @@ impl VmPlan {
             let problem = "functions that share a VM must say the same of what they reach over the network: give them \
                            the same keys that begin with network_, or another VM each";
             return Err(VmError::Config(problem.to_owned()));
+        }
+        let most = MAX_REQUESTS.saturating_sub(2 * usize::from(self.sizing.instances));
+        if self.calls > most {
+            return Err(VmError::Config(format!(
+                "its {} instances would serve {} calls at a time, and together they can serve {most}: lower \
+                 calls_per_instance (limits.concurrency of an action), or concurrency, the number of instances",
+                self.sizing.instances, self.calls
+            )));
         }
         if let [Uplink::Tap(tap)] = &self.networks[..]
             && self.policy == PolicyName::Microvm
@@ -165,6 +185,7 @@ impl VmPlan {
         config.network = self.networks.first().cloned();
         config.network_counters = self.network_counters.clone();
         config.vcpus = self.vcpus;
+        config.cpu_share = self.cpu_share.clone();
         config.accelerator = self.accelerator;
         config.memory_backend = self.memory_backend.resolve();
         config.timeouts.resize = RESIZE_LIMIT;
@@ -191,6 +212,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::function::Function;
     use squeezy_vmm::{mechanism::MechanismName, network::Network};
+    use std::num::NonZeroU16;
 
     /// A plan that passes all checks, but cannot be booted.
     pub(crate) fn plan(directory: &tempfile::TempDir, name: &str) -> (FunctionImage, VmPlan) {
@@ -250,6 +272,21 @@ pub(crate) mod tests {
         assert_eq!(shared.sizing.instance_bytes, 2 * one.sizing.instance_bytes);
         assert_eq!(shared.sizing.instances, 3 * one.sizing.instances);
         assert_eq!(shared.images, [small.image, large.image]);
+    }
+
+    #[test]
+    fn a_vm_serves_only_so_many_calls_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut image, one) = plan(&directory, "several");
+        let mut with = |instances, calls| {
+            image.function.concurrency = instances;
+            image.function.calls_per_instance = NonZeroU16::new(calls).unwrap();
+            VmPlan::new("several", std::slice::from_ref(&image), &one.files, one.policy, 0)
+        };
+        assert_eq!(with(8, 100).check(), Ok(()));
+        let error = with(10, 99).check().unwrap_err().to_string();
+        assert!(error.contains("10 instances would serve 990 calls"), "{error}");
+        assert!(error.contains("together they can serve 980: "), "{error}");
     }
 
     #[test]

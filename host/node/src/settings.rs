@@ -3,7 +3,7 @@
 use crate::function::{self, Function, FunctionError, ReachSettings, set, value};
 use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::network::TapName;
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 /// Keys of `function.toml` that can be overridden; absent ones keep the definition's value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,10 @@ pub struct FunctionSettings {
     pub vcpus: Option<f64>,
     /// Maximum number of instances at a time.
     pub concurrency: Option<u16>,
+    /// How many calls an instance serves at a time.
+    pub calls_per_instance: Option<u16>,
+    /// How many instances are kept up without calls.
+    pub minimum_instances: Option<u16>,
     /// How long an idle instance is kept, in seconds.
     pub keep_alive_seconds: Option<f64>,
     /// What network instances have.
@@ -33,6 +37,8 @@ pub struct CheckedSettings {
     memory_bytes: Option<u64>,
     cpu_millis: Option<u32>,
     concurrency: Option<u16>,
+    calls_per_instance: Option<NonZeroU16>,
+    minimum_instances: Option<u16>,
     keep_alive: Option<Duration>,
     network: Option<NetworkAccess>,
     reach: ReachSettings,
@@ -55,6 +61,11 @@ impl FunctionSettings {
             memory_bytes: self.memory_limit.as_deref().map(function::memory_bytes).transpose()?,
             cpu_millis: self.vcpus.map(function::cpu_millis).transpose()?,
             concurrency: self.concurrency.map(function::concurrency).transpose()?,
+            calls_per_instance: self
+                .calls_per_instance
+                .map(function::calls_per_instance)
+                .transpose()?,
+            minimum_instances: self.minimum_instances,
             keep_alive: self.keep_alive_seconds.map(function::keep_alive).transpose()?,
             network: self.network,
             reach: self.reach.check()?,
@@ -71,6 +82,8 @@ impl CheckedSettings {
             memory_bytes,
             cpu_millis,
             concurrency,
+            calls_per_instance,
+            minimum_instances,
             keep_alive,
             network,
             reach,
@@ -80,11 +93,14 @@ impl CheckedSettings {
         let memory = memory_bytes.map(|bytes| format!("memory_limit {} MiB", bytes >> 20));
         let vcpus = cpu_millis.map(|millis| format!("vcpus {}", f64::from(millis) / 1e3));
         let concurrency = concurrency.map(|most| format!("concurrency {most}"));
+        let calls = calls_per_instance.map(|calls| format!("calls_per_instance {calls}"));
+        let minimum = minimum_instances.map(|least| format!("minimum_instances {least}"));
         let keep_alive =
             keep_alive.map(|time| format!("keep_alive_seconds {}", time.as_secs_f64()));
         let network = network.map(|access| format!("network {access}"));
         let tap = tap.as_ref().map(|tap| format!("network_tap {tap}"));
-        let single = [command, memory, vcpus, concurrency, keep_alive, network, tap];
+        let single =
+            [command, memory, vcpus, concurrency, calls, minimum, keep_alive, network, tap];
         single.into_iter().flatten().chain(reach.describe())
     }
 
@@ -94,6 +110,8 @@ impl CheckedSettings {
         set(&mut function.memory_bytes, self.memory_bytes.as_ref());
         set(&mut function.cpu_millis, self.cpu_millis.as_ref());
         set(&mut function.concurrency, self.concurrency.as_ref());
+        set(&mut function.calls_per_instance, self.calls_per_instance.as_ref());
+        set(&mut function.minimum_instances, self.minimum_instances.as_ref());
         set(&mut function.keep_alive, self.keep_alive.as_ref());
         function.network = self.network.or(function.network);
         self.reach.apply(&mut function.reach);

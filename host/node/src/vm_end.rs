@@ -10,6 +10,8 @@ pub enum VmEnd {
     Unneeded,
     /// It could not take any more instances.
     Replaced,
+    /// It held more memory than it may while it was paused, and more than there was.
+    Overdrawn,
     /// It failed.
     Failed(VmError),
 }
@@ -19,6 +21,9 @@ impl fmt::Display for VmEnd {
         match self {
             Self::Unneeded => f.write_str("it is no longer needed"),
             Self::Replaced => f.write_str("it had to be replaced"),
+            Self::Overdrawn => f.write_str(
+                "it held more memory than it may while it was paused, and more than there was",
+            ),
             Self::Failed(error) => error.fmt(f),
         }
     }

@@ -3,8 +3,8 @@
 use crate::{FunctionIndex, InstanceNumber, RequestNumber, VmIndex};
 
 /// What the scaler wants done. Every command is answered by an [`crate::Event`], except [`Command::Reject`],
-/// [`Command::Prewarmed`], [`Command::ResumeVm`] and [`Command::LendVm`], and [`Command::Freeze`] unless frozen
-/// instances are charged by what they hold.
+/// [`Command::Prewarmed`] and [`Command::ResumeVm`], and [`Command::Freeze`] unless frozen instances are charged by what
+/// they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
@@ -13,7 +13,7 @@ pub enum Command {
     PauseVm(VmIndex),
     /// Resume a VM that is paused or being paused, before doing anything else in it. Not answered.
     ResumeVm(VmIndex),
-    /// Give the guest memory that it has asked for, besides that of its instances, until the VM ends. Not answered.
+    /// Give the guest memory that it has asked for, besides that of its instances, until the VM ends; answered by `Lent`.
     LendVm {
         /// The VM.
         vm: VmIndex,
@@ -38,7 +38,7 @@ pub enum Command {
     },
     /// Pass the request to the instance; answered by `Answered` or `Broken`.
     Dispatch {
-        /// The instance; it has no other request.
+        /// The instance; it has fewer others than its function's policy allows at a time.
         instance: InstanceNumber,
         /// The request.
         request: RequestNumber,
@@ -93,6 +93,8 @@ pub enum StopReason {
     Retired,
     /// The scaler is draining.
     Draining,
+    /// Its VM holds more memory than it may, and more than there is.
+    Overdrawn,
 }
 
 /// What a function's oldest queued request is waiting for.

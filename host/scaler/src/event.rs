@@ -39,8 +39,8 @@ pub enum Event {
     /// The VM cannot give memory to any more instances and has to be replaced: its idle instances are stopped
     /// now, and the VM ends with the last busy one. Has no effect when repeated.
     VmUnfit(VmIndex),
-    /// The VM is paused, and cannot take more host memory than it holds now until it is resumed. Has no
-    /// effect if the VM has been resumed since.
+    /// The VM is paused, and cannot take more host memory than it holds now until it is resumed. It is ended if that is
+    /// more than the budget has for it. Has no effect if the VM has been resumed since.
     VmPaused {
         /// The VM.
         vm: VmIndex,
@@ -54,6 +54,16 @@ pub enum Event {
         vm: VmIndex,
         /// What it asks for, in bytes; it may be anything.
         wanted_bytes: u64,
+    },
+    /// A guest that was to be lent memory ([`crate::Command::LendVm`]) has got some of it, or nothing. Has no effect if
+    /// its VM has ended since.
+    Lent {
+        /// The VM.
+        vm: VmIndex,
+        /// The most that it was to get, in bytes.
+        bytes: u64,
+        /// What it has got of that, in bytes.
+        given_bytes: u64,
     },
     /// A frozen instance can be condemned once its VM is paused. Comes before [`Event::VmPaused`], and holds
     /// until the VM is resumed.
@@ -73,11 +83,11 @@ pub enum Event {
     Started(InstanceNumber),
     /// The instance failed to start, or got no memory; parts of it may exist.
     StartFailed(InstanceNumber),
-    /// The instance's request is answered, and the instance can take another.
+    /// One of the instance's requests is answered, and the instance can take another.
     Answered(InstanceNumber),
-    /// The instance's request is answered with an error that makes the instance unusable.
+    /// One of the instance's requests is answered with an error that makes the instance unusable.
     Broken(InstanceNumber),
-    /// The instance ended by itself. If it has a request, [`Event::Broken`] follows.
+    /// The instance ended by itself. [`Event::Broken`] follows for each request that it has.
     Died(InstanceNumber),
     /// The instance is frozen, and cannot take more host memory than it holds now while it is. Has no effect
     /// if the instance has been thawed since.

@@ -1,6 +1,6 @@
 //! VMs and instances, as the scaler sees them.
 
-use crate::{FunctionIndex, Moment, RequestNumber, TenantIndex, VmIndex};
+use crate::{FunctionIndex, Moment, TenantIndex, VmIndex};
 
 /// The state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ pub enum InstanceState {
         /// Whether the host has its memory back.
         done: bool,
     },
-    /// It is serving a request.
+    /// It is serving requests.
     Busy {
-        /// The request.
-        request: RequestNumber,
-        /// Whether it is known to have died.
+        /// How many, at least one.
+        requests: u16,
+        /// Whether it takes no more: it has died, or failed at one of them.
         dying: bool,
     },
     /// Its processes are being stopped.

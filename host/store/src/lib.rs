@@ -68,8 +68,12 @@ pub struct Totals {
     pub failed: u64,
     /// Memory of ended instances that was reclaimed.
     pub reclaimed_bytes: u64,
-    /// Memory that the host has taken by itself.
+    /// Free memory that the host has taken by itself.
     pub taken_bytes: u64,
+    /// Memory of instances that the host has taken with them while their VM was paused.
+    pub condemned_bytes: u64,
+    /// How long the host took for both.
+    pub taking: Duration,
 }
 
 /// How the store is doing.

@@ -40,7 +40,9 @@ impl<'c> Statements<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
             ))?,
             no_longer_running: prepare("DELETE FROM running WHERE id = ?1")?,
-            total: prepare("INSERT OR REPLACE INTO totals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
+            total: prepare(
+                "INSERT OR REPLACE INTO totals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?,
             no_total: prepare("DELETE FROM totals WHERE function = ?1")?,
             removed: prepare("DELETE FROM activations WHERE number = ?1")?,
             pages: prepare("PRAGMA page_count")?,
@@ -94,10 +96,17 @@ impl<'c> Statements<'c> {
             self.no_total.execute([function])?;
             return Ok(());
         };
-        let Totals { cold, warm, recreated, failed, reclaimed_bytes, taken_bytes } = *totals;
-        let [cold, warm, recreated, failed, reclaimed, taken] =
-            [cold, warm, recreated, failed, reclaimed_bytes, taken_bytes].map(signed);
-        self.total.execute(params![function, cold, warm, recreated, failed, reclaimed, taken])?;
+        self.total.execute(params![
+            function,
+            signed(totals.cold),
+            signed(totals.warm),
+            signed(totals.recreated),
+            signed(totals.failed),
+            signed(totals.reclaimed_bytes),
+            signed(totals.taken_bytes),
+            signed(totals.condemned_bytes),
+            nanoseconds(totals.taking),
+        ])?;
         Ok(())
     }
 }
@@ -175,7 +184,8 @@ pub fn running(connection: &Connection) -> rusqlite::Result<Vec<Running>> {
 /// The totals of all functions.
 pub fn totals(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Totals>> {
     let mut statement = connection.prepare(
-        "SELECT function, cold, warm, recreated, failed, reclaimed_bytes, taken_bytes FROM totals",
+        "SELECT function, cold, warm, recreated, failed, reclaimed_bytes, taken_bytes,
+             condemned_bytes, taking_ns FROM totals",
     )?;
     let rows = statement.query_map([], |row| {
         let number = |column| row.get(column).map(unsigned);
@@ -186,6 +196,8 @@ pub fn totals(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Tota
             failed: number(4)?,
             reclaimed_bytes: number(5)?,
             taken_bytes: number(6)?,
+            condemned_bytes: number(7)?,
+            taking: Duration::from_nanos(number(8)?),
         };
         Ok((row.get(0)?, totals))
     })?;

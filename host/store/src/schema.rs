@@ -6,8 +6,12 @@ use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path, time::D
 
 /// The steps to the current schema; `user_version` is the number of those that a file has had. A
 /// step that has been released is never changed.
-const STEPS: &[&str] =
-    &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// Tells our files from others, for `file` and for us: "sqzy".
 const APPLICATION_ID: i32 = 0x7371_7a79;

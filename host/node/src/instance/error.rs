@@ -24,6 +24,8 @@ pub enum InstanceError {
         path: String,
         /// The time limit.
         limit: Duration,
+        /// The end of its output.
+        output: Vec<String>,
     },
     /// It ended before answering its first request.
     #[error("it {reason} before it had answered {path}: {last_line}")]
@@ -34,6 +36,8 @@ pub enum InstanceError {
         path: String,
         /// The last line of its output.
         last_line: String,
+        /// The end of its output.
+        output: Vec<String>,
     },
     /// Its server answered its first request, but does not take calls.
     #[error("{path}: {problem}")]
@@ -42,6 +46,8 @@ pub enum InstanceError {
         path: String,
         /// What is wrong.
         problem: String,
+        /// The end of its output.
+        output: Vec<String>,
     },
     /// A call was not answered in time.
     #[error("the call was not answered within its limit of {} s", .0.as_secs_f64())]
@@ -70,11 +76,24 @@ pub enum InstanceError {
 }
 
 impl InstanceError {
-    /// Whether the instance itself is why it could not be started, rather than the host or its VM.
-    pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::StartTooLong { .. } | Self::EndedAtStart { .. } | Self::NotReady { .. }
-        )
+    /// The end of the instance's output, if the instance itself is why it could not be started, rather than the host or
+    /// its VM.
+    pub fn output(&self) -> Option<&[String]> {
+        match self {
+            Self::StartTooLong { output, .. }
+            | Self::EndedAtStart { output, .. }
+            | Self::NotReady { output, .. } => Some(output),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn output_mut(&mut self) -> Option<&mut Vec<String>> {
+        match self {
+            Self::StartTooLong { output, .. }
+            | Self::EndedAtStart { output, .. }
+            | Self::NotReady { output, .. } => Some(output),
+            _ => None,
+        }
     }
 }

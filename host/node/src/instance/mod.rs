@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
     ErrorBody, ErrorCode, ExitReason, ImageNumber, InstanceId, InstanceSpec, InstanceState,
-    PartitionChoice, Squeezed, SqueezedHeap,
+    PartitionChoice, PartitionNumber, Squeezed, SqueezedHeap,
 };
 use squeezy_vmm::{
     Grain, VmError,
@@ -38,9 +38,17 @@ const START_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait, after a request has failed, for the news that the instance has ended.
 const END_PAUSE: Duration = Duration::from_secs(2);
 
+/// How much of the output of an instance that could not be started is kept: the last lines, and of each its beginning, in
+/// characters.
+const MOST_LINES_OF_START: usize = 100;
+const MOST_OF_A_LINE: usize = 300;
+
 /// How long the end of a call's output may come after its answer, and how often to look for it.
 const LOG_WAIT: Duration = Duration::from_millis(100);
 const LOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// The marks at the end of a call's output: one on standard output and one on standard error.
+const MARKS: i64 = 2;
 
 /// The result of a call to an instance.
 #[derive(Debug)]
@@ -82,6 +90,9 @@ pub struct SqueezeReport {
 pub(crate) struct LogPosition {
     /// The offset after the last byte that was read.
     end: u64,
+    /// How many more marks were owed for the calls that have ended than were read. Fewer than none if another call has
+    /// been read with the marks of one whose answer is yet to come.
+    owed: i64,
     /// Whether its server did not mark the end of the last call's output.
     unmarked: bool,
 }
@@ -108,17 +119,12 @@ impl Instance {
         // Emulation is slow enough without a limit.
         let limits_cpu = !details.accelerator.emulates();
         let mut spec = InstanceSpec {
-            id: self.id.clone(),
-            command: function.command.clone(),
             environment: function.environment.clone(),
             working_directory: function.working_directory.clone(),
             image: Some(image),
-            layers: Vec::new(),
-            partition: PartitionChoice::None,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
             files_limit_bytes: Some(function.memory_bytes / FILES_PART),
-            memory_node: None,
             cpu_share_millis: Some(function.cpu_millis),
             cpu_limit_millis: limits_cpu.then_some(function.cpu_millis),
             port: Some(function.port),
@@ -127,9 +133,7 @@ impl Instance {
                 Seccomp::Default => squeezy_protocol::Seccomp::Default,
                 Seccomp::Unconfined => squeezy_protocol::Seccomp::Unconfined,
             },
-            output: squeezy_protocol::OutputKind::Log,
-            user: Default::default(),
-            read_only_root: false,
+            ..InstanceSpec::new(self.id.clone(), function.command.clone())
         };
         machine.place(slot, &mut spec);
         if spec.partition != PartitionChoice::None {
@@ -138,7 +142,12 @@ impl Instance {
         }
         self.guest.start(&spec).await?;
         let spawn = begin.elapsed();
-        self.come_up(function).await?;
+        if let Err(mut error) = self.come_up(function).await {
+            if let Some(output) = error.output_mut() {
+                *output = self.end_of_output().await;
+            }
+            return Err(error);
+        }
         Ok(StartTimes { spawn, init: begin.elapsed() - spawn })
     }
 
@@ -153,11 +162,15 @@ impl Instance {
         let response = match answered {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if begin.elapsed() < limit => return Err(error),
-            Ok(Err(_)) | Err(_) => return Err(InstanceError::StartTooLong { path, limit }),
+            Ok(Err(_)) | Err(_) => {
+                return Err(InstanceError::StartTooLong { path, limit, output: Vec::new() });
+            }
         };
-        self.contract
-            .started(&response)
-            .map_err(|problem| InstanceError::NotReady { path, problem })
+        self.contract.started(&response).map_err(|problem| InstanceError::NotReady {
+            path,
+            problem,
+            output: Vec::new(),
+        })
     }
 
     /// Sends the first request until the server listens, and returns its answer.
@@ -186,10 +199,19 @@ impl Instance {
             };
             if let Some(reason) = ended {
                 let last_line = self.last_line().await;
-                return Err(InstanceError::EndedAtStart { reason, path: path(), last_line });
+                return Err(InstanceError::EndedAtStart {
+                    reason,
+                    path: path(),
+                    last_line,
+                    output: Vec::new(),
+                });
             }
             if !may_come {
-                return Err(InstanceError::NotReady { path: path(), problem: problem.message });
+                return Err(InstanceError::NotReady {
+                    path: path(),
+                    problem: problem.message,
+                    output: Vec::new(),
+                });
             }
             tokio::time::sleep(START_PAUSE).await;
         }
@@ -216,26 +238,29 @@ impl Instance {
         })
     }
 
-    /// What it has written since `position`, which is advanced. If the server marks the end of a call, waits
-    /// for that mark.
+    /// What it has written since `position`, which is advanced, for a call that has ended. If the server marks the end of a
+    /// call, waits for that mark.
     pub(crate) async fn output(&self, position: &mut LogPosition) -> Vec<String> {
         let deadline = Instant::now() + LOG_WAIT;
         let end_line = self.contract.end_of_output();
+        position.owed += MARKS;
         loop {
             // Without its VM or its agent there is nothing left to read.
             let Ok((text, end)) = self.guest.log_from(&self.id, position.end).await else {
                 return Vec::new();
             };
             let is_end = |line: &&str| Some(*line) == end_line;
-            // One on standard output and one on standard error.
-            let marked = text.lines().filter(is_end).count() >= 2;
+            let marks = text.lines().filter(is_end).count() as i64;
+            let marked = marks >= position.owed;
             let may_come = end_line.is_some() && !position.unmarked;
             if !marked && may_come && Instant::now() < deadline {
                 tokio::time::sleep(LOG_PAUSE).await;
                 continue;
             }
             let lost = (end - position.end).saturating_sub(text.len() as u64);
-            *position = LogPosition { end, unmarked: !marked };
+            // Marks that do not come at all are not waited for by later calls.
+            let owed = if marked { position.owed - marks } else { 0 };
+            *position = LogPosition { end, owed, unmarked: !marked };
             let lost = (lost > 0).then(|| format!("({lost} bytes before this were lost)"));
             let lines = text.lines().filter(|line| !is_end(line)).map(str::to_owned);
             return lost.into_iter().chain(lines).collect();
@@ -290,13 +315,25 @@ impl Instance {
         tokio::time::timeout(END_PAUSE, self.ended()).await.ok().flatten()
     }
 
-    /// Stops it, or whatever parts of it exist.
-    pub(crate) async fn stop(&self) -> Result<(), InstanceError> {
+    /// Stops it, or whatever parts of it exist. Returns the partition that it was in, if it was in one.
+    pub(crate) async fn stop(&self) -> Result<Option<PartitionNumber>, InstanceError> {
         match self.guest.stop(&self.id, STOP_GRACE).await {
+            Ok(seen) => Ok(seen.partition),
             // It never existed.
-            Ok(_) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
+            Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The last lines it wrote.
+    async fn end_of_output(&self) -> Vec<String> {
+        let log = self.guest.log_from(&self.id, 0).await.unwrap_or_default().0;
+        let is_end = |line: &&str| Some(*line) == self.contract.end_of_output();
+        let last = log.lines().rev().filter(|line| !is_end(line)).take(MOST_LINES_OF_START);
+        let beginning = |line: &str| line.chars().take(MOST_OF_A_LINE).collect();
+        let mut lines: Vec<_> = last.map(beginning).collect();
+        lines.reverse();
+        lines
     }
 
     /// The last line it wrote.

@@ -5,7 +5,7 @@ use crate::{
     VmPlan,
     guest::{Guest, Share, VmGuest},
 };
-use squeezy_protocol::{InstanceSpec, Partition, PartitionChoice};
+use squeezy_protocol::{InstanceSpec, Partition, PartitionChoice, PartitionNumber};
 use squeezy_vmm::{
     BoxFuture, MemoryUse, Vm, VmError,
     mechanism::{Slot, Slots},
@@ -82,7 +82,7 @@ impl Machine for MicroVms {
         })
     }
 
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+    fn reclaim(&self, slot: Slot, _: Option<PartitionNumber>) -> BoxFuture<'_, ResizeOutcome> {
         // Not in the future: the slot may be taken again before the VM has ended.
         let vm = self.lock().by_slot.remove(&slot);
         Box::pin(async move {

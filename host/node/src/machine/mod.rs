@@ -6,7 +6,7 @@ mod paused;
 mod shared;
 
 use crate::Guest;
-use squeezy_protocol::{InstanceSpec, Partition};
+use squeezy_protocol::{InstanceSpec, Partition, PartitionNumber};
 use squeezy_vmm::{
     AcceleratorKind, BootStep, BoxFuture, MemoryUse, Resize, Taken, Vm, VmError,
     mechanism::{Slot, Slots},
@@ -40,8 +40,9 @@ pub trait Machine: Send + Sync {
     fn slots(&self) -> &Slots;
     /// Plugs the memory of a taken slot. If that fails, the slot is free again.
     fn plug(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
-    /// Reclaims the memory of a freed slot.
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome>;
+    /// Reclaims the memory of a freed slot, and first what is free of the partition that its instance has left, if that
+    /// is known.
+    fn reclaim(&self, slot: Slot, left: Option<PartitionNumber>) -> BoxFuture<'_, ResizeOutcome>;
     /// Whether all memory being reclaimed has come back by now.
     fn has_settled(&self) -> BoxFuture<'_, ResizeOutcome>;
     /// The guest for an instance in this slot; `None` while there is no VM for it.
@@ -114,7 +115,7 @@ pub struct ResizeOutcome {
     pub latency: Option<Duration>,
     /// By how much resident memory on the host dropped, in bytes.
     pub resident_drop_bytes: u64,
-    /// Free memory that the host had taken by itself before it asked, if it can.
+    /// Free memory of the instance's partition that the host had taken by itself before it asked, if it can.
     pub taken: Option<Taken>,
     /// Why it failed, if it did.
     pub error: Option<VmError>,

@@ -2,7 +2,7 @@
 
 use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
-use squeezy_protocol::{InstanceSpec, Partition};
+use squeezy_protocol::{InstanceSpec, Partition, PartitionNumber};
 use squeezy_vmm::{
     BoxFuture, Grain, Llfree, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
@@ -26,10 +26,11 @@ impl SharedVm {
         Self { vm: Arc::new(vm), mechanism, details, paused: Paused::default() }
     }
 
-    /// Takes what is free in any partition, if the host can.
-    async fn take_free(&self, grain: Grain) -> Option<Taken> {
+    /// Takes what is free of a partition, if the host can.
+    async fn take_free(&self, partition: Option<PartitionNumber>) -> Option<Taken> {
+        let partition = partition.filter(|_| self.vm.can_take_free())?;
         // A failure has been logged, and costs nothing but memory.
-        if self.vm.can_take_free() { self.vm.take_all_free(grain).await.ok() } else { None }
+        self.vm.take_free(partition, Grain::Area).await.ok()
     }
 
     /// What a pause should not keep on the host goes first. Returns the partitions.
@@ -61,11 +62,12 @@ impl Machine for SharedVm {
         Box::pin(async move { ResizeOutcome::new(self.mechanism.plug(&self.vm, slot).await) })
     }
 
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+    fn reclaim(&self, slot: Slot, left: Option<PartitionNumber>) -> BoxFuture<'_, ResizeOutcome> {
         Box::pin(async move {
             let before = self.resident_bytes().await;
-            // What an instance has left is the host's before the guest is even asked for it.
-            let taken = self.take_free(Grain::Area).await;
+            // What an instance has left is the host's before the guest is even asked for it. What others have free is
+            // not this one's, and is swept.
+            let taken = self.take_free(left).await;
             let mut outcome = ResizeOutcome::new(self.mechanism.reclaim(&self.vm, slot).await);
             outcome.taken = taken;
             outcome.resident_drop_bytes = before.saturating_sub(self.resident_bytes().await);

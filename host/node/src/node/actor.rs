@@ -247,11 +247,13 @@ impl Actor {
                 self.paused(vm, generation, doomed, result);
             }
             Ok(Completion::Resumed { vm, result }) => self.resumed(vm, result),
-            Ok(Completion::VmStopped { vm, result }) => self.vm_stopped(vm, result),
+            Ok(Completion::VmStopped { vm, reason, result }) => {
+                self.vm_stopped(vm, reason, result);
+            }
             Ok(Completion::Starved { vm, boot, wanted_bytes }) => {
                 self.starved(vm, boot, wanted_bytes);
             }
-            Ok(Completion::Lent { vm, result }) => self.lent(vm, result),
+            Ok(Completion::Lent { vm, boot, bytes, result }) => self.lent(vm, boot, bytes, result),
             Ok(Completion::VmGone { vm, boot }) => self.vm_gone(vm, boot),
             Ok(Completion::Plugged { instance, function, asked, outcome }) => {
                 self.plugged(instance, function, asked, &outcome);
@@ -278,10 +280,7 @@ impl Actor {
             Ok(Completion::Reclaimed { instance, vm, first, outcome }) => {
                 self.reclaimed(instance, vm, first, outcome);
             }
-            Ok(Completion::Called { instance, request, reply, took, logs, position }) => {
-                if let Some(entry) = self.instances.get_mut(&instance) {
-                    entry.log = position;
-                }
+            Ok(Completion::Called { instance, request, reply, took, logs }) => {
                 self.called(instance, request, reply, took, logs);
             }
             Ok(Completion::Nothing) => {}

@@ -55,7 +55,7 @@ impl Actor {
         else {
             return;
         };
-        entry.request = Some(request);
+        entry.requests.insert(request);
         entry.generation += 1;
         let started = entry.ready.filter(|(ready, _)| *ready > pending.came);
         let (waited, cold) = (now.since(pending.came), started.map(|(_, init)| init));
@@ -72,22 +72,27 @@ impl Actor {
         pending.cut = Some(cut);
         let limit = entry.definition.run_timeout;
         let message = entry.contract.call(&entry.definition, &pending.call, limit);
-        let (wants_logs, mut position) = (pending.call.logs, entry.log);
+        let wants_logs = pending.call.logs;
+        // Whoever of those that it serves at the same time ends first gets what all of them have written.
+        let position = entry.log.clone();
         let (called, machine) = (entry.instance(), entry.machine.clone());
         self.begin_in(machine, async move {
             let start = Instant::now();
             let Some(called) = called else {
                 let reply = Reply::Failed(InstanceError::NoVm);
                 let (took, logs) = (Duration::ZERO, Vec::new());
-                return Completion::Called { instance, request, reply, took, logs, position };
+                return Completion::Called { instance, request, reply, took, logs };
             };
             let reply = tokio::select! {
                 reply = called.call(message, limit) => reply,
                 Ok(()) = told => Reply::Failed(InstanceError::Removed),
             };
             let took = start.elapsed();
-            let logs = if wants_logs { called.output(&mut position).await } else { Vec::new() };
-            Completion::Called { instance, request, reply, took, logs, position }
+            let logs = match wants_logs {
+                true => called.output(&mut *position.lock().await).await,
+                false => Vec::new(),
+            };
+            Completion::Called { instance, request, reply, took, logs }
         });
     }
 
@@ -106,7 +111,7 @@ impl Actor {
         // Whether a VM that belongs to this instance alone has ended.
         let mut vm_ended = false;
         if let Some(entry) = self.instances.get_mut(&instance) {
-            entry.request = None;
+            entry.requests.remove(&request);
             vm_ended = entry.instance().is_none_or(|instance| instance.guest.ended().is_some());
         }
         let event = match reply {

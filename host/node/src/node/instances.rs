@@ -5,12 +5,10 @@ use super::{
     message::{Completion, FirstReclaim},
     table::{FunctionEntry, InstanceEntry},
 };
-use crate::{
-    InstanceError, NodeEvent, ResizeOutcome, StartTimes,
-    instance::{Instance, LogPosition},
-};
-use squeezy_protocol::{ExitReason, InstanceId};
+use crate::{InstanceError, NodeEvent, ResizeOutcome, StartTimes, instance::Instance};
+use squeezy_protocol::{ExitReason, InstanceId, PartitionNumber};
 use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
+use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::oneshot;
 
 impl Actor {
@@ -47,11 +45,12 @@ impl Actor {
             reclaim_waits: false,
             ending: None,
             stopping: false,
-            log: LogPosition::default(),
+            log: Arc::default(),
             ready: None,
-            request: None,
+            requests: BTreeSet::new(),
             generation: 0,
             doomed: None,
+            left: None,
         };
         let id = entry.id.clone();
         self.instances.insert(instance, entry);
@@ -188,18 +187,22 @@ impl Actor {
             let _ = machine.settle().await;
             let result = match stopped {
                 Some(stopped) => stopped.stop().await,
-                None => Ok(()),
+                None => Ok(None),
             };
             (instance, result)
         }));
     }
 
-    pub(super) fn stopped(&mut self, stopped: Vec<(InstanceNumber, Result<(), InstanceError>)>) {
+    pub(super) fn stopped(
+        &mut self,
+        stopped: Vec<(InstanceNumber, Result<Option<PartitionNumber>, InstanceError>)>,
+    ) {
         for (instance, result) in stopped {
-            if let Err(error) = result {
+            if let Err(error) = &result {
                 self.note(&format!("instance {instance} could not be stopped: {error}"));
             }
-            if self.instances.contains_key(&instance) {
+            if let Some(entry) = self.instances.get_mut(&instance) {
+                entry.left = result.ok().flatten();
                 self.event(Event::Stopped(instance));
             }
         }
@@ -215,6 +218,7 @@ impl Actor {
         // was never plugged.
         let entry = self.instances.remove(&instance);
         let slot = entry.as_ref().filter(|entry| entry.has_slot).and_then(|entry| entry.slot);
+        let left = entry.as_ref().and_then(|entry| entry.left);
         let first = entry.map(|InstanceEntry { function, ending, .. }| FirstReclaim {
             function,
             asked: now,
@@ -225,7 +229,7 @@ impl Actor {
         self.begin_in(machine.clone(), async move {
             let outcome = match (freed, slot) {
                 (Err(error), _) => ResizeOutcome::new(Err(error)),
-                (Ok(()), Some(slot)) => machine.reclaim(slot).await,
+                (Ok(()), Some(slot)) => machine.reclaim(slot, left).await,
                 (Ok(()), None) => machine.has_settled().await,
             };
             Completion::Reclaimed { instance, vm, first, outcome }

@@ -5,13 +5,13 @@ use super::{
 };
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, FunctionImage, InstanceError, Machine, Reply,
-    ResizeOutcome, SqueezeReport, StartTimes, instance::LogPosition,
+    ResizeOutcome, SqueezeReport, StartTimes,
 };
 use futures_util::stream::FuturesUnordered;
-use squeezy_protocol::{ExitReason, Partition};
+use squeezy_protocol::{ExitReason, Partition, PartitionNumber};
 use squeezy_scaler::{
-    FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber, TenantIndex, TenantPolicy,
-    VmIndex, VmPolicy,
+    FunctionIndex, InstanceNumber, Moment, PolicyError, RequestNumber, StopReason, TenantIndex,
+    TenantPolicy, VmIndex, VmPolicy,
 };
 use squeezy_vmm::{BoxFuture, VmError};
 use std::{sync::Arc, time::Duration};
@@ -92,6 +92,7 @@ pub(super) enum Completion {
     },
     VmStopped {
         vm: VmIndex,
+        reason: StopReason,
         result: Result<(), VmError>,
     },
     Starved {
@@ -101,6 +102,10 @@ pub(super) enum Completion {
     },
     Lent {
         vm: VmIndex,
+        boot: u64,
+        /// The most that it was to be lent.
+        bytes: u64,
+        /// What it was lent, in bytes.
         result: Result<u64, VmError>,
     },
     VmGone {
@@ -138,7 +143,8 @@ pub(super) enum Completion {
         reason: Option<ExitReason>,
     },
     Stopped {
-        stopped: Vec<(InstanceNumber, Result<(), InstanceError>)>,
+        /// With the partition that each was in.
+        stopped: Vec<(InstanceNumber, Result<Option<PartitionNumber>, InstanceError>)>,
         others: Stopping,
     },
     Reclaimed {
@@ -154,7 +160,6 @@ pub(super) enum Completion {
         reply: Reply,
         took: Duration,
         logs: Vec<String>,
-        position: LogPosition,
     },
     /// Nothing left to handle.
     Nothing,
@@ -169,5 +174,6 @@ pub(super) struct FirstReclaim {
 }
 
 /// Instances that are being stopped.
-pub(super) type Stopping =
-    FuturesUnordered<BoxFuture<'static, (InstanceNumber, Result<(), InstanceError>)>>;
+pub(super) type Stopping = FuturesUnordered<
+    BoxFuture<'static, (InstanceNumber, Result<Option<PartitionNumber>, InstanceError>)>,
+>;

@@ -27,17 +27,29 @@ impl Actor {
     }
 
     pub(super) fn lend(&mut self, vm: VmIndex, bytes: u64) {
-        let Some(machine) = self.vms.get(&vm).and_then(|entry| entry.machine.clone()) else {
-            return;
-        };
-        self.begin(async move { Completion::Lent { vm, result: machine.lend(bytes).await } });
+        let Some(entry) = self.vms.get(&vm) else { return };
+        let Some(machine) = entry.machine.clone() else { return };
+        let boot = entry.boot;
+        self.begin(async move {
+            Completion::Lent { vm, boot, bytes, result: machine.lend(bytes).await }
+        });
     }
 
-    pub(super) fn lent(&mut self, vm: VmIndex, result: Result<u64, VmError>) {
-        if let Err(error) = result
-            && !self.has_ended(vm)
-        {
+    /// Tells the scaler how much a guest has got: it may have asked too long ago, or the host may lack memory itself.
+    pub(super) fn lent(
+        &mut self,
+        vm: VmIndex,
+        boot: u64,
+        bytes: u64,
+        result: Result<u64, VmError>,
+    ) {
+        let is_of_this = self.vms.get(&vm).is_some_and(|entry| entry.boot == boot);
+        if !is_of_this || result.is_err() && self.has_ended(vm) {
+            return;
+        }
+        if let Err(error) = &result {
             self.note(&format!("VM {vm} lacks memory and could not be lent any: {error}"));
         }
+        self.event(Event::Lent { vm, bytes, given_bytes: result.unwrap_or(0) });
     }
 }

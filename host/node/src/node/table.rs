@@ -12,6 +12,7 @@ use squeezy_scaler::{
 };
 use squeezy_vmm::{Timeouts, mechanism::Slot};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -65,6 +66,7 @@ impl FunctionEntry {
         FunctionPolicy {
             vm: self.vm,
             max_instances: self.function.concurrency.into(),
+            requests_per_instance: self.function.calls_per_instance,
             min_instances: minimum_instances,
             keep_alive,
             freeze_after,
@@ -96,14 +98,18 @@ pub(super) struct InstanceEntry {
     pub(super) ending: Option<Moment>,
     /// Whether it is being stopped.
     pub(super) stopping: bool,
-    pub(super) log: LogPosition,
+    /// How far its output has been read.
+    pub(super) log: Arc<Mutex<LogPosition>>,
     /// When it became ready, and how long its server took to come up.
     pub(super) ready: Option<(Moment, Duration)>,
-    pub(super) request: Option<RequestNumber>,
+    /// The calls that it serves.
+    pub(super) requests: BTreeSet<RequestNumber>,
     /// Counts freezes and thaws: a result from an earlier generation is stale.
     pub(super) generation: u64,
     /// Its partition, if it has been doomed.
     pub(super) doomed: Option<PartitionNumber>,
+    /// The partition that it was in, if it has been stopped.
+    pub(super) left: Option<PartitionNumber>,
 }
 
 impl InstanceEntry {

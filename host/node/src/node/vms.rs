@@ -202,11 +202,19 @@ impl Actor {
         let Some(machine) = self.vms.get_mut(&vm).and_then(|entry| entry.machine.take()) else {
             return;
         };
-        self.begin(async move { Completion::VmStopped { vm, result: machine.end().await } });
+        self.begin(
+            async move { Completion::VmStopped { vm, reason, result: machine.end().await } },
+        );
     }
 
-    pub(super) fn vm_stopped(&mut self, vm: VmIndex, result: Result<(), VmError>) {
+    pub(super) fn vm_stopped(
+        &mut self,
+        vm: VmIndex,
+        reason: StopReason,
+        result: Result<(), VmError>,
+    ) {
         let reason = match result {
+            Ok(()) if reason == StopReason::Overdrawn => VmEnd::Overdrawn,
             Ok(()) if self.scaler.is_unfit(vm) => VmEnd::Replaced,
             Ok(()) => VmEnd::Unneeded,
             Err(error) => VmEnd::Failed(error),
@@ -250,7 +258,7 @@ impl Actor {
         self.tell(NodeEvent::Ended { vm, reason });
         for instance in self.within(vm) {
             let Some(entry) = self.instances.remove(&instance) else { continue };
-            if let Some(request) = entry.request {
+            for request in entry.requests {
                 let reason = InstanceError::VmEnded(reason.clone());
                 self.fail(request, reason, true, Vec::new());
             }

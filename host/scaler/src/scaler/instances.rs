@@ -40,7 +40,9 @@ impl Scaler {
         // It may start in the replacement VM. But if nothing has ever started in this one, replacing it would
         // not help.
         if !self.vms.get(&instance.vm).is_some_and(|vm| vm.unfit && vm.proven) {
-            self.give_up_one(instance.function, RejectReason::StartFailed, commands);
+            for _ in 0..self.meant_for(instance.function) {
+                self.give_up_one(instance.function, RejectReason::StartFailed, commands);
+            }
         }
         Ok(())
     }
@@ -54,13 +56,17 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) -> Result<(), Unexpected> {
         let state = self.state(number);
-        let Some(InstanceState::Busy { dying, .. }) = state else {
+        let Some(InstanceState::Busy { requests, dying }) = state else {
             return Err(Unexpected::Instance { event, state });
         };
+        let dying = dying || broken;
         if let Some(Instance { vm, .. }) = self.pool.get(number) {
             self.used(now, vm);
         }
-        if broken || dying {
+        if requests > 1 {
+            // The others may well be answered.
+            self.set(number, InstanceState::Busy { requests: requests - 1, dying });
+        } else if dying {
             self.stop(number, StopReason::Broken, commands);
         } else if self.is_retired(number) {
             self.stop(number, StopReason::Retired, commands);
@@ -88,8 +94,8 @@ impl Scaler {
             Some(InstanceState::Idle { .. }) => {
                 self.take_away(number, StopReason::Broken, commands)
             }
-            Some(InstanceState::Busy { request, .. }) => {
-                self.set(number, InstanceState::Busy { request, dying: true });
+            Some(InstanceState::Busy { requests, .. }) => {
+                self.set(number, InstanceState::Busy { requests, dying: true });
             }
             // The death of a stopped instance may be seen before or after `Stopped`.
             Some(_) => {}

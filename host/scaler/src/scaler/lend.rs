@@ -24,6 +24,19 @@ impl Scaler {
         }
     }
 
+    /// Takes back what a guest was charged for and has not got: it may have asked too long ago, or the host may be short
+    /// of memory. It may be lent that much again.
+    pub(super) fn lent(&mut self, index: VmIndex, refused_bytes: u64) {
+        let Some(vm) = self.vms.get_mut(&index) else { return };
+        let refused_bytes = refused_bytes.min(vm.lent_bytes);
+        vm.lent_bytes -= refused_bytes;
+        let (state, charged_bytes) = (vm.state, vm.charged_bytes);
+        // A paused VM is charged for what it holds, and one that ends until it has.
+        if matches!(state, VmState::Up { .. }) {
+            self.charge_vm(index, charged_bytes - refused_bytes);
+        }
+    }
+
     /// What a VM may use when it runs, apart from its instances.
     pub(super) fn base_bytes(&self, index: VmIndex) -> u64 {
         self.vms.get(&index).map_or(0, |vm| vm.policy.base_bytes + vm.lent_bytes)

@@ -71,7 +71,7 @@ struct Vm {
     tenant: Option<TenantIndex>,
     state: VmState,
     /// Bytes of the budget charged to it, apart from its instances: its base memory, or what it holds while
-    /// it is paused.
+    /// it is paused, which may be more.
     charged_bytes: u64,
     /// What it was lent since it booted, in bytes.
     lent_bytes: u64,
@@ -299,8 +299,13 @@ impl Scaler {
             Event::VmFailed(vm) => self.boot_failed(now, vm, event, &mut commands)?,
             Event::VmEnded(vm) => self.ended(now, vm, event, &mut commands)?,
             Event::VmUnfit(vm) => self.unfit(vm),
-            Event::VmPaused { vm, resident_bytes } => self.paused(now, vm, resident_bytes),
+            Event::VmPaused { vm, resident_bytes } => {
+                self.paused(now, vm, resident_bytes, &mut commands);
+            }
             Event::Starved { vm, wanted_bytes } => drop(self.starving.insert(vm, wanted_bytes)),
+            Event::Lent { vm, bytes, given_bytes } => {
+                self.lent(vm, bytes.saturating_sub(given_bytes));
+            }
             Event::Doomed(number) => self.doomed(number),
             Event::Condemned { instance, freed_bytes } => {
                 self.condemned(now, instance, freed_bytes)
@@ -375,7 +380,7 @@ impl Scaler {
 
     /// One more than the number of commands that the steps of one event can send. Before an answer arrives as
     /// another event, a VM is sent at most a loan, a resume and an end, or a boot; an instance at most a freeze, a
-    /// squeeze and a stop, or a condemnation and a stop, or a dispatch, or a start.
+    /// squeeze and a stop, or a condemnation and a stop, or a start, or dispatches, all of which are sent in one step.
     fn most_steps(&self) -> usize {
         1 + 3 * self.vms.len() + 3 * self.pool.len()
     }

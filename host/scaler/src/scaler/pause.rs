@@ -24,16 +24,28 @@ impl Scaler {
         }
     }
 
-    /// Charges a paused VM for what it holds apart from its instances.
-    pub(super) fn paused(&mut self, now: Moment, index: VmIndex, resident_bytes: u64) {
+    /// Charges a paused VM for what it holds apart from its instances. That is more than its base memory if the guest has
+    /// named wrong partitions for its instances. If the budget does not have that much, the VM is ended: nobody else is
+    /// to go short for it.
+    pub(super) fn paused(
+        &mut self,
+        now: Moment,
+        index: VmIndex,
+        resident_bytes: u64,
+        commands: &mut Vec<Command>,
+    ) {
         if !self.pausing.remove(&index) {
             return;
         }
         let instances = self.pool.within(index).filter_map(|number| self.pool.get(number));
         let beside = resident_bytes.saturating_sub(instances.map(|i| i.charged_bytes).sum());
         let Some(vm) = self.vms.get(&index) else { return };
-        let (state, charged_bytes) = (vm.state, vm.charged_bytes.min(beside));
-        self.charge_vm(index, charged_bytes);
+        let (state, charged_bytes) = (vm.state, vm.charged_bytes);
+        let is_known = resident_bytes < u64::MAX;
+        if !self.charge_vm(index, if is_known { beside } else { charged_bytes }) {
+            self.vm_has_failed(now, index);
+            return self.end_vm(index, StopReason::Overdrawn, commands);
+        }
         let empty_since = match state {
             VmState::Up { empty_since } => empty_since,
             _ => None,
@@ -83,7 +95,7 @@ impl Scaler {
     pub(super) fn missing_base_bytes(&self, index: VmIndex) -> u64 {
         match self.vms.get(&index) {
             Some(vm) if matches!(vm.state, VmState::Paused { .. }) => {
-                self.base_bytes(index) - vm.charged_bytes
+                self.base_bytes(index).saturating_sub(vm.charged_bytes)
             }
             _ => 0,
         }

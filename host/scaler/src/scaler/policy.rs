@@ -1,7 +1,10 @@
 //! The limits and timeouts of VMs and functions.
 
 use crate::{FunctionIndex, TenantIndex, VmIndex};
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::{NonZeroU16, NonZeroU32},
+    time::Duration,
+};
 
 /// The policy for one VM and all instances in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct FunctionPolicy {
     pub vm: VmIndex,
     /// How many instances it may have at a time, if its VM has room for them.
     pub max_instances: u32,
+    /// How many requests one of them may serve at a time.
+    pub requests_per_instance: NonZeroU16,
     /// How many of them are kept up, whether or not it is called, while calls leave memory for them.
     pub min_instances: u32,
     /// How long an idle instance is kept.

@@ -26,6 +26,8 @@ pub(super) struct Pool {
     idle_of: BTreeSet<(FunctionIndex, (Moment, InstanceNumber))>,
     idle_in: BTreeSet<(VmIndex, (Moment, InstanceNumber))>,
     condemned: BTreeSet<(VmIndex, InstanceNumber)>,
+    /// Busy instances that are not dying, with how many requests each has.
+    busy_of: BTreeSet<(FunctionIndex, u16, InstanceNumber)>,
     /// Stopping or being reclaimed.
     going: BTreeSet<InstanceNumber>,
     within: BTreeSet<(VmIndex, InstanceNumber)>,
@@ -98,6 +100,12 @@ impl Pool {
     /// A function's most recently used idle instance.
     pub fn last_used(&self, function: FunctionIndex) -> Option<InstanceNumber> {
         self.idle_of(function).next_back().map(|(_, number)| number)
+    }
+
+    /// Of a function's busy instances with fewer than `most` requests, and not dying, one that has the most.
+    pub fn fullest(&self, function: FunctionIndex, most: u16) -> Option<InstanceNumber> {
+        let below = (function, 0, InstanceNumber(0))..(function, most, InstanceNumber(0));
+        self.busy_of.range(below).next_back().map(|&(_, _, number)| number)
     }
 
     /// The idle instances of one VM, in the same order.
@@ -186,7 +194,12 @@ impl Pool {
                 tally(&mut self.starting, vm, adds);
                 add(&mut self.working, adds);
             }
-            InstanceState::Busy { .. } => add(&mut self.working, adds),
+            InstanceState::Busy { requests, dying } => {
+                add(&mut self.working, adds);
+                if !dying {
+                    note(&mut self.busy_of, (function, requests, number), adds);
+                }
+            }
             InstanceState::Stranded { .. } => {}
         }
     }
@@ -217,7 +230,6 @@ fn note<T: Ord>(set: &mut BTreeSet<T>, member: T, adds: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RequestNumber;
     use proptest::prelude::*;
 
     fn instance() -> impl Strategy<Value = Instance> {
@@ -228,7 +240,8 @@ mod tests {
                 .prop_map(|(since, frozen)| InstanceState::Idle { since, frozen }),
             (since.clone(), any::<bool>())
                 .prop_map(|(since, done)| InstanceState::Condemned { since, done }),
-            Just(InstanceState::Busy { request: RequestNumber(0), dying: false }),
+            (1..4_u16, any::<bool>())
+                .prop_map(|(requests, dying)| InstanceState::Busy { requests, dying }),
             Just(InstanceState::Stopping),
             Just(InstanceState::Reclaiming),
             since.prop_map(|since| InstanceState::Stranded { since }),
@@ -262,6 +275,17 @@ mod tests {
                 let idle = idle.filter(|(_, i)| matches!(i.state, InstanceState::Idle { .. }));
                 prop_assert_eq!(pool.idle_of(function).count(), idle.count());
                 prop_assert_eq!(pool.counts(function).idle, pool.idle_of(function).count());
+                let own = || pool.instances.values().filter(|i| i.function == function);
+                let below = own().filter_map(|instance| match instance.state {
+                    InstanceState::Busy { requests: requests @ ..3, dying: false } => Some(requests),
+                    _ => None,
+                });
+                let fullest = pool.fullest(function, 3).and_then(|number| pool.get(number));
+                let requests = fullest.map(|instance| match instance.state {
+                    InstanceState::Busy { requests, .. } => requests,
+                    _ => 0,
+                });
+                prop_assert_eq!(requests, below.max());
             }
             for vm in (0..3).map(VmIndex) {
                 let alive = pool.instances.values().filter(|i| i.vm == vm);

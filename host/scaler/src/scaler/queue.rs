@@ -16,7 +16,7 @@ impl Scaler {
         let idle = self.pool.counts(function).idle;
         let queued = self.queued_calls(function);
         let tenant = self.tenant_of(function);
-        let in_flight = tenant.map_or(0, |tenant| tenant.queued + tenant.busy);
+        let in_flight = tenant.map_or(0, |tenant| tenant.queued + tenant.running);
         let most = tenant.and_then(|tenant| tenant.policy.calls);
         let fits = self.function(function).is_some_and(|f| self.fits_quota(f.policy.vm));
         let reason = match self.functions.get_mut(&function) {

@@ -47,8 +47,8 @@ impl Shortage {
 }
 
 impl Scaler {
-    /// Gives a function's oldest request to its most recently used idle instance, so that the others reach the end of
-    /// their keep-alive time. The instance must have been charged in full.
+    /// Gives a function's oldest request to an instance that is idle and has been charged in full, or that is busy and
+    /// has room for it.
     pub(super) fn dispatch(
         &mut self,
         now: Moment,
@@ -56,16 +56,29 @@ impl Scaler {
         instance: InstanceNumber,
         commands: &mut Vec<Command>,
     ) {
+        let (others, thaw) = match self.state(instance) {
+            Some(InstanceState::Idle { frozen, .. }) => (0, frozen),
+            Some(InstanceState::Busy { requests, dying: false }) => (requests, false),
+            _ => return,
+        };
         let Some(function) = self.functions.get_mut(&index) else { return };
         function.taken = now;
         let Some(request) = self.next_waiting(index) else { return };
-        let thaw = matches!(self.state(instance), Some(InstanceState::Idle { frozen: true, .. }));
-        self.set(instance, InstanceState::Busy { request, dying: false });
+        self.set(instance, InstanceState::Busy { requests: others + 1, dying: false });
         commands.push(Command::Dispatch { instance, request, thaw });
     }
 
-    /// The idle instance that serves a function's next request: the one that was used last, or, where it would have to
-    /// wait for memory, one that would not.
+    /// The busy instance that serves a function's next request beside its own, for which it needs no memory: the
+    /// fullest that has room, so that others become idle.
+    pub(super) fn with_room(&self, index: FunctionIndex) -> Option<InstanceNumber> {
+        let policy = self.function(index)?.policy;
+        // An unfit one is replaced when its last request is answered.
+        self.vms.get(&policy.vm).filter(|vm| !vm.unfit)?;
+        self.pool.fullest(index, policy.requests_per_instance.get())
+    }
+
+    /// The idle instance that serves a function's next request: the one that was used last, so that the others reach the
+    /// end of their keep-alive time, or, where it would have to wait for memory, one that would not.
     pub(super) fn readiest(
         &self,
         function: FunctionIndex,
@@ -171,6 +184,21 @@ impl Scaler {
         self.pool.alive(vm) >= most || self.pool.counts(function).alive() >= own
     }
 
+    /// How many of a function's queued requests an instance was meant for that could not be started: those that the ones
+    /// that are idle or still starting will not take, as many as it would have served.
+    pub(super) fn meant_for(&self, index: FunctionIndex) -> usize {
+        let Some(function) = self.function(index) else { return 0 };
+        let each = usize::from(function.policy.requests_per_instance.get());
+        function.queue.len().saturating_sub(self.taken_by_idle(index, each)).clamp(1, each)
+    }
+
+    /// How many of a function's queued requests its instances that are idle or starting will take, each so many: they get
+    /// them as soon as there is memory for it.
+    fn taken_by_idle(&self, index: FunctionIndex, each: usize) -> usize {
+        let counts = self.pool.counts(index);
+        (counts.starting + counts.idle).saturating_mul(each)
+    }
+
     pub(super) fn boot(
         &mut self,
         index: VmIndex,
@@ -263,10 +291,10 @@ impl Scaler {
         let mut wanted = Vec::new();
         for &index in functions {
             let Some(function) = self.function(index) else { continue };
-            let counts = self.pool.counts(index);
-            // Idle instances get a request as soon as there is memory for it.
-            let coming = counts.starting + counts.idle;
-            let waiting = function.queue.iter().skip(coming).take(self.may_start(index, function));
+            let each = usize::from(function.policy.requests_per_instance.get());
+            let taken = self.taken_by_idle(index, each);
+            let lacking = function.queue.iter().skip(taken).step_by(each);
+            let waiting = lacking.take(self.may_start(index, function));
             wanted.extend(waiting.map(|w| ((w.since, w.request), index)));
         }
         wanted.sort_unstable();

@@ -16,8 +16,8 @@ pub(super) struct Tenant {
     pub(super) queued: usize,
     /// How many instances are wanted ahead of calls.
     pub(super) prewarming: usize,
-    /// Its instances that serve a request.
-    pub(super) busy: usize,
+    /// Requests that its instances serve.
+    pub(super) running: usize,
     /// Its instances that start, and its VMs that boot.
     pub(super) starting: usize,
     /// For the first instance of each of its VMs that boots, in bytes.
@@ -33,7 +33,7 @@ pub(super) struct Tenant {
 pub struct TenantCounts {
     /// Requests that wait for an instance.
     pub queued: usize,
-    /// Requests that an instance serves.
+    /// Requests that instances serve.
     pub running: usize,
     /// Memory charged to its VMs and their instances, in bytes.
     pub promised_bytes: u64,
@@ -80,7 +80,7 @@ impl Tenant {
             held_bytes: 0,
             queued: 0,
             prewarming: 0,
-            busy: 0,
+            running: 0,
             starting: 0,
             promised_bytes: 0,
             parts: 0,
@@ -99,7 +99,7 @@ impl Tenant {
     }
 
     pub(super) fn works(&self) -> bool {
-        self.busy + self.starting > 0
+        self.running + self.starting > 0
     }
 
     pub(super) fn count(&mut self, instance: &Instance, adds: bool) {
@@ -111,7 +111,8 @@ impl Tenant {
         );
         match instance.state {
             InstanceState::Starting => add(&mut self.starting, adds),
-            InstanceState::Busy { .. } => add(&mut self.busy, adds),
+            InstanceState::Busy { requests, .. } if adds => self.running += usize::from(requests),
+            InstanceState::Busy { requests, .. } => self.running -= usize::from(requests),
             _ => {}
         }
         self.charge(instance.charged_bytes, held, adds);

@@ -63,7 +63,7 @@ impl Scaler {
     pub fn tenant_counts(&self, index: TenantIndex) -> TenantCounts {
         self.tenants.get(&index).map_or_else(TenantCounts::default, |tenant| TenantCounts {
             queued: tenant.queued,
-            running: tenant.busy,
+            running: tenant.running,
             promised_bytes: tenant.used_bytes,
         })
     }

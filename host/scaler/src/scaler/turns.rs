@@ -18,9 +18,9 @@ type Came = (Moment, RequestNumber);
 struct Line {
     /// Functions with queued requests, oldest request first.
     functions: Vec<FunctionIndex>,
-    /// Those whose idle instances have not been looked at.
-    idle: VecDeque<FunctionIndex>,
-    /// Instances to start, oldest request first; absent before all idle instances have been looked at.
+    /// Those whose instances have not been looked at.
+    there: VecDeque<FunctionIndex>,
+    /// Instances to start, oldest request first; absent before all that are there have been looked at.
     starts: Option<VecDeque<(Came, FunctionIndex)>>,
     shortage: Shortage,
 }
@@ -36,6 +36,7 @@ struct Hold {
 /// What a tenant's next request takes.
 #[derive(Clone, Copy)]
 enum Next {
+    Busy(FunctionIndex, InstanceNumber),
     Idle(FunctionIndex, InstanceNumber),
     Start(Came, FunctionIndex),
 }
@@ -51,7 +52,7 @@ impl Scaler {
         while let Some(tenant) = self.first_in_line(&mut lines, short) {
             let Some(line) = lines.get_mut(&tenant) else { break };
             if short != Some(tenant) && hold.as_ref().is_some_and(|hold| self.holds(hold, tenant)) {
-                line.idle.clear();
+                line.there.clear();
                 line.starts = Some(VecDeque::new());
             }
             if let Some(next) = self.next(line) {
@@ -115,7 +116,7 @@ impl Scaler {
         for (_, _, tenant, index) in first {
             let line = lines.entry(tenant).or_default();
             line.functions.push(index);
-            line.idle.push_back(index);
+            line.there.push_back(index);
         }
         lines
     }
@@ -141,13 +142,16 @@ impl Scaler {
     }
 
     fn next(&self, line: &mut Line) -> Option<Next> {
-        while let Some(&function) = line.idle.front() {
-            if self.waiting.contains(&function)
-                && let Some(instance) = self.pool.last_used(function)
-            {
-                return Some(Next::Idle(function, instance));
+        while let Some(&function) = line.there.front() {
+            if self.waiting.contains(&function) {
+                if let Some(instance) = self.with_room(function) {
+                    return Some(Next::Busy(function, instance));
+                }
+                if let Some(instance) = self.pool.last_used(function) {
+                    return Some(Next::Idle(function, instance));
+                }
             }
-            line.idle.pop_front();
+            line.there.pop_front();
         }
         let starts = line.starts.get_or_insert_with(|| self.wanted(&line.functions));
         starts.front().map(|&(came, function)| Next::Start(came, function))
@@ -155,10 +159,11 @@ impl Scaler {
 
     fn take_turn(&mut self, now: Moment, next: Next, line: &mut Line, commands: &mut Vec<Command>) {
         match next {
+            Next::Busy(function, instance) => self.dispatch(now, function, instance, commands),
             Next::Idle(function, last) => {
                 let instance = self.readiest(function, last, &line.shortage);
                 if !self.charge_in_full(instance, &mut line.shortage, commands) {
-                    line.idle.pop_front();
+                    line.there.pop_front();
                     return;
                 }
                 self.dispatch(now, function, instance, commands);
@@ -184,7 +189,7 @@ impl Scaler {
 
     fn came(&self, next: Next) -> Option<Came> {
         match next {
-            Next::Idle(function, _) => {
+            Next::Busy(function, _) | Next::Idle(function, _) => {
                 let waiting = self.function(function)?.queue.front()?;
                 Some((waiting.since, waiting.request))
             }
@@ -195,6 +200,7 @@ impl Scaler {
     /// The level of a tenant once its next request has the memory that it needs.
     fn level_with(&self, tenant: TenantIndex, next: Next) -> Option<Level> {
         let needed_bytes = match next {
+            Next::Busy(..) => 0,
             Next::Idle(_, instance) => self.thaw_bytes(instance),
             Next::Start(_, function) => self.start_bytes(function),
         };
@@ -209,7 +215,7 @@ impl Scaler {
         Some(Hold { level, waits: !vms.is_empty() || !instances.is_empty() })
     }
 
-    /// Whether a tenant's idle instances take no request, because they may have to make room for another tenant's, and
+    /// Whether a tenant's instances take no request, because they may have to make room for another tenant's, and
     /// none is started, which could be told to make room as soon as it runs. It ends at the latest when the requests of
     /// theirs that are being served and what is under way have ended.
     fn holds(&self, hold: &Hold, tenant: TenantIndex) -> bool {

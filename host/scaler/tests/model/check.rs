@@ -9,6 +9,8 @@ impl Model {
                 assert_eq!(self.vms.insert(vm, VmModel::Booting), Some(VmModel::Absent));
                 self.charged_bytes.insert(vm, self.vm_policy(vm).base_bytes);
                 self.lent_bytes.insert(vm, 0);
+                // Answers from before are not passed on.
+                self.pending.retain(|c| !matches!(c, Command::LendVm { vm: v, .. } if *v == vm));
             }
             Command::LendVm { vm, bytes } => {
                 assert_eq!(self.vms[&vm], VmModel::Up, "lent to a VM that does not run");
@@ -31,6 +33,7 @@ impl Model {
                 within.for_each(|entry| entry.doomed = false);
             }
             Command::EndVm { vm, reason } => {
+                assert_eq!(self.overdrawn.remove(&vm), reason == StopReason::Overdrawn);
                 if reason == StopReason::Evicted {
                     self.check_taken(self.owner(vm));
                 }
@@ -60,8 +63,9 @@ impl Model {
                     frozen: false,
                     doomed: false,
                     condemned: false,
-                    request: None,
+                    requests: BTreeSet::new(),
                     dead: false,
+                    broken: false,
                     free_since: self.now,
                     charged_bytes: self.vm_policy(vm).instance_bytes,
                 };
@@ -89,12 +93,15 @@ impl Model {
                 assert!(!self.prewarms.contains(&request), "an instance was wanted, not a call");
                 self.taken_at.insert(entry.function, self.now);
                 assert!(entry.running, "a dispatch to an instance that is not running");
-                assert!(!entry.dead, "a dispatch to a dead instance");
+                assert!(!entry.dead && !entry.broken, "a dispatch to an instance that has failed");
                 assert!(!entry.condemned, "a dispatch to a condemned instance");
                 assert!(!self.unfit.contains(&entry.vm), "a dispatch to an unfit VM");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "a dispatch to a paused VM");
-                assert_eq!(entry.request.replace(request), None, "two requests in one instance");
                 assert_eq!(std::mem::take(&mut entry.frozen), thaw, "frozen with a request");
+                assert!(entry.requests.insert(request), "one that it has already");
+                let policy = self.policies.functions[entry.function.0 as usize];
+                let most = usize::from(policy.requests_per_instance.get());
+                assert!(entry.requests.len() <= most, "more requests at a time than allowed");
                 entry.charged_bytes = self.policies.vms[entry.vm.0 as usize].instance_bytes;
                 self.forget_rest(instance);
             }
@@ -109,7 +116,7 @@ impl Model {
             }
             Command::Freeze(instance) => {
                 let entry = self.instances.get_mut(&instance).expect("froze an unknown instance");
-                assert!(entry.running && entry.request.is_none(), "frozen during a request");
+                assert!(entry.running && entry.requests.is_empty(), "frozen during a request");
                 assert!(!std::mem::replace(&mut entry.frozen, true), "frozen twice");
             }
             Command::Condemn(instance) => {
@@ -128,7 +135,7 @@ impl Model {
             Command::Stop { instance, reason } => {
                 let entry = &self.instances[&instance];
                 let (vm, condemned) = (entry.vm, entry.condemned);
-                assert_eq!(entry.request, None, "stopped during a request");
+                assert!(entry.requests.is_empty(), "stopped during a request");
                 assert_eq!(self.vms[&entry.vm], VmModel::Up, "stopped in a paused VM");
                 if reason == StopReason::KeepAliveOver {
                     let keep_alive = self.function_policy(entry.function).keep_alive;

@@ -39,8 +39,10 @@ pub struct InstanceEntry {
     pub doomed: bool,
     /// It loses its memory, or has lost it.
     pub condemned: bool,
-    pub request: Option<RequestNumber>,
+    pub requests: BTreeSet<RequestNumber>,
     pub dead: bool,
+    /// It has failed at a request.
+    pub broken: bool,
     pub free_since: Moment,
     pub charged_bytes: u64,
 }
@@ -56,6 +58,8 @@ pub struct Model {
     pub charged_bytes: BTreeMap<VmIndex, u64>,
     /// What each was lent since it booted.
     pub lent_bytes: BTreeMap<VmIndex, u64>,
+    /// Paused VMs that hold more than there is for them, and have to be ended at once.
+    overdrawn: BTreeSet<VmIndex>,
     pub instances: BTreeMap<InstanceNumber, InstanceEntry>,
     /// Stopped instances whose memory the guest kept: their VM and how many bytes.
     pub stranded: BTreeMap<InstanceNumber, (VmIndex, u64)>,
@@ -105,6 +109,7 @@ impl Model {
             unfit: BTreeSet::new(),
             charged_bytes: BTreeMap::new(),
             lent_bytes: BTreeMap::new(),
+            overdrawn: BTreeSet::new(),
             instances: BTreeMap::new(),
             stranded: BTreeMap::new(),
             pending: Vec::new(),
@@ -128,6 +133,11 @@ impl Model {
         self.vm_policy(vm).base_bytes + self.lent_bytes.get(&vm).copied().unwrap_or(0)
     }
 
+    /// What a VM that is there lacks of that.
+    pub fn missing_base_bytes(&self, vm: VmIndex) -> u64 {
+        self.base_bytes(vm).saturating_sub(self.charged_bytes[&vm])
+    }
+
     pub fn function_policy(&self, function: FunctionIndex) -> FunctionPolicy {
         self.policies.functions[function.0 as usize]
     }
@@ -144,16 +154,14 @@ impl Model {
             self.check(command);
             if !matches!(
                 command,
-                Command::Reject { .. }
-                    | Command::Prewarmed(_)
-                    | Command::ResumeVm(_)
-                    | Command::LendVm { .. }
+                Command::Reject { .. } | Command::Prewarmed(_) | Command::ResumeVm(_)
             ) {
                 self.pending.push(command);
             }
         }
         self.check_budget();
         self.check_tenants();
+        assert!(self.overdrawn.is_empty(), "{:?} hold what nobody is charged for", self.overdrawn);
         for (&number, entry) in self.instances.iter().filter(|(_, entry)| entry.condemned) {
             let state = self.scaler.state(number);
             let ends = !matches!(state, Some(InstanceState::Condemned { .. }));
@@ -230,11 +238,9 @@ impl Model {
             }
             Command::PauseVm(vm) => {
                 let resident_bytes = if well { resident_bytes } else { u64::MAX };
-                let instances = self.instances.values().filter(|entry| entry.vm == vm);
-                let beside =
-                    resident_bytes.saturating_sub(instances.map(|entry| entry.charged_bytes).sum());
-                let charged = self.charged_bytes.get_mut(&vm).unwrap();
-                *charged = beside.min(*charged);
+                if well {
+                    self.paused(vm, resident_bytes);
+                }
                 Event::VmPaused { vm, resident_bytes }
             }
             Command::EndVm { vm, .. } => {
@@ -255,9 +261,10 @@ impl Model {
             Command::Dispatch { instance, request, .. } => {
                 let now = self.now;
                 let entry = self.instances.get_mut(&instance).unwrap();
-                entry.request = None;
+                entry.requests.remove(&request);
                 entry.free_since = now;
                 let well = well && !entry.dead;
+                entry.broken |= !well;
                 self.answer(request);
                 if well { Event::Answered(instance) } else { Event::Broken(instance) }
             }
@@ -290,10 +297,12 @@ impl Model {
             }
             Command::Squeeze(instance) => Event::SqueezeFailed(instance),
             Command::Condemn(instance) => self.condemn(instance, well, resident_bytes),
-            Command::Reject { .. }
-            | Command::Prewarmed(_)
-            | Command::ResumeVm(_)
-            | Command::LendVm { .. } => {
+            Command::LendVm { vm, bytes } => {
+                let given_bytes = if well { resident_bytes.min(bytes) } else { 0 };
+                self.lent(vm, bytes - given_bytes);
+                Event::Lent { vm, bytes, given_bytes }
+            }
+            Command::Reject { .. } | Command::Prewarmed(_) | Command::ResumeVm(_) => {
                 unreachable!("it is not pending")
             }
         };
@@ -303,6 +312,29 @@ impl Model {
     pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
         let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
+    }
+
+    /// A paused VM is charged for all that it holds, or ended.
+    fn paused(&mut self, vm: VmIndex, resident_bytes: u64) {
+        let instances = self.instances.values().filter(|entry| entry.vm == vm);
+        let beside =
+            resident_bytes.saturating_sub(instances.map(|entry| entry.charged_bytes).sum());
+        if beside <= self.charged_bytes[&vm] + self.free_bytes(self.owner(vm)) {
+            self.charged_bytes.insert(vm, beside);
+        } else {
+            self.overdrawn.insert(vm);
+        }
+    }
+
+    /// A guest has not got so much of a loan. Its VM may be paused or ending by now; then that does not matter before it
+    /// runs again.
+    fn lent(&mut self, vm: VmIndex, refused_bytes: u64) {
+        let is_being_paused = self.pending.contains(&Command::PauseVm(vm));
+        let runs = self.vms[&vm] == VmModel::Up || is_being_paused;
+        if let Some(charged_bytes) = self.charged_bytes.get_mut(&vm).filter(|_| runs) {
+            *charged_bytes -= refused_bytes;
+        }
+        *self.lent_bytes.entry(vm).or_default() -= refused_bytes;
     }
 
     /// Before a VM is paused, some of what is frozen in it is doomed. Others have to do with the rest.
@@ -345,9 +377,8 @@ impl Model {
         let gone: BTreeSet<_> =
             self.instances.iter().filter(|(_, b)| b.vm == vm).map(|(&n, _)| n).collect();
         for number in &gone {
-            if let Some(request) = self.instances.remove(number).and_then(|entry| entry.request) {
-                self.answer(request);
-            }
+            let requests = self.instances.remove(number).map(|entry| entry.requests);
+            requests.into_iter().flatten().for_each(|request| self.answer(request));
         }
         self.pending.retain(|command| match command {
             Command::PauseVm(index)
@@ -457,7 +488,7 @@ impl Model {
             let in_vm = self.instances.values().filter(|b| b.vm == vm).count();
             let base = match self.vms[&vm] {
                 VmModel::Absent => policy.base_bytes,
-                _ => self.base_bytes(vm) - self.charged_bytes[&vm],
+                _ => self.missing_base_bytes(vm),
             };
             let free = LIMIT_BYTES - self.taken_bytes();
             let free = free.min(self.left_bytes(self.tenant_of(function)));

@@ -29,6 +29,17 @@ impl Model {
         instances.chain(vms).filter(|(vm, _)| of(vm)).map(|(_, bytes)| bytes).sum()
     }
 
+    /// What is free for something of a tenant: other tenants' VMs that boot need some for a first instance.
+    pub fn free_bytes(&self, tenant: TenantIndex) -> u64 {
+        let promised = |command: &Command| match *command {
+            Command::BootVm(vm) if self.owner(vm) != tenant => self.vm_policy(vm).instance_bytes,
+            _ => 0,
+        };
+        let promised = self.pending.iter().map(promised).sum();
+        let free = (LIMIT_BYTES - self.taken_bytes()).saturating_sub(promised);
+        free.min(self.left_bytes(tenant))
+    }
+
     /// What a tenant's quota leaves it.
     pub fn left_bytes(&self, tenant: TenantIndex) -> u64 {
         let most = self.tenant_policy(tenant).memory_bytes.unwrap_or(u64::MAX);
@@ -43,13 +54,13 @@ impl Model {
     }
 
     fn served(&self, tenant: TenantIndex) -> usize {
-        let busy = self.instances.values().filter(|entry| entry.request.is_some());
-        busy.filter(|entry| self.owner(entry.vm) == tenant).count()
+        let own = self.instances.values().filter(|entry| self.owner(entry.vm) == tenant);
+        own.map(|entry| entry.requests.len()).sum()
     }
 
     /// The calls that are being served.
     pub fn running(&self) -> BTreeSet<RequestNumber> {
-        self.instances.values().filter_map(|entry| entry.request).collect()
+        self.instances.values().flat_map(|entry| &entry.requests).copied().collect()
     }
 
     /// Whether a tenant with this much memory is within its share, even if all others want theirs.

@@ -8,7 +8,8 @@
 //! Calls queue for memory here too: behind the first call that lacks memory none gets any, or small instances
 //! would starve a large one. The first is that of the tenant that would have the least with it for its weight, and only
 //! what is idle of tenants that have more than that may be ended for it. Nor do these give a call to an idle instance
-//! before, while other calls of theirs are served. Any other call that needs no memory does not wait.
+//! before, or to a busy one with room for it, while other calls of theirs are served. Any other call that needs no memory
+//! does not wait.
 
 use crate::{
     LIMIT_BYTES, TENANTS,
@@ -156,9 +157,9 @@ impl Model {
         if self.vms[&vm] == VmModel::Absent {
             return policy.base_bytes + policy.instance_bytes;
         }
-        let base = self.base_bytes(vm) - self.charged_bytes[&vm];
+        let base = self.missing_base_bytes(vm);
         let instances = || self.instances.iter();
-        let idle = instances().filter(|(_, e)| e.function == function && e.request.is_none());
+        let idle = instances().filter(|(_, e)| e.function == function && e.requests.is_empty());
         let idle = idle.filter(|(_, entry)| !entry.condemned);
         if let Some((_, last)) = idle.max_by_key(|&(number, entry)| (entry.free_since, number)) {
             return base + policy.instance_bytes - last.charged_bytes;
@@ -175,7 +176,7 @@ impl Model {
     fn takes(&self, lack: Lack, tenant: TenantIndex) -> u64 {
         let bytes = self.bytes_of(tenant) + lack.needed_bytes;
         let works =
-            self.instances.values().any(|e| e.request.is_some() && self.owner(e.vm) == tenant);
+            self.instances.values().any(|e| !e.requests.is_empty() && self.owner(e.vm) == tenant);
         let anything = !works && !self.is_share_now(tenant, bytes);
         let takes = |other: TenantIndex| {
             let vms = self.vms.keys().filter(|&&vm| self.owner(vm) == other);
@@ -190,7 +191,7 @@ impl Model {
     /// works.
     fn is_held(&self, tenant: TenantIndex, (lack, short): (Lack, TenantIndex)) -> bool {
         let works =
-            self.instances.values().any(|e| e.request.is_some() && self.owner(e.vm) == tenant);
+            self.instances.values().any(|e| !e.requests.is_empty() && self.owner(e.vm) == tenant);
         let level = (self.bytes_of(short) + lack.needed_bytes) * self.weight(tenant);
         tenant != short && works && self.bytes_of(tenant) * self.weight(short) > level
     }
@@ -215,6 +216,9 @@ impl Model {
     fn ways(&self, function: FunctionIndex, room: u64) -> Vec<Way> {
         let FunctionPolicy { vm, max_instances, .. } = self.function_policy(function);
         let policy = self.vm_policy(vm);
+        if self.has_open(function) {
+            return vec![Way { needed_bytes: 0, had_bytes: room }];
+        }
         // Condemned ones end as soon as their VM runs.
         let lives = |entry: &&InstanceEntry| !entry.condemned;
         let live = || self.instances.values().filter(lives);
@@ -240,7 +244,7 @@ impl Model {
             ways.push(anew);
         }
         let within: u64 = self.idle_in(vm).map(|entry| entry.charged_bytes).sum();
-        let base = self.base_bytes(vm) - self.charged_bytes[&vm];
+        let base = self.missing_base_bytes(vm);
         // A VM has to run before anything in it can be ended, but for what can be condemned.
         let condemnable = |but: Option<&InstanceEntry>| -> u64 {
             let others = self.condemnable(vm).filter(|&e| but.is_none_or(|b| !ptr::eq(b, e)));
@@ -270,8 +274,19 @@ impl Model {
     }
 
     fn idle_of(&self, function: FunctionIndex) -> impl Iterator<Item = &InstanceEntry> {
-        let of = move |b: &&InstanceEntry| b.function == function && b.request.is_none();
+        let of = move |b: &&InstanceEntry| b.function == function && b.requests.is_empty();
         self.instances.values().filter(of).filter(|entry| !entry.condemned)
+    }
+
+    /// Whether a busy instance of a function takes one more request beside its own.
+    fn has_open(&self, function: FunctionIndex) -> bool {
+        let FunctionPolicy { vm, requests_per_instance, .. } = self.function_policy(function);
+        let most = usize::from(requests_per_instance.get());
+        let mut own = self.instances.values().filter(|entry| entry.function == function);
+        let takes = |entry: &InstanceEntry| {
+            !entry.dead && !entry.broken && (1..most).contains(&entry.requests.len())
+        };
+        !self.unfit.contains(&vm) && own.any(takes)
     }
 
     /// What is doomed in a VM, without the one that was used last.
@@ -285,12 +300,12 @@ impl Model {
 
     /// Including condemned ones, whose end brings what is left of them.
     fn idle_in(&self, vm: VmIndex) -> impl Iterator<Item = &InstanceEntry> {
-        self.instances.values().filter(move |entry| entry.vm == vm && entry.request.is_none())
+        self.instances.values().filter(move |entry| entry.vm == vm && entry.requests.is_empty())
     }
 
     /// Whether an instance in a VM is busy.
     pub fn works(&self, vm: VmIndex) -> bool {
-        self.instances.values().any(|entry| entry.vm == vm && entry.request.is_some())
+        self.instances.values().any(|entry| entry.vm == vm && !entry.requests.is_empty())
     }
 
     /// What would come back if everything idle in a VM were ended, and the VM too if nothing in it is busy.

@@ -3,7 +3,10 @@
 use crate::{FUNCTIONS, LIMIT_BYTES, TENANTS, VMS};
 use proptest::prelude::*;
 use squeezy_scaler::{FunctionPolicy, SqueezePolicy, TenantIndex, TenantPolicy, VmIndex, VmPolicy};
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::{NonZeroU16, NonZeroU32},
+    time::Duration,
+};
 
 /// What may happen next. Numbers are taken modulo the number of choices.
 #[derive(Clone, Debug)]
@@ -132,7 +135,8 @@ pub fn policies() -> impl Strategy<Value = Policies> {
     let freeze_after = prop::option::weighted(0.8, milliseconds(2000));
     let wait_limit = prop::option::of(milliseconds(20_000));
     let least = prop_oneof![4 => Just(0), 1 => 1..4_u32];
-    let instances = (1..6_u32, least);
+    let requests = prop_oneof![2 => Just(1), 1 => 2..4_u16];
+    let instances = (1..6_u32, least, requests);
     let function = (instances, milliseconds(20_000), freeze_after, 1..6_usize, wait_limit);
     let reserve = prop_oneof![Just(0), 0..=LIMIT_BYTES];
     let vms = prop::collection::vec(vm, VMS as usize);
@@ -163,7 +167,7 @@ pub fn policies() -> impl Strategy<Value = Policies> {
                 .zip(functions)
                 .map(|(index, function)| {
                     let (instances, keep_alive, freeze_after, queue_limit, wait_limit) = function;
-                    let (max_instances, least) = instances;
+                    let (max_instances, least, requests) = instances;
                     let vm = VmIndex(u32::min(index, VMS - 1));
                     let VmPolicy { base_bytes, instance_bytes, .. } = vms[vm.0 as usize];
                     let room = (LIMIT_BYTES - base_bytes) / instance_bytes.max(1);
@@ -171,6 +175,7 @@ pub fn policies() -> impl Strategy<Value = Policies> {
                     FunctionPolicy {
                         vm,
                         max_instances,
+                        requests_per_instance: NonZeroU16::new(requests).expect("at least 1"),
                         min_instances,
                         keep_alive,
                         freeze_after,

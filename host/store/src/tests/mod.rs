@@ -129,7 +129,13 @@ async fn what_was_written_is_read_again_as_it_was() {
 #[tokio::test]
 async fn totals_go_on_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let totals = |cold| Totals { cold, taken_bytes: 1 << 60, ..Totals::default() };
+    let totals = |cold| Totals {
+        cold,
+        taken_bytes: 1 << 60,
+        condemned_bytes: 7,
+        taking: Duration::from_nanos(1),
+        ..Totals::default()
+    };
     let store = open(directory.path(), LIMITS);
     store.put_totals([("f".to_owned(), Some(totals(1))), ("g".to_owned(), Some(totals(2)))]);
     store.put_totals([("f".to_owned(), Some(totals(3))), ("h".to_owned(), None)]);

@@ -24,9 +24,9 @@ async fn a_file_that_cannot_be_understood_is_refused_and_kept() {
     let change = |sql: &str| {
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     };
-    change("PRAGMA user_version = 4");
-    assert!(refusal(&path).contains("it has version 4, this squeezy knows 3"));
-    change("PRAGMA user_version = 3; PRAGMA application_id = 5");
+    change("PRAGMA user_version = 5");
+    assert!(refusal(&path).contains("it has version 5, this squeezy knows 4"));
+    change("PRAGMA user_version = 4; PRAGMA application_id = 5");
     assert!(refusal(&path).contains("of another program"));
     change(&format!("PRAGMA application_id = {}; DROP TABLE totals", 0x7371_7a79));
     assert!(refusal(&path).contains("no such table: totals"));

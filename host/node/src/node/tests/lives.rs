@@ -35,6 +35,27 @@ async fn a_call_is_answered_and_its_memory_goes_back() {
     scene.end().await;
 }
 
+/// So that what is taken there is counted as its function's.
+#[tokio::test(start_paused = true)]
+async fn what_an_instance_has_left_is_in_its_own_partition() {
+    let scene = Scene::of(once(Operation::Stop, Fate::Fails), Setup::default()).await;
+    let (one, two) = tokio::join!(scene.call(0), scene.call(0));
+    one.and(two).unwrap();
+    sleep(Duration::from_secs(11)).await;
+    scene.call(0).await.unwrap();
+    sleep(Duration::from_secs(11)).await;
+    let mut left = scene.worlds[0].machines()[0].left();
+    assert_eq!(left.len(), 3, "{:#?}", scene.seen.lines());
+    // The one that could not be stopped did not say where it was.
+    assert_eq!(left.iter().filter(|(_, partition)| partition.is_none()).count(), 1);
+    left.retain(|(_, partition)| partition.is_some());
+    assert!(
+        left.iter().all(|(slot, partition)| partition.map(|p| p.0) == Some(slot.0)),
+        "{left:?}"
+    );
+    scene.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_boot_that_fails_costs_the_calls_that_wait_for_it_and_no_later_one() {
     let scene = Scene::of(once(Operation::Boot, Fate::Fails), Setup::default()).await;
@@ -102,6 +123,26 @@ async fn calls_of_a_function_that_is_removed_can_be_ended() {
     // It is nothing to one that has no calls, or is not there.
     scene.node.end_calls(TenantIndex::FIRST);
     scene.node.end_calls(TenantIndex(7));
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_vm_that_holds_more_than_there_is_costs_its_frozen_instances() {
+    let limit_bytes = BASE_BYTES + 2 * INSTANCE_BYTES;
+    let setup = Setup { limit_bytes, ..Setup::overcommit() };
+    let scene = Scene::of(Exceptions::default(), setup).await;
+    let much_bytes = BASE_BYTES + INSTANCE_BYTES;
+    for (held_bytes, charged_bytes, vms) in [(much_bytes, much_bytes, 1), (limit_bytes + 1, 0, 2)] {
+        scene.call(0).await.unwrap();
+        scene.worlds[0].machines()[0].holds(held_bytes);
+        sleep(Duration::from_secs(5)).await;
+        let committed_bytes = scene.node.status().await.unwrap().committed_bytes;
+        assert_eq!(committed_bytes, charged_bytes, "{:#?}", scene.seen.lines());
+        scene.call(0).await.unwrap();
+        assert_eq!(scene.worlds[0].machines().len(), vms, "{:#?}", scene.seen.lines());
+    }
+    assert!(scene.seen.has("ended: it held more memory than it may"));
+    assert!(scene.seen.has("stopping: Overdrawn"));
     scene.end().await;
 }
 

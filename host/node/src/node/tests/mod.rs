@@ -1,5 +1,6 @@
 //! Whole lives of instances on fake machines without VMs, in virtual time.
 
+mod beside;
 mod condemned;
 mod contracts;
 mod fake;
@@ -142,6 +143,7 @@ impl Scene {
         let mut functions = Vec::new();
         for world in &worlds {
             function.function.concurrency = world.slots;
+            function.function.calls_per_instance = world.calls;
             let policy = VmPolicy {
                 base_bytes: BASE_BYTES,
                 instance_bytes: INSTANCE_BYTES,

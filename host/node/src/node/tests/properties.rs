@@ -57,7 +57,8 @@ async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, bes
     let mut setup = if overcommit { Setup::overcommit() } else { Setup::default() };
     setup.limit_bytes = limit_bytes;
     let script = |n| Anything(Random::new(seed.wrapping_mul(2) + n));
-    let worlds = (0..2).map(|n| World::new(script(n), 3, beside_plug)).collect();
+    let world = |(n, calls)| World::new(script(n), 3, beside_plug).serving(calls);
+    let worlds = [(0, 1), (1, 3)].map(world).to_vec();
     let scene = Scene::new(worlds, setup).await;
     let (mut calls, mut prewarms) = (Vec::new(), Vec::new());
     for act in acts {

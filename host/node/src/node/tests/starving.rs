@@ -21,6 +21,22 @@ async fn a_guest_that_asks_is_lent_what_is_free_and_that_is_accounted_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_guest_is_not_lent_after_all_is_not_accounted_for() {
+    let scene = Scene::of(Exceptions::default(), Setup::default()).await;
+    scene.call(0).await.unwrap();
+    let machine = scene.worlds[0].machines()[0].clone();
+    for (most, committed) in [(0, 0), (0, 0), (3, 3), (0, 3), (9, 7)] {
+        machine.lends_at_most(most);
+        machine.ask(4);
+        sleep(MOMENT).await;
+        let committed_bytes = scene.node.status().await.unwrap().committed_bytes;
+        assert_eq!(committed_bytes, BASE_BYTES + INSTANCE_BYTES + committed);
+    }
+    assert_eq!(machine.lent(), [0, 0, 3, 0, 4]);
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_guest_that_asks_without_end_gets_no_more_than_its_bound_and_delays_nobody() {
     let limit_bytes = BASE_BYTES + 3 * INSTANCE_BYTES;
     let setup = Setup { limit_bytes, ..Setup::default() };

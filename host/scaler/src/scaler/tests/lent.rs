@@ -10,6 +10,10 @@ fn lend(vm: VmIndex, bytes: u64) -> Command {
     Command::LendVm { vm, bytes }
 }
 
+fn lent(vm: VmIndex, bytes: u64, given_bytes: u64) -> Event {
+    Event::Lent { vm, bytes, given_bytes }
+}
+
 #[test]
 fn a_starving_guest_is_lent_what_is_free_until_its_vm_ends() {
     let mut scaler = with_idle(1000, 1);
@@ -39,6 +43,36 @@ fn a_guest_that_asks_for_ever_gets_no_more_than_an_instance_would() {
     assert_eq!((lent, scaler.budget().committed_bytes()), (93, 210));
     // Others have the rest.
     assert_eq!(play(&mut scaler, &[(3, request_to(G, 9))]), [Command::BootVm(W)]);
+}
+
+#[test]
+fn what_a_guest_is_not_given_is_not_charged_and_can_be_lent_again() {
+    let mut scaler = with_idle(1000, 1);
+    for _ in 0..100 {
+        assert_eq!(play(&mut scaler, &[(2, starved(V, 60))]), [lend(V, 60)]);
+        assert_eq!(play(&mut scaler, &[(2, lent(V, 60, 0))]), []);
+        assert_eq!(scaler.budget().committed_bytes(), 10 + 100);
+    }
+    play(&mut scaler, &[(2, starved(V, 60)), (2, lent(V, 60, 20))]);
+    assert_eq!(scaler.budget().committed_bytes(), 10 + 100 + 20);
+    assert_eq!(play(&mut scaler, &[(2, starved(V, u64::MAX))]), [lend(V, 80)]);
+}
+
+#[test]
+fn what_a_guest_is_not_given_goes_to_whoever_waits() {
+    let mut scaler = with_idle(300, 1);
+    play(&mut scaler, &[(1, request(1)), (2, starved(V, 100))]);
+    assert_eq!(play(&mut scaler, &[(2, request_to(G, 2))]), [], "90 of 110 bytes are free");
+    assert_eq!(play(&mut scaler, &[(3, lent(V, 100, 80))]), [Command::BootVm(W)]);
+}
+
+#[test]
+fn a_loan_that_a_vm_has_not_got_is_forgotten_with_it() {
+    let mut scaler = with_idle(1000, 1);
+    play(&mut scaler, &[(2, starved(V, 60)), (3, Event::VmEnded(V)), (3, lent(V, 60, 0))]);
+    assert_eq!(scaler.budget().committed_bytes(), 0);
+    play(&mut scaler, &[(4, request(1)), (4, lent(V, 60, 0)), (4, lent(VmIndex(7), 60, 0))]);
+    assert_eq!(scaler.budget().committed_bytes(), 10);
 }
 
 #[test]

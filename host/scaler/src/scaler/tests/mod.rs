@@ -1,5 +1,6 @@
 //! Single decisions by example. `tests/properties.rs` checks what must hold for all of them.
 
+mod beside;
 mod condemned;
 mod frozen;
 mod keep;
@@ -12,7 +13,7 @@ mod unfit;
 
 use super::*;
 use crate::{RejectReason, WaitingFor};
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const F: FunctionIndex = FunctionIndex(0);
@@ -36,6 +37,7 @@ pub(super) fn function(vm: VmIndex) -> FunctionPolicy {
     FunctionPolicy {
         vm,
         max_instances: 3,
+        requests_per_instance: NonZeroU16::MIN,
         min_instances: 0,
         keep_alive: KEEP_ALIVE,
         freeze_after: None,

@@ -25,6 +25,41 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     assert_eq!(scaler.budget().committed_bytes(), 110, "it runs");
 }
 
+/// A VM with 10 bytes of base memory, and a frozen instance that is charged 15 bytes, because that is what is in the
+/// partition that its guest has named.
+fn with_liar(budget: u64, resident_bytes: u64) -> (Scaler, Vec<Command>) {
+    let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
+    assert_eq!(start_and_freeze(&mut scaler, &[15]), [Command::PauseVm(V)]);
+    let commands = play(&mut scaler, &[(3, Event::VmPaused { vm: V, resident_bytes })]);
+    (scaler, commands)
+}
+
+#[test]
+fn a_paused_vm_is_charged_for_all_that_it_holds_whatever_its_guest_says() {
+    let (mut scaler, commands) = with_liar(300, 180);
+    assert_eq!((commands, scaler.budget().committed_bytes()), (vec![], 180));
+    // When it runs, it is charged for what it may take.
+    let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
+    assert_eq!(play(&mut scaler, &[(4, request(2))]), [RESUME, thaw]);
+    assert_eq!(scaler.budget().committed_bytes(), 110);
+    // It makes room for others with all of that.
+    let (mut scaler, _) = with_liar(200, 180);
+    assert_eq!(play(&mut scaler, &[(4, request_to(G, 2))]), [end(StopReason::Evicted)]);
+    assert_eq!(play(&mut scaler, &[(5, Event::VmEnded(V))]), [Command::BootVm(W)]);
+}
+
+#[test]
+fn a_paused_vm_that_holds_more_than_there_is_for_it_is_ended() {
+    let (mut scaler, commands) = with_liar(200, 201);
+    assert_eq!(commands, [end(StopReason::Overdrawn)]);
+    assert_eq!(scaler.counts(F).stopping, 1);
+    play(&mut scaler, &[(4, Event::VmEnded(V))]);
+    assert_eq!((scaler.budget().committed_bytes(), scaler.state(n(0))), (0, None));
+    // What is not known is charged in full, as before.
+    let (scaler, commands) = with_liar(200, u64::MAX);
+    assert_eq!((commands, scaler.budget().committed_bytes()), (vec![], 25));
+}
+
 #[test]
 fn an_empty_vm_is_paused_until_it_is_ended() {
     let mut scaler = with_paused(1000);

@@ -39,7 +39,9 @@ impl FakeGuest {
             None => InstanceState::Running,
         };
         let (id, frozen) = (id.clone(), instance.frozen);
-        let (pid, start_ns, partition_wait_ns, partition) = (1, 0, 0, None);
+        // A partition whose number is that of its slot.
+        let partition = Some(PartitionNumber(self.slot.0));
+        let (pid, start_ns, partition_wait_ns) = (1, 0, 0);
         Ok(Instance { id, state, frozen, partition, pid, start_ns, partition_wait_ns })
     }
 
@@ -98,7 +100,8 @@ impl Guest for FakeGuest {
                 slot: self.slot,
                 end: watch::channel(None).0,
                 frozen: false,
-                busy: false,
+                calls: 0,
+                log: String::new(),
                 doomed: false,
                 condemned: false,
                 was_not_stopped: false,
@@ -147,19 +150,29 @@ impl Guest for FakeGuest {
                     self.machine.world.complain(format!("{id} has a call and no memory"));
                 }
                 (instance.frozen, instance.doomed) = (false, false);
-                (std::mem::replace(&mut instance.busy, true), instance.end.borrow().is_some())
+                if instance.end.borrow().is_some() {
+                    return false;
+                }
+                instance.calls += 1;
+                if instance.calls > self.machine.world.calls.get() {
+                    self.machine.world.complain(format!("{id} has {} calls", instance.calls));
+                }
+                true
             });
-            match begun {
-                Some((_, true)) | None => return Ok(agent_says(ErrorCode::Unavailable)),
-                Some((true, _)) => self.machine.world.complain(format!("{id} has two calls")),
-                Some((false, _)) => {}
+            if begun != Some(true) {
+                return Ok(agent_says(ErrorCode::Unavailable));
             }
             let fate = tokio::select! {
                 biased;
                 fate = self.perform(id, operation, limit) => fate,
                 () = self.ended(id) => Ok(Fate::InstanceDies),
             };
-            self.change(id, |instance| instance.busy = false);
+            self.change(id, |instance| {
+                instance.calls -= 1;
+                if is_call {
+                    instance.log += &format!("a line\n{END_OF_OUTPUT}\n{END_OF_OUTPUT}\n");
+                }
+            });
             match fate? {
                 Fate::Works => {
                     let answer = Response::builder().header(INSTANCE_HEADER, id.as_str());
@@ -173,13 +186,14 @@ impl Guest for FakeGuest {
 
     fn log_from<'a>(
         &'a self,
-        _: &'a InstanceId,
+        id: &'a InstanceId,
         from: u64,
     ) -> BoxFuture<'a, Result<(String, u64)>> {
         Box::pin(async move {
-            let text = format!("a line\n{END_OF_OUTPUT}\n{END_OF_OUTPUT}\n");
-            let end = from + text.len() as u64;
-            self.machine.ended().map_or(Ok((text, end)), Err)
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let log = self.change(id, |instance| instance.log.clone()).unwrap_or_default();
+            let text = log[from as usize..].to_owned();
+            self.machine.ended().map_or(Ok((text, log.len() as u64)), Err)
         })
     }
 
@@ -210,7 +224,6 @@ impl Guest for FakeGuest {
         })
     }
 
-    /// In a partition whose number is that of its slot.
     fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>> {
         Box::pin(async move {
             if !self.machine.lock().wants_pause {
@@ -218,7 +231,7 @@ impl Guest for FakeGuest {
             }
             let fate = self.perform(id, Operation::Doom, AGENT_LIMIT).await;
             let frozen = self.change(id, |instance| {
-                instance.doomed = instance.frozen && !instance.busy && fate == Ok(Fate::Works);
+                instance.doomed = instance.frozen && instance.calls == 0 && fate == Ok(Fate::Works);
                 instance.doomed
             });
             Some(match (fate, frozen) {

@@ -6,7 +6,7 @@ use super::{
     guest::FakeGuest,
 };
 use crate::{Guest, Machine, MachineDetails, ResizeOutcome};
-use squeezy_protocol::{ExitReason, InstanceId, InstanceSpec, Partition};
+use squeezy_protocol::{ExitReason, InstanceId, InstanceSpec, Partition, PartitionNumber};
 use squeezy_vmm::{
     AcceleratorKind, BoxFuture, MemoryUse, Result, VmError,
     mechanism::{Slot, Slots},
@@ -45,8 +45,14 @@ pub(super) struct State {
     /// Slots whose memory is plugged (`true`) or being plugged (`false`).
     plugged: BTreeMap<u16, bool>,
     pub(super) instances: BTreeMap<InstanceId, FakeInstance>,
+    /// What was reclaimed, and which partition was said to be that.
+    left: Vec<(Slot, Option<PartitionNumber>)>,
     /// What its guest was lent, each time.
     lent: Vec<u64>,
+    /// The most it lends at a time, whatever it is told; absent if that is all.
+    lends: Option<u64>,
+    /// Host memory behind it, in bytes.
+    resident_bytes: u64,
     /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
@@ -55,7 +61,9 @@ pub(super) struct FakeInstance {
     pub(super) slot: Slot,
     pub(super) end: watch::Sender<Option<ExitReason>>,
     pub(super) frozen: bool,
-    pub(super) busy: bool,
+    pub(super) calls: u16,
+    /// What it has written.
+    pub(super) log: String,
     pub(super) doomed: bool,
     /// It has lost its memory.
     pub(super) condemned: bool,
@@ -100,6 +108,11 @@ impl FakeMachine {
         self.lock().paths.clone()
     }
 
+    /// What was reclaimed, and which partition was said to be that.
+    pub(in super::super) fn left(&self) -> Vec<(Slot, Option<PartitionNumber>)> {
+        self.lock().left.clone()
+    }
+
     /// Its guest lacks memory.
     pub(in super::super) fn ask(&self, bytes: u64) {
         self.asked.send_replace(Some(bytes));
@@ -108,6 +121,16 @@ impl FakeMachine {
     /// What its guest was lent, each time.
     pub(in super::super) fn lent(&self) -> Vec<u64> {
         self.lock().lent.clone()
+    }
+
+    /// It lends no more than this at a time from now on.
+    pub(in super::super) fn lends_at_most(&self, bytes: u64) {
+        self.lock().lends = Some(bytes);
+    }
+
+    /// It holds so much host memory from now on.
+    pub(in super::super) fn holds(&self, bytes: u64) {
+        self.lock().resident_bytes = bytes;
     }
 
     fn seal(&self, reason: VmError) {
@@ -201,7 +224,7 @@ impl Machine for FakeMachine {
         })
     }
 
-    fn reclaim(&self, slot: Slot) -> BoxFuture<'_, ResizeOutcome> {
+    fn reclaim(&self, slot: Slot, left: Option<PartitionNumber>) -> BoxFuture<'_, ResizeOutcome> {
         let lives = |instance: &&FakeInstance| {
             instance.slot == slot && instance.end.borrow().is_none() && !instance.was_not_stopped
         };
@@ -209,6 +232,7 @@ impl Machine for FakeMachine {
         if state.instances.values().any(|instance| lives(&instance)) && self.ended().is_none() {
             self.world.complain(format!("{slot:?} is taken from an instance that lives"));
         }
+        state.left.push((slot, left));
         if state.plugged.remove(&slot.0) != Some(true) {
             self.world.complain(format!("{slot:?} is taken back without being plugged"));
         }
@@ -235,8 +259,10 @@ impl Machine for FakeMachine {
     }
 
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse>> {
-        let plugged_bytes = self.lock().plugged.len() as u64;
-        let memory = MemoryUse { plugged_bytes, ..MemoryUse::default() };
+        let state = self.lock();
+        let mut memory =
+            MemoryUse { plugged_bytes: state.plugged.len() as u64, ..MemoryUse::default() };
+        memory.resident.resident_bytes = state.resident_bytes;
         Box::pin(async move { self.ended().map_or(Ok(memory), Err) })
     }
 
@@ -249,8 +275,10 @@ impl Machine for FakeMachine {
     }
 
     fn lend(&self, most_bytes: u64) -> BoxFuture<'_, Result<u64>> {
-        self.lock().lent.push(most_bytes);
-        Box::pin(async move { Ok(most_bytes) })
+        let mut state = self.lock();
+        let bytes = state.lends.map_or(most_bytes, |most| most.min(most_bytes));
+        state.lent.push(bytes);
+        Box::pin(async move { Ok(bytes) })
     }
 
     fn want_paused(&self, paused: bool) {

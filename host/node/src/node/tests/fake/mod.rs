@@ -9,6 +9,7 @@ use crate::{Blueprint, Machine};
 use machine::FakeMachine;
 use squeezy_vmm::{BootStep, BoxFuture, Result, VmError};
 use std::{
+    num::NonZeroU16,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -25,6 +26,8 @@ pub(in super::super) struct World {
     machines: Mutex<Vec<Arc<FakeMachine>>>,
     /// Slots for instances in each machine.
     pub(in super::super) slots: u16,
+    /// How many calls an instance serves at a time.
+    pub(in super::super) calls: NonZeroU16,
     /// Whether an instance may be started while its memory is being plugged.
     pub(in super::super) beside_plug: bool,
     images: Vec<PathBuf>,
@@ -41,9 +44,17 @@ impl World {
             complaints: Mutex::default(),
             machines: Mutex::default(),
             slots,
+            calls: NonZeroU16::MIN,
             beside_plug,
             images: vec!["f.erofs".into()],
         })
+    }
+
+    /// With instances that serve this many calls at a time.
+    pub(in super::super) fn serving(self: Arc<Self>, calls: u16) -> Arc<Self> {
+        let mut world = Arc::into_inner(self).expect("a new world");
+        world.calls = NonZeroU16::new(calls).expect("at least 1");
+        Arc::new(world)
     }
 
     /// Every machine made so far.
