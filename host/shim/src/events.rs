@@ -6,7 +6,10 @@
 use crate::{Id, timestamp};
 use containerd_shim_protos::{
     api::ForwardRequest,
-    events::task::{TaskCreate, TaskDelete, TaskExit, TaskOOM, TaskStart},
+    events::task::{
+        TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused,
+        TaskResumed, TaskStart,
+    },
     protobuf::{MessageDyn, MessageField, well_known_types::any::Any},
     shim::event::Envelope,
     shim_async::{Client, EventsClient},
@@ -39,9 +42,17 @@ pub enum Event {
     Create(TaskCreate),
     /// Its process has started.
     Start(TaskStart),
+    /// Its processes do not run until it is resumed.
+    Paused(TaskPaused),
+    /// They run again.
+    Resumed(TaskResumed),
     /// Its process was killed because its memory was full; an exit follows.
     OutOfMemory(TaskOOM),
-    /// Its process has ended.
+    /// A process was added to it.
+    ExecAdded(TaskExecAdded),
+    /// A process that was added has started.
+    ExecStarted(TaskExecStarted),
+    /// Its process has ended, or one that was added.
     Exit(TaskExit),
     /// It was deleted.
     Delete(TaskDelete),
@@ -52,7 +63,11 @@ impl Event {
         match self {
             Self::Create(event) => (topics::TASK_CREATE_EVENT_TOPIC, event),
             Self::Start(event) => (topics::TASK_START_EVENT_TOPIC, event),
+            Self::Paused(event) => (topics::TASK_PAUSED_EVENT_TOPIC, event),
+            Self::Resumed(event) => (topics::TASK_RESUMED_EVENT_TOPIC, event),
             Self::OutOfMemory(event) => (topics::TASK_OOM_EVENT_TOPIC, event),
+            Self::ExecAdded(event) => (topics::TASK_EXEC_ADDED_EVENT_TOPIC, event),
+            Self::ExecStarted(event) => (topics::TASK_EXEC_STARTED_EVENT_TOPIC, event),
             Self::Exit(event) => (topics::TASK_EXIT_EVENT_TOPIC, event),
             Self::Delete(event) => (topics::TASK_DELETE_EVENT_TOPIC, event),
         }

@@ -1,11 +1,14 @@
-//! The FIFOs through which containerd reads what a container writes.
+//! The FIFOs through which containerd reads what a process writes, and writes what it reads.
 //!
-//! The rules, each of which loses output or hangs a pod's end if it is broken:
+//! The rules for output, each of which loses output or hangs a pod's end if it is broken:
 //! - The writing end is opened for writing only, which waits until containerd reads. Opened for both, it would not wait,
 //!   and what a short process writes would be gone with it before anybody looks.
 //! - A reading end is kept beside it, so that writing is no error while containerd restarts.
 //! - Both are closed when the process has ended and everything is read, not earlier: what is in a FIFO that nobody has open
 //!   is gone. And not later: containerd reads to the end before it deletes the container.
+//!
+//! For input there is one: a writing end is kept until containerd says that nothing more comes. Otherwise input would end
+//! with whoever was the first to write something.
 
 use crate::error::{Error, Result};
 use rustix::io::{Errno, ioctl_fionread};
@@ -32,6 +35,48 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 /// How much is written at a time, in bytes: what a FIFO holds.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// A FIFO that containerd writes.
+#[derive(Debug)]
+pub struct InputFifo {
+    /// What there is to read, to the end.
+    pub reader: pipe::Receiver,
+    /// While this is there, nothing ends.
+    pub keep: pipe::Sender,
+}
+
+impl InputFifo {
+    /// Opens what containerd names as a process's input; nothing if it has none. containerd may open the other end
+    /// later.
+    ///
+    /// # Errors
+    /// It is no FIFO.
+    pub fn open(name: &str) -> Result<Option<Self>> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let path = path_of(name)?;
+        let failed = |error: io::Error| cannot_open(name, &error);
+        let reader = pipe::OpenOptions::new().open_receiver(path).map_err(failed)?;
+        let keep = pipe::OpenOptions::new().open_sender(path).map_err(failed)?;
+        Ok(Some(Self { reader, keep }))
+    }
+}
+
+/// The path of a FIFO that containerd names.
+fn path_of(name: &str) -> Result<&Path> {
+    let path = Path::new(name.strip_prefix("fifo://").unwrap_or(name));
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    Err(Error::unimplemented(format_args!(
+        "the stream {name:?}: only FIFOs, as containerd makes them by default, are supported"
+    )))
+}
+
+fn cannot_open(name: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::failed(format_args!("cannot open {name}: {error}"))
+}
+
 /// A FIFO that containerd reads.
 #[derive(Debug)]
 pub struct Fifo {
@@ -49,15 +94,8 @@ impl Fifo {
         if name.is_empty() {
             return Ok(None);
         }
-        let path = Path::new(name.strip_prefix("fifo://").unwrap_or(name));
-        if !path.is_absolute() {
-            return Err(Error::unimplemented(format_args!(
-                "output to {name:?}: only FIFOs, as containerd makes them by default, are supported"
-            )));
-        }
-        let failed = |error: &dyn std::fmt::Display| {
-            Error::failed(format_args!("cannot open {name}: {error}"))
-        };
+        let path = path_of(name)?;
+        let failed = |error: &dyn std::fmt::Display| cannot_open(name, error);
         let limit = Instant::now() + OPEN_LIMIT;
         let writer = loop {
             match pipe::OpenOptions::new().open_sender(path) {

@@ -69,6 +69,7 @@ mod tests {
             kubernetes_namespace: kubernetes_namespace.to_owned(),
             vm: vm.to_owned(),
             network: None,
+            host_name: None,
         }
     }
 

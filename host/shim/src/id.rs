@@ -17,6 +17,30 @@ impl Id {
     }
 }
 
+/// What containerd calls a process by: a task, whose first process it is, or one that was added to that task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    /// The task.
+    pub task: Id,
+    /// Which of the processes that were added to it.
+    pub added: Option<Id>,
+}
+
+impl From<Id> for Name {
+    fn from(task: Id) -> Self {
+        Self { task, added: None }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.added {
+            Some(added) => write!(f, "{}/{added}", self.task),
+            None => self.task.fmt(f),
+        }
+    }
+}
+
 impl FromStr for Id {
     type Err = Error;
 

@@ -18,14 +18,19 @@ mod id;
 pub mod layers;
 pub mod log;
 pub mod machine;
+mod network;
 pub mod program;
 pub mod registry;
 pub mod serve;
 pub mod service;
+#[cfg(test)]
+#[path = "../../../scripts/skip.rs"]
+mod skip;
 pub mod spec;
 pub mod start;
 pub mod tasks;
 mod timestamp;
 pub mod vm;
+mod volumes;
 
-pub use id::Id;
+pub use id::{Id, Name};

@@ -5,25 +5,26 @@
 //! "not found" of the generated code, which containerd takes for a task that is gone.
 
 mod limits;
+mod metrics;
 
 use crate::{
-    Id,
+    Name,
     error::{Error, Result},
-    spec::{self, Role, Spec},
-    tasks::{Create, Exit, Phase, Root, Streams, Tasks, What},
+    spec::{self, Process, Spec},
+    tasks::{Create, Exit, Parts, Phase, Streams, Tasks, What},
     vm::Signal,
 };
 use async_trait::async_trait;
 use containerd_shim_protos::{
     api,
-    cgroups_v2::metrics::{CPUStat, MemoryStat, Metrics, PidsStat},
-    protobuf::{EnumOrUnknown, Message, MessageField, well_known_types::any::Any},
+    protobuf::{EnumOrUnknown, MessageField},
     shim_async::{Task, create_task},
     ttrpc::{
         self,
         r#async::{Service as TtrpcService, TtrpcContext},
     },
 };
+use squeezy_protocol::TerminalSize;
 use std::{collections::HashMap, path::PathBuf, process, sync::Arc};
 use tokio::sync::Notify;
 
@@ -58,13 +59,18 @@ impl Service {
     }
 }
 
-/// The id of a task, not of a process that was added to it.
-fn id_of(id: &str, exec_id: &str) -> Result<Id> {
-    if exec_id.is_empty() {
-        id.parse()
-    } else {
-        Err(Error::unimplemented("exec is not supported by this runtime"))
+/// A task, or a process that was added to it.
+fn name_of(id: &str, exec_id: &str) -> Result<Name> {
+    let added = if exec_id.is_empty() { None } else { Some(exec_id.parse()?) };
+    Ok(Name { task: id.parse()?, added })
+}
+
+/// What a request says of a process's terminal has to be what its spec says.
+fn check_terminal(asked: bool, process: &Process) -> Result<()> {
+    if asked == process.terminal.is_some() {
+        return Ok(());
     }
+    Err(Error::invalid("whether the process has a terminal is not what its spec says"))
 }
 
 fn unimplemented<T>(what: &str) -> ttrpc::Result<T> {
@@ -72,11 +78,6 @@ fn unimplemented<T>(what: &str) -> ttrpc::Result<T> {
 }
 
 fn create_of(request: &api::CreateTaskRequest) -> Result<Create> {
-    if request.terminal {
-        return Err(Error::unimplemented(
-            "a terminal (tty: true) is not supported by this runtime",
-        ));
-    }
     if !request.checkpoint.is_empty() {
         return Err(Error::unimplemented(
             "starting from a checkpoint is not supported by this runtime",
@@ -85,14 +86,14 @@ fn create_of(request: &api::CreateTaskRequest) -> Result<Create> {
     let id = request.id.parse()?;
     let bundle = PathBuf::from(&request.bundle);
     let spec = Spec::read(&bundle)?;
-    let root = |process| Ok::<_, Error>(Root { process, layers: spec::layers(&request.rootfs)? });
-    let what = match (spec.role, spec.process) {
-        (Role::Pod(pod), _) => What::Pod(pod),
-        (Role::Container(pod), Some(process)) => What::Container(pod, root(process)?),
-        (Role::Single(pod), Some(process)) => What::Single(pod, root(process)?),
-        (Role::Container(_) | Role::Single(_), None) => {
-            return Err(Error::invalid("the spec has no process"));
-        }
+    let parts = |spec: spec::Container| {
+        check_terminal(request.terminal, &spec.process)?;
+        Ok::<_, Error>(Parts { spec, layers: spec::layers(&request.rootfs)? })
+    };
+    let what = match spec {
+        Spec::Pod(pod) => What::Pod(pod),
+        Spec::Container(pod, container) => What::Container(pod, parts(container)?),
+        Spec::Single(pod, container) => What::Single(pod, parts(container)?),
     };
     let streams = Streams {
         stdin: request.stdin.clone(),
@@ -127,9 +128,9 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::StartRequest,
     ) -> ttrpc::Result<api::StartResponse> {
-        let id = id_of(&request.id, &request.exec_id)?;
+        let name = name_of(&request.id, &request.exec_id)?;
         let tasks = self.tasks.clone();
-        let pid = Self::to_end(async move { tasks.start(&id).await }).await?;
+        let pid = Self::to_end(async move { tasks.start(&name).await }).await?;
         Ok(api::StartResponse { pid, ..Default::default() })
     }
 
@@ -138,10 +139,12 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::StateRequest,
     ) -> ttrpc::Result<api::StateResponse> {
-        let task = self.tasks.snapshot(&id_of(&request.id, &request.exec_id)?)?;
+        let task = self.tasks.snapshot(&name_of(&request.id, &request.exec_id)?)?;
         let status = match task.phase {
             Phase::Creating | Phase::Created => api::Status::CREATED,
             Phase::Running => api::Status::RUNNING,
+            Phase::Pausing => api::Status::PAUSING,
+            Phase::Paused => api::Status::PAUSED,
             Phase::Stopped => api::Status::STOPPED,
         };
         let (exit_status, exited_at) = times(task.exit.as_ref());
@@ -153,8 +156,10 @@ impl Task for Service {
             stdin: task.streams.stdin,
             stdout: task.streams.stdout,
             stderr: task.streams.stderr,
+            terminal: task.has_terminal,
             exit_status,
             exited_at,
+            exec_id: request.exec_id,
             ..Default::default()
         })
     }
@@ -164,18 +169,18 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::WaitRequest,
     ) -> ttrpc::Result<api::WaitResponse> {
-        let exit = self.tasks.wait(&id_of(&request.id, &request.exec_id)?).await?;
+        let exit = self.tasks.wait(&name_of(&request.id, &request.exec_id)?).await?;
         let (exit_status, exited_at) = times(Some(&exit));
         Ok(api::WaitResponse { exit_status, exited_at, ..Default::default() })
     }
 
     async fn kill(&self, _: &TtrpcContext, request: api::KillRequest) -> ttrpc::Result<api::Empty> {
-        let id = id_of(&request.id, &request.exec_id)?;
+        let name = name_of(&request.id, &request.exec_id)?;
         let signal = Signal::new(request.signal).ok_or_else(|| {
             Error::invalid(format_args!("{} is no signal: they are 1 to 64", request.signal))
         })?;
         let tasks = self.tasks.clone();
-        Self::to_end(async move { tasks.kill(&id, signal, request.all).await }).await?;
+        Self::to_end(async move { tasks.kill(&name, signal, request.all).await }).await?;
         Ok(api::Empty::new())
     }
 
@@ -184,9 +189,9 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::DeleteRequest,
     ) -> ttrpc::Result<api::DeleteResponse> {
-        let id = id_of(&request.id, &request.exec_id)?;
+        let name = name_of(&request.id, &request.exec_id)?;
         let tasks = self.tasks.clone();
-        let (pid, exit) = Self::to_end(async move { tasks.delete(&id).await }).await?;
+        let (pid, exit) = Self::to_end(async move { tasks.delete(&name).await }).await?;
         let (exit_status, exited_at) = times(Some(&exit));
         Ok(api::DeleteResponse { pid, exit_status, exited_at, ..Default::default() })
     }
@@ -196,9 +201,9 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::PidsRequest,
     ) -> ttrpc::Result<api::PidsResponse> {
-        let pid = self.tasks.snapshot(&id_of(&request.id, "")?)?.pid;
-        let process = api::ProcessInfo { pid, ..Default::default() };
-        Ok(api::PidsResponse { processes: vec![process], ..Default::default() })
+        let listed = self.tasks.processes(&name_of(&request.id, "")?).await?;
+        let processes = listed.into_iter().map(metrics::process).collect();
+        Ok(api::PidsResponse { processes, ..Default::default() })
     }
 
     async fn stats(
@@ -206,26 +211,8 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::StatsRequest,
     ) -> ttrpc::Result<api::StatsResponse> {
-        let usage = self.tasks.usage(&id_of(&request.id, "")?).await?;
-        // Those of cgroup v2, whichever the host has: all that ask understand them.
-        let metrics = Metrics {
-            memory: MessageField::some(MemoryStat {
-                usage: usage.memory_bytes,
-                usage_limit: usage.memory_limit_bytes,
-                ..Default::default()
-            }),
-            cpu: MessageField::some(CPUStat { usage_usec: usage.cpu_us, ..Default::default() }),
-            pids: MessageField::some(PidsStat { current: usage.processes, ..Default::default() }),
-            ..Default::default()
-        };
-        let value = metrics
-            .write_to_bytes()
-            .map_err(|error| Error::failed(format_args!("metrics: {error}")))?;
-        let stats = Any {
-            type_url: "io.containerd.cgroups.v2.Metrics".to_owned(),
-            value,
-            ..Default::default()
-        };
+        let usage = self.tasks.usage(&name_of(&request.id, "")?).await?;
+        let stats = metrics::metrics(usage)?;
         Ok(api::StatsResponse { stats: MessageField::some(stats), ..Default::default() })
     }
 
@@ -234,10 +221,10 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::UpdateTaskRequest,
     ) -> ttrpc::Result<api::Empty> {
-        let id = id_of(&request.id, "")?;
+        let name = name_of(&request.id, "")?;
         let limits = limits::parse(&request.resources.value)?;
         let tasks = self.tasks.clone();
-        Self::to_end(async move { tasks.update(&id, limits).await }).await?;
+        Self::to_end(async move { tasks.update(&name, limits).await }).await?;
         Ok(api::Empty::new())
     }
 
@@ -246,7 +233,7 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::ConnectRequest,
     ) -> ttrpc::Result<api::ConnectResponse> {
-        let task_pid = self.tasks.snapshot(&id_of(&request.id, "")?)?.pid;
+        let task_pid = self.tasks.snapshot(&name_of(&request.id, "")?)?.pid;
         Ok(api::ConnectResponse { shim_pid: process::id(), task_pid, ..Default::default() })
     }
 
@@ -260,38 +247,71 @@ impl Task for Service {
         Ok(api::Empty::new())
     }
 
-    /// Processes have no standard input, so that there is nothing to close.
+    /// Only standard input is ever closed so.
     async fn close_io(
         &self,
         _: &TtrpcContext,
         request: api::CloseIORequest,
     ) -> ttrpc::Result<api::Empty> {
-        self.tasks.snapshot(&id_of(&request.id, &request.exec_id)?)?;
+        let name = name_of(&request.id, &request.exec_id)?;
+        if request.stdin {
+            self.tasks.close_input(&name)?;
+        } else {
+            self.tasks.snapshot(&name)?;
+        }
         Ok(api::Empty::new())
     }
 
-    async fn pause(&self, _: &TtrpcContext, _: api::PauseRequest) -> ttrpc::Result<api::Empty> {
-        unimplemented("pause")
+    async fn pause(
+        &self,
+        _: &TtrpcContext,
+        request: api::PauseRequest,
+    ) -> ttrpc::Result<api::Empty> {
+        let name = name_of(&request.id, "")?;
+        let tasks = self.tasks.clone();
+        Self::to_end(async move { tasks.pause(&name).await }).await?;
+        Ok(api::Empty::new())
     }
 
-    async fn resume(&self, _: &TtrpcContext, _: api::ResumeRequest) -> ttrpc::Result<api::Empty> {
-        unimplemented("resume")
+    async fn resume(
+        &self,
+        _: &TtrpcContext,
+        request: api::ResumeRequest,
+    ) -> ttrpc::Result<api::Empty> {
+        let name = name_of(&request.id, "")?;
+        let tasks = self.tasks.clone();
+        Self::to_end(async move { tasks.resume(&name).await }).await?;
+        Ok(api::Empty::new())
     }
 
     async fn exec(
         &self,
         _: &TtrpcContext,
-        _: api::ExecProcessRequest,
+        request: api::ExecProcessRequest,
     ) -> ttrpc::Result<api::Empty> {
-        unimplemented("exec")
+        let name = name_of(&request.id, &request.exec_id)?;
+        if name.added.is_none() {
+            return Err(Error::invalid("a process that is added to a task has an id").into());
+        }
+        let process = spec::added_process(&request.spec.value)?;
+        check_terminal(request.terminal, &process)?;
+        let streams =
+            Streams { stdin: request.stdin, stdout: request.stdout, stderr: request.stderr };
+        let tasks = self.tasks.clone();
+        Self::to_end(async move { tasks.add(&name, process, streams).await }).await?;
+        Ok(api::Empty::new())
     }
 
     async fn resize_pty(
         &self,
         _: &TtrpcContext,
-        _: api::ResizePtyRequest,
+        request: api::ResizePtyRequest,
     ) -> ttrpc::Result<api::Empty> {
-        unimplemented("a terminal")
+        let name = name_of(&request.id, &request.exec_id)?;
+        let number = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+        let size = TerminalSize { columns: number(request.width), rows: number(request.height) };
+        self.tasks.resize(&name, size).await?;
+        Ok(api::Empty::new())
     }
 
     async fn checkpoint(

@@ -7,7 +7,7 @@ use crate::{
     group::Group,
     registry::{Place, Registry, ServerName},
     serve::Assignment,
-    spec::{Role, Spec},
+    spec::Spec,
 };
 use std::{
     env, fs,
@@ -37,9 +37,9 @@ pub fn start(
     };
     let spec = Spec::read(&bundle)?;
     let registry = Registry::lock(state, &task.address, &task.namespace)?;
-    let server = match &spec.role {
-        Role::Container(pod) => registry.server_of(pod)?,
-        Role::Pod(pod) | Role::Single(pod) => {
+    let server = match &spec {
+        Spec::Container(pod, _) => registry.server_of(pod)?,
+        Spec::Pod(pod) | Spec::Single(pod, _) => {
             let group = Group::of(pod)?;
             match registry.reserve(&task.id, &group)? {
                 Place::Running(server) => server,

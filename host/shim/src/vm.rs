@@ -1,11 +1,12 @@
 //! What a server needs of the VM behind it.
 
 use crate::{
-    Id,
+    Id, Name,
     error::Result,
-    spec::{Pod, Process},
+    spec::{self, Pod, Process},
 };
 use futures_util::future::BoxFuture;
+use squeezy_protocol::TerminalSize;
 use std::path::PathBuf;
 use tokio::io::AsyncRead;
 
@@ -23,13 +24,29 @@ pub trait Vm: Send + Sync {
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>>;
     /// Starts the process of a container. If that fails, the container is as it was created.
     fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>>;
-    /// Waits, without a limit, until the process of a started container has ended. What it has written comes
-    /// out of its [`Output`] independently of this.
-    fn wait<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Ended>>;
-    /// Sends a signal to a started container: to its first process, or to all.
-    fn signal<'a>(&'a self, id: &'a Id, signal: Signal, all: bool) -> BoxFuture<'a, Result<()>>;
-    /// Deletes a container whose process does not run. No error if there is none.
+    /// Starts one more process of this name in a started container, with which it ends at the latest. If that fails,
+    /// nothing of it is left.
+    fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>>;
+    /// Passes on what there is to read to the standard input of a process that was started with one, and closes it then.
+    /// Returns when that is done, or when the process has ended.
+    fn input<'a>(&'a self, name: &'a Name, from: Input) -> BoxFuture<'a, Result<()>>;
+    /// Waits, without a limit, until a process that was started has ended. What it has written comes out of its
+    /// [`Output`] independently of this. Once for each start.
+    fn wait<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Ended>>;
+    /// Sends a signal to a process that was started; with `all` to all of its container, if it is the first.
+    fn signal<'a>(&'a self, name: &'a Name, signal: Signal, all: bool)
+    -> BoxFuture<'a, Result<()>>;
+    /// Keeps all processes of a started container from running, and gives back what memory they do not need. No process
+    /// is being added to it meanwhile. If that fails, they run.
+    fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
+    /// Lets them run again.
+    fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
+    /// Sets the size of the terminal of a process that was started with one.
+    fn resize<'a>(&'a self, name: &'a Name, size: TerminalSize) -> BoxFuture<'a, Result<()>>;
+    /// Deletes a container whose processes do not run. No error if there is none.
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
+    /// The processes of a started container, with those that were added to it and all that these have started.
+    fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>>;
     /// What a pod or container uses now.
     fn usage<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Usage>>;
     /// Changes the limits of a container.
@@ -45,18 +62,32 @@ pub trait Vm: Send + Sync {
 pub struct Container {
     /// The pod that it belongs to.
     pub pod: Id,
-    /// What runs in it.
-    pub process: Process,
+    /// What its spec says.
+    pub spec: spec::Container,
+    /// Whether its process has a standard input.
+    pub has_input: bool,
     /// The directories of its root's layers on the host, the topmost first.
     pub layers: Vec<PathBuf>,
 }
+
+/// A process that is added to a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// What it is.
+    pub process: Process,
+    /// Whether it has a standard input.
+    pub has_input: bool,
+}
+
+/// Where standard input comes from.
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
 
 /// What a process writes. Each ends when the last process that could write to it has ended; dropping one loses what is
 /// written to it from then on.
 pub struct Output {
     /// Its standard output.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// Its standard error.
+    /// Its standard error; nothing if its streams are a terminal.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
 }
 
@@ -67,6 +98,15 @@ pub struct Ended {
     pub status: u8,
     /// Whether it was killed because its partition was full.
     pub out_of_memory: bool,
+}
+
+/// A process of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id, as the kernel counts that it runs on. It is that of no process of the host.
+    pub pid: u32,
+    /// The name that it was added by, if it was.
+    pub added: Option<Id>,
 }
 
 /// The number of a signal of Linux, 1 to 64.
@@ -104,12 +144,26 @@ impl Signal {
 pub struct Usage {
     /// Memory on the host, in bytes.
     pub memory_bytes: u64,
-    /// The most that it may be, in bytes.
+    /// The part of it that is in the pod's partition.
+    pub partition_bytes: u64,
+    /// The most that the pod's partition may be, in bytes.
     pub memory_limit_bytes: u64,
     /// CPU time, in microseconds.
     pub cpu_us: u64,
-    /// Processes.
+    /// The part of it in the programs themselves.
+    pub user_us: u64,
+    /// The part of it in the guest's kernel.
+    pub system_us: u64,
+    /// Page faults in the guest.
+    pub page_faults: u64,
+    /// Those of them that waited for a drive.
+    pub major_page_faults: u64,
+    /// Processes and threads, those that the runtime itself needs included.
     pub processes: u64,
+    /// The most that it may have of them.
+    pub processes_limit: u64,
+    /// How many of them were killed because memory was short.
+    pub oom_kills: u64,
 }
 
 /// New limits; what is absent stays as it is.

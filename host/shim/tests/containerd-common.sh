@@ -1,5 +1,6 @@
-# What the tests with Debian's containerd and ctr share; to be sourced with the arguments SHIM, or
-# SHIM inside PROGRAMS WORK in namespaces of its own.
+# What the tests with containerd share; to be sourced with the arguments SHIM, or SHIM inside PROGRAMS WORK in namespaces
+# of its own. `containerds` has the directories to look for programs in, for each containerd to test with: Debian's if it
+# is not set. With `cri`, containerd has its CRI plugin.
 #
 # Everything is in namespaces of its own, with a /run and a /var/lib of its own, and ends with them: nothing is left on
 # the machine.
@@ -7,11 +8,13 @@
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "${2-}" != inside ]; then
-	programs=$("$here/get-containerd.sh")
+	[ -n "${containerds-}" ] || containerds=("$("$here/get-containerd.sh")")
 	work=$(mktemp -d "${TMPDIR:-/tmp}/squeezy-shim.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
-		"$0" "$1" inside "$programs" "$work"
+	for programs in "${containerds[@]}"; do
+		unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
+			"$0" "$1" inside "$programs" "$work"
+	done
 	exit
 fi
 
@@ -25,7 +28,7 @@ ln -s "$shim" "$work/bin/containerd-shim-squeezy-v2"
 export PATH=$programs:$work/bin:$PATH
 
 die() {
-	echo "containerd.sh: $*" >&2
+	echo "${0##*/}: $*" >&2
 	tail -n 20 "$work"/containerd.log /run/squeezy/shim/*/servers/*.log >&2 || true
 	exit 1
 }
@@ -40,11 +43,13 @@ until_true() {
 	done
 }
 
+disabled='"io.containerd.internal.v1.opt"'
+[ -n "${cri-}" ] || disabled+=', "io.containerd.grpc.v1.cri"'
 cat >"$work/config.toml" <<TOML
 version = 2
 root = "$work/root"
 state = "/run/containerd"
-disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
+disabled_plugins = [$disabled]
 TOML
 
 start_containerd() {
@@ -72,7 +77,7 @@ make_image() {
 		digests+=${digests:+,}\"sha256:$(sha256sum "$work/image/$number.tar" | cut -d' ' -f1)\"
 		layers+=${layers:+,}\"$number.tar\"
 	done
-	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
+	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"],"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
 		>"$work/image/config.json"
 	echo '[{"Config":"config.json","RepoTags":["busybox:'"${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
 	tar -C "$work/image" -cf "$work/image.tar" .
@@ -90,7 +95,8 @@ detach() {
 	ctr run --detach --null-io --memory-limit "${memory:-134217728}" --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
 }
 has_status() {
-	ctr task ls | grep -q "^$1 .*$2"
+	# Not through a pipe: ctr writes on when grep has found it, and would be killed.
+	grep -q "^$1 .*$2" <<<"$(ctr task ls)"
 }
 servers() {
 	find /run/squeezy/shim -name '*.sock' | wc -l
@@ -105,4 +111,6 @@ nothing_is_left() {
 	[ "$(servers)" = 0 ] && [ -z "$(find /run/squeezy/shim/*/pods -type f)" ] &&
 		! pgrep -f 'containerd-shim-squeezy-v2 serve|squeezy-pod' >/dev/null
 }
-
+no_vm_is_left() {
+	nothing_is_left && ! pgrep qemu-system >/dev/null
+}

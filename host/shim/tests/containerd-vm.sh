@@ -12,13 +12,11 @@ log() {
 log_has() {
 	[ "$(log | grep -c "$2")" = "$1" ]
 }
-no_vm_is_left() {
-	nothing_is_left && ! pgrep qemu-system >/dev/null
-}
 
 # Above busybox, a layer that hides a file and the content of a directory, and has a file of somebody else's.
 make_layer
 mkdir -p "$work/layer/old" "$work/upper/bin" "$work/upper/old"
+ln -s /proc/1/root "$work/upper/odd"
 touch "$work/layer/old/hidden" "$work/upper/bin/.wh.yes" "$work/upper/old/.wh..wh..opq" "$work/upper/old/new"
 echo "nobody's" >"$work/upper/secret"
 chmod 600 "$work/upper/secret"
@@ -53,8 +51,9 @@ said=$(run root sh -c 'busybox ls /bin/yes /old /secret -ln' 2>&1 | busybox awk 
 [[ $said == *"65534 65534 /secret"* && $said != *hidden* && $said == *new* ]] || die "it has: $said"
 said=$(run hidden sh -c '[ -e /bin/yes ] && echo is there; echo own >/bin/yes && cat /bin/yes')
 [ "$said" = own ] || die "it said: $said"
-# User 0 has no capabilities yet, so this is for its owner only.
-said=$(run closed cat /secret 2>&1) && die "somebody else's file was read: $said"
+said=$(run open cat /secret)
+[ "$said" = "nobody's" ] || die "it said: $said"
+said=$(options='--cap-drop CAP_DAC_OVERRIDE' run closed cat /secret 2>&1) && die "somebody else's file was read: $said"
 [[ $said == *"Permission denied"* ]] || die "it said: $said"
 
 said=$(image=${image%:*}:1234 run who sh -c 'busybox id -u; busybox id -g; echo x >/x || echo no' 2>"$work/error" | tr '\n' ' ') || true
@@ -82,7 +81,7 @@ echo "memory is the host's when a pod has ended"
 # ctr leaves a task that it could not start.
 ctr task rm --force absent >/dev/null 2>&1 || true
 ctr container rm absent
-until_true 30 log_has 23 "the memory of a pod is back"
+until_true 30 log_has 24 "the memory of a pod is back"
 
 echo "a full partition is told"
 status=0
@@ -101,6 +100,230 @@ until_true 30 has_status told STOPPED
 said=$(ctr task rm told 2>&1) || true
 [[ $said == *"exit code 9"* ]] || die "it said: $said"
 ctr container rm told
+
+echo "processes are added"
+status=0
+ctr task exec --exec-id more keeper sh -c 'echo out; echo error >&2; exit 7' </dev/null >"$work/out" 2>"$work/error" || status=$?
+said="$(cat "$work/out") $(head -n 1 "$work/error") $status"
+[ "$said" = "out error 7" ] || die "it has said: $said"
+[ "$(ctr task exec --exec-id more keeper busybox sh -c 'busybox yes abcdefg | busybox head -c 8388608' </dev/null | sha256sum)" = \
+	"$(yes abcdefg | head -c 8388608 | sha256sum)" ] || die "output was lost"
+detach host sh -c 'echo own >/tmp/file; while :; do sleep 0.2; done'
+# Its file is there a moment after the start; process 2 is its first.
+said=$(ctr task exec --exec-id more host sh -c 'until cat /tmp/file 2>/dev/null; do sleep 0.1; done; kill -0 2 && echo sees it; busybox id -u' </dev/null | tr '\n' ' ')
+[ "$said" = "own sees it 0 " ] || die "it said: $said"
+said=$(ctr task exec --exec-id more host no-such-program </dev/null 2>&1) && die "it ran"
+[[ $said == *"executing no-such-program: it is in no directory of PATH"* ]] || die "it said: $said"
+for number in $(seq 8); do
+	ctr task exec --exec-id "more-$number" host sh -c "echo $number; sleep 1; exit $number" </dev/null >"$work/more-$number" &
+	more+=("$!")
+done
+for number in $(seq 8); do
+	status=0
+	wait "${more[$((number - 1))]}" || status=$?
+	[ "$(cat "$work/more-$number") $status" = "$number $number" ] || die "$number said: $(cat "$work/more-$number"), $status"
+done
+ctr task exec --detach --exec-id stays host sleep 100000 </dev/null
+ctr task kill --exec-id stays --signal SIGTERM host
+until_true 10 grep -q '/tasks/exit.*"host".*"stays".*143' "$work/events"
+has_status host RUNNING || die "it has ended with what was added to it"
+
+echo "input is passed on"
+head -c 8388608 /dev/urandom >"$work/random"
+[ "$(ctr task exec --exec-id reads host busybox sha256sum <"$work/random")" = "$(sha256sum <"$work/random")" ] || die "input was lost"
+said=$(echo through | ctr run --rm --memory-limit 134217728 --runtime io.containerd.squeezy.v2 "$image" through cat)
+[ "$said" = through ] || die "it said: $said"
+
+echo "a terminal"
+# What runs there waits until it has the size of the terminal that ctr has.
+# shellcheck disable=SC2016 # it is for the container's shell
+waits='until [ "$(busybox stty size)" = "30 100" ]; do sleep 0.1; done; [ -t 0 ] && [ -t 2 ] && echo resized; exit 9'
+status=0
+said=$(script -qec "stty cols 100 rows 30; ctr task exec --tty --exec-id terminal host sh -c '$waits'" /dev/null </dev/null | tr -d '\r') || status=$?
+# What `script` sends at the end of its own input is echoed.
+[[ $said == *resized && $status = 9 ]] || die "it said: $said, $status"
+said=$(script -qec "stty cols 100 rows 30; ctr run --rm --tty --memory-limit 134217728 --runtime io.containerd.squeezy.v2 $image terminal sh -c '$waits'" /dev/null </dev/null | tr -d '\r') || true
+[[ $said == *resized ]] || die "it said: $said"
+
+echo "a container is paused"
+# shellcheck disable=SC2016 # it is for the container's shell
+detach counts sh -c 'number=0; while :; do number=$((number + 1)); echo $number >/tmp/number; sleep 0.1; done'
+number() {
+	ctr task exec --exec-id number counts cat /tmp/number </dev/null
+}
+until_true 20 number
+# What it has started, and what was added to it, as the guest counts processes.
+ctr task exec --detach --exec-id stays counts sh -c 'sleep 100000 & exec sleep 100000' </dev/null
+listed() {
+	said=$(ctr task ps counts) && [ "$(grep -c '^[0-9]' <<<"$said")" -ge "$1" ]
+}
+until_true 20 listed 3
+[ "$(ctr task ps counts | grep -c '"\?stays')" = 1 ] || die "the added process is not named: $said"
+metrics() {
+	ctr task metrics "$1" | busybox awk -v name="$2" '$1 == name { print $2 }'
+}
+# It has 40 MiB of memory; the others have less.
+detach holds busybox dd if=/dev/zero of=/dev/null bs=40M count=1000000
+holds() {
+	[ "$(metrics holds memory.usage)" -gt 40000000 ] && [ "$(metrics holds cpu.usage_usec)" -gt 100000 ]
+}
+until_true 30 holds
+[ "$(metrics counts memory.usage)" -lt 40000000 ] || die "it has the memory of another: $(ctr task metrics counts)"
+[[ $(metrics counts pids.current) -ge 3 && $(metrics counts pids.limit) -ge 100 && $(metrics counts cpu.user_usec) -gt 0 ]] ||
+	die "no metrics: $(ctr task metrics counts)"
+remove holds >/dev/null
+ctr task pause counts
+has_status counts PAUSED || die "it is not paused: $(ctr task ls)"
+said=$(ctr task exec --exec-id more counts echo hello </dev/null 2>&1) && die "something was started in it"
+[[ $said == *"is paused: resume it first"* ]] || die "it said: $said"
+ctr task rm counts >/dev/null 2>&1 && die "it was deleted"
+ctr task pause counts 2>/dev/null && die "it was paused twice"
+ctr task metrics counts | grep -Eq '^memory.usage +[1-9]' || die "no metrics: $(ctr task metrics counts)"
+sleep 3
+ctr task resume counts
+has_status counts RUNNING || die "it does not run: $(ctr task ls)"
+before=$(number)
+goes_on() {
+	[ "$(number)" -gt "$before" ]
+}
+until_true 20 goes_on
+# Those of three seconds are not there.
+[ "$before" -lt 1000 ] || die "it ran while it was paused: $before"
+ctr task pause counts
+remove counts >/dev/null
+until_true 10 grep -q '/tasks/resumed.*"counts"' "$work/events"
+[ "$(grep -c '/tasks/paused.*"counts"' "$work/events")" = 2 ] || die "events: $(grep counts "$work/events")"
+
+echo "what was added ends with its container"
+status=0
+ctr task exec --exec-id waits host sleep 100000 </dev/null >/dev/null 2>&1 &
+waits=$!
+until_true 10 grep -q '/tasks/exec-started.*"host".*"waits"' "$work/events"
+remove host >/dev/null
+wait "$waits" || status=$?
+[ "$status" = 137 ] || die "status $status instead of 137"
+
+echo "several containers of a pod"
+# in_pod ID COMMAND...: a container of the pod `pod`, with more options of ctr in `options`.
+in_pod() {
+	# shellcheck disable=SC2086
+	ctr run ${options---rm} ${mounts-} --annotation io.kubernetes.cri.container-type=container \
+		--annotation io.kubernetes.cri.sandbox-id=pod --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+}
+reclaims() {
+	log | grep -c "the memory of a pod is back"
+}
+ctr run --detach --null-io --annotation io.kubernetes.cri.container-type=sandbox --annotation io.kubernetes.cri.sandbox-id=pod \
+	--annotation io.kubernetes.cri.sandbox-memory=134217728 --runtime io.containerd.squeezy.v2 "$image" pod sleep 1 </dev/null
+[ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"
+before=$(reclaims)
+options="--detach --null-io" in_pod serves sh -c 'mkdir /www; echo hello >/www/hello; exec busybox httpd -f -p 8080 -h /www'
+status=0
+said=$(in_pod asks sh -c 'until busybox wget -q -O - http://127.0.0.1:8080/hello 2>/dev/null; do sleep 0.2; done; [ -e /www ] || echo other files; exit 5' | tr '\n' ' ') || status=$?
+[ "$said" = "hello other files " ] || die "it said: $said"
+options="--detach --null-io" in_pod stays sleep 100000
+ctr task metrics stays | grep -Eq '^memory.usage +[1-9]' || die "no metrics: $(ctr task metrics stays)"
+status=0
+in_pod fills busybox dd if=/dev/zero of=/dev/null bs=200M count=1 >/dev/null 2>&1 || status=$?
+[ "$status" = 137 ] || die "status $status instead of 137"
+until_true 10 grep -q '/tasks/oom.*"fills"' "$work/events"
+[ "$(ctr task exec --exec-id more stays cat /proc/sys/kernel/hostname </dev/null)" = \
+	"$(ctr task exec --exec-id more serves cat /proc/sys/kernel/hostname </dev/null)" ] || die "they have other names"
+# Others start beside one that is paused.
+for task in serves stays; do
+	ctr task pause "$task"
+done
+[ "$(in_pod wakes echo awake)" = awake ] || die "nothing can be started beside those that are paused"
+ctr task resume stays
+# The one that began it ends, and another comes.
+remove serves >/dev/null
+has_status stays RUNNING || die "it has ended with another one"
+[ "$(in_pod comes echo hello)" = hello ] || die "nothing can be started any more"
+[ "$(reclaims)" = "$before" ] || die "the memory of a pod that runs is back"
+remove stays >/dev/null
+until_true 10 log_has $((before + 1)) "the memory of a pod is back"
+# It is there again for whoever comes then.
+[ "$(in_pod again echo again)" = again ] || die "nothing can be started any more"
+until_true 10 log_has $((before + 2)) "the memory of a pod is back"
+
+echo "volumes"
+# As kubelet and containerd make them for a pod.
+kubelet=$work/kubelet/pods/7d0c3b4e
+config=$kubelet/volumes/kubernetes.io~configmap/config
+cache=$kubelet/volumes/kubernetes.io~empty-dir/cache
+shm=$work/sandboxes/5f/shm
+mkdir -p "$config" "$cache" "$kubelet/containers/main" "$shm"
+chmod 777 "$cache"
+chmod 1777 "$shm"
+# config_map VERSION TEXT: changes the files as kubelet does.
+config_map() {
+	mkdir "$config/..$1"
+	echo "$2" >"$config/..$1/key"
+	ln -s "..$1" "$config/..new"
+	mv -T "$config/..new" "$config/..data"
+	ln -sfn ..data/key "$config/key"
+}
+config_map 1 one
+ln -s /etc/passwd "$config/out"
+echo "10.1.2.3 somebody" >"$kubelet/etc-hosts"
+touch "$kubelet/containers/main/0a1b"
+bind() {
+	echo "--mount type=bind,src=$1,dst=$2,options=rbind:$3"
+}
+all="$(bind "$config" /config ro) $(bind "$cache" /cache rw) $(bind "$config" /cache/config ro) $(bind "$kubelet/etc-hosts" /etc/hosts rw) $(bind "$shm" /dev/shm rw) $(bind "$kubelet/containers/main/0a1b" /dev/termination-log rw)"
+mounts=$all options="--detach --null-io" in_pod shares sh -c 'echo memory >/dev/shm/file; echo shared >/cache/file; sleep 100000'
+# shellcheck disable=SC2016 # it is for the container's shell
+said=$(mounts=$all in_pod looks sh -c '
+	until [ -s /cache/file ]; do sleep 0.1; done
+	cat /cache/file /dev/shm/file /config/key /cache/config/key /etc/hosts; cat /config/out; echo x >/config/new || echo read-only; echo x >>/etc/hosts && echo writable
+	echo "it is done" >/dev/termination-log; busybox ls -ln / /config/..data/ | busybox awk "/ (cache|key)$/ { print \$1, \$3, \$4 }"' 2>"$work/error" |
+	tr '\n' ' ') || true
+[ "$said" = "shared memory one one 10.1.2.3 somebody read-only writable drwxrwxrwx 0 0 -rw-r--r-- 0 0 " ] || die "it said: $said$(cat "$work/error")"
+[ "$(cat "$kubelet/containers/main/0a1b")" = "it is done" ] || die "the report is not written back"
+[ "$(cat "$kubelet/etc-hosts")" = "10.1.2.3 somebody" ] || die "the host's file was written"
+[ -z "$(find "$cache" "$shm" -type f)" ] || die "something is on the host: $(find "$cache" "$shm")"
+config_map 2 two
+rm -r "$config/..1"
+of_shares() {
+	ctr task exec --exec-id asks shares "$@" </dev/null
+}
+has_changed() {
+	[ "$(of_shares cat /config/key)" = two ]
+}
+until_true 40 has_changed
+[ "$(of_shares busybox ls -A /config | tr '\n' ' ')" = "..2 ..data key out " ] || die "it has: $(of_shares busybox ls -A /config)"
+# What is refused, by name, and does not leave anything.
+mkdir "$work/rw" "$work/large"
+head -c 2097152 /dev/zero >"$work/large/file"
+mkfifo "$work/rw/fifo"
+for refused in "$(bind "$work/rw" /data rw)|can be written to" "$(bind "$work/rw" /data ro)|neither a file nor" \
+	"$(bind "$work/large" /data ro)|more than 1 MiB" "$(bind "$config" /proc/x ro)|volume at /proc/x" \
+	"$(bind "$config" /proc/self/root/x ro)|volume at" "$(bind "$config" /odd/x ro)|volume at"; do
+	said=$(mounts=${refused%|*} in_pod refused echo hello 2>&1) && die "it ran with ${refused%|*}: $said"
+	[[ $said == *"${refused#*|}"* ]] || die "it said: $said"
+	ctr task rm --force refused >/dev/null 2>&1 || true
+	ctr container rm refused >/dev/null 2>&1 || true
+done
+# A directory of the pod that is full is full, and does not take more than the pod has.
+said=$(of_shares sh -c 'busybox dd if=/dev/zero of=/cache/big bs=1M count=200 2>&1; busybox du -m /cache/big | busybox cut -f 1; busybox rm /cache/big')
+[[ $said == *"No space left"*64 ]] || die "it said: $said"
+# What a pod has for itself is there until the pod is gone, also when no container is.
+before=$(reclaims)
+remove shares >/dev/null
+[ "$(mounts=$all in_pod anew cat /cache/file /dev/shm/file | tr '\n' ' ')" = "shared memory " ] || die "what was there before is lost"
+[ "$(reclaims)" = "$before" ] || die "the memory of a pod that is there is back"
+mounts=$all options="--detach --null-io" in_pod last sleep 100000
+# One whose files fill its partition ends itself at most, and gives back all.
+# shellcheck disable=SC2016 # it is for the container's shell
+mounts=$all in_pod floods sh -c 'for file in /cache/big /dev/shm/big /big; do busybox dd if=/dev/zero of=$file bs=1M count=64; done' >/dev/null 2>&1 || true
+[ "$(ctr task exec --exec-id asks keeper echo hello </dev/null)" = hello ] || die "another pod has ended"
+ctr task kill --signal SIGKILL pod
+until_true 30 has_status last STOPPED
+for task in last pod; do
+	ctr task rm "$task" 2>/dev/null || true
+	ctr container rm "$task"
+done
+until_true 10 log_has $((before + 1)) "the memory of a pod is back"
 
 echo "nothing is left after the last"
 [ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"

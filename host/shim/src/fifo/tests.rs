@@ -132,3 +132,47 @@ async fn what_is_no_fifo_is_refused() {
         assert!(Fifo::open(name).await.unwrap_err().message.contains("cannot open"), "{name}");
     }
 }
+
+#[tokio::test]
+async fn input_ends_when_containerd_says_so_and_not_with_its_first_writer() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let InputFifo { mut reader, keep } = InputFifo::open(&path).unwrap().unwrap();
+    let mut text = Vec::new();
+    let reading = tokio::spawn(async move {
+        reader.read_to_end(&mut text).await.unwrap();
+        text
+    });
+    for part in ["one ", "two"] {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || std::fs::write(path, part).unwrap()).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        assert!(!reading.is_finished());
+    }
+    drop(keep);
+    assert_eq!(timeout(Duration::from_secs(10), reading).await.unwrap().unwrap(), b"one two");
+}
+
+#[tokio::test]
+async fn input_that_was_ended_before_anybody_read_is_there_to_its_end() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let InputFifo { mut reader, keep } = InputFifo::open(&path).unwrap().unwrap();
+    std::fs::write(&path, "early").unwrap();
+    drop(keep);
+    let mut text = Vec::new();
+    timeout(Duration::from_secs(10), reader.read_to_end(&mut text)).await.unwrap().unwrap();
+    assert_eq!(text, b"early");
+}
+
+#[tokio::test]
+async fn what_is_no_input_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(InputFifo::open("").unwrap().is_none());
+    assert_eq!(InputFifo::open("stdin").unwrap_err().kind, ErrorKind::Unimplemented);
+    for name in [file.to_str().unwrap(), "/nowhere/at/all"] {
+        assert!(InputFifo::open(name).unwrap_err().message.contains("cannot open"), "{name}");
+    }
+}

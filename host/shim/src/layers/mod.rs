@@ -4,9 +4,6 @@
 mod cache;
 mod pool;
 mod ranges;
-#[cfg(test)]
-#[path = "../../../../scripts/skip.rs"]
-mod skip;
 
 pub use cache::{Cache, Key};
 pub use pool::{Guest, Pool, Taken};

@@ -1,19 +1,25 @@
 //! Boots the VM.
 
-use super::Booted;
+use super::{Booted, volumes::COPIES_BYTES};
 use crate::{
     error::{Error, Result},
     group::pods_per_vm,
     layers::{Cache, Pool},
+    network::Networks,
 };
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig,
     mechanism::{MechanismName, Sizing},
 };
-use std::time::Instant;
+use std::{
+    sync::{Arc, atomic::AtomicU32},
+    time::Instant,
+};
 
 /// Memory for what pods share, in bytes: the page cache of their layers.
 const SHARED_BYTES: u64 = 256 << 20;
+/// What a network device of the guest takes, in bytes: 256 buffers of a page, and its queues.
+const NETWORK_BYTES: u64 = 2 << 20;
 /// Its processors.
 const VCPUS: u32 = 2;
 /// How long its pool is, in bytes. It takes only what is in it.
@@ -31,12 +37,20 @@ pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Resu
         shared_bytes: SHARED_BYTES,
     };
     let mechanism = MechanismName::Squeezy.mechanism(sizing).expect("partitions are of a VM");
+    let count = u8::try_from(sizing.instances).expect("a VM has few pods");
+    let (networks, taps) = Networks::make(count).map_err(|error| {
+        Error::failed(format_args!("cannot make tap devices for the VM's pods: {error}"))
+    })?;
     let files = Artifacts::find(None)?;
     let mut config = VmConfig::new(name, files.kernel(mechanism.kernel()), files.initramfs());
-    config.base_bytes = sizing.base_bytes();
+    // Copies of volumes are the host's, and what a network device receives is nobody's yet: both are in no limit.
+    let of_pod = COPIES_BYTES + NETWORK_BYTES;
+    config.base_bytes = sizing.base_bytes() + u64::from(sizing.instances) * of_pod;
     config.vcpus = VCPUS;
     config.pool = Some(pool.file());
+    config.taps = taps.into_iter().map(Arc::new).collect();
     let vm = Vm::start(mechanism.configure(config)).await?;
     tracing::info!(after = ?begin.elapsed(), accelerator = %vm.accelerator().kind, "the VM has booted");
-    Ok(Booted { vm, mechanism, pool, cache })
+    let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
+    Ok(Booted { vm, mechanism, pool, cache, networks, volumes, partition_bytes })
 }

@@ -2,34 +2,47 @@
 
 mod boot;
 mod container;
+mod network;
+mod pod;
+mod process;
+mod usage;
+mod volumes;
 
 use crate::{
-    Id,
+    Id, Name,
     error::{Error, ErrorKind, Result},
     layers::{Cache, Guest, Pool},
+    network::Networks,
     serve::Assignment,
-    spec::Pod,
-    vm::{Container, Ended, Limits, Output, Signal, Usage, Vm},
+    spec,
+    vm::{Added, Container, Ended, Input, Limits, Listed, Output, Signal, Usage, Vm},
 };
 use boot::boot;
-use container::{Made, Memory};
+use container::Made;
 use futures_util::future::BoxFuture;
-use squeezy_protocol::{ErrorCode, Layer};
+use pod::Pod;
+use squeezy_protocol::{ErrorCode, Instance, InstanceId, Layer, TerminalSize};
 use squeezy_vmm::{VmError, mechanism::Mechanism};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Where images of layers are kept.
 pub const LAYERS: &str = "/var/lib/squeezy/layers";
 /// How much they may take, in bytes.
 const LAYERS_BYTES: u64 = 16 << 30;
+
+/// Most processes that the agent is asked to run: it answers 2048 calls at a time, and each process takes a wait, three
+/// streams and some more.
+const MAX_PROCESSES: usize = 255;
+/// Most processes of a container, those that its processes have started included: what the agent's limit leaves it.
+const MAX_LISTED: usize = 1024;
 
 /// The VM of a server. It boots with the first pod.
 pub struct Machine {
@@ -42,6 +55,8 @@ pub struct Machine {
     inside: Mutex<Inside>,
     /// Counts instances.
     started: AtomicU64,
+    /// For each process that may run beside those that do.
+    free: Arc<Semaphore>,
 }
 
 /// What there is once it has booted.
@@ -50,13 +65,27 @@ struct Booted {
     mechanism: Box<dyn Mechanism>,
     pool: Pool,
     cache: Cache,
+    networks: Arc<Networks>,
+    /// Counts volumes.
+    volumes: AtomicU32,
+    /// The size of a pod's partition, in bytes.
+    partition_bytes: u64,
 }
 
 #[derive(Default)]
 struct Inside {
-    /// The memory of each pod.
-    pods: HashMap<Id, Memory>,
+    pods: HashMap<Id, Pod>,
     containers: HashMap<Id, Arc<Made>>,
+    /// By the process's name, from its start until its end is known.
+    running: HashMap<Name, Running>,
+}
+
+/// A process that was started.
+struct Running {
+    instance: InstanceId,
+    /// Its id in the guest.
+    pid: u32,
+    _one: OwnedSemaphorePermit,
 }
 
 impl Machine {
@@ -70,6 +99,7 @@ impl Machine {
             booted: watch::channel(None).0,
             inside: Mutex::default(),
             started: AtomicU64::default(),
+            free: Arc::new(Semaphore::new(MAX_PROCESSES)),
         }
     }
 
@@ -94,7 +124,7 @@ impl Machine {
         self.booted.borrow().clone().ok_or_else(|| Error::state("the VM has not booted"))
     }
 
-    fn pod(&self, id: &Id) -> Result<Memory> {
+    fn pod(&self, id: &Id) -> Result<Pod> {
         let pod = self.inside().pods.get(id).cloned();
         pod.ok_or_else(|| Error::state(format_args!("there is no pod {id} in the VM")))
     }
@@ -103,21 +133,64 @@ impl Machine {
         let container = self.inside().containers.get(id).cloned();
         container.ok_or_else(|| Error::state(format_args!("there is no container {id} in the VM")))
     }
+
+    /// The instance of a process that was started.
+    fn instance(&self, name: &Name) -> Result<InstanceId> {
+        let instance = self.inside().running.get(name).map(|running| running.instance.clone());
+        instance.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format_args!("the process of {name} does not run"))
+        })
+    }
+
+    /// The right to start one more process.
+    fn one_process(&self) -> Result<OwnedSemaphorePermit> {
+        self.free.clone().try_acquire_owned().map_err(|_| {
+            Error::new(
+                ErrorKind::Full,
+                format_args!("the VM runs {MAX_PROCESSES} processes already"),
+            )
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.started.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn runs(&self, name: Name, instance: Instance, one: OwnedSemaphorePermit) {
+        let running = Running { instance: instance.id, pid: instance.pid, _one: one };
+        self.inside().running.insert(name, running);
+    }
+
+    /// A process of a container that has this id in the guest.
+    fn listed(&self, container: &Id, pid: u32) -> Listed {
+        let inside = self.inside();
+        let added = inside.running.iter().find_map(|(name, running)| {
+            let is_it = running.pid == pid && name.task == *container;
+            name.added.clone().filter(|_| is_it)
+        });
+        Listed { pid, added }
+    }
 }
 
 impl Vm for Machine {
-    fn create_pod<'a>(&'a self, id: &'a Id, _: &'a Pod) -> BoxFuture<'a, Result<()>> {
+    fn create_pod<'a>(&'a self, id: &'a Id, pod: &'a spec::Pod) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            self.boot().await?;
-            self.inside().pods.insert(id.clone(), Memory::default());
+            let booted = self.boot().await?;
+            let connection = match &pod.network {
+                Some(path) => network::connect(&booted, path).await?,
+                None => None,
+            };
+            self.inside().pods.insert(id.clone(), Pod::new(pod.host_name.clone(), connection));
             Ok(())
         })
     }
 
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let Ok(memory) = self.pod(id) else { return Ok(()) };
-            let _ = memory.give_back(&self.booted()?, None).await.await;
+            let Ok(pod) = self.pod(id) else { return Ok(()) };
+            let booted = self.booted()?;
+            let _ = pod.leave(&booted, None).await.await;
+            pod.disconnect(&booted).await;
             self.inside().pods.remove(id);
             Ok(())
         })
@@ -125,24 +198,83 @@ impl Vm for Machine {
 
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let (booted, memory) = (self.booted()?, self.pod(&container.pod)?);
-            let number = self.started.fetch_add(1, Ordering::Relaxed);
-            let made = Made::new(&booted, number, container, memory, self.partition_bytes).await?;
+            let (booted, pod) = (self.booted()?, self.pod(&container.pod)?);
+            let made =
+                Made::new(&booted, self.number(), container, pod, self.partition_bytes).await?;
             self.inside().containers.insert(id.clone(), Arc::new(made));
             Ok(())
         })
     }
 
     fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
-        Box::pin(async move { self.container(id)?.start(&self.booted()?).await })
+        Box::pin(async move {
+            let (container, one) = (self.container(id)?, self.one_process()?);
+            let (instance, output) = container.start(&self.booted()?).await?;
+            self.runs(id.clone().into(), instance, one);
+            Ok(output)
+        })
     }
 
-    fn wait<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Ended>> {
-        Box::pin(async move { self.container(id)?.wait(&self.booted()?).await })
+    fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>> {
+        Box::pin(async move {
+            let (container, one) = (self.container(&name.task)?, self.one_process()?);
+            let (booted, spec) = (self.booted()?, container.added(self.number(), added));
+            let agent = booted.vm.agent()?;
+            let instance = process::start(agent, &spec).await?;
+            let output = process::output(agent, &spec).await?;
+            self.runs(name.clone(), instance, one);
+            Ok(output)
+        })
     }
 
-    fn signal<'a>(&'a self, id: &'a Id, signal: Signal, all: bool) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.container(id)?.signal(&self.booted()?, signal, all).await })
+    fn input<'a>(&'a self, name: &'a Name, from: Input) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (booted, instance) = (self.booted()?, self.instance(name)?);
+            process::input(booted.vm.agent()?, &instance, from).await
+        })
+    }
+
+    fn wait<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Ended>> {
+        Box::pin(async move {
+            let (booted, instance) = (self.booted()?, self.instance(name)?);
+            let ended = match &name.added {
+                None => self.container(&name.task)?.wait(&booted).await,
+                Some(_) => process::wait(booted.vm.agent()?, &instance).await,
+            };
+            self.inside().running.remove(name);
+            ended
+        })
+    }
+
+    fn signal<'a>(
+        &'a self,
+        name: &'a Name,
+        signal: Signal,
+        all: bool,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (booted, instance) = (self.booted()?, self.instance(name)?);
+            process::signal(booted.vm.agent()?, &instance, signal, all).await
+        })
+    }
+
+    fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            process::pause(self.booted()?.vm.agent()?, self.container(id)?.id()).await
+        })
+    }
+
+    fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            process::resume(self.booted()?.vm.agent()?, self.container(id)?.id()).await
+        })
+    }
+
+    fn resize<'a>(&'a self, name: &'a Name, size: TerminalSize) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (booted, instance) = (self.booted()?, self.instance(name)?);
+            Ok(booted.vm.agent()?.resize_terminal(&instance, size).await?)
+        })
     }
 
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
@@ -154,19 +286,24 @@ impl Vm for Machine {
         })
     }
 
+    fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>> {
+        Box::pin(async move {
+            let (booted, container) = (self.booted()?, self.container(id)?);
+            let pids = booted.vm.agent()?.processes(container.id()).await?;
+            if pids.len() > MAX_LISTED {
+                return Err(Error::failed(format_args!(
+                    "the guest says that a container has more than {MAX_LISTED} processes"
+                )));
+            }
+            Ok(pids.into_iter().map(|pid| self.listed(id, pid)).collect())
+        })
+    }
+
     fn usage<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Usage>> {
         Box::pin(async move {
-            let found = {
-                let inside = self.inside();
-                let of_pod = inside.pods.get(id).and_then(|pod| {
-                    inside.containers.values().find(|container| container.belongs_to(pod))
-                });
-                inside.containers.get(id).or(of_pod).cloned()
-            };
-            match found {
-                Some(container) => container.usage(&self.booted()?).await,
-                // A pod without containers.
-                None => Ok(Usage { memory_limit_bytes: self.partition_bytes, ..Usage::default() }),
+            match self.container(id) {
+                Ok(container) => self.usage_of(container.pod(), Some(container.id())).await,
+                Err(_) => self.usage_of(&self.pod(id)?, None).await,
             }
         })
     }
@@ -192,11 +329,14 @@ impl Vm for Machine {
 
     fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let booted = self.booted.borrow().clone();
-            if let Some(booted) = booted
-                && let Err(error) = booted.vm.stop().await
-            {
+            let Some(booted) = self.booted.borrow().clone() else { return };
+            if let Err(error) = booted.vm.stop().await {
                 tracing::error!("{error}");
+            }
+            // Of those that nobody could delete because the VM had ended.
+            let left: Vec<Pod> = self.inside().pods.drain().map(|(_, pod)| pod).collect();
+            for pod in left {
+                pod.disconnect(&booted).await;
             }
         })
     }

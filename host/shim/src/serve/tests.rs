@@ -2,7 +2,7 @@ use super::*;
 use crate::{group::Group, registry::Place, tasks::tests::fake::FakeVm};
 use containerd_shim_protos::{
     api,
-    protobuf::Message,
+    protobuf::{Message, MessageField, well_known_types::any::Any},
     shim_async::{Client, TaskClient},
     ttrpc::{self, Code, context},
 };
@@ -46,7 +46,10 @@ impl Running {
         fs::set_permissions(path("holder"), fs::Permissions::from_mode(0o755)).unwrap();
         let spec = json!({
             "process": {"args": ["sh"], "cwd": "/"},
-            "linux": {"resources": {"memory": {"limit": 134_217_728}}}
+            "linux": {
+                "resources": {"memory": {"limit": 134_217_728}},
+                "namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "network"}]
+            }
         });
         fs::write(path("config.json"), spec.to_string()).unwrap();
         let namespace: Id = "default".parse().unwrap();
@@ -117,13 +120,15 @@ async fn a_task_lives_through_the_api_and_the_server_ends_after_it() {
     let running = Running::new().await;
     let task = running.task();
     let pid = task.create(limit(), &running.create()).await.unwrap().pid;
+    let pids = api::PidsRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.pids(limit(), &pids).await.unwrap().processes[0].pid, pid);
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "it stands for the task");
     let start = api::StartRequest { id: named("one"), ..Default::default() };
     assert_eq!(task.start(limit(), &start).await.unwrap().pid, pid);
     let state = api::StateRequest { id: named("one"), ..Default::default() };
     assert_eq!(task.state(limit(), &state).await.unwrap().status(), api::Status::RUNNING);
     let pids = api::PidsRequest { id: named("one"), ..Default::default() };
-    assert_eq!(task.pids(limit(), &pids).await.unwrap().processes[0].pid, pid);
+    assert_eq!(task.pids(limit(), &pids).await.unwrap().processes[0].pid, 2);
     let connect = api::ConnectRequest { id: named("one"), ..Default::default() };
     let connected = task.connect(limit(), &connect).await.unwrap();
     assert_eq!((connected.shim_pid, connected.task_pid), (std::process::id(), pid));
@@ -158,6 +163,61 @@ async fn a_task_lives_through_the_api_and_the_server_ends_after_it() {
     assert_eq!(running.vm.left(), (0, 0));
 }
 
+#[tokio::test]
+async fn a_process_is_added_through_the_api() {
+    let running = Running::new().await;
+    let task = running.task();
+    let pid = task.create(limit(), &running.create()).await.unwrap().pid;
+    let process = json!({"args": ["sh"], "cwd": "/", "user": {"uid": 1, "gid": 1}});
+    let spec = Any { value: process.to_string().into_bytes(), ..Default::default() };
+    let exec = api::ExecProcessRequest {
+        id: named("one"),
+        exec_id: named("more"),
+        spec: MessageField::some(spec),
+        ..Default::default()
+    };
+    // Its container does not run yet.
+    assert_eq!(code_of(task.exec(limit(), &exec).await), Code::FAILED_PRECONDITION);
+    let start = api::StartRequest { id: named("one"), ..Default::default() };
+    task.start(limit(), &start).await.unwrap();
+    task.exec(limit(), &exec).await.unwrap();
+    assert_eq!(code_of(task.exec(limit(), &exec).await), Code::ALREADY_EXISTS);
+    let start = api::StartRequest { exec_id: named("more"), ..start };
+    assert_eq!(task.start(limit(), &start).await.unwrap().pid, pid);
+    let pids = api::PidsRequest { id: named("one"), ..Default::default() };
+    let listed = task.pids(limit(), &pids).await.unwrap().processes;
+    let names: Vec<_> = listed.iter().map(|process| process.info.type_url.as_str()).collect();
+    assert_eq!(names, ["", "containerd.runc.v1.ProcessDetails"]);
+    let state =
+        api::StateRequest { id: named("one"), exec_id: named("more"), ..Default::default() };
+    let found = task.state(limit(), &state).await.unwrap();
+    assert_eq!((found.status(), found.exec_id.as_str()), (api::Status::RUNNING, "more"));
+    let close = api::CloseIORequest {
+        id: named("one"),
+        exec_id: named("more"),
+        stdin: true,
+        ..Default::default()
+    };
+    task.close_io(limit(), &close).await.unwrap();
+    let kill = api::KillRequest {
+        id: named("one"),
+        exec_id: named("more"),
+        signal: 15,
+        ..Default::default()
+    };
+    task.kill(limit(), &kill).await.unwrap();
+    let wait = api::WaitRequest { id: named("one"), exec_id: named("more"), ..Default::default() };
+    assert_eq!(task.wait(limit(), &wait).await.unwrap().exit_status, 143);
+    let delete =
+        api::DeleteRequest { id: named("one"), exec_id: named("more"), ..Default::default() };
+    assert_eq!(task.delete(limit(), &delete).await.unwrap().exit_status, 143);
+    assert_eq!(code_of(task.state(limit(), &state).await), Code::NOT_FOUND);
+    assert_eq!(code_of(task.close_io(limit(), &close).await), Code::NOT_FOUND);
+    // Its container goes on.
+    let state = api::StateRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.state(limit(), &state).await.unwrap().status(), api::Status::RUNNING);
+}
+
 /// Waits until a process is no longer there, or only to be waited for.
 async fn until_ended(pid: u32) {
     let stat = || fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -187,45 +247,38 @@ async fn what_the_shim_does_not_have_is_not_a_task_that_is_gone() {
     let running = Running::new().await;
     let task = running.task();
     let id = named("one");
-    let codes = [
-        code_of(
-            task.exec(limit(), &api::ExecProcessRequest { id: id.clone(), ..Default::default() })
-                .await,
-        ),
-        code_of(
-            task.pause(limit(), &api::PauseRequest { id: id.clone(), ..Default::default() }).await,
-        ),
-        code_of(
-            task.resume(limit(), &api::ResumeRequest { id: id.clone(), ..Default::default() })
-                .await,
-        ),
-        code_of(
-            task.checkpoint(
-                limit(),
-                &api::CheckpointTaskRequest { id: id.clone(), ..Default::default() },
-            )
-            .await,
-        ),
-        code_of(
-            task.resize_pty(
-                limit(),
-                &api::ResizePtyRequest { id: id.clone(), ..Default::default() },
-            )
-            .await,
-        ),
-        code_of(
-            task.state(
-                limit(),
-                &api::StateRequest { id, exec_id: named("more"), ..Default::default() },
-            )
-            .await,
-        ),
-        code_of(
-            task.create(limit(), &api::CreateTaskRequest { terminal: true, ..running.create() })
-                .await,
-        ),
-    ];
-    assert_eq!(codes, [Code::UNIMPLEMENTED; 7]);
+    let checkpoint = api::CheckpointTaskRequest { id, ..Default::default() };
+    assert_eq!(code_of(task.checkpoint(limit(), &checkpoint).await), Code::UNIMPLEMENTED);
+}
+
+#[tokio::test]
+async fn a_task_is_paused_and_resumed_through_the_api() {
+    let running = Running::new().await;
+    let task = running.task();
+    task.create(limit(), &running.create()).await.unwrap();
+    let pause = api::PauseRequest { id: named("one"), ..Default::default() };
+    let resume = api::ResumeRequest { id: named("one"), ..Default::default() };
+    assert_eq!(code_of(task.pause(limit(), &pause).await), Code::FAILED_PRECONDITION);
+    let start = api::StartRequest { id: named("one"), ..Default::default() };
+    task.start(limit(), &start).await.unwrap();
+    assert_eq!(code_of(task.resume(limit(), &resume).await), Code::FAILED_PRECONDITION);
+    let status = async || {
+        let state = api::StateRequest { id: named("one"), ..Default::default() };
+        task.state(limit(), &state).await.unwrap().status()
+    };
+    task.pause(limit(), &pause).await.unwrap();
+    assert_eq!(status().await, api::Status::PAUSED);
+    assert_eq!(code_of(task.pause(limit(), &pause).await), Code::FAILED_PRECONDITION);
+    let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
+    assert_eq!(code_of(task.delete(limit(), &delete).await), Code::FAILED_PRECONDITION);
+    task.resume(limit(), &resume).await.unwrap();
+    assert_eq!(status().await, api::Status::RUNNING);
+    task.pause(limit(), &pause).await.unwrap();
+    let kill = api::KillRequest { id: named("one"), signal: 9, all: true, ..Default::default() };
+    task.kill(limit(), &kill).await.unwrap();
+    let wait = api::WaitRequest { id: named("one"), ..Default::default() };
+    assert_eq!(task.wait(limit(), &wait).await.unwrap().exit_status, 137);
+    task.delete(limit(), &delete).await.unwrap();
 }
 
 #[tokio::test]
@@ -236,6 +289,21 @@ async fn wrong_requests_are_refused() {
     assert_eq!(code_of(task.create(limit(), &nowhere).await), Code::INTERNAL);
     let odd = api::CreateTaskRequest { id: "../one".to_owned(), ..running.create() };
     assert_eq!(code_of(task.create(limit(), &odd).await), Code::INVALID_ARGUMENT);
+    // Its spec has none.
+    let terminal = api::CreateTaskRequest { terminal: true, ..running.create() };
+    assert_eq!(code_of(task.create(limit(), &terminal).await), Code::INVALID_ARGUMENT);
+    let resize = api::ResizePtyRequest { id: named("one"), ..Default::default() };
+    assert_eq!(code_of(task.resize_pty(limit(), &resize).await), Code::NOT_FOUND);
+    for (exec_id, text) in [("", "{}"), ("../more", "{}"), ("more", "{")] {
+        let spec = Any { value: text.into(), ..Default::default() };
+        let exec = api::ExecProcessRequest {
+            id: named("one"),
+            exec_id: named(exec_id),
+            spec: MessageField::some(spec),
+            ..Default::default()
+        };
+        assert_eq!(code_of(task.exec(limit(), &exec).await), Code::INVALID_ARGUMENT);
+    }
     for signal in [0, 65, u32::MAX] {
         let kill = api::KillRequest { id: named("one"), signal, ..Default::default() };
         assert_eq!(code_of(task.kill(limit(), &kill).await), Code::INVALID_ARGUMENT);

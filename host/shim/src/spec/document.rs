@@ -12,6 +12,7 @@ pub(super) struct Document {
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) mounts: Vec<Mount>,
     pub(super) hooks: Map<String, Value>,
+    pub(super) hostname: String,
     pub(super) linux: Linux,
 }
 
@@ -19,10 +20,45 @@ pub(super) struct Document {
 #[serde(default)]
 pub(super) struct Process {
     pub(super) terminal: bool,
+    #[serde(rename = "consoleSize")]
+    pub(super) terminal_size: Option<Size>,
     pub(super) user: User,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<String>,
     pub(super) cwd: String,
+    pub(super) capabilities: Capabilities,
+    #[serde(rename = "noNewPrivileges")]
+    pub(super) no_new_privileges: bool,
+    pub(super) rlimits: Vec<Rlimit>,
+    #[serde(rename = "oomScoreAdj")]
+    pub(super) oom_score_adj: i32,
+    #[serde(rename = "apparmorProfile")]
+    pub(super) apparmor_profile: String,
+}
+
+/// The other sets follow from these when a program is executed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Capabilities {
+    pub(super) bounding: Vec<String>,
+    pub(super) ambient: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Rlimit {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) soft: u64,
+    pub(super) hard: u64,
+}
+
+/// In characters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Size {
+    pub(super) width: u64,
+    pub(super) height: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -46,6 +82,8 @@ pub(super) struct Mount {
     pub(super) destination: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
+    pub(super) source: String,
+    pub(super) options: Vec<String>,
 }
 
 impl Mount {
@@ -65,6 +103,42 @@ pub(super) struct Linux {
     pub(super) resources: Resources,
     pub(super) namespaces: Vec<Namespace>,
     pub(super) devices: Vec<Device>,
+    pub(super) sysctl: BTreeMap<String, String>,
+    #[serde(rename = "maskedPaths")]
+    pub(super) masked_paths: Vec<String>,
+    #[serde(rename = "readonlyPaths")]
+    pub(super) readonly_paths: Vec<String>,
+    pub(super) seccomp: Option<Seccomp>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Seccomp {
+    #[serde(rename = "defaultAction")]
+    pub(super) default_action: String,
+    #[serde(rename = "defaultErrnoRet")]
+    pub(super) default_errno: Option<u32>,
+    pub(super) syscalls: Vec<SystemCalls>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SystemCalls {
+    pub(super) names: Vec<String>,
+    pub(super) action: String,
+    #[serde(rename = "errnoRet")]
+    pub(super) errno: Option<u32>,
+    pub(super) args: Vec<Argument>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Argument {
+    pub(super) index: u8,
+    pub(super) value: u64,
+    #[serde(rename = "valueTwo")]
+    pub(super) second_value: u64,
+    pub(super) op: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,7 +3,17 @@
 //! What a container asks for and does not get is refused with a sentence that names it: a pod that runs without its
 //! volume is worse than one that does not run.
 
+mod container;
 mod document;
+mod pod;
+mod process;
+mod seccomp;
+mod volumes;
+
+pub use container::{Container, Root};
+pub use pod::Pod;
+pub use process::Process;
+pub use volumes::{Volume, VolumeKind};
 
 use crate::{
     Id,
@@ -11,9 +21,8 @@ use crate::{
 };
 use containerd_shim_protos::api::Mount;
 use document::Document;
-use squeezy_protocol::InstanceUser;
+use serde::de::DeserializeOwned;
 use std::{
-    collections::BTreeMap,
     fs::File,
     io::Read,
     path::{Component, Path, PathBuf},
@@ -21,9 +30,6 @@ use std::{
 
 /// The longest `config.json`, in bytes: ttrpc's own limit for a message, so that no spec from Kubernetes is longer.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
-/// Linux's limit for one argument or variable, in bytes, and ours for all of them.
-const MAX_STRING_BYTES: usize = 128 << 10;
-const MAX_STRINGS_BYTES: usize = 1 << 20;
 /// The longest path, in bytes.
 const MAX_PATH_BYTES: usize = 4096;
 /// containerd's overlays have at most 128 layers.
@@ -31,58 +37,16 @@ const MAX_LAYERS: usize = 128;
 
 const TYPE: &str = "io.kubernetes.cri.container-type";
 const POD: &str = "io.kubernetes.cri.sandbox-id";
-const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
-const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
-const VM: &str = "dev.squeezy/vm";
 
-/// A bundle's spec.
+/// A bundle's spec: what the task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
-    /// What the task is.
-    pub role: Role,
-    /// What the container runs; nothing for a pod.
-    pub process: Option<Process>,
-}
-
-/// What a task is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum Spec {
     /// A pod, whose containers are tasks of their own.
     Pod(Pod),
     /// A container of that pod.
-    Container(Id),
+    Container(Id, Container),
     /// A pod and its only container in one task, as `ctr run` makes them.
-    Single(Pod),
-}
-
-/// What decides where a pod goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pod {
-    /// Its memory limit in bytes.
-    pub memory_bytes: u64,
-    /// The namespace of Kubernetes; empty without Kubernetes.
-    pub kubernetes_namespace: String,
-    /// The VM that it asks for within its namespace.
-    pub vm: String,
-    /// The network namespace that was made for it.
-    pub network: Option<PathBuf>,
-}
-
-/// What a container runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// The program and its arguments.
-    pub arguments: Vec<String>,
-    /// Its whole environment.
-    pub environment: BTreeMap<String, String>,
-    /// Who runs it.
-    pub user: InstanceUser,
-    /// Whether the root cannot be written to.
-    pub read_only_root: bool,
-    /// Its working directory, absolute.
-    pub working_directory: String,
-    /// Its own memory limit in bytes.
-    pub memory_bytes: Option<u64>,
+    Single(Pod, Container),
 }
 
 impl Spec {
@@ -106,26 +70,22 @@ impl Spec {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &[u8]) -> Result<Self> {
-        if text.len() as u64 > MAX_DOCUMENT_BYTES {
-            return Err(Error::invalid(format_args!(
-                "the spec is longer than {} MiB",
-                MAX_DOCUMENT_BYTES >> 20
-            )));
-        }
-        let document: Document = serde_json::from_slice(text).map_err(|error| {
-            Error::invalid(format_args!("the spec is no OCI runtime spec: {error}"))
-        })?;
+        let document: Document = read_json(text, "the spec is no OCI runtime spec")?;
         let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
         match annotation(TYPE) {
-            Some("sandbox") => Ok(Self { role: Role::Pod(pod(&document)?), process: None }),
+            // Nothing runs in it.
+            Some("sandbox") => Ok(Self::Pod(pod::pod(&document)?)),
             Some("container") => {
                 let pod = annotation(POD)
                     .ok_or_else(|| Error::invalid(format_args!("no annotation {POD}")))?;
-                Ok(Self { role: Role::Container(pod.parse()?), process: Some(process(&document)?) })
+                Ok(Self::Container(pod.parse()?, container::container(&document)?))
             }
-            None => {
-                Ok(Self { role: Role::Single(pod(&document)?), process: Some(process(&document)?) })
-            }
+            None => match container::container(&document)? {
+                Container { shares_processes: true, .. } => {
+                    refused("sharing processes with other pods")
+                }
+                container => Ok(Self::Single(pod::pod(&document)?, container)),
+            },
             Some(other) => Err(Error::invalid(format_args!(
                 "{TYPE} is {other:?}: neither sandbox nor container"
             ))),
@@ -133,131 +93,26 @@ impl Spec {
     }
 }
 
-fn pod(document: &Document) -> Result<Pod> {
-    let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
-    let of_pod = match annotation(POD_MEMORY) {
-        Some(text) => text
-            .parse::<i64>()
-            .map_err(|_| Error::invalid(format_args!("{POD_MEMORY} is no number")))?,
-        None => 0,
-    };
-    // Both count in bytes; neither is set where it is 0 or negative.
-    let memory_bytes = [Some(of_pod), document.linux.resources.memory.limit]
-        .into_iter()
-        .flatten()
-        .find_map(|bytes| u64::try_from(bytes).ok().filter(|bytes| *bytes > 0))
-        .ok_or_else(|| {
-            Error::invalid(
-                "the pod has no memory limit, and its partition would have no size: set resources.limits.memory of \
-                 each container",
-            )
-        })?;
-    let name = |annotated: &str| -> Result<String> {
-        Ok(annotated
-            .parse::<Id>()
-            .map_err(|error| Error::invalid(format_args!("annotation {VM}: {error}")))?
-            .to_string())
-    };
-    let network = document.linux.namespaces.iter().find(|namespace| namespace.kind == "network");
-    Ok(Pod {
-        memory_bytes,
-        kubernetes_namespace: match annotation(NAMESPACE) {
-            Some(namespace) => namespace.parse::<Id>()?.to_string(),
-            None => String::new(),
-        },
-        vm: name(annotation(VM).unwrap_or("default"))?,
-        network: match network.map(|namespace| namespace.path.as_str()) {
-            None | Some("") => None,
-            Some(path) => Some(absolute("the pod's network namespace", path)?),
-        },
-    })
+/// Reads a process that is to be added to a container, OCI's `Process` as JSON.
+///
+/// # Errors
+/// It is no such process, or asks for what the shim cannot do.
+pub fn added_process(text: &[u8]) -> Result<Process> {
+    process::process(&read_json(text, "the process is none of an OCI runtime spec")?)
 }
 
-fn process(document: &Document) -> Result<Process> {
-    let process =
-        document.process.as_ref().ok_or_else(|| Error::invalid("the spec has no process"))?;
-    let refused = |what: &str| {
-        Err(Error::unimplemented(format_args!("{what} is not supported by this runtime")))
-    };
-    if process.terminal {
-        return refused("a terminal (tty: true)");
-    }
-    let user = user(&process.user)?;
-    if !document.hooks.is_empty() {
-        return refused("a hook in the spec");
-    }
-    if let Some(device) = document.linux.devices.first() {
-        return refused(&format!("device {:?}", device.path));
-    }
-    if let Some(mount) = document.mounts.iter().find(|mount| !mount.is_made_by_guest()) {
-        return refused(&format!("a volume ({} mount at {:?})", mount.kind, mount.destination));
-    }
-    let strings = || process.args.iter().chain(&process.env);
-    if strings().any(|text| text.contains('\0')) {
-        return Err(Error::invalid(
-            "an argument or a variable of the environment has a zero byte in it",
-        ));
-    }
-    if strings().any(|text| text.len() >= MAX_STRING_BYTES)
-        || strings().map(|text| text.len() + 1).sum::<usize>() > MAX_STRINGS_BYTES
-    {
+fn read_json<T: DeserializeOwned>(text: &[u8], wrong: &str) -> Result<T> {
+    if text.len() as u64 > MAX_DOCUMENT_BYTES {
         return Err(Error::invalid(format_args!(
-            "arguments and environment are longer than {} MiB together, or one of them than {} KiB",
-            MAX_STRINGS_BYTES >> 20,
-            MAX_STRING_BYTES >> 10
+            "the spec is longer than {} MiB",
+            MAX_DOCUMENT_BYTES >> 20
         )));
     }
-    if process.args.first().is_none_or(String::is_empty) {
-        return Err(Error::invalid("the container has no command"));
-    }
-    let mut environment = BTreeMap::new();
-    for variable in &process.env {
-        let (name, value) =
-            variable.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                Error::invalid(format_args!(
-                    "{variable:?} in the environment is not of the form NAME=VALUE"
-                ))
-            })?;
-        environment.insert(name.to_owned(), value.to_owned());
-    }
-    let directory = if process.cwd.is_empty() { "/" } else { &process.cwd };
-    absolute("the working directory", directory)?;
-    Ok(Process {
-        user,
-        read_only_root: document.root.readonly,
-        arguments: process.args.clone(),
-        environment,
-        working_directory: directory.to_owned(),
-        memory_bytes: document
-            .linux
-            .resources
-            .memory
-            .limit
-            .and_then(|bytes| u64::try_from(bytes).ok()),
-    })
+    serde_json::from_slice(text).map_err(|error| Error::invalid(format_args!("{wrong}: {error}")))
 }
 
-/// Who a process is. A container has 65,536 users of its own.
-fn user(user: &document::User) -> Result<InstanceUser> {
-    let number = |number: u32| {
-        u16::try_from(number).map_err(|_| {
-            Error::unimplemented(format_args!(
-                "running as a user or with a group above {}, {number}, is not supported by this runtime",
-                u16::MAX
-            ))
-        })
-    };
-    if user.other_gids.len() > InstanceUser::MAX_GROUPS {
-        return Err(Error::unimplemented(format_args!(
-            "running with more than {} additional groups is not supported by this runtime",
-            InstanceUser::MAX_GROUPS
-        )));
-    }
-    Ok(InstanceUser {
-        user: number(user.uid)?,
-        group: number(user.gid)?,
-        other_groups: user.other_gids.iter().copied().map(number).collect::<Result<_>>()?,
-    })
+fn refused<T>(what: &str) -> Result<T> {
+    Err(Error::unimplemented(format_args!("{what} is not supported by this runtime")))
 }
 
 /// The directories of a root file system's layers on the host, the topmost first, from the mounts that containerd's

@@ -2,6 +2,9 @@ use super::*;
 use crate::error::ErrorKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use squeezy_protocol::{
+    Capability, InstanceUser, Privileges, Resource, ResourceLimit, TerminalSize,
+};
 
 /// What `ctr run --memory-limit` of containerd 1.6.20 writes, without the lists of masked paths and devices.
 fn single() -> Value {
@@ -29,7 +32,7 @@ fn single() -> Value {
         "linux": {
             "resources": {"memory": {"limit": 268435456}, "devices": [{"allow": false, "access": "rwm"}]},
             "cgroupsPath": "/default/one",
-            "namespaces": [{"type": "pid"}, {"type": "network"}, {"type": "mount"}]
+            "namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "network"}, {"type": "mount"}]
         }
     })
 }
@@ -45,12 +48,29 @@ fn pod() -> Value {
             "dev.squeezy/vm": "front"
         },
         "mounts": [{"destination": "/dev/shm", "type": "bind", "source": "/run/containerd/shm"}],
-        "linux": {"namespaces": [{"type": "network", "path": "/var/run/netns/cni-1"}]}
+        "hostname": "web",
+        "linux": {
+            "namespaces": [
+                {"type": "pid"}, {"type": "ipc"}, {"type": "network", "path": "/var/run/netns/cni-1"}
+            ],
+            "sysctl": {
+                "net.ipv4.ip_unprivileged_port_start": "0",
+                "net.ipv4.ping_group_range": "0 2147483647"
+            }
+        }
     })
 }
 
 fn parse(document: &Value) -> Result<Spec> {
     Spec::parse(&serde_json::to_vec(document).unwrap())
+}
+
+/// The container of a spec.
+fn container(document: &Value) -> Container {
+    match parse(document).unwrap() {
+        Spec::Container(_, container) | Spec::Single(_, container) => container,
+        pod @ Spec::Pod(_) => panic!("{pod:?}"),
+    }
 }
 
 /// The document with the value at a JSON pointer set.
@@ -73,9 +93,10 @@ fn a_task_of_ctr_is_a_pod_and_its_container_in_one() {
         kubernetes_namespace: String::new(),
         vm: "default".to_owned(),
         network: None,
+        host_name: None,
     };
-    assert_eq!(spec.role, Role::Single(pod));
-    let process = spec.process.unwrap();
+    let Spec::Single(found, Container { process, .. }) = spec else { panic!("{spec:?}") };
+    assert_eq!(found, pod);
     assert_eq!(process.arguments, ["sh", "-c", "echo hello"]);
     assert_eq!(process.environment["PATH"], "/usr/bin:/bin");
     assert_eq!(process.environment["EMPTY"], "");
@@ -90,39 +111,119 @@ fn a_pod_of_kubernetes_is_described_by_its_annotations() {
         kubernetes_namespace: "shop".to_owned(),
         vm: "front".to_owned(),
         network: Some("/var/run/netns/cni-1".into()),
+        host_name: Some("web".to_owned()),
     };
-    assert_eq!(spec, Spec { role: Role::Pod(expected), process: None });
+    assert_eq!(spec, Spec::Pod(expected));
 }
 
 #[test]
 fn a_container_of_kubernetes_names_its_pod() {
     let annotations = json!({"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": "5f"});
-    let spec = parse(&with(single(), "/annotations", annotations)).unwrap();
-    assert_eq!(spec.role, Role::Container("5f".parse().unwrap()));
+    let document = with(single(), "/annotations", annotations);
+    let spec = parse(&document).unwrap();
+    let Spec::Container(pod, Container { shares_processes, .. }) = spec else { panic!("{spec:?}") };
+    assert_eq!((pod.as_str(), shares_processes), ("5f", false));
+    let shared = json!([{"type": "pid", "path": "/proc/7/ns/pid"}]);
+    assert!(container(&with(document, "/linux/namespaces", shared)).shares_processes);
 }
 
 #[test]
 fn a_container_is_who_it_says() {
     let user = json!({"uid": 1000, "gid": 50, "additionalGids": [7, 65535]});
     let spec = with(with(single(), "/process/user", user), "/root/readonly", json!(true));
-    let process = parse(&spec).unwrap().process.unwrap();
+    let spec = container(&spec);
     let expected = InstanceUser { user: 1000, group: 50, other_groups: vec![7, 65535] };
-    assert_eq!((process.user, process.read_only_root), (expected, true));
+    assert_eq!((spec.process.user, spec.root.is_read_only), (expected, true));
+}
+
+#[test]
+fn a_container_may_do_what_it_asks_for_within_bounds() {
+    let wanted = json!(["CAP_CHOWN", "CAP_SYS_ADMIN", "CAP_NET_RAW", "CAP_ODD"]);
+    let process = |pointer: &str, value: Value| container(&with(single(), pointer, value)).process;
+    let found = process("/process/capabilities/bounding", wanted);
+    let capabilities = vec![Capability::Chown, Capability::NetRaw];
+    assert_eq!(found.privileges, Privileges { capabilities, gained: false });
+    assert!(process("/process/noNewPrivileges", json!(false)).privileges.gained);
+    let limit = ResourceLimit { resource: Resource::Nofile, soft: 1024, hard: 1024 };
+    assert_eq!(found.resource_limits, [limit]);
+    for (wanted, score) in [(-997, 0), (0, 0), (999, 999), (5000, 1000)] {
+        let found = process("/process/oomScoreAdj", json!(wanted));
+        assert_eq!(found.oom_score_adj, score, "{wanted}");
+    }
+}
+
+#[test]
+fn a_container_sees_and_changes_what_it_is_told() {
+    let paths = with(single(), "/linux/maskedPaths", json!(["/proc/keys"]));
+    let root = container(&with(paths, "/linux/readonlyPaths", json!(["/proc/sys"]))).root;
+    assert_eq!(root.hidden_paths, ["/proc/keys"]);
+    assert_eq!(root.read_only_paths, ["/proc/sys"]);
+}
+
+#[test]
+fn an_added_process_is_checked_as_the_first_is() {
+    let document = |changed: Value| {
+        let mut process = single()["process"].take();
+        for (name, value) in changed.as_object().unwrap() {
+            process[name] = value.clone();
+        }
+        added_process(&serde_json::to_vec(&process).unwrap())
+    };
+    let process = document(json!({"cwd": "/srv", "user": {"uid": 5, "gid": 6}})).unwrap();
+    assert_eq!(process.arguments, ["sh", "-c", "echo hello"]);
+    assert_eq!((process.working_directory.as_str(), process.user.user), ("/srv", 5));
+    for (changed, says) in [
+        (json!({"args": []}), "no command"),
+        (json!({"env": ["=x"]}), "NAME=VALUE"),
+        (json!({"cwd": "../x"}), "working directory"),
+        (json!({"user": {"uid": 70000}}), "70000"),
+        (json!({"args": "sh"}), "none of an OCI runtime spec"),
+    ] {
+        let error = document(changed).expect_err(says);
+        assert!(error.message.contains(says) && !error.message.contains('\n'), "{error}");
+    }
+    assert_eq!(process.terminal, None);
+    for (size, columns, rows) in [
+        (json!(null), 0, 0),
+        (json!({"width": 80, "height": 24}), 80, 24),
+        (json!({"width": 70000}), 65535, 0),
+    ] {
+        let process = document(json!({"terminal": true, "consoleSize": size})).unwrap();
+        assert_eq!(process.terminal, Some(TerminalSize { columns, rows }));
+    }
+    let long = vec![b' '; MAX_DOCUMENT_BYTES as usize + 1];
+    assert!(added_process(&long).unwrap_err().message.contains("4 MiB"));
 }
 
 #[test]
 fn what_the_runtime_cannot_do_is_refused_by_name() {
     let volume = json!([{"destination": "/data", "type": "bind", "source": "/srv"}]);
+    let one = json!({"destination": "/d", "type": "bind", "source": "/srv", "options": ["ro"]});
+    let shared = json!([{
+        "destination": "/data", "type": "bind", "source": "/srv", "options": ["ro", "rshared"]
+    }]);
+    let others_processes = json!([
+        {"type": "pid", "path": "/proc/7/ns/pid"}, {"type": "ipc"}, {"type": "network"}
+    ]);
     let scratch = json!([{"destination": "/cache", "type": "tmpfs"}]);
     for (pointer, value, says) in [
-        ("/process/terminal", json!(true), "a terminal"),
         ("/process/user", json!({"uid": 65536, "gid": 50}), "above 65535, 65536,"),
         ("/process/user", json!({"uid": 1, "gid": 1, "additionalGids": [70000]}), "70000"),
         ("/process/user", json!({"additionalGids": vec![1; 65]}), "more than 64 additional groups"),
         ("/hooks", json!({"prestart": [{"path": "/hook"}]}), "a hook"),
         ("/linux/devices", json!([{"path": "/dev/fuse"}]), "/dev/fuse"),
-        ("/mounts", volume, "bind mount at \"/data\""),
+        ("/mounts", volume, "can be written to (/srv at \"/data\")"),
+        ("/mounts", shared, "whose mounts are shared (\"/data\")"),
+        ("/mounts", json!(vec![one; 65]), "more than 64 volumes"),
         ("/mounts", scratch, "tmpfs mount at \"/cache\""),
+        ("/process/capabilities", json!({"ambient": ["CAP_CHOWN"]}), "ambient"),
+        ("/process/apparmorProfile", json!("mine"), "profile \"mine\""),
+        ("/linux/namespaces", json!([{"type": "pid"}, {"type": "ipc"}]), "(hostNetwork)"),
+        ("/linux/namespaces", json!([{"type": "pid"}, {"type": "network"}]), "(hostIPC)"),
+        ("/linux/namespaces", json!([{"type": "ipc"}, {"type": "network"}]), "(hostPID)"),
+        ("/linux/namespaces", others_processes, "sharing processes with other pods"),
+        ("/linux/sysctl", json!({"kernel.shm_rmid_forced": "1"}), "sysctl"),
+        ("/linux/sysctl", json!({"net.ipv4.ip_unprivileged_port_start": "80"}), "sysctl"),
     ] {
         let error = parse(&with(single(), pointer, value)).expect_err(pointer);
         assert_eq!(error.kind, ErrorKind::Unimplemented, "{error}");
@@ -130,9 +231,77 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
     }
 }
 
+/// As kubelet 1.33 and containerd 1.6.20 write them.
+#[test]
+fn the_volumes_of_a_pod_of_kubernetes_are_told_apart() {
+    let pod = "/var/lib/kubelet/pods/7d0c3b4e-2f61-4c3e-8f0e-6f3f9d3c1a11";
+    let sandbox = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/5f";
+    let bind = |target: &str, source: &str, access: &str| {
+        json!({
+            "destination": target, "type": "bind", "source": source,
+            "options": ["rbind", "rprivate", access]
+        })
+    };
+    let of_pod = |path: &str| format!("{pod}/{path}");
+    let mounts = json!([
+        {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid"]},
+        {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"]},
+        bind("/cache", &of_pod("volumes/kubernetes.io~empty-dir/cache"), "rw"),
+        bind("/config", &of_pod("volumes/kubernetes.io~configmap/config"), "ro"),
+        bind("/etc/hosts", &of_pod("etc-hosts"), "rw"),
+        bind("/dev/termination-log", &of_pod("containers/main/0a1b2c3d"), "rw"),
+        bind("/etc/hostname", &format!("{sandbox}/hostname"), "rw"),
+        bind("/etc/resolv.conf", &format!("{sandbox}/resolv.conf"), "rw"),
+        bind("/dev/shm", "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/5f/shm", "rw"),
+        bind(
+            "/var/run/secrets/kubernetes.io/serviceaccount",
+            &of_pod("volumes/kubernetes.io~projected/kube-api-access-x"),
+            "ro"
+        ),
+    ]);
+    let root = container(&with(single(), "/mounts", mounts)).root;
+    let found: Vec<_> = root
+        .volumes
+        .iter()
+        .map(|volume| (volume.target.as_str(), volume.kind, volume.is_read_only))
+        .collect();
+    let expected = [
+        ("/cache", VolumeKind::Shared, false),
+        ("/config", VolumeKind::Copy, true),
+        ("/etc/hosts", VolumeKind::Copy, false),
+        ("/dev/termination-log", VolumeKind::Report, false),
+        ("/etc/hostname", VolumeKind::Copy, false),
+        ("/etc/resolv.conf", VolumeKind::Copy, false),
+        ("/dev/shm", VolumeKind::Shared, false),
+        ("/var/run/secrets/kubernetes.io/serviceaccount", VolumeKind::Copy, true),
+    ];
+    assert_eq!(found, expected);
+    // What looks like them, and is something else.
+    for source in [
+        &of_pod("volumes/kubernetes.io~csi/pvc/mount"),
+        &of_pod("volumes/kubernetes.io~empty-dir/cache/below"),
+        &of_pod("volume-subpaths/cache/main/0"),
+        &of_pod("containers/main"),
+        "/kubernetes.io~empty-dir",
+        "/srv/shm",
+        "/etc/hosts",
+    ] {
+        let error = parse(&with(single(), "/mounts", json!([bind("/x", source, "rw")])));
+        let error = error.expect_err(source);
+        assert_eq!(error.kind, ErrorKind::Unimplemented, "{error}");
+        assert!(error.message.contains(source) && error.message.contains("/x"), "{error}");
+    }
+    for (target, source) in
+        [("x", "/a"), ("/x/../y", "/a"), ("/", "/a"), ("/x", "../a"), ("/x", "")]
+    {
+        let error = parse(&with(single(), "/mounts", json!([bind(target, source, "ro")])));
+        assert_eq!(error.expect_err(target).kind, ErrorKind::Invalid);
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_in_a_sentence() {
-    let long = "x".repeat(MAX_STRING_BYTES);
+    let long = "x".repeat(process::MAX_STRING_BYTES);
     let much: Vec<String> =
         (0..20).map(|number| format!("V{number}={}", "x".repeat(100_000))).collect();
     for (document, says) in [
@@ -149,10 +318,15 @@ fn what_is_wrong_is_said_in_a_sentence() {
         (with(pod(), "/annotations", json!({TYPE: "sandbox"})), "no memory limit"),
         (with(pod(), "/annotations", json!({TYPE: "container"})), "no annotation"),
         (with(pod(), "/annotations", json!({TYPE: "other"})), "neither sandbox nor container"),
+        (with(pod(), "/linux/namespaces/2/path", json!("../x")), "network namespace"),
+        (with(pod(), "/hostname", json!("x".repeat(65))), "more than 64 bytes"),
+        (with(single(), "/linux/maskedPaths", json!(["proc"])), "not absolute"),
+        (with(single(), "/linux/readonlyPaths", json!(vec!["/x"; 257])), "more than 256"),
         (
-            with(pod(), "/linux/namespaces", json!([{"type": "network", "path": "../x"}])),
-            "network namespace",
+            with(single(), "/process/rlimits", json!([{"type": "RLIMIT_X", "soft": 1, "hard": 1}])),
+            "RLIMIT_X",
         ),
+        (with(single(), "/process/rlimits/0/soft", json!(1025)), "above the hard one"),
     ] {
         let error = parse(&document).expect_err(says);
         assert!(error.message.contains(says) && !error.message.contains('\n'), "{error}");
@@ -219,5 +393,6 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = Spec::parse(&text);
+        let _ = added_process(&text);
     }
 }

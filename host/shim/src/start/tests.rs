@@ -40,7 +40,8 @@ fn pod() -> Value {
             "io.kubernetes.cri.container-type": "sandbox",
             "io.kubernetes.cri.sandbox-namespace": "shop",
             "io.kubernetes.cri.sandbox-memory": "134217728"
-        }
+        },
+        "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "network"}]}
     })
 }
 

@@ -1,27 +1,26 @@
 //! The calls that move a task on.
 
 use super::{
-    Create, Exit, MAX_TASKS, Phase, Tasks, What,
+    Create, Exit, Phase, Table, Tasks, What,
     make::Unmade,
     not_found,
     task::{Kind, Outputs, Task},
 };
 use crate::{
-    Id,
+    Name,
     error::{Error, ErrorKind, Result},
     events::Event,
-    vm::{Ended, Limits, Signal, Usage},
+    fifo::InputFifo,
+    vm::{Ended, Limits, Listed, Signal, Usage},
 };
 use containerd_shim_protos::{
     api::Mount,
-    events::task::{TaskCreate, TaskDelete, TaskIO, TaskStart},
+    events::task::{TaskCreate, TaskDelete, TaskExecStarted, TaskIO, TaskStart},
     protobuf::MessageField,
 };
+use squeezy_protocol::TerminalSize;
 use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::{OwnedMutexGuard, watch},
-    time::sleep,
-};
+use tokio::{net::unix::pipe, sync::OwnedMutexGuard, time::sleep};
 
 /// How long to wait before a process that nobody wants any more is killed again.
 const KILL_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,7 +56,8 @@ impl Tasks {
             self.forget(&create);
             return Err(error);
         }
-        let task = table.tasks.get_mut(&create.id).expect("whoever creates a task has its turn");
+        let name = create.id.clone().into();
+        let task = table.tasks.get_mut(&name).expect("whoever creates a task has its turn");
         task.phase = Phase::Created;
         task.pid = pid;
         task.holder = holder;
@@ -79,174 +79,236 @@ impl Tasks {
         Ok(pid)
     }
 
-    /// Starts a task that was created, and returns the process that stands for it.
+    /// Starts a task or an added process that was created, and returns the process that stands for it.
     ///
     /// # Errors
-    /// It is not there, was started already, has ended, or cannot be started; then it is as it was.
-    pub async fn start(self: &Arc<Self>, id: &Id) -> Result<u32> {
-        let _turn = self.turn(id).await?;
-        let kind = self.table().may_start(id)?;
+    /// It is not there, was started already, has ended, or cannot be started; then it is as it was, but an added process
+    /// has no streams any more.
+    pub async fn start(self: &Arc<Self>, name: &Name) -> Result<u32> {
+        let _turn = self.turn(name).await?;
+        let kind = self.table().may_start(name)?;
+        let input = if kind == Kind::Pod { None } else { self.open_input(name)? };
         let output = match &kind {
             Kind::Pod => None,
-            Kind::Container(_) | Kind::Single => Some(self.of_vm(self.vm.start(id)).await?),
+            Kind::Container(_) | Kind::Single => Some(self.of_vm(self.vm.start(&name.task)).await?),
+            Kind::Added(added) => {
+                let started = self.of_vm(self.vm.add(name, added)).await;
+                Some(started.inspect_err(|_| self.close_streams(name))?)
+            }
         };
-        let (pid, outputs) = match self.mark_running(id) {
+        let (pid, outputs) = match self.mark_running(name) {
             Ok(running) => running,
-            // It has ended in the meantime, with its pod or the VM. Nobody may find it gone and its process there.
+            // It has ended in the meantime, with what it belongs to. Nobody may find it gone and its process there.
             Err(error) => {
                 if output.is_some() {
-                    self.end_process(id).await;
+                    self.end_process(name).await;
                 }
                 return Err(error);
             }
         };
         if let Some(output) = output {
-            tokio::spawn(self.clone().run(id.clone(), output, outputs));
+            tokio::spawn(self.clone().run(name.clone(), output, input, outputs));
         }
         Ok(pid)
     }
 
-    /// Marks a task as running, unless it has ended; returns the process that stands for it, and where its output goes.
-    fn mark_running(&self, id: &Id) -> Result<(u32, Outputs)> {
+    /// Closes the streams of a process that could not be started: containerd reads to the end before it says why.
+    fn close_streams(&self, name: &Name) {
+        if let Some(task) = self.table().tasks.get_mut(name) {
+            task.outputs = None;
+            task.input = None;
+        }
+    }
+
+    /// Opens the standard input. Not earlier than at the start: `ctr` tells of the end of what it passes on only if that
+    /// comes after the answer to the call before.
+    fn open_input(&self, name: &Name) -> Result<Option<pipe::Receiver>> {
         let mut table = self.table();
-        table.may_start(id)?;
-        let task = table.tasks.get_mut(id).ok_or_else(|| not_found(id))?;
+        let task = table.tasks.get_mut(name).ok_or_else(|| not_found(name))?;
+        let Some(InputFifo { reader, keep }) = InputFifo::open(&task.streams.stdin)? else {
+            return Ok(None);
+        };
+        task.input = (!task.is_input_closed).then_some(keep);
+        Ok(Some(reader))
+    }
+
+    /// Marks it as running, unless it has ended; returns the process that stands for it, and where its output goes.
+    fn mark_running(&self, name: &Name) -> Result<(u32, Outputs)> {
+        let mut table = self.table();
+        table.waits(name)?;
+        let task = table.tasks.get_mut(name).ok_or_else(|| not_found(name))?;
         task.phase = Phase::Running;
         let (pid, outputs) = (task.pid, task.outputs.take().unwrap_or_default());
-        let start = TaskStart { container_id: id.to_string(), pid, ..Default::default() };
-        self.events.push(&Event::Start(start));
+        let container_id = name.task.to_string();
+        self.events.push(&match &name.added {
+            None => Event::Start(TaskStart { container_id, pid, ..Default::default() }),
+            Some(added) => Event::ExecStarted(TaskExecStarted {
+                container_id,
+                exec_id: added.to_string(),
+                pid,
+                ..Default::default()
+            }),
+        });
         Ok((pid, outputs))
     }
 
     /// Kills a process until it has ended.
-    async fn end_process(&self, id: &Id) {
+    async fn end_process(&self, name: &Name) {
         let kill = async {
             loop {
                 // It may have ended by itself, or the VM be busy.
-                let _ = self.of_vm(self.vm.signal(id, Signal::KILL, true)).await;
+                let _ = self.of_vm(self.vm.signal(name, Signal::KILL, true)).await;
                 sleep(KILL_INTERVAL).await;
             }
         };
         tokio::select! {
-            _ = self.of_vm(self.vm.wait(id)) => {}
+            _ = self.of_vm(self.vm.wait(name)) => {}
             () = kill => {}
         }
     }
 
-    /// Sends a signal to a task; without a process of its own it ends, if the signal does that.
+    /// Sends a signal to a task or an added process; without a process of its own it ends, if the signal does that.
     ///
     /// # Errors
     /// It is not there or has ended, or the signal cannot be sent.
-    pub async fn kill(self: &Arc<Self>, id: &Id, signal: Signal, all: bool) -> Result<()> {
-        let _turn = self.turn(id).await?;
+    pub async fn kill(self: &Arc<Self>, name: &Name, signal: Signal, all: bool) -> Result<()> {
+        let _turn = self.turn(name).await?;
         let has_process = {
             let table = self.table();
-            let task = table.created(id)?;
+            let task = table.created(name)?;
             if task.phase == Phase::Stopped {
                 // containerd takes this for what it is.
                 return Err(Error::new(
                     ErrorKind::NotFound,
-                    format_args!("the process of {id} has ended already"),
+                    format_args!("the process of {name} has ended already"),
                 ));
             }
-            task.phase == Phase::Running && task.kind != Kind::Pod
+            task.phase.has_process() && task.kind != Kind::Pod
         };
         if has_process {
-            return self.of_vm(self.vm.signal(id, signal, all)).await;
+            return self.of_vm(self.vm.signal(name, signal, all)).await;
         }
         if signal.ends_by_default() {
-            self.finish(id, Ended { status: signal.status(), out_of_memory: false });
+            self.finish(name, Ended { status: signal.status(), out_of_memory: false });
         }
         Ok(())
     }
 
-    /// Deletes a task that does not run, and returns its process and how it has ended.
+    /// Deletes a task or an added process that does not run, and returns its process and how it has ended. What was added
+    /// to a task goes with it.
     ///
     /// # Errors
     /// It is not there, runs, has containers, or cannot be deleted; then it is still there.
-    pub async fn delete(self: &Arc<Self>, id: &Id) -> Result<(u32, Exit)> {
-        let _turn = self.turn(id).await?;
-        let kind = {
+    pub async fn delete(self: &Arc<Self>, name: &Name) -> Result<(u32, Exit)> {
+        let _turn = self.turn(name).await?;
+        let (kind, added) = {
             let table = self.table();
-            let task = table.created(id)?;
-            if task.phase == Phase::Running {
-                return Err(Error::state(format_args!("task {id} runs: kill it first")));
+            let task = table.created(name)?;
+            if task.phase.has_process() {
+                return Err(Error::state(format_args!("task {name} runs: kill it first")));
             }
-            if let Some(container) = table.containers_of(id).first() {
+            if task.kind == Kind::Pod
+                && let Some(container) = table.containers_of(&name.task).first()
+            {
                 return Err(Error::state(format_args!(
-                    "pod {id} has containers: delete {container} first"
+                    "pod {name} has containers: delete {container} first"
                 )));
             }
-            task.kind.clone()
+            (task.kind.clone(), table.added_to(name))
         };
         // One that was never started.
-        self.finish(id, Ended { status: Signal::KILL.status(), out_of_memory: false });
-        if let Err(error) = self.of_vm(self.unmake(id, &kind)).await
+        self.finish(name, Ended { status: Signal::KILL.status(), out_of_memory: false });
+        for added in &added {
+            // Whoever moves it on has done so then, and finds that its container has ended.
+            drop(self.turn(added).await);
+        }
+        if let Err(error) = self.of_vm(self.unmake(&name.task, &kind)).await
             && self.table().vm_end.is_none()
         {
             return Err(error);
         }
         let mut table = self.table();
-        let task = table.tasks.remove(id).ok_or_else(|| not_found(id))?;
+        let task = table.tasks.remove(name).ok_or_else(|| not_found(name))?;
+        for added in table.added_to(name) {
+            table.tasks.remove(&added);
+        }
         let exit = task.exit.borrow().clone().expect("it has ended");
-        self.events.push(&Event::Delete(TaskDelete {
-            container_id: id.to_string(),
-            pid: task.pid,
-            exit_status: exit.status.into(),
-            exited_at: MessageField::some(exit.at.clone()),
-            ..Default::default()
-        }));
+        // Of an added process, containerd is told nothing.
+        if name.added.is_none() {
+            self.events.push(&Event::Delete(TaskDelete {
+                container_id: name.to_string(),
+                pid: task.pid,
+                exit_status: exit.status.into(),
+                exited_at: MessageField::some(exit.at.clone()),
+                ..Default::default()
+            }));
+        }
         drop(table);
-        if !matches!(kind, Kind::Container(_)) {
-            self.host.release(id);
+        if matches!(kind, Kind::Pod | Kind::Single) {
+            self.host.release(&name.task);
         }
         Ok((task.pid, exit))
+    }
+
+    /// The processes of a task: of a pod, and of a container that does not run yet, the one that stands for it on the
+    /// host; of a container that runs, those in its VM.
+    ///
+    /// # Errors
+    /// It is not there, or its VM does not say.
+    pub async fn processes(&self, name: &Name) -> Result<Vec<Listed>> {
+        {
+            let table = self.table();
+            let task = table.created(name)?;
+            if task.kind == Kind::Pod || task.phase == Phase::Created {
+                return Ok(vec![Listed { pid: task.pid, added: None }]);
+            }
+            if !task.phase.has_process() {
+                return Ok(Vec::new());
+            }
+        }
+        self.of_vm(self.vm.processes(&name.task)).await
     }
 
     /// What a task uses now.
     ///
     /// # Errors
     /// It is not there or does not run, or its VM does not say.
-    pub async fn usage(&self, id: &Id) -> Result<Usage> {
-        self.running(id)?;
-        self.of_vm(self.vm.usage(id)).await
+    pub async fn usage(&self, name: &Name) -> Result<Usage> {
+        self.running(name)?;
+        self.of_vm(self.vm.usage(&name.task)).await
     }
 
     /// Changes the limits of a container.
     ///
     /// # Errors
     /// It is not there or does not run, or cannot have these limits.
-    pub async fn update(&self, id: &Id, limits: Limits) -> Result<()> {
-        self.running(id)?;
-        self.of_vm(self.vm.update(id, limits)).await
+    pub async fn update(&self, name: &Name, limits: Limits) -> Result<()> {
+        self.running(name)?;
+        self.of_vm(self.vm.update(&name.task, limits)).await
     }
 
-    fn running(&self, id: &Id) -> Result<()> {
-        match self.table().created(id)?.phase {
-            Phase::Running => Ok(()),
-            _ => Err(Error::state(format_args!("task {id} does not run"))),
+    /// Sets the size of a process's terminal.
+    ///
+    /// # Errors
+    /// It is not there or does not run, or has no terminal.
+    pub async fn resize(&self, name: &Name, size: TerminalSize) -> Result<()> {
+        self.running(name)?;
+        if !self.snapshot(name)?.has_terminal {
+            return Err(Error::invalid(format_args!("{name} has no terminal")));
         }
+        self.of_vm(self.vm.resize(name, size)).await
     }
 
-    /// Enters a task into the table, so that there is no other of its id from now on.
+    fn running(&self, name: &Name) -> Result<()> {
+        if self.table().created(name)?.phase.has_process() {
+            return Ok(());
+        }
+        Err(Error::state(format_args!("task {name} does not run")))
+    }
+
+    /// Enters a task into the table.
     fn begin(&self, create: &Create) -> Result<OwnedMutexGuard<()>> {
-        let id = &create.id;
         let mut table = self.table();
-        if table.vm_end.is_some() {
-            return Err(table.vm_error());
-        }
-        if table.tasks.contains_key(id) {
-            return Err(Error::new(
-                ErrorKind::Exists,
-                format_args!("there is a task {id} already"),
-            ));
-        }
-        if table.tasks.len() >= MAX_TASKS {
-            return Err(Error::new(
-                ErrorKind::Full,
-                format_args!("the VM has {MAX_TASKS} tasks already"),
-            ));
-        }
         let kind = match &create.what {
             What::Pod(_) => Kind::Pod,
             What::Single(..) => Kind::Single,
@@ -255,21 +317,12 @@ impl Tasks {
                 Kind::Container(pod.clone())
             }
         };
-        let turn = Arc::new(tokio::sync::Mutex::new(()));
-        let taken = turn.clone().try_lock_owned().expect("nobody else has it yet");
-        let task = Task {
-            kind,
-            bundle: create.bundle.clone(),
-            streams: create.streams.clone(),
-            pid: 0,
-            phase: Phase::Creating,
-            turn,
-            exit: watch::channel(None).0,
-            holder: None,
-            outputs: None,
+        let process = match &create.what {
+            What::Pod(_) => None,
+            What::Single(_, parts) | What::Container(_, parts) => Some(&parts.spec.process),
         };
-        table.tasks.insert(id.clone(), task);
-        Ok(taken)
+        let task = Task::new(kind, create.bundle.clone(), create.streams.clone(), process);
+        table.enter(&create.id.clone().into(), task)
     }
 
     /// Removes a task that was not created from the table.
@@ -277,31 +330,43 @@ impl Tasks {
         if !matches!(create.what, What::Container(..)) {
             self.host.release(&create.id);
         }
-        self.table().tasks.remove(&create.id);
+        self.table().tasks.remove(&create.id.clone().into());
     }
 
-    /// Waits until nobody else moves a task on.
-    async fn turn(&self, id: &Id) -> Result<OwnedMutexGuard<()>> {
-        let turn = self.table().tasks.get(id).ok_or_else(|| not_found(id))?.turn.clone();
+    /// Waits until nobody else moves it on.
+    pub(super) async fn turn(&self, name: &Name) -> Result<OwnedMutexGuard<()>> {
+        let turn = self.table().tasks.get(name).ok_or_else(|| not_found(name))?.turn.clone();
         Ok(turn.lock_owned().await)
     }
 }
 
-impl super::Table {
-    /// Whether a task may be started, and what it is.
-    fn may_start(&self, id: &Id) -> Result<Kind> {
+impl Table {
+    /// Whether it may be started, and what it is.
+    fn may_start(&self, name: &Name) -> Result<Kind> {
+        let kind = self.waits(name)?;
+        if let Kind::Added(_) = kind {
+            self.check_container(&name.task)?;
+        }
+        Ok(kind)
+    }
+
+    /// Whether it waits for its start, and what it is. An added process that is on its way gets there
+    /// before its container is paused.
+    fn waits(&self, name: &Name) -> Result<Kind> {
         if self.vm_end.is_some() {
             return Err(self.vm_error());
         }
-        let task = self.created(id)?;
+        let task = self.created(name)?;
         if let Kind::Container(pod) = &task.kind {
             self.check_pod(pod)?;
         }
         match task.phase {
             Phase::Created => Ok(task.kind.clone()),
-            Phase::Running => Err(Error::state(format_args!("task {id} runs already"))),
+            Phase::Running | Phase::Pausing | Phase::Paused => {
+                Err(Error::state(format_args!("task {name} runs already")))
+            }
             Phase::Creating | Phase::Stopped => {
-                Err(Error::state(format_args!("task {id} has ended")))
+                Err(Error::state(format_args!("task {name} has ended")))
             }
         }
     }

@@ -1,13 +1,12 @@
 //! What a task needs of host and VM.
 
 use super::{
-    Create, Root, Tasks, What,
+    Create, Parts, Tasks, What,
     task::{Kind, Outputs},
 };
 use crate::{
     Id,
     error::{Error, Result},
-    fifo::Fifo,
     host::Holder,
     spec::Pod,
     vm::Container,
@@ -43,13 +42,13 @@ impl Tasks {
                 let holder = self.make_pod(id, pod).await?;
                 Ok((holder.pid, Some(holder), Outputs::default()))
             }
-            What::Container(pod, root) => {
+            What::Container(pod, parts) => {
                 let pid = self.table().check_pod(pod)?.pid;
-                Ok((pid, None, self.make_container(create, pod, root).await?))
+                Ok((pid, None, self.make_container(create, pod, parts).await?))
             }
-            What::Single(pod, root) => {
+            What::Single(pod, parts) => {
                 let holder = self.make_pod(id, pod).await?;
-                match self.make_container(create, id, root).await {
+                match self.make_container(create, id, parts).await {
                     Ok(outputs) => Ok((holder.pid, Some(holder), outputs)),
                     Err(error) => Err(Unmade {
                         error,
@@ -77,16 +76,16 @@ impl Tasks {
         Ok(holder)
     }
 
-    async fn make_container(&self, create: &Create, pod: &Id, root: &Root) -> Result<Outputs> {
-        let stdout = Fifo::open(&create.streams.stdout).await?;
-        let stderr = Fifo::open(&create.streams.stderr).await?;
+    async fn make_container(&self, create: &Create, pod: &Id, parts: &Parts) -> Result<Outputs> {
+        let outputs = Outputs::open(&create.streams).await?;
         let container = Container {
             pod: pod.clone(),
-            process: root.process.clone(),
-            layers: root.layers.clone(),
+            spec: parts.spec.clone(),
+            has_input: !create.streams.stdin.is_empty(),
+            layers: parts.layers.clone(),
         };
         self.of_vm(self.vm.create(&create.id, &container)).await?;
-        Ok(Outputs { stdout, stderr })
+        Ok(outputs)
     }
 
     pub(super) async fn unmake(&self, id: &Id, kind: &Kind) -> Result<()> {
@@ -97,6 +96,8 @@ impl Tasks {
                 self.vm.delete(id).await?;
                 self.vm.delete_pod(id).await
             }
+            // It has ended, and nothing is left of it.
+            Kind::Added(_) => Ok(()),
         }
     }
 }

@@ -1,19 +1,22 @@
-//! The life of tasks: pods and containers, from create to delete.
+//! The life of tasks: pods and containers, from create to delete, and of processes that are added to containers.
 //!
-//! Each task is created, perhaps started, stopped once and deleted, in this order. Two things make that hold whatever
-//! comes at once: calls that move a task on take its turn, one after the other; and each change of its phase is made,
-//! together with the event that tells of it, under the one lock of the table. Only two things change a phase without its
-//! turn: the end of its process, and the end of the VM. Whichever comes first counts.
+//! Each is created, perhaps started, then perhaps paused and resumed, stopped once and deleted, in this order. Two things make that hold whatever
+//! comes at once: calls that move one on take its turn, one after the other; and each change of its phase is made,
+//! together with the event that tells of it, under the one lock of the table. Three things change a phase without its
+//! turn: the end of its process, that of the container that it was added to, and the end of the VM. Whichever comes first
+//! counts.
 
+mod add;
 mod calls;
 mod make;
+mod pause;
 mod run;
 mod task;
 
-pub use task::{Create, Exit, Phase, Root, Snapshot, Streams, What};
+pub use task::{Create, Exit, Parts, Phase, Snapshot, Streams, What};
 
 use crate::{
-    Id,
+    Id, Name,
     error::{Error, ErrorKind, Result},
     events::{Event, Events},
     host::Host,
@@ -31,7 +34,7 @@ use std::{
 use task::{Kind, Task};
 use tokio::sync::watch;
 
-/// Most tasks of a server: some 30 containers for each pod.
+/// Most tasks of a server, and processes that were added to them: some 30 for each pod.
 const MAX_TASKS: usize = 1024;
 /// The exit status of what ends with its VM.
 const VM_ENDED: u8 = 255;
@@ -48,7 +51,7 @@ pub struct Tasks {
 
 #[derive(Default)]
 struct Table {
-    tasks: HashMap<Id, Task>,
+    tasks: HashMap<Name, Task>,
     /// Why the VM has ended, if it has.
     vm_end: Option<String>,
 }
@@ -76,64 +79,99 @@ impl Tasks {
         let why = self.vm.ended().await;
         tracing::error!("the VM has ended: {why}");
         first();
-        let mut tasks: Vec<(bool, Id)> = {
+        let mut tasks: Vec<(u8, Name)> = {
             let mut table = self.table();
             table.vm_end = Some(why);
-            table.tasks.iter().map(|(id, task)| (task.kind == Kind::Pod, id.clone())).collect()
+            table.tasks.iter().map(|(name, task)| (task.kind.order(), name.clone())).collect()
         };
         self.vm_ended.send_replace(true);
-        // Containers before their pods.
         tasks.sort();
-        for (_, id) in tasks {
-            self.finish(&id, Ended { status: VM_ENDED, out_of_memory: false });
+        for (_, name) in tasks {
+            self.finish(&name, Ended { status: VM_ENDED, out_of_memory: false });
         }
     }
 
-    /// A task as it is now.
+    /// A task or an added process as it is now.
     ///
     /// # Errors
     /// There is none.
-    pub fn snapshot(&self, id: &Id) -> Result<Snapshot> {
+    pub fn snapshot(&self, name: &Name) -> Result<Snapshot> {
         let table = self.table();
-        let task = table.created(id)?;
+        let task = table.created(name)?;
         Ok(Snapshot {
             pid: task.pid,
-            phase: task.phase,
+            phase: table.phase(name, task),
             exit: task.exit.borrow().clone(),
             bundle: task.bundle.clone(),
             streams: task.streams.clone(),
+            has_terminal: task.has_terminal,
         })
     }
 
-    /// Waits until a task has ended.
+    /// Waits until a task or an added process has ended.
     ///
     /// # Errors
     /// There is none.
-    pub async fn wait(&self, id: &Id) -> Result<Exit> {
-        let mut exit = self.table().created(id)?.exit.subscribe();
+    pub async fn wait(&self, name: &Name) -> Result<Exit> {
+        let mut exit = self.table().created(name)?.exit.subscribe();
         let seen = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
-        seen.ok_or_else(|| Error::failed(format_args!("task {id} is gone without an end")))
+        seen.ok_or_else(|| Error::failed(format_args!("task {name} is gone without an end")))
     }
 
-    /// Marks a task as ended, unless it is already.
-    fn finish(self: &Arc<Self>, id: &Id, ended: Ended) {
+    /// Nothing more comes from whoever writes to the standard input of a process: it ends with what was written.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn close_input(&self, name: &Name) -> Result<()> {
         let mut table = self.table();
-        let Some(task) = table.tasks.get_mut(id) else { return };
-        if !matches!(task.phase, Phase::Created | Phase::Running) {
+        table.created(name)?;
+        if let Some(task) = table.tasks.get_mut(name) {
+            task.is_input_closed = true;
+            task.input = None;
+        }
+        Ok(())
+    }
+
+    /// Marks a task or an added process as ended, unless it is already.
+    fn finish(self: &Arc<Self>, name: &Name, ended: Ended) {
+        let mut table = self.table();
+        if !table.is_alive(name) {
             return;
         }
+        // Nothing outlives the container that it was added to.
+        for added in table.added_to(name) {
+            let killed = Ended { status: Signal::KILL.status(), out_of_memory: false };
+            self.end(&mut table, &added, killed);
+        }
+        self.end(&mut table, name, ended);
+        if table.tasks.get(name).is_some_and(|task| task.kind == Kind::Pod) {
+            // A pod's end is its containers' end. One that is being created or started ends right after.
+            for container in table.containers_of(&name.task) {
+                let tasks = self.clone();
+                tokio::spawn(async move { tasks.kill(&container, Signal::KILL, true).await });
+            }
+        }
+    }
+
+    fn end(&self, table: &mut Table, name: &Name, ended: Ended) {
+        if !table.is_alive(name) {
+            return;
+        }
+        let Some(task) = table.tasks.get_mut(name) else { return };
         task.phase = Phase::Stopped;
         task.outputs = None;
+        task.input = None;
         let at = timestamp::now();
-        let container_id = id.to_string();
-        if ended.out_of_memory {
+        let container_id = name.task.to_string();
+        // What was added ends with its container then, which tells of it.
+        if ended.out_of_memory && name.added.is_none() {
             self.events.push(&Event::OutOfMemory(TaskOOM {
                 container_id: container_id.clone(),
                 ..Default::default()
             }));
         }
         self.events.push(&Event::Exit(TaskExit {
-            id: container_id.clone(),
+            id: name.added.as_ref().unwrap_or(&name.task).to_string(),
             container_id,
             pid: task.pid,
             exit_status: ended.status.into(),
@@ -141,13 +179,6 @@ impl Tasks {
             ..Default::default()
         }));
         task.exit.send_replace(Some(Exit { status: ended.status, at }));
-        if task.kind == Kind::Pod {
-            // A pod's end is its containers' end. One that is being created or started ends right after.
-            for container in table.containers_of(id) {
-                let tasks = self.clone();
-                tokio::spawn(async move { tasks.kill(&container, Signal::KILL, true).await });
-            }
-        }
     }
 
     /// Waits for a call to the VM, but not for longer than there is a VM.
@@ -166,23 +197,59 @@ impl Tasks {
 }
 
 impl Table {
-    /// A task that containerd knows of.
-    fn created(&self, id: &Id) -> Result<&Task> {
-        self.tasks.get(id).filter(|task| task.phase != Phase::Creating).ok_or_else(|| not_found(id))
+    /// A task or an added process that containerd knows of.
+    fn created(&self, name: &Name) -> Result<&Task> {
+        let found = self.tasks.get(name).filter(|task| task.phase != Phase::Creating);
+        found.ok_or_else(|| not_found(name))
     }
 
-    fn containers_of(&self, pod: &Id) -> Vec<Id> {
+    /// Whether it is there and has not ended.
+    fn is_alive(&self, name: &Name) -> bool {
+        let alive = |task: &Task| task.phase == Phase::Created || task.phase.has_process();
+        self.tasks.get(name).is_some_and(alive)
+    }
+
+    fn containers_of(&self, pod: &Id) -> Vec<Name> {
         let belongs = |kind: &Kind| matches!(kind, Kind::Container(of) if of == pod);
         self.tasks
             .iter()
             .filter(|(_, task)| belongs(&task.kind))
-            .map(|(id, _)| id.clone())
+            .map(|(name, _)| name.clone())
             .collect()
+    }
+
+    /// What was added to a container, in the order of the names.
+    fn added_to(&self, container: &Name) -> Vec<Name> {
+        if container.added.is_some() {
+            return Vec::new();
+        }
+        let belongs = |name: &&Name| name.task == container.task && name.added.is_some();
+        let mut added: Vec<Name> = self.tasks.keys().filter(belongs).cloned().collect();
+        added.sort();
+        added
+    }
+
+    /// Whether a container takes processes, and starts them.
+    fn check_container(&self, container: &Id) -> Result<&Task> {
+        let task = self.created(&container.clone().into())?;
+        match (&task.kind, task.phase) {
+            (Kind::Container(_) | Kind::Single, Phase::Running) => Ok(task),
+            (Kind::Container(_) | Kind::Single, Phase::Pausing | Phase::Paused) => {
+                Err(Error::state(format_args!("container {container} is paused: resume it first")))
+            }
+            (Kind::Container(_) | Kind::Single, _) => {
+                Err(Error::state(format_args!("container {container} does not run")))
+            }
+            (Kind::Pod | Kind::Added(_), _) => {
+                Err(Error::invalid(format_args!("{container} is a pod and has no processes")))
+            }
+        }
     }
 
     /// Whether a pod takes containers, and starts them.
     fn check_pod(&self, pod: &Id) -> Result<&Task> {
-        let found = self.tasks.get(pod).filter(|task| task.kind == Kind::Pod);
+        let name = pod.clone().into();
+        let found = self.tasks.get(&name).filter(|task| task.kind == Kind::Pod);
         match found {
             Some(task) if matches!(task.phase, Phase::Created | Phase::Running) => Ok(task),
             Some(_) => Err(Error::state(format_args!("pod {pod} has ended"))),
@@ -196,8 +263,8 @@ impl Table {
     }
 }
 
-fn not_found(id: &Id) -> Error {
-    Error::new(ErrorKind::NotFound, format_args!("there is no task {id}"))
+fn not_found(name: &Name) -> Error {
+    Error::new(ErrorKind::NotFound, format_args!("there is no task {name}"))
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
+mod added;
 pub(crate) mod fake;
 mod life;
 mod orders;
+mod pause;
 
 use super::*;
 use crate::{
-    spec::{Pod, Process},
+    spec::{Container, Pod, Process, Root},
     tasks::tests::fake::{FakeHost, FakeVm},
 };
-use containerd_shim_protos::protobuf::Message;
+use containerd_shim_protos::{events::task::TaskExecAdded, protobuf::Message};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -31,9 +33,23 @@ impl Bench {
     fn seen(&self) -> Vec<String> {
         let told = |envelope: containerd_shim_protos::shim::event::Envelope| {
             let event = envelope.event.unwrap();
-            // The id of the container is the first field of each.
-            let id = TaskOOM::parse_from_bytes(&event.value).unwrap().container_id;
-            format!("{} {id}", envelope.topic.trim_start_matches("/tasks/"))
+            let topic = envelope.topic.trim_start_matches("/tasks/");
+            // The id of the container is the first field of each, that of an added process the second of these.
+            let first = TaskExecAdded::parse_from_bytes(&event.value);
+            let name = match first {
+                Ok(TaskExecAdded { container_id, exec_id, .. })
+                    if ["exec-added", "exec-started"].contains(&topic) =>
+                {
+                    format!("{container_id}/{exec_id}")
+                }
+                _ if topic == "exit" => {
+                    let exit = TaskExit::parse_from_bytes(&event.value).unwrap();
+                    let added = exit.id != exit.container_id;
+                    if added { format!("{}/{}", exit.container_id, exit.id) } else { exit.id }
+                }
+                _ => TaskOOM::parse_from_bytes(&event.value).unwrap().container_id,
+            };
+            format!("{topic} {name}")
         };
         self.events.envelopes().into_iter().map(told).collect()
     }
@@ -43,10 +59,22 @@ impl Bench {
             Create { id: id(name), what, bundle: "/bundle".into(), streams: Streams::default() };
         self.tasks.create(create, Vec::new()).await
     }
+
+    async fn add(&self, added: &str) -> Result<()> {
+        self.tasks.add(&name(added), process(), Streams::default()).await
+    }
 }
 
 fn id(text: &str) -> Id {
     text.parse().unwrap()
+}
+
+/// `task`, or `task/added`.
+fn name(text: &str) -> Name {
+    match text.split_once('/') {
+        Some((task, added)) => Name { task: id(task), added: Some(id(added)) },
+        None => id(text).into(),
+    }
 }
 
 fn pod() -> Pod {
@@ -55,19 +83,41 @@ fn pod() -> Pod {
         kubernetes_namespace: String::new(),
         vm: "default".to_owned(),
         network: None,
+        host_name: None,
     }
 }
 
-fn root() -> Root {
-    let process = Process {
+fn process() -> Process {
+    Process {
         arguments: vec!["sh".to_owned()],
         environment: [].into(),
         user: Default::default(),
-        read_only_root: false,
         working_directory: "/".to_owned(),
-        memory_bytes: None,
+        terminal: None,
+        privileges: Default::default(),
+        resource_limits: Vec::new(),
+        oom_score_adj: 0,
+    }
+}
+
+fn parts() -> Parts {
+    let spec = Container {
+        process: process(),
+        shares_processes: false,
+        root: Root::default(),
+        filters: Vec::new(),
     };
-    Root { process, layers: vec!["/layer".into()] }
+    Parts { spec, layers: vec!["/layer".into()] }
+}
+
+/// A pod with a container that runs.
+async fn running() -> Bench {
+    let bench = Bench::new();
+    bench.create("pod", What::Pod(pod())).await.unwrap();
+    bench.tasks.start(&name("pod")).await.unwrap();
+    bench.create("in", What::Container(id("pod"), parts())).await.unwrap();
+    bench.tasks.start(&name("in")).await.unwrap();
+    bench
 }
 
 /// Longer than anything that has an end may take.

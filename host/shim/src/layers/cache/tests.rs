@@ -1,4 +1,5 @@
-use super::{super::skip, *};
+use super::*;
+use crate::skip::skip;
 use rustix::{fs::XattrFlags, process::geteuid};
 use std::os::unix::fs::FileExt;
 
@@ -10,7 +11,7 @@ const MAGIC: [u8; 4] = 0xe0f5_e1e2_u32.to_le_bytes();
 fn can_run() -> bool {
     let root = geteuid().is_root();
     if !root {
-        skip::skip("only root can read others' files");
+        skip("only root can read others' files");
     }
     root
 }

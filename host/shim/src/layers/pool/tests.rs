@@ -1,4 +1,5 @@
-use super::{super::skip, *};
+use super::*;
+use crate::skip::skip;
 use rustix::process::geteuid;
 use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock};
 
@@ -40,7 +41,7 @@ impl Bench {
     /// A pool with room for two layers of a MiB.
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
-            skip::skip("only root can read others' files");
+            skip("only root can read others' files");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();

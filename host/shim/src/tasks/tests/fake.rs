@@ -1,20 +1,21 @@
 //! A VM and a host that keep count, and panic when the contract of [`Vm`] is broken.
 
 use crate::{
-    Id,
+    Id, Name,
     error::{Error, Result},
     host::{Holder, Host},
     spec::Pod,
-    vm::{Container, Ended, Limits, Output, Signal, Usage, Vm},
+    vm::{Added, Container, Ended, Input, Limits, Listed, Output, Signal, Usage, Vm},
 };
 use futures_util::future::BoxFuture;
+use squeezy_protocol::TerminalSize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{io::AsyncReadExt, sync::watch, time::sleep};
 
 pub struct FakeVm {
     inside: Mutex<Inside>,
@@ -25,6 +26,10 @@ pub struct FakeVm {
 struct Inside {
     pods: BTreeSet<Id>,
     containers: BTreeMap<Id, FakeContainer>,
+    /// Those that were started and have not been waited for.
+    processes: BTreeMap<Name, watch::Sender<Option<Ended>>>,
+    /// What all of them have read, and how many have read to the end.
+    input: (Vec<u8>, usize),
     /// How long the next calls take, in milliseconds, and whether they fail; at once and not, at the end.
     script: Vec<(u64, bool)>,
 }
@@ -32,8 +37,44 @@ struct Inside {
 struct FakeContainer {
     pod: Id,
     has_started: bool,
-    ended: watch::Sender<Option<Ended>>,
+    is_paused: bool,
+    /// How many processes are on their way into it.
+    comes: usize,
 }
+
+impl Inside {
+    fn start(&mut self, name: &Name) -> Output {
+        let started = self.processes.insert(name.clone(), watch::channel(None).0);
+        assert!(started.is_none(), "{name} is started twice");
+        Output { stdout: Box::new(tokio::io::empty()), stderr: Box::new(tokio::io::empty()) }
+    }
+
+    fn runs(&self, name: &Name) -> bool {
+        self.processes.get(name).is_some_and(|ended| ended.borrow().is_none())
+    }
+
+    /// Whether its container is paused: nothing happens to it by itself then.
+    fn is_paused(&self, name: &Name) -> bool {
+        self.containers.get(&name.task).is_some_and(|container| container.is_paused)
+    }
+
+    /// A process ends, if it runs, and with it what was added to its container.
+    fn end(&mut self, name: &Name, ended: Ended) {
+        for (other, end) in &self.processes {
+            let is_added = name.added.is_none() && other.task == name.task && other != name;
+            let ended = if other == name { ended } else { KILLED };
+            if other == name || is_added {
+                end.send_if_modified(|has| {
+                    let is_first = has.is_none();
+                    *has = has.or(Some(ended));
+                    is_first
+                });
+            }
+        }
+    }
+}
+
+const KILLED: Ended = Ended { status: 137, out_of_memory: false };
 
 impl FakeVm {
     pub fn new() -> Arc<Self> {
@@ -45,13 +86,17 @@ impl FakeVm {
         self.inside().script = script;
     }
 
-    /// The process of a container ends, if it runs.
-    pub fn end_process(&self, id: &Id, ended: Ended) {
-        if let Some(container) =
-            self.inside().containers.get(id).filter(|container| container.has_started)
-        {
-            container.ended.send_if_modified(|has| has.replace(ended).is_none());
+    /// A process ends by itself, if it runs.
+    pub fn end_process(&self, name: &Name, ended: Ended) {
+        let mut inside = self.inside();
+        if !inside.is_paused(name) {
+            inside.end(name, ended);
         }
+    }
+
+    /// What all processes have read from their standard input, and how many have read it to its end.
+    pub fn input(&self) -> (Vec<u8>, usize) {
+        self.inside().input.clone()
     }
 
     /// The VM ends by itself.
@@ -63,10 +108,10 @@ impl FakeVm {
         self.why.borrow().is_some()
     }
 
-    /// Pods and containers.
+    /// Pods and containers, with their processes.
     pub fn left(&self) -> (usize, usize) {
         let inside = self.inside();
-        (inside.pods.len(), inside.containers.len())
+        (inside.pods.len(), inside.containers.len() + inside.processes.len())
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -115,7 +160,8 @@ impl Vm for FakeVm {
             let made = FakeContainer {
                 pod: container.pod.clone(),
                 has_started: false,
-                ended: watch::channel(None).0,
+                is_paused: false,
+                comes: 0,
             };
             assert!(inside.containers.insert(id.clone(), made).is_none(), "{id} is made twice");
         })
@@ -125,38 +171,111 @@ impl Vm for FakeVm {
         self.call(true, move |inside| {
             let container = inside.containers.get_mut(id).expect("it is there");
             assert!(!std::mem::replace(&mut container.has_started, true), "{id} is started twice");
-            Output { stdout: Box::new(tokio::io::empty()), stderr: Box::new(tokio::io::empty()) }
+            inside.start(&id.clone().into())
         })
     }
 
-    fn wait<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Ended>> {
-        let mut ended = self.inside().containers[id].ended.subscribe();
+    fn add<'a>(&'a self, name: &'a Name, _: &'a Added) -> BoxFuture<'a, Result<Output>> {
+        Box::pin(async move {
+            let comes = self.inside().containers.get_mut(&name.task).map(|container| {
+                assert!(!container.is_paused, "{name} is added to a paused container");
+                container.comes += 1;
+            });
+            let added = self.call(true, move |inside| {
+                let container = name.task.clone().into();
+                inside.runs(&container).then(|| inside.start(name))
+            });
+            let added = added.await;
+            if let Some(container) = self.inside().containers.get_mut(&name.task)
+                && comes.is_some()
+            {
+                container.comes -= 1;
+            }
+            added?.ok_or_else(|| Error::state("the container has ended"))
+        })
+    }
+
+    fn input<'a>(&'a self, _: &'a Name, mut from: Input) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            let read = from.read_to_end(&mut all).await;
+            let mut inside = self.inside();
+            inside.input.0.extend(all);
+            inside.input.1 += 1;
+            drop(inside);
+            read.map(drop).map_err(Error::failed)
+        })
+    }
+
+    fn wait<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Ended>> {
+        let mut ended = self.inside().processes[name].subscribe();
         Box::pin(async move {
             let ended = ended
                 .wait_for(Option::is_some)
                 .await
-                .expect("it is not deleted before it ends")
-                .unwrap();
-            self.call(false, move |_| ended).await
+                .expect("it is waited for once")
+                .expect("it has ended");
+            self.call(false, move |inside| {
+                inside.processes.remove(name);
+                ended
+            })
+            .await
         })
     }
 
-    fn signal<'a>(&'a self, id: &'a Id, signal: Signal, _: bool) -> BoxFuture<'a, Result<()>> {
+    fn signal<'a>(&'a self, name: &'a Name, signal: Signal, _: bool) -> BoxFuture<'a, Result<()>> {
         let kills = signal == Signal::KILL;
         Box::pin(async move {
             self.call(!kills, move |_| ()).await?;
-            if signal.ends_by_default() {
-                self.end_process(id, Ended { status: signal.status(), out_of_memory: false });
+            let ended = Ended { status: signal.status(), out_of_memory: false };
+            if kills {
+                self.inside().end(name, ended);
+            } else if signal.ends_by_default() {
+                self.end_process(name, ended);
             }
             Ok(())
         })
     }
 
+    fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let paused = self.call(true, move |inside| {
+                let runs = inside.runs(&id.clone().into());
+                let container = inside.containers.get_mut(id).expect("it is there");
+                assert_eq!(container.comes, 0, "{id} is paused while something is added");
+                assert!(!container.is_paused, "{id} is paused twice");
+                container.is_paused = runs;
+                runs
+            });
+            if paused.await? { Ok(()) } else { Err(Error::state("the container has ended")) }
+        })
+    }
+
+    fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        self.call(true, move |inside| {
+            let runs = inside.runs(&id.clone().into());
+            let container = inside.containers.get_mut(id).expect("it is there");
+            assert!(std::mem::take(&mut container.is_paused) || !runs, "{id} was not paused");
+        })
+    }
+
+    fn resize<'a>(&'a self, name: &'a Name, _: TerminalSize) -> BoxFuture<'a, Result<()>> {
+        self.call(true, move |inside| assert!(inside.processes.contains_key(name)))
+    }
+
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         self.call(true, move |inside| {
-            if let Some(container) = inside.containers.remove(id) {
-                assert!(!container.has_started || container.ended.borrow().is_some(), "{id} runs");
-            }
+            inside.containers.remove(id);
+            let mut names = inside.processes.keys();
+            assert!(!names.any(|name| name.task == *id && inside.runs(name)), "{id} runs");
+        })
+    }
+
+    fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>> {
+        self.call(true, move |inside| {
+            let names = inside.processes.keys().filter(|name| name.task == *id);
+            let listed = |(pid, name): (u32, &Name)| Listed { pid, added: name.added.clone() };
+            (2..).zip(names).map(listed).collect()
         })
     }
 

@@ -8,13 +8,10 @@ fn ended(status: u8) -> Ended {
 #[tokio::test(start_paused = true)]
 async fn a_pod_and_its_container_live_and_leave_nothing() {
     let bench = Bench::new();
-    let (pod_id, container) = (id("pod"), id("container"));
+    let (pod_id, container) = (name("pod"), name("container"));
     let pid = bench.create("pod", What::Pod(pod())).await.unwrap();
     bench.tasks.start(&pod_id).await.unwrap();
-    assert_eq!(
-        bench.create("container", What::Container(pod_id.clone(), root())).await.unwrap(),
-        pid
-    );
+    assert_eq!(bench.create("container", What::Container(id("pod"), parts())).await.unwrap(), pid);
     bench.tasks.start(&container).await.unwrap();
     assert_eq!(bench.tasks.usage(&container).await.unwrap().memory_bytes, 4096);
     bench.tasks.update(&container, Limits::default()).await.unwrap();
@@ -38,31 +35,31 @@ async fn a_pod_and_its_container_live_and_leave_nothing() {
     assert_eq!(seen, expected);
     assert!(bench.tasks.is_empty());
     assert_eq!((bench.vm.left(), bench.host.holders()), ((0, 0), 0));
-    assert_eq!(bench.host.released(), [pod_id]);
+    assert_eq!(bench.host.released(), [id("pod")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_partition_is_told_before_the_exit() {
     let bench = Bench::new();
-    bench.create("one", What::Single(pod(), root())).await.unwrap();
-    bench.tasks.start(&id("one")).await.unwrap();
-    bench.vm.end_process(&id("one"), Ended { status: 137, out_of_memory: true });
-    soon(bench.tasks.wait(&id("one"))).await.unwrap();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
+    bench.tasks.start(&name("one")).await.unwrap();
+    bench.vm.end_process(&name("one"), Ended { status: 137, out_of_memory: true });
+    soon(bench.tasks.wait(&name("one"))).await.unwrap();
     assert_eq!(bench.seen(), ["create one", "start one", "oom one", "exit one"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_of_a_pod_that_has_ended_is_refused_at_once() {
     let bench = Bench::new();
-    let container = || What::Container(id("pod"), root());
+    let container = || What::Container(id("pod"), parts());
     assert_eq!(bench.create("early", container()).await.unwrap_err().kind, ErrorKind::State);
     bench.create("pod", What::Pod(pod())).await.unwrap();
     bench.create("first", container()).await.unwrap();
-    bench.tasks.kill(&id("pod"), Signal::KILL, false).await.unwrap();
+    bench.tasks.kill(&name("pod"), Signal::KILL, false).await.unwrap();
     assert_eq!(bench.create("late", container()).await.unwrap_err().kind, ErrorKind::State);
-    assert_eq!(bench.tasks.start(&id("first")).await.unwrap_err().kind, ErrorKind::State);
+    assert_eq!(bench.tasks.start(&name("first")).await.unwrap_err().kind, ErrorKind::State);
     // It ends with its pod.
-    assert_eq!(soon(bench.tasks.wait(&id("first"))).await.unwrap().status, 137);
+    assert_eq!(soon(bench.tasks.wait(&name("first"))).await.unwrap().status, 137);
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,21 +67,21 @@ async fn what_fails_half_way_leaves_nothing() {
     let bench = Bench::new();
     // The pod is made, its container is not.
     bench.vm.follow(vec![(0, true), (0, false)]);
-    bench.create("one", What::Single(pod(), root())).await.unwrap_err();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap_err();
     assert!(bench.tasks.is_empty());
     assert_eq!((bench.vm.left(), bench.host.holders()), ((0, 0), 0));
     assert_eq!(bench.host.released(), [id("one")]);
     assert!(bench.seen().is_empty());
-    bench.create("one", What::Single(pod(), root())).await.unwrap();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_can_be_tried_again() {
     let bench = Bench::new();
-    bench.create("one", What::Single(pod(), root())).await.unwrap();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
     bench.vm.follow(vec![(0, true)]);
-    bench.tasks.start(&id("one")).await.unwrap_err();
-    bench.tasks.start(&id("one")).await.unwrap();
+    bench.tasks.start(&name("one")).await.unwrap_err();
+    bench.tasks.start(&name("one")).await.unwrap();
     assert_eq!(bench.seen(), ["create one", "start one"]);
 }
 
@@ -100,19 +97,19 @@ async fn all_tasks_end_with_their_vm_after_nobody_can_find_it() {
         })
     };
     bench.create("pod", What::Pod(pod())).await.unwrap();
-    bench.tasks.start(&id("pod")).await.unwrap();
-    bench.create("runs", What::Container(id("pod"), root())).await.unwrap();
-    bench.tasks.start(&id("runs")).await.unwrap();
-    bench.create("waits", What::Container(id("pod"), root())).await.unwrap();
+    bench.tasks.start(&name("pod")).await.unwrap();
+    bench.create("runs", What::Container(id("pod"), parts())).await.unwrap();
+    bench.tasks.start(&name("runs")).await.unwrap();
+    bench.create("waits", What::Container(id("pod"), parts())).await.unwrap();
     bench.vm.end();
     for task in ["runs", "waits", "pod"] {
-        assert_eq!(soon(bench.tasks.wait(&id(task))).await.unwrap().status, 255, "{task}");
+        assert_eq!(soon(bench.tasks.wait(&name(task))).await.unwrap().status, 255, "{task}");
     }
     soon(watching).await.unwrap();
     let error = bench.create("late", What::Pod(pod())).await.unwrap_err();
     assert!(error.message.contains("the VM has ended: killed"), "{error}");
     for task in ["runs", "waits", "pod"] {
-        soon(bench.tasks.delete(&id(task))).await.unwrap();
+        soon(bench.tasks.delete(&name(task))).await.unwrap();
     }
     assert!(bench.tasks.is_empty());
     assert_eq!(bench.host.holders(), 0);
@@ -121,10 +118,10 @@ async fn all_tasks_end_with_their_vm_after_nobody_can_find_it() {
 #[tokio::test(start_paused = true)]
 async fn calls_out_of_order_say_why() {
     let bench = Bench::new();
-    let one = id("one");
+    let one = name("one");
     assert_eq!(bench.tasks.start(&one).await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(bench.tasks.snapshot(&one).unwrap_err().kind, ErrorKind::NotFound);
-    bench.create("one", What::Single(pod(), root())).await.unwrap();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
     assert_eq!(bench.create("one", What::Pod(pod())).await.unwrap_err().kind, ErrorKind::Exists);
     assert_eq!(bench.tasks.usage(&one).await.unwrap_err().kind, ErrorKind::State);
     bench.tasks.start(&one).await.unwrap();
@@ -154,9 +151,9 @@ async fn a_pod_that_is_left_half_way_is_deleted_until_it_is_gone() {
     let bench = Bench::new();
     // Its pod is made, its container is not, and the pod cannot be deleted, twice.
     bench.vm.follow(vec![(0, true), (0, true), (0, true), (0, false)]);
-    bench.create("one", What::Single(pod(), root())).await.unwrap_err();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap_err();
     assert_eq!(
-        bench.create("one", What::Single(pod(), root())).await.unwrap_err().kind,
+        bench.create("one", What::Single(pod(), parts())).await.unwrap_err().kind,
         ErrorKind::Exists
     );
     soon(async {
@@ -166,5 +163,5 @@ async fn a_pod_that_is_left_half_way_is_deleted_until_it_is_gone() {
     })
     .await;
     assert_eq!((bench.vm.left(), bench.host.holders()), ((0, 0), 0));
-    bench.create("one", What::Single(pod(), root())).await.unwrap();
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
 }

@@ -1,0 +1,297 @@
+//! A pod in the VM: its memory, and who lives in it.
+
+use super::{
+    Booted,
+    container::FILES_PART,
+    network, process,
+    volumes::{check, on_host, remove},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    network::Connection,
+    volumes,
+};
+use squeezy_protocol::{
+    Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice, Volume,
+};
+use squeezy_vmm::{
+    AgentClient, VmError,
+    mechanism::{Slot, outside_bytes},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// Most containers of a pod.
+const MAX_CONTAINERS: usize = 32;
+/// The part of what a container may have outside its partition that files of one shared volume may take, as a divisor,
+/// and what each of them takes, in bytes: its inode and dentry.
+const FILES_OUTSIDE_PART: u64 = 4;
+const FILE_OUTSIDE_BYTES: u64 = 2 << 10;
+/// 68 years.
+const FOREVER_SECONDS: &str = "2147483647";
+
+/// A pod. Its containers are known by their numbers.
+#[derive(Clone)]
+pub(super) struct Pod {
+    host_name: Option<String>,
+    inside: Arc<tokio::sync::Mutex<Inside>>,
+}
+
+/// Locked while memory is plugged, reclaimed or entered: whoever comes then finds it there or gone.
+#[derive(Default)]
+struct Inside {
+    /// A slot of the VM's mechanism, while there are members.
+    slot: Option<Slot>,
+    /// Containers that are made and have not ended since.
+    members: BTreeSet<u64>,
+    /// Of these, the ones that run, which is what others can join.
+    running: BTreeMap<u64, InstanceId>,
+    /// The volumes that its containers share, by what they are instead of on the host.
+    shared: BTreeMap<PathBuf, u32>,
+    /// The process that keeps the partition while there are such volumes, whose files are in it, and the PID namespace
+    /// that containers share: until the pod is deleted, whether containers run or not.
+    keeper: Option<InstanceId>,
+    /// Whether its containers share their processes: as its first one says.
+    shares_processes: Option<bool>,
+    /// How much of the VM's memory each copy that is a volume can take, in bytes.
+    copies: BTreeMap<u32, u64>,
+    /// With its network, until the pod is deleted. Without one, its containers have a loopback interface only.
+    connection: Option<Connection>,
+}
+
+impl Pod {
+    /// A pod with this host name, without containers.
+    pub(super) fn new(host_name: Option<String>, connection: Option<Connection>) -> Self {
+        let inside = Inside { connection, ..Inside::default() };
+        Self { host_name, inside: Arc::new(tokio::sync::Mutex::new(inside)) }
+    }
+
+    /// Its host name.
+    pub(super) fn host_name(&self) -> Option<String> {
+        self.host_name.clone()
+    }
+
+    /// Ends its connection. Nothing runs in it any more.
+    pub(super) async fn disconnect(&self, booted: &Booted) {
+        let connection = self.inside.lock().await.connection.take();
+        if let Some(connection) = connection {
+            network::disconnect(booted, connection).await;
+        }
+    }
+
+    /// Makes a container a member. The first one gets the pod memory.
+    pub(super) async fn enter(&self, booted: &Booted, container: u64) -> Result<()> {
+        let mut inside = self.inside.lock().await;
+        if inside.members.len() >= MAX_CONTAINERS {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format_args!("the pod has {MAX_CONTAINERS} containers already"),
+            ));
+        }
+        if inside.slot.is_none() {
+            let slot = booted.mechanism.slots().take()?;
+            if let Err(error) = booted.mechanism.plug(&booted.vm, slot).await {
+                reclaim(booted, slot).await;
+                return Err(error.into());
+            }
+            inside.slot = Some(slot);
+        }
+        inside.members.insert(container);
+        Ok(())
+    }
+
+    /// Starts the instance of a member: beside one that runs, in whose partition it is then, or with a partition of its
+    /// own, which is the pod's from then on. One at a time, so that a pod never gets two.
+    pub(super) async fn start(
+        &self,
+        agent: &AgentClient,
+        container: u64,
+        spec: &InstanceSpec,
+    ) -> Result<Instance> {
+        let mut inside = self.inside.lock().await;
+        if !inside.members.contains(&container) {
+            return Err(Error::state("the container has ended"));
+        }
+        if spec.shared_processes && !*inside.shares_processes.get_or_insert(true) {
+            return Err(Error::unimplemented(
+                "sharing processes with one container of a pod is not supported by this runtime",
+            ));
+        }
+        inside.shares_processes.get_or_insert(false);
+        if inside.keeper.is_none() && (!inside.shared.is_empty() || spec.shared_processes) {
+            let keeper = inside.start(agent, &keeper(container, spec)).await?;
+            inside.keeper = Some(keeper.id);
+        }
+        let started = inside.start(agent, spec).await?;
+        inside.running.insert(container, started.id.clone());
+        Ok(started)
+    }
+
+    /// The volume that its containers have instead of a directory of the host. There has to be a member.
+    pub(super) async fn share(&self, booted: &Booted, source: &Path) -> Result<u32> {
+        let mut inside = self.inside.lock().await;
+        if let Some(&number) = inside.shared.get(source) {
+            return Ok(number);
+        }
+        if inside.shared.len() >= Volume::MAX_OF_INSTANCE {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format_args!("the pod shares {} volumes already", Volume::MAX_OF_INSTANCE),
+            ));
+        }
+        let (path, partition_bytes) = (source.to_owned(), booted.partition_bytes);
+        let most_files = outside_bytes(partition_bytes) / FILES_OUTSIDE_PART / FILE_OUTSIDE_BYTES;
+        let volume = on_host(move || {
+            let most_files = u32::try_from(most_files).unwrap_or(u32::MAX);
+            volumes::instead_of(&path, partition_bytes / FILES_PART, most_files)
+        });
+        let volume = volume.await.map_err(Error::failed)?;
+        let number = booted.volume_number();
+        booted.vm.agent()?.add_volume(number, &volume).await?;
+        inside.shared.insert(source.to_owned(), number);
+        Ok(number)
+    }
+
+    /// A volume is a copy that can take this much memory, in bytes, from now on.
+    pub(super) async fn copies(&self, volume: u32, bytes: u64) -> Result<()> {
+        let mut inside = self.inside.lock().await;
+        let others = inside.copies.iter().filter(|(number, _)| **number != volume);
+        check(others.map(|(_, bytes)| *bytes).chain([bytes]))?;
+        inside.copies.insert(volume, bytes);
+        Ok(())
+    }
+
+    /// That volume is there no more.
+    pub(super) async fn copies_no_more(&self, volume: u32) {
+        self.inside.lock().await.copies.remove(&volume);
+    }
+
+    /// The instance of a container has ended, and the container is as it was made.
+    pub(super) async fn stopped(&self, container: u64) {
+        self.inside.lock().await.running.remove(&container);
+    }
+
+    /// A container has ended; all of them, and the pod, if `container` is absent. With the last one, or with the pod if
+    /// volumes are kept in it, giving back the pod's memory begins: whoever comes after this finds it gone.
+    pub(super) async fn leave(
+        &self,
+        booted: &Arc<Booted>,
+        container: Option<u64>,
+    ) -> JoinHandle<()> {
+        let mut inside = self.inside.clone().lock_owned().await;
+        match container {
+            Some(number) => {
+                inside.members.remove(&number);
+                inside.running.remove(&number);
+            }
+            None => {
+                inside.members.clear();
+                inside.running.clear();
+            }
+        }
+        let is_over = inside.members.is_empty() && (inside.keeper.is_none() || container.is_none());
+        let booted = booted.clone();
+        tokio::spawn(async move {
+            if is_over {
+                inside.end(&booted).await;
+            }
+        })
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inside, &other.inside)
+    }
+}
+
+impl Inside {
+    /// Starts an instance beside one that runs, or alone if there is none.
+    async fn start(&mut self, agent: &AgentClient, spec: &InstanceSpec) -> Result<Instance> {
+        while let Some(other) = self.keeper.iter().chain(self.running.values()).next().cloned() {
+            let beside = InstanceSpec {
+                company: Company::Beside(other.clone()),
+                partition: PartitionChoice::None,
+                company_memory_limit_bytes: None,
+                host_name: None,
+                ..spec.clone()
+            };
+            match process::start(agent, &beside).await {
+                Err(error) if is_company_gone(agent, &other, &error).await => {}
+                started => return Ok(started?),
+            }
+            if self.keeper.take_if(|keeper| *keeper == other).is_some() {
+                let _ = agent.stop(&other, Duration::ZERO).await;
+                // All whose processes were shared have ended with it.
+                if spec.shared_processes {
+                    return Err(Error::state("the processes of the pod have ended"));
+                }
+            }
+            self.running.retain(|_, running| *running != other);
+        }
+        let alone = InstanceSpec {
+            company: Company::None,
+            partition: PartitionChoice::Any,
+            in_network: self.connection.as_ref().map(Connection::number),
+            ..spec.clone()
+        };
+        Ok(process::start(agent, &alone).await?)
+    }
+
+    /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
+    async fn end(&mut self, booted: &Booted) {
+        if let (Some(keeper), Ok(agent)) = (self.keeper.take(), booted.vm.agent())
+            && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
+        {
+            tracing::error!("instance {keeper}: {error}");
+        }
+        for number in std::mem::take(&mut self.shared).into_values() {
+            remove(booted, number).await;
+        }
+        if let Some(slot) = self.slot.take() {
+            reclaim(booted, slot).await;
+        }
+    }
+}
+
+/// The spec of a process that keeps the partition of a pod, with the limits of a container of this number.
+fn keeper(container: u64, spec: &InstanceSpec) -> InstanceSpec {
+    let id = format!("keeper-{container}").parse().expect("it is an id");
+    let command = ["/bin/busybox", "sleep", FOREVER_SECONDS].map(str::to_owned);
+    InstanceSpec {
+        wait_ms: spec.wait_ms,
+        memory_limit_bytes: spec.memory_limit_bytes,
+        company_memory_limit_bytes: spec.company_memory_limit_bytes,
+        host_name: spec.host_name.clone(),
+        ..InstanceSpec::new(id, command.to_vec())
+    }
+}
+
+/// Whether an instance did not start because the one beside it has ended.
+async fn is_company_gone(agent: &AgentClient, other: &InstanceId, error: &VmError) -> bool {
+    let may_be =
+        matches!(error, VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. });
+    may_be
+        && match agent.instance(other).await {
+            Ok(instance) => matches!(instance.state, InstanceState::Ended(_)),
+            Err(error) => matches!(error, VmError::Agent { code: ErrorCode::NotFound, .. }),
+        }
+}
+
+async fn reclaim(booted: &Booted, slot: Slot) {
+    let reclaimed = match booted.mechanism.slots().free(slot) {
+        Ok(()) => booted.mechanism.reclaim(&booted.vm, slot).await,
+        Err(error) => Err(error),
+    };
+    match reclaimed {
+        Ok(resize) => {
+            let latency = resize.map(|resize| resize.latency).unwrap_or_default();
+            tracing::info!(?latency, "the memory of a pod is back");
+        }
+        // The guest goes on with it, and whoever resizes next asks for as much more.
+        Err(error) => tracing::error!("the memory of a pod is not back: {error}"),
+    }
+}

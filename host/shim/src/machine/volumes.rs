@@ -1,0 +1,215 @@
+//! What a container has of volumes in the VM.
+
+use super::{Booted, pod::Pod};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    spec::{self, VolumeKind},
+    volumes::{self, Copied},
+};
+use squeezy_protocol::{ErrorCode, VolumeMount};
+use squeezy_vmm::VmError;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    task::{JoinSet, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+/// How often it is looked whether what was copied has changed. kubelet itself takes a minute.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long reading or writing files of the host may take.
+const HOST_LIMIT: Duration = Duration::from_secs(30);
+
+/// The volumes of a container, until it has ended.
+#[derive(Default)]
+pub(super) struct Volumes {
+    /// Where it has them.
+    pub(super) mounts: Vec<VolumeMount>,
+    /// The files that are written back.
+    reports: Vec<(u32, PathBuf)>,
+    /// The volumes that only this container has.
+    own: Vec<u32>,
+    /// Follows the directories that were copied.
+    following: JoinSet<()>,
+}
+
+impl Volumes {
+    /// Makes what a container of a pod wants. If that fails, nothing of it is left but what the pod shares.
+    pub(super) async fn new(
+        booted: &Arc<Booted>,
+        pod: &Pod,
+        wanted: &[spec::Volume],
+    ) -> Result<Self> {
+        let mut made = Self::default();
+        for volume in wanted {
+            if let Err(error) = made.add(booted, pod, volume).await {
+                made.remove(booted, pod).await;
+                return Err(error);
+            }
+        }
+        Ok(made)
+    }
+
+    async fn add(&mut self, booted: &Arc<Booted>, pod: &Pod, wanted: &spec::Volume) -> Result<()> {
+        let made = self.make(booted, pod, wanted).await;
+        let (volume, is_file) = made.map_err(|error| {
+            let (target, source) = (&wanted.target, wanted.source.display());
+            Error::new(error.kind, format_args!("volume {target:?} ({source}): {error}"))
+        })?;
+        self.mounts.push(VolumeMount {
+            volume,
+            file: is_file.then(|| volumes::FILE.to_owned()),
+            target: wanted.target.clone(),
+            read_only: wanted.is_read_only,
+        });
+        Ok(())
+    }
+
+    /// Makes a volume, unless the pod has it. Returns its number, and whether it is a single file.
+    async fn make(
+        &mut self,
+        booted: &Arc<Booted>,
+        pod: &Pod,
+        wanted: &spec::Volume,
+    ) -> Result<(u32, bool)> {
+        if wanted.kind == VolumeKind::Shared {
+            return Ok((pod.share(booted, &wanted.source).await?, false));
+        }
+        let copied = read(&wanted.source).await.map_err(Error::invalid)?;
+        let (number, is_file) = (booted.volume_number(), copied.is_file);
+        pod.copies(number, copied.most_bytes()).await?;
+        self.own.push(number);
+        booted.vm.agent()?.add_volume(number, &copied.volume).await?;
+        match (wanted.kind, is_file) {
+            (VolumeKind::Report, true) => self.reports.push((number, wanted.source.clone())),
+            (VolumeKind::Report, false) => return Err(Error::invalid("it is no file")),
+            (_, true) => {}
+            (_, false) => {
+                let follow =
+                    follow(booted.clone(), pod.clone(), number, wanted.source.clone(), copied);
+                self.following.spawn(follow);
+            }
+        }
+        Ok((number, is_file))
+    }
+
+    /// Writes back what the container has left in files, which has ended.
+    pub(super) async fn report(&self, booted: &Booted) {
+        for (number, source) in &self.reports {
+            let write_back = async {
+                let left = booted.vm.agent()?.file_of_volume(*number, volumes::FILE).await?;
+                let path = source.clone();
+                on_host(move || volumes::write_back(&path, &left)).await.map_err(Error::failed)
+            };
+            if let Err(error) = write_back.await {
+                tracing::error!("{} is not written: {error}", source.display());
+            }
+        }
+    }
+
+    /// Removes those that only this container has.
+    pub(super) async fn remove(mut self, booted: &Booted, pod: &Pod) {
+        self.following.shutdown().await;
+        for number in self.own {
+            remove(booted, number).await;
+            pod.copies_no_more(number).await;
+        }
+    }
+}
+
+/// Makes a volume what the directory of the host is that it is a copy of, whenever that changes.
+async fn follow(booted: Arc<Booted>, pod: Pod, number: u32, source: PathBuf, mut last: Copied) {
+    let mut said = String::new();
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        let looked = look(&booted, &pod, number, &source, &mut last).await;
+        let problem = looked.err().map(|error| error.message).unwrap_or_default();
+        // Once for each.
+        if problem != said && !problem.is_empty() {
+            tracing::warn!("volume {} stays as it was: {problem}", source.display());
+        }
+        said = problem;
+    }
+}
+
+/// Changes a volume if what it is a copy of is not what it was last.
+async fn look(
+    booted: &Booted,
+    pod: &Pod,
+    number: u32,
+    source: &Path,
+    last: &mut Copied,
+) -> Result<()> {
+    let now = read(source).await.map_err(Error::failed)?;
+    if now == *last {
+        return Ok(());
+    }
+    if now.is_file {
+        return Err(Error::failed("it is no directory any more"));
+    }
+    // Until it has changed, it is as large as it was.
+    pod.copies(number, now.most_bytes().max(last.most_bytes())).await?;
+    booted.vm.agent()?.change_volume(number, &now.volume).await?;
+    pod.copies(number, now.most_bytes()).await?;
+    *last = now;
+    Ok(())
+}
+
+async fn read(source: &Path) -> io::Result<Copied> {
+    let source = source.to_owned();
+    on_host(move || volumes::copy(&source)).await
+}
+
+/// Does something with files of the host, which may be somewhere else.
+pub(super) async fn on_host<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    match timeout(HOST_LIMIT, spawn_blocking(work)).await {
+        Ok(done) => done.map_err(io::Error::other)?,
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("it takes longer than {HOST_LIMIT:?}"),
+        )),
+    }
+}
+
+/// Removes a volume from the VM; its files go when nobody has it any more.
+pub(super) async fn remove(booted: &Booted, number: u32) {
+    let removed = match booted.vm.agent() {
+        Ok(agent) => agent.remove_volume(number).await,
+        Err(error) => Err(error),
+    };
+    match removed {
+        // It was not made.
+        Ok(()) | Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => {}
+        Err(error) => tracing::error!("volume {number} is left in the VM: {error}"),
+    }
+}
+
+/// The most that the copies of a pod's containers can take together, in bytes: what base memory has for them.
+pub(super) const COPIES_BYTES: u64 = 4 << 20;
+
+/// Checks that copies that can take so much, in bytes each, are not too much for a pod.
+pub(super) fn check(copies: impl IntoIterator<Item = u64>) -> Result<()> {
+    if copies.into_iter().sum::<u64>() <= COPIES_BYTES {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Full,
+        format_args!(
+            "the copies of the pod's volumes would take more than {} MiB",
+            COPIES_BYTES >> 20
+        ),
+    ))
+}
+
+impl Booted {
+    /// A number that no other volume has.
+    pub(super) fn volume_number(&self) -> u32 {
+        self.volumes.fetch_add(1, Ordering::Relaxed)
+    }
+}

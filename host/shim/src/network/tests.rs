@@ -1,0 +1,227 @@
+#[path = "../../../../scripts/outside.rs"]
+mod outside;
+
+use super::*;
+use crate::skip::skip;
+use outside::{HOST, Outside, PUBLIC};
+use rustix::event::{PollFd, PollFlags, poll};
+use squeezy_protocol::network::GATEWAY;
+use std::{
+    fs::File,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream, UdpSocket},
+    os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
+    process::Command,
+    thread,
+};
+
+/// A network namespace, as it is made for a pod, and what can be reached from it.
+struct Pod {
+    namespace: File,
+    outside: Outside,
+}
+
+impl Pod {
+    /// `None` if none can be made here.
+    fn new() -> Option<Self> {
+        let made = thread::spawn(|| {
+            let outside = Outside::enter()?;
+            let namespace = File::open("/proc/thread-self/ns/net").unwrap();
+            Some(Self { namespace, outside })
+        });
+        let made = made.join().unwrap();
+        if made.is_none() {
+            skip("no network namespace can be made here");
+        }
+        made
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.namespace.as_raw_fd()).into()
+    }
+
+    /// What a program prints there.
+    fn said(&self, command: &str) -> String {
+        let run = || Command::new("sh").args(["-c", command]).output();
+        let output = Namespace::open(&self.path()).unwrap().run(run).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// All that a connection may change.
+    fn state(&self) -> String {
+        self.said(
+            "ip -o link | cut -d' ' -f2; ip rule; ip -4 -o address | cut -d: -f2; ip -4 route show table all
+             cd /proc/sys/net/ipv4; cat ip_forward conf/*/forwarding conf/*/proxy_arp conf/*/rp_filter
+             cat neigh/*/proxy_delay",
+        )
+    }
+
+    fn outside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        self.outside.run(work).join().unwrap()
+    }
+}
+
+/// A guest behind a tap device: a namespace that has what the agent makes of it.
+fn guest(tap: OwnedFd, connection: &Connection) -> Namespace {
+    let (number, Network { address, mtu }) = (connection.number(), connection.network());
+    let made = apart(|| {
+        Namespace::unshare()?;
+        let device = "net0".parse::<TapName>().unwrap().make()?;
+        let (netlink, interface) = (Netlink::open()?, InterfaceIndex::of("net0")?);
+        netlink.set_hardware_address(interface, Network::device_address(number).0)?;
+        netlink.set_mtu(interface, mtu)?;
+        netlink.add_address(interface, address)?;
+        netlink.turn_on(interface)?;
+        netlink.add_route(interface, Some(GATEWAY), None)?;
+        netlink.add_route(interface, None, Some(GATEWAY))?;
+        netlink.add_neighbour(interface, GATEWAY, Network::gateway_address(number).0)?;
+        Ok((Namespace::own()?, device))
+    });
+    let (namespace, device) = made.unwrap();
+    // What QEMU and its guest's driver do, until the process ends.
+    for (from, to) in [(&tap, &device), (&device, &tap)] {
+        let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        thread::spawn(move || pass(&from, &to));
+    }
+    namespace
+}
+
+fn pass(from: impl AsFd, to: impl AsFd) {
+    let mut frame = vec![0; 1 << 17];
+    loop {
+        poll(&mut [PollFd::new(&from, PollFlags::IN)], None).unwrap();
+        if let Ok(length) = rustix::io::read(&from, &mut frame[..]) {
+            // A device that is turned off takes nothing.
+            let _ = rustix::io::write(&to, &frame[..length]);
+        }
+    }
+}
+
+/// A connected pod and its guest.
+fn connected() -> Option<(Pod, Networks, Connection, Namespace)> {
+    let pod = Pod::new()?;
+    let (networks, mut taps) = Networks::make(2).unwrap();
+    let connection = networks.connect(&pod.path()).unwrap().unwrap();
+    let guest = guest(taps.remove(0), &connection);
+    Some((pod, networks, connection, guest))
+}
+
+#[test]
+fn a_pod_is_reached_at_its_address_and_reaches_others_from_it() {
+    let Some((pod, _networks, connection, guest)) = connected() else { return };
+    assert_eq!(connection.network(), Network { address: HOST.parse().unwrap(), mtu: 1500 });
+    let listener = guest.run(|| TcpListener::bind((HOST, 80))).unwrap();
+    // More than all buffers between the two hold, and an answer after the end of the request.
+    let length = 8 << 20;
+    let asked = thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        stream.write_all(&said[..1 << 20]).unwrap();
+        (said.len(), peer.ip().to_string())
+    });
+    let answered = pod.outside(move || {
+        let mut stream = TcpStream::connect((HOST, 80)).unwrap();
+        stream.write_all(&vec![7; length]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap()
+    });
+    assert_eq!(answered, 1 << 20);
+    assert_eq!(asked.join().unwrap(), (length, PUBLIC.to_owned()));
+
+    let listener = pod.outside(|| TcpListener::bind((PUBLIC, 0))).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _stream = guest.run(|| TcpStream::connect((PUBLIC, port))).unwrap();
+    assert_eq!(listener.accept().unwrap().1.ip().to_string(), HOST);
+    // Nothing of the namespace itself answers.
+    let refused = guest.run(|| TcpStream::connect((PUBLIC, 1))).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_guest_sends_from_no_other_address() {
+    let Some((pod, _networks, _connection, guest)) = connected() else { return };
+    let socket = pod.outside(|| UdpSocket::bind((PUBLIC, 0))).unwrap();
+    let to = socket.local_addr().unwrap();
+    guest
+        .run(|| {
+            let netlink = Netlink::open()?;
+            for other in ["10.9.0.7", "203.0.113.9", PUBLIC, "127.0.0.2"] {
+                let other = other.parse().unwrap();
+                netlink.add_address(InterfaceIndex::of("net0")?, other)?;
+                // To an address of its own it sends nothing.
+                if other.to_string() != PUBLIC {
+                    let _ = UdpSocket::bind((other, 0))?.send_to(b"false", to);
+                }
+                netlink.remove_local(InterfaceIndex::of("net0")?, other)?;
+            }
+            UdpSocket::bind((HOST, 0))?.send_to(b"true", to)
+        })
+        .unwrap();
+    let mut said = [0; 16];
+    let (length, from) = socket.recv_from(&mut said).unwrap();
+    assert_eq!((&said[..length], from.ip().to_string()), (&b"true"[..], HOST.to_owned()));
+}
+
+#[test]
+fn what_comes_for_others_is_not_sent_on() {
+    let Some((pod, ..)) = connected() else { return };
+    let route =
+        |to: &str| pod.said(&format!("ip route get {to} from {PUBLIC} iif outside 2>/dev/null"));
+    assert!(route(HOST).contains("dev squeezy0"), "{}", route(HOST));
+    assert_eq!(route("10.9.0.1"), "");
+    assert_eq!(route("192.0.2.1"), "");
+}
+
+#[test]
+fn a_namespace_is_left_as_it_was() {
+    let Some(pod) = Pod::new() else { return };
+    let (networks, _taps) = Networks::make(1).unwrap();
+    let before = pod.state();
+    let connection = networks.connect(&pod.path()).unwrap().unwrap();
+    let connected = pod.state();
+    assert_ne!(connected, before);
+    let (others, _) = Networks::make(1).unwrap();
+    let refused = others.connect(&pod.path()).unwrap_err();
+    assert!(refused.to_string().contains("another pod"), "{refused}");
+    assert_eq!(pod.state(), connected);
+    networks.disconnect(connection).unwrap();
+    assert_eq!(pod.state(), before);
+    networks.give_back(0);
+    // Something is in the way.
+    pod.said(
+        "ip link set outside down; ip link set outside name squeezy0; ip link set squeezy0 up",
+    );
+    let before = pod.state();
+    for _ in 0..2 {
+        let refused = networks.connect(&pod.path()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(pod.state(), before);
+    }
+}
+
+#[test]
+fn what_a_killed_server_leaves_is_no_obstacle() {
+    let Some(pod) = Pod::new() else { return };
+    let state = || {
+        let (networks, taps) = Networks::make(1).unwrap();
+        let _connection = networks.connect(&pod.path()).unwrap().unwrap();
+        let state = pod.state();
+        // The device goes with its last descriptor.
+        drop(taps);
+        state
+    };
+    assert_eq!(state(), state());
+}
+
+#[test]
+fn only_a_pods_own_namespace_with_an_address_is_connected() {
+    let Some(pod) = Pod::new() else { return };
+    let (networks, _taps) = Networks::make(1).unwrap();
+    let own = networks.connect(Path::new("/proc/thread-self/ns/net")).unwrap_err();
+    assert!(own.to_string().contains("the host's own"), "{own}");
+    assert!(networks.connect(Path::new("/proc/self/ns/none")).is_err());
+    pod.said("ip address flush dev outside");
+    assert!(networks.connect(&pod.path()).unwrap().is_none());
+}

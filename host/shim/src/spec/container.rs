@@ -1,0 +1,78 @@
+//! Containers.
+
+use super::{
+    document::{Document, Namespace},
+    process::{Process, process},
+    refused, seccomp,
+    volumes::{Volume, volumes},
+};
+use crate::error::{Error, Result};
+use squeezy_protocol::{InstanceSpec, SystemCallFilter, is_path};
+
+/// What a container is, apart from its pod and its layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// What it runs.
+    pub process: Process,
+    /// Whether it sees the processes of its pod's other containers, as these see its own.
+    pub shares_processes: bool,
+    /// Its root.
+    pub root: Root,
+    /// What its processes may not call, those that are added included.
+    pub filters: Vec<SystemCallFilter>,
+}
+
+/// What a container's root is apart from its layers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    /// Whether it cannot be written to.
+    pub is_read_only: bool,
+    /// Paths in it that show nothing.
+    pub hidden_paths: Vec<String>,
+    /// Paths in it that cannot be written to.
+    pub read_only_paths: Vec<String>,
+    /// What is in it.
+    pub volumes: Vec<Volume>,
+}
+
+/// The container of a spec, if it has nothing that the shim cannot give it.
+pub(super) fn container(document: &Document) -> Result<Container> {
+    let found =
+        document.process.as_ref().ok_or_else(|| Error::invalid("the spec has no process"))?;
+    let process = process(found)?;
+    if !document.hooks.is_empty() {
+        return refused("a hook in the spec");
+    }
+    let linux = &document.linux;
+    if let Some(device) = linux.devices.first() {
+        return refused(&format!("device {:?}", device.path));
+    }
+    let is_others = |namespace: &Namespace| namespace.kind == "pid" && !namespace.path.is_empty();
+    Ok(Container {
+        process,
+        shares_processes: linux.namespaces.iter().any(is_others),
+        root: root(document)?,
+        filters: match &linux.seccomp {
+            Some(profile) => seccomp::filters(profile)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+fn root(document: &Document) -> Result<Root> {
+    let paths = |paths: &[String]| {
+        if paths.len() > InstanceSpec::MAX_PATHS || !paths.iter().all(|path| is_path(path)) {
+            return Err(Error::invalid(format_args!(
+                "a masked or read-only path is not absolute, or there are more than {}",
+                InstanceSpec::MAX_PATHS
+            )));
+        }
+        Ok(paths.to_vec())
+    };
+    Ok(Root {
+        is_read_only: document.root.readonly,
+        hidden_paths: paths(&document.linux.masked_paths)?,
+        read_only_paths: paths(&document.linux.readonly_paths)?,
+        volumes: volumes(&document.mounts)?,
+    })
+}

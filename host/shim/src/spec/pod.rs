@@ -1,0 +1,105 @@
+//! Pods.
+
+use super::{absolute, document::Document, refused};
+use crate::{
+    Id,
+    error::{Error, Result},
+};
+use squeezy_protocol::InstanceSpec;
+use std::path::PathBuf;
+
+const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
+const VM: &str = "dev.squeezy/vm";
+
+/// What decides where a pod goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its memory limit in bytes.
+    pub memory_bytes: u64,
+    /// The namespace of Kubernetes; empty without Kubernetes.
+    pub kubernetes_namespace: String,
+    /// The VM that it asks for within its namespace.
+    pub vm: String,
+    /// The network namespace that was made for it.
+    pub network: Option<PathBuf>,
+    /// Its host name, if it has one.
+    pub host_name: Option<String>,
+}
+
+/// The pod of a spec.
+pub(super) fn pod(document: &Document) -> Result<Pod> {
+    let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
+    let of_pod = match annotation(POD_MEMORY) {
+        Some(text) => text
+            .parse::<i64>()
+            .map_err(|_| Error::invalid(format_args!("{POD_MEMORY} is no number")))?,
+        None => 0,
+    };
+    // Both count in bytes; neither is set where it is 0 or negative.
+    let memory_bytes = [Some(of_pod), document.linux.resources.memory.limit]
+        .into_iter()
+        .flatten()
+        .find_map(|bytes| u64::try_from(bytes).ok().filter(|bytes| *bytes > 0))
+        .ok_or_else(|| {
+            Error::invalid(
+                "the pod has no memory limit, and its partition would have no size: set resources.limits.memory of \
+                 each container",
+            )
+        })?;
+    let name = |annotated: &str| -> Result<String> {
+        Ok(annotated
+            .parse::<Id>()
+            .map_err(|error| Error::invalid(format_args!("annotation {VM}: {error}")))?
+            .to_string())
+    };
+    check_host(document)?;
+    let network = document.linux.namespaces.iter().find(|namespace| namespace.kind == "network");
+    Ok(Pod {
+        memory_bytes,
+        kubernetes_namespace: match annotation(NAMESPACE) {
+            Some(namespace) => namespace.parse::<Id>()?.to_string(),
+            None => String::new(),
+        },
+        vm: name(annotation(VM).unwrap_or("default"))?,
+        network: match network.map(|namespace| namespace.path.as_str()) {
+            None | Some("") => None,
+            Some(path) => Some(absolute("the pod's network namespace", path)?),
+        },
+        host_name: host_name(&document.hostname)?,
+    })
+}
+
+/// Refuses what a pod would have of the host, which a VM has not, and settings of its kernel.
+fn check_host(document: &Document) -> Result<()> {
+    let namespaces = &document.linux.namespaces;
+    for (kind, what) in [
+        ("network", "the host's network (hostNetwork)"),
+        ("ipc", "the host's IPC (hostIPC)"),
+        ("pid", "the host's processes (hostPID)"),
+    ] {
+        if !namespaces.iter().any(|namespace| namespace.kind == kind) {
+            return refused(what);
+        }
+    }
+    let is_given = |(name, value): (&String, &String)| match name.as_str() {
+        "net.ipv4.ip_unprivileged_port_start" => value == "0",
+        // containerd lets all users ping. There is nobody to ping.
+        "net.ipv4.ping_group_range" => true,
+        _ => false,
+    };
+    match document.linux.sysctl.iter().find(|sysctl| !is_given(*sysctl)) {
+        Some((name, value)) => refused(&format!("sysctl {name:?} = {value:?}")),
+        None => Ok(()),
+    }
+}
+
+fn host_name(name: &str) -> Result<Option<String>> {
+    if name.len() > InstanceSpec::MAX_HOST_NAME_BYTES || name.contains('\0') {
+        return Err(Error::invalid(format_args!(
+            "the host name has more than {} bytes, or one of them is zero",
+            InstanceSpec::MAX_HOST_NAME_BYTES
+        )));
+    }
+    Ok(Some(name.to_owned()).filter(|name| !name.is_empty()))
+}

@@ -1,0 +1,98 @@
+//! Volumes of containers: what containerd and kubelet put into the `mounts` of a `config.json`.
+//!
+//! A VM has no directory of the host. What a container only reads is copied, and so are the three files that containerd
+//! makes for each pod; what a pod has for itself is in the VM. Nothing else is possible.
+
+use super::{absolute, document, refused};
+use crate::error::{Error, Result};
+use squeezy_protocol::{self as protocol, VolumeMount};
+use std::path::{Component, Path, PathBuf};
+
+/// A volume of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Where the container has it.
+    pub target: String,
+    /// Where it is on the host.
+    pub source: PathBuf,
+    /// What it is.
+    pub kind: VolumeKind,
+    /// Whether the container cannot write to it.
+    pub is_read_only: bool,
+}
+
+/// What a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// A copy of a file or directory of the host, which follows it if it is a directory.
+    Copy,
+    /// A file that is written back when the container has ended.
+    Report,
+    /// A directory that all containers of the pod with this source share; nothing of the host's is in it.
+    Shared,
+}
+
+/// The volumes of a container, in their order.
+///
+/// # Errors
+/// One is none of these; its name is said.
+pub(super) fn volumes(mounts: &[document::Mount]) -> Result<Vec<Volume>> {
+    let volumes: Vec<Volume> =
+        mounts.iter().filter_map(|mount| volume(mount).transpose()).collect::<Result<_>>()?;
+    if volumes.len() > protocol::Volume::MAX_OF_INSTANCE {
+        return refused(&format!(
+            "a container with more than {} volumes",
+            protocol::Volume::MAX_OF_INSTANCE
+        ));
+    }
+    Ok(volumes)
+}
+
+/// The volume that a mount is; nothing if each container has it anyway.
+fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
+    let has = |option: &str| mount.options.iter().any(|has| has == option);
+    let target = mount.destination.as_str();
+    if mount.kind != "bind" && !has("bind") && !has("rbind") {
+        if mount.is_made_by_guest() {
+            return Ok(None);
+        }
+        return refused(&format!("a volume ({} mount at {target:?})", mount.kind));
+    }
+    let is_read_only = has("ro");
+    let source = absolute("the source of a volume", &mount.source)?;
+    if has("shared") || has("rshared") {
+        return refused(&format!("a volume whose mounts are shared ({target:?})"));
+    }
+    let kind = match known(&source) {
+        Some(kind) => kind,
+        None if is_read_only => VolumeKind::Copy,
+        None => {
+            return refused(&format!(
+                "a volume of the host that can be written to ({} at {target:?})",
+                source.display()
+            ));
+        }
+    };
+    let checked = VolumeMount { volume: 0, file: None, target: target.to_owned(), read_only: true };
+    checked.check().map_err(|error| Error::invalid(format_args!("a volume: {error}")))?;
+    Ok(Some(Volume { target: target.to_owned(), source, kind, is_read_only }))
+}
+
+/// What kubelet and containerd make for a pod, by the names that they give it.
+fn known(source: &Path) -> Option<VolumeKind> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    let names: Vec<&str> = source.components().filter_map(name).collect();
+    match names.as_slice() {
+        [.., "pods", _, "volumes", "kubernetes.io~empty-dir", _] => Some(VolumeKind::Shared),
+        [.., "sandboxes", _, "shm"] => Some(VolumeKind::Shared),
+        // Each container has one of its own, and may write to it.
+        [.., "pods", _, "etc-hosts"] => Some(VolumeKind::Copy),
+        [.., "sandboxes", _, "hosts" | "hostname" | "resolv.conf"] => Some(VolumeKind::Copy),
+        // Where kubelet reads why a container has ended.
+        [.., "pods", _, "containers", _, _] => Some(VolumeKind::Report),
+        _ => None,
+    }
+}

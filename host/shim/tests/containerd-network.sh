@@ -1,0 +1,284 @@
+#!/usr/bin/env bash
+# Runs pods of Debian's containerd in a VM, in network namespaces as a network plugin makes them.
+# usage: host/shim/tests/containerd-network.sh SHIM
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=containerd-common.sh
+. "$(dirname "$0")/containerd-common.sh"
+
+# The node's bridge, and a machine behind it that is no pod, at 10.88.0.100.
+mkdir -p /run/netns
+ip link set lo up
+ip link add node type bridge
+ip address add 10.88.0.1/24 dev node
+ip link set node up
+# make_namespace NAME ADDRESS: with an interface on the bridge, whose other end is `to-NAME`.
+make_namespace() {
+	ip netns add "$1"
+	ip link add "to-$1" type veth peer name eth0 netns "$1"
+	ip link set "to-$1" master node up
+	ip -n "$1" link set lo up
+	ip -n "$1" address add "$2/24" dev eth0
+	ip -n "$1" link set eth0 up
+	ip -n "$1" route add default via 10.88.0.1
+}
+make_namespace one 10.88.0.2
+make_namespace two 10.88.0.3
+make_namespace outside 10.88.0.100
+# state NAMESPACE: all that may be changed in it.
+state() {
+	ip -n "$1" -o link | cut -d: -f2
+	ip -n "$1" rule
+	ip -n "$1" -4 -o address
+	ip -4 -n "$1" route show table all
+	# shellcheck disable=SC2016 # it is for the shell there
+	ip netns exec "$1" sh -c 'cd /proc/sys/net/ipv4 && cat conf/*/forwarding conf/*/proxy_arp conf/*/rp_filter neigh/*/proxy_delay'
+}
+for namespace in one two; do
+	state $namespace >"$work/$namespace.before"
+done
+is_as_before() {
+	state "$1" | cmp --silent - "$work/$1.before"
+}
+
+# Outside are a name server that knows one name, and a web server.
+cat >"$work/names.py" <<'PYTHON'
+import socket
+
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("10.88.0.100", 53))
+while True:
+    query, client = server.recvfrom(512)
+    name_end = query.index(b"\0", 12)
+    is_known = query[12:name_end] == b"\7outside\4test" and query[name_end + 1 : name_end + 3] == b"\0\1"
+    answer = b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + bytes([10, 88, 0, 100]) if is_known else b""
+    header = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if is_known else b"\0\0") + b"\0\0\0\0"
+    server.sendto(header + query[12 : name_end + 5] + answer, client)
+PYTHON
+# Sends what there is to read, ends that, and prints what comes until the other end has ended.
+cat >"$work/through.py" <<'PYTHON'
+import socket
+import sys
+import threading
+
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60)
+
+
+def send():
+    stream.sendall(sys.stdin.buffer.read())
+    stream.shutdown(socket.SHUT_WR)
+
+
+threading.Thread(target=send).start()
+while said := stream.recv(65536):
+    sys.stdout.buffer.write(said)
+PYTHON
+ip netns exec outside python3 "$work/names.py" &
+outside=("$!")
+mkdir "$work/www"
+echo "from outside" >"$work/www/page"
+head -c 16777216 /dev/urandom >"$work/www/random"
+ip netns exec outside busybox httpd -f -p 10.88.0.100:8000 -h "$work/www" &
+outside+=("$!")
+echo "nameserver 10.88.0.100" >"$work/resolv.conf"
+resolver="--mount type=bind,src=$work/resolv.conf,dst=/etc/resolv.conf,options=rbind:ro"
+
+make_layer
+make_image "$work/layer"
+start_containerd
+ctr image import "$work/image.tar" >/dev/null
+
+# detach_in NAMESPACE ID COMMAND...: a pod with that network namespace.
+detach_in() {
+	local namespace=$1
+	shift
+	# shellcheck disable=SC2086
+	ctr run --detach --null-io --with-ns "network:/run/netns/$namespace" $resolver --memory-limit 134217728 \
+		--runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+}
+# of ID COMMAND...: what a program prints that is added to a container.
+of() {
+	local id=$1
+	shift
+	ctr task exec --exec-id "more-$RANDOM$RANDOM" "$id" "$@" </dev/null
+}
+page() {
+	curl --silent --show-error --fail --max-time 20 "http://$1"
+}
+prints() {
+	[ "$("${@:2}")" = "$1" ]
+}
+qemus() {
+	pgrep -c qemu-system
+}
+
+echo "a pod is reached at its address, at every port"
+serves='mkdir /www; cat /proc/sys/kernel/hostname >/www/name; busybox httpd -p 80 -h /www; busybox httpd -p 127.0.0.1:9000 -h /www; exec busybox httpd -f -p 8080 -h /www'
+detach_in one first sh -c "$serves"
+name=$(of first cat /proc/sys/kernel/hostname)
+until_true 20 page 10.88.0.2/name
+for port in 80 8080; do
+	[ "$(page "10.88.0.2:$port/name")" = "$name" ] || die "port $port has said: $(page "10.88.0.2:$port/name")"
+	[ "$(ip netns exec outside curl --silent --max-time 20 "http://10.88.0.2:$port/name")" = "$name" ] || die "it is not reached from outside"
+done
+busybox ping -c 1 -W 10 10.88.0.2 >/dev/null || die "it does not answer to ping"
+page 10.88.0.2:9000/name 2>/dev/null && die "its loopback interface is reached from elsewhere"
+# curl's statuses: 7 if it is refused, 28 if nobody says anything.
+status=0
+page 10.88.0.2:81/name 2>/dev/null || status=$?
+[ "$status" = 7 ] || die "status $status at a port where nobody listens"
+
+echo "a pod reaches others, by address and by name, from its own address"
+[ "$(of first busybox wget -q -O - http://10.88.0.100:8000/page)" = "from outside" ] || die "it reaches nobody"
+[[ $(of first busybox nslookup outside.test) == *"Address"*"10.88.0.100"* ]] || die "it does not find: $(of first busybox nslookup outside.test)"
+[[ $(of first busybox nslookup other.test 2>&1) != *"10.88.0.100" ]] || die "it finds a name that nobody has"
+said=$(of first busybox wget -q -O - http://outside.test:8000/page) || true
+[ "$said" = "from outside" ] || die "it reaches nobody by name: $said"
+ip netns exec outside timeout 60 busybox nc -l -p 7000 -e sh -c 'busybox netstat -tn | grep ":7000 .*ESTABLISHED"' &
+# shellcheck disable=SC2016 # it is for the container's shell
+said=$(of first sh -c 'until busybox nc 10.88.0.100 7000; do sleep 0.1; done')
+[[ $said == *10.88.0.2:* ]] || die "it is known as: $said"
+
+echo "much goes through, in both directions, and ends where it ends"
+sum=$(sha256sum <"$work/www/random")
+[ "$(of first sh -c 'busybox wget -q -O - http://10.88.0.100:8000/random | busybox sha256sum')" = "$sum" ] || die "something was lost on its way in"
+# The other end of a connection stays open when one has ended.
+ctr task exec --detach --exec-id sums first busybox nc -l -p 7000 -e busybox sha256sum </dev/null
+sums_listens() {
+	of first busybox netstat -tln | grep -q :7000
+}
+until_true 20 sums_listens
+[ "$(python3 "$work/through.py" 10.88.0.2 7000 <"$work/www/random")" = "$sum" ] || die "something was lost, or nothing came back after the end"
+for number in $(seq 100); do
+	page 10.88.0.2/name >"$work/many-$number" &
+	many+=("$!")
+done
+wait "${many[@]}" || die "one of 100 at a time has failed"
+[ "$(sort -u "$work"/many-*)" = "$name" ] || die "they were told: $(sort -u "$work"/many-*)"
+
+echo "pods of a VM reach each other at their addresses only"
+detach_in two second sh -c "$serves"
+other=$(of second cat /proc/sys/kernel/hostname)
+until_true 20 page 10.88.0.3/name
+[ "$(qemus)" = 1 ] || die "$(qemus) VMs instead of 1"
+[ "$(of second busybox wget -q -O - http://10.88.0.2/name)" = "$name" ] || die "it does not reach the other at its address"
+[ "$(of second busybox wget -q -O - http://127.0.0.1:9000/name)" = "$other" ] || die "its loopback interface is another's"
+said=$(of second sh -c 'busybox wget -q -T 5 -O - http://10.88.0.2:9000/name' 2>&1) && die "it reaches the other's loopback interface: $said"
+of second busybox ip -o link | grep -c : | grep -qx 2 || die "it has: $(of second busybox ip -o link)"
+# What the node says about their interfaces holds.
+for namespace in one two; do
+	bridge link set dev "to-$namespace" isolated on
+done
+said=$(of second busybox wget -q -T 5 -O - http://10.88.0.2/name 2>&1) && die "it reaches one that the node keeps from it: $said"
+[ "$(page 10.88.0.2/name)" = "$name" ] || die "it is not reached any more"
+for namespace in one two; do
+	bridge link set dev "to-$namespace" isolated off
+done
+# Nobody has another's address.
+said=$(of second busybox ip address add 10.88.0.2/32 dev net0 2>&1) && die "it takes an address: $said"
+
+echo "a pod without a network has a loopback interface"
+detach third sh -c "$serves"
+until_true 20 prints 1 of third sh -c 'busybox ip -o link | grep -c :'
+said=$(of third busybox wget -q -T 5 -O - http://10.88.0.2/name 2>&1) && die "it reaches: $said"
+remove third >/dev/null
+
+echo "containers of a pod share its network, also one after another"
+make_namespace three 10.88.0.4
+state three >"$work/three.before"
+ctr run --detach --null-io --with-ns network:/run/netns/three --annotation io.kubernetes.cri.container-type=sandbox \
+	--annotation io.kubernetes.cri.sandbox-id=pod --annotation io.kubernetes.cri.sandbox-memory=134217728 \
+	--runtime io.containerd.squeezy.v2 "$image" pod sleep 1 </dev/null
+in_pod() {
+	# shellcheck disable=SC2086
+	ctr run ${options---rm} --annotation io.kubernetes.cri.container-type=container --annotation io.kubernetes.cri.sandbox-id=pod \
+		--runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+}
+for round in 1 2; do
+	options="--detach --null-io" in_pod "serves-$round" sh -c "$serves"
+	until_true 20 page 10.88.0.4/name
+	said=$(in_pod "asks-$round" busybox wget -q -O - http://127.0.0.1:9000/name)
+	[ "$said" = "$(page 10.88.0.4/name)" ] || die "in round $round it said: $said"
+	# A connection that is open then holds up nobody.
+	python3 "$work/through.py" 10.88.0.4 80 < <(sleep 5) >/dev/null 2>&1 &
+	remove "serves-$round" >/dev/null
+done
+ctr task kill --signal SIGKILL pod
+until_true 30 has_status pod STOPPED
+ctr task rm pod 2>/dev/null || true
+ctr container rm pod
+until_true 10 is_as_before three
+
+echo "a pod that is flooded, and keeps all connections open, holds up nobody else"
+cat >"$work/flood.py" <<'PYTHON'
+import errno
+import socket
+import sys
+
+address = sys.argv[1]
+held = []
+for _ in range(1500):
+    stream = socket.socket()
+    stream.setblocking(False)
+    if stream.connect_ex((address, 80)) not in (0, errno.EINPROGRESS):
+        break
+    held.append(stream)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("flooding", flush=True)
+while True:
+    try:
+        datagrams.sendto(bytes(1000), (address, 9))
+    except OSError:
+        pass
+PYTHON
+detach_in three flooded sh -c "$serves"
+until_true 20 page 10.88.0.4/name
+python3 "$work/flood.py" 10.88.0.4 >"$work/flood" &
+flood=$!
+until_true 20 grep -q flooding "$work/flood"
+for number in $(seq 5); do
+	[ "$(page 10.88.0.2/name)" = "$name" ] || die "another pod does not answer"
+	[ "$(of second echo "$number")" = "$number" ] || die "nothing can be started in another pod"
+done
+kill "$flood"
+remove flooded >/dev/null
+until_true 10 is_as_before three
+
+echo "nothing is left of a pod's network"
+remove second >/dev/null
+until_true 10 is_as_before two
+[ "$(page 10.88.0.2/name)" = "$name" ] || die "the other one has lost its network"
+# Whoever comes next has the same device, and not what the last one had.
+detach_in two third sh -c "$serves"
+until_true 20 page 10.88.0.3/name
+remove third >/dev/null
+until_true 10 is_as_before two
+remove first >/dev/null
+until_true 10 is_as_before one
+until_true 30 nothing_is_left
+! ip -o link | grep squeezy || die "a tap device is left"
+
+echo "the VM is killed"
+detach_in one victim sleep 100000
+is_as_before one && die "the pod has no network"
+pkill -9 qemu-system
+until_true 30 has_status victim STOPPED
+ctr task rm victim 2>/dev/null || true
+ctr container rm victim
+until_true 30 nothing_is_left
+is_as_before one || die "the network namespace has changed"
+
+echo "the server is killed"
+detach_in one victim sleep 100000
+pkill -9 -f 'containerd-shim-squeezy-v2 serve'
+is_gone() {
+	! has_status victim RUNNING
+}
+until_true 30 is_gone
+ctr container rm victim
+# Nobody could clean up, and the next pod may have the same namespace.
+detach_in one next sh -c "$serves"
+until_true 20 page 10.88.0.2/name
+remove next >/dev/null
+until_true 30 nothing_is_left
+
+kill "${outside[@]}" "$containerd"

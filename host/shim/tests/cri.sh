@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Runs pods in a VM through CRI, as kubelet does: with Debian's containerd and a newer one.
+# usage: host/shim/tests/cri.sh SHIM
+set -euo pipefail
+if [ "${2-}" != inside ]; then
+	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
+	debian=$("$(dirname "$0")/get-containerd.sh")
+	containerds=("$debian:$kubernetes" "$kubernetes")
+fi
+# shellcheck source-path=SCRIPTDIR source=cri-common.sh
+. "$(dirname "$0")/cri-common.sh"
+
+mkdir "$work/pods" "$work/logs"
+# What a container gets that asks for nothing, as kubelet says it.
+paths='"masked_paths": ["/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/version", "/sys/firmware"],
+	"readonly_paths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]'
+# Each container has processes of its own (CONTAINER).
+pid=1
+# pod NAME: writes the configuration of a pod, with more of its "linux" in `linux`.
+pod() {
+	cat >"$work/pods/$1.json" <<JSON
+{"metadata": {"name": "$1", "namespace": "shop", "uid": "$1"}, "hostname": "$1", "log_directory": "$work/logs",
+ "linux": {"resources": {"memory_limit_in_bytes": 134217728},
+ "security_context": {"namespace_options": {"pid": $pid}}${linux-}}}
+JSON
+}
+# container NAME SCRIPT: writes the configuration of a container that is a shell, with more of its own in `more` and of
+# its security context in `security`.
+container() {
+	python3 - "$2" >"$work/pods/$1.json" <<PYTHON
+import json, sys
+config = json.loads('''{"metadata": {"name": "$1"}, "image": {"image": "$image"}, "log_path": "$1.log"${more-},
+ "linux": {"resources": {"memory_limit_in_bytes": 67108864},
+ "security_context": {"namespace_options": {"pid": $pid}, $paths${security-}}}}''')
+print(json.dumps(config | {"command": ["sh", "-c", sys.argv[1]]}))
+PYTHON
+}
+# start POD NAME...: makes and starts containers of a pod, of which `pods` has the id.
+start() {
+	local pod=$1 name
+	shift
+	for name; do
+		ids[$name]=$(crictl create "${ids[$pod]}" "$work/pods/$name.json" "$work/pods/$pod.json")
+		crictl start "${ids[$name]}" >/dev/null
+	done
+}
+declare -A ids
+# what TEMPLATE NAME: a part of a container's status.
+what() {
+	crictl inspect -o go-template --template "{{.status.$1}}" "${ids[$2]}"
+}
+is() {
+	[ "$(what "$1" "$2")" = "$3" ]
+}
+log_has() {
+	[[ $(crictl logs "${ids[$1]}" 2>&1) == *"$2"* ]]
+}
+mounts() {
+	cut -d' ' -f2 /proc/self/mounts | sort
+}
+
+make_layer
+mkdir "$work/layer/srv"
+make_image "$work/layer"
+start_containerd
+ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+has_image() {
+	crictl inspecti "$image"
+}
+until_true 30 has_image
+mounts >"$work/mounts"
+echo "$(containerd --version | cut -d' ' -f3): a pod of two containers"
+pod web
+ids[web]=$(crictl runp --runtime squeezy "$work/pods/web.json")
+# shellcheck disable=SC2016 # these are for the containers' shells
+main='
+	trap "echo is told; exit 7" TERM
+	echo "$NAME $(cat /proc/sys/kernel/hostname) $(cat /etc/hostname) $(pwd)"
+	busybox mkdir /data; busybox chown 7:8 /data; busybox ls -ln / | busybox awk "/data/ { print \$3, \$4 }"
+	grep -E "Cap(Eff|Bnd)|NoNewPrivs|Seccomp:" /proc/self/status | busybox awk "{ print \$2 }"
+	[ "$(busybox awk "/Seccomp_filters/ { print \$2 }" /proc/self/status)" -gt 1 ] && echo profile
+	cat /proc/version; (echo 1 >/proc/sys/vm/drop_caches) 2>/dev/null || echo read-only
+	busybox unshare -r true 2>/dev/null || echo closed
+	exec 3<>/dev/ptmx; ls /dev/pts; echo error >&2
+	busybox httpd -p 80 -h /etc
+	while :; do sleep 0.1; done' side='
+	busybox id -u; busybox id -G; grep -E "Cap(Eff|Bnd)|NoNewPrivs" /proc/self/status | busybox awk "{ print \$2 }"
+	busybox mkdir /tmp/new 2>&1; (echo x >/x) 2>/dev/null || echo read-only
+	until busybox wget -q -O - http://127.0.0.1/hostname 2>/dev/null; do sleep 0.1; done
+	exec sleep 100000'
+# What an image's own start script does: it begins as user 0, makes things ready and becomes somebody else.
+security=', "seccomp": {"profile_type": 0}' more=', "envs": [{"key": "NAME", "value": "shop"}], "working_dir": "/srv/new"' \
+	container main "$main"
+echo '{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+	{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 18}]}' >"$work/profile.json"
+security=', "seccomp": {"profile_type": 2, "localhost_ref": "'$work/profile.json'"}, "no_new_privs": true,
+	"run_as_user": {"value": 1000}, "run_as_group": {"value": 50}, "supplemental_groups": [7], "readonly_rootfs": true,
+	"capabilities": {"add_capabilities": ["NET_ADMIN"], "drop_capabilities": ["CHOWN"]}' \
+	container side "$side"
+start web main side
+until_true 30 log_has side web
+until_true 30 log_has main ptmx
+until_true 30 log_has main error
+said=$(crictl logs "${ids[main]}" 2>"$work/error" | tr '\n' ' ')
+expected='shop web web /srv/new 7 8 00000000a80425fb 00000000a80425fb 0 2 profile read-only closed 0 ptmx '
+[ "$said" = "$expected" ] || die "main said: $said"
+[ "$(cat "$work/error")" = error ] || die "main said: $(cat "$work/error")"
+said=$(crictl logs "${ids[side]}" 2>&1 | tr '\n' ' ')
+expected='1000 50 7 0000000000000000 00000000a80425fa 1 mkdir: can'\''t create directory '\''/tmp/new'\'': Invalid cross-device link read-only web '
+[ "$said" = "$expected" ] || die "side said: $said"
+[ "$(pgrep -c qemu-system)" = 1 ] || die "there is not one VM"
+
+echo "its state, processes and metrics"
+for name in main side; do
+	is state $name CONTAINER_RUNNING || die "$name is $(what state $name)"
+done
+said=$(crictl exec --sync "${ids[main]}" sh -c 'cat /data/file 2>/dev/null; echo own >/data/file; busybox id -u; cat /data/file' | tr '\n' ' ')
+[[ $said == "0 own "* ]] || die "it said: $said"
+said=$(crictl exec --sync "${ids[main]}" sh -c 'echo error >&2; exit 3' 2>&1) && die "it did not fail: $said"
+[[ $said == *"exited with 3: error"* ]] || die "it said: $said"
+has_metrics() {
+	crictl stats -o json --id "${ids[main]}" | python3 -c '
+import json, sys
+[stats] = json.load(sys.stdin)["stats"]
+assert int(stats["memory"]["workingSetBytes"]["value"]) > 100_000, stats
+assert int(stats["cpu"]["usageCoreNanoSeconds"]["value"]) > 0, stats'
+}
+until_true 30 has_metrics
+
+echo "containerd restarts"
+kill -9 "$containerd"
+wait "$containerd" 2>/dev/null || true
+start_containerd
+until_true 30 is state main CONTAINER_RUNNING
+crictl exec --sync "${ids[side]}" busybox id -u >/dev/null
+
+echo "what cannot be is refused with a sentence"
+# refused WORDS COMMAND...
+refused() {
+	local words=$1
+	shift
+	said=$("$@" 2>&1) && die "it ran: $said"
+	[[ $said == *"$words"* ]] || die "it said: $said"
+}
+linux=', "sysctls": {"kernel.shm_rmid_forced": "1"}' pod odd
+refused kernel.shm_rmid_forced crictl runp --runtime squeezy "$work/pods/odd.json"
+more=', "devices": [{"container_path": "/dev/odd", "host_path": "/dev/null", "permissions": "r"}]' container odd true
+refused /dev/odd start web odd
+pid=0 container joins true
+refused "sharing processes with one container" start web joins
+
+echo "containers share their processes"
+pid=0 pod shared
+ids[shared]=$(crictl runp --runtime squeezy "$work/pods/shared.json")
+pid=0 container seen 'exec sleep 12345'
+# shellcheck disable=SC2016 # it is for the container's shell
+pid=0 container sees '
+	until [ "$found" ]; do
+		for process in /proc/[0-9]*; do
+			[ "$(busybox tr "\0" " " <$process/cmdline 2>/dev/null)" = "sleep 12345 " ] || continue
+			kill ${process#/proc/}
+			found=yes
+		done
+	done
+	exec sleep 100000'
+start shared seen sees
+until_true 30 is state seen CONTAINER_EXITED
+is exitCode seen 143 || die "it has ended with $(what exitCode seen)"
+is state sees CONTAINER_RUNNING || die "it is $(what state sees)"
+crictl stopp "${ids[shared]}" >/dev/null
+crictl rmp "${ids[shared]}" >/dev/null
+
+echo "containers end, one by one"
+crictl stop --timeout 10 "${ids[main]}" >/dev/null
+is exitCode main 7 || die "main has ended with $(what exitCode main)"
+log_has main "is told" || die "main said: $(crictl logs "${ids[main]}" 2>&1)"
+is state side CONTAINER_RUNNING || die "side is $(what state side)"
+crictl rm "${ids[main]}" >/dev/null
+crictl stop --timeout 0 "${ids[side]}" >/dev/null
+is exitCode side 137 || die "side has ended with $(what exitCode side)"
+# One that restarts, as after a crash.
+start web main
+until_true 30 log_has main error
+
+echo "nothing is left after the pod"
+crictl stopp "${ids[web]}" >/dev/null
+crictl rmp "${ids[web]}" >/dev/null
+until_true 30 no_vm_is_left
+[ -z "$(crictl ps --all --quiet)$(crictl pods --quiet)" ] || die "CRI has: $(crictl ps --all)"
+mounts | diff "$work/mounts" - || die "there are other mounts than before"
+[ "$(busybox ip link | grep -c '^[0-9]')" = 1 ] || die "there are network devices: $(busybox ip link)"
+[ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
+
+kill "$containerd"
