@@ -395,6 +395,54 @@ fn python_runs_in_a_vm_and_an_update_is_a_new_version() {
     let error = result(&activation)["error"].as_str().unwrap();
     assert!(error.contains("SyntaxError: invalid syntax"), "{error}");
     assert_eq!(activation["response"]["status"], "action developer error");
+    // What it wrote until then is in the logs.
+    put(&daemon, python("print('loading', flush=True)\nraise ValueError('no')\n"));
+    let (_, activation) = call(&daemon, json!({}));
+    assert!(activation["logs"][0].as_str().unwrap().ends_with("stdout: loading"), "{activation}");
+}
+
+#[test]
+fn node_serves_calls_beside_each_other_in_a_vm() {
+    let Some(build) = build_with("runtime-node") else { return };
+    let daemon = Daemon::start(&build, "");
+    let code = "let meet;
+        exports.main = ({ what, number }) => {
+            if (what === 'wait') return new Promise((answer) => { meet = answer; });
+            meet({ met: number });
+            meet = undefined;
+            return {};
+        }";
+    let body = |concurrency| {
+        let exec = json!({ "kind": "nodejs:20", "code": code });
+        json!({ "exec": exec, "limits": { "concurrency": concurrency } })
+    };
+    assert_eq!(put(&daemon, body(2))["limits"]["concurrency"], 2);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| call(&daemon, json!({ "what": "wait" })).1);
+        // Until it waits, there is nobody to meet.
+        common::until("the meeting", || {
+            let (_, activation) = call(&daemon, json!({ "number": 7 }));
+            (activation["response"]["status"] == "success").then_some(())
+        });
+        assert_eq!(result(&waits.join().unwrap()), &json!({ "met": 7 }));
+    });
+    let output = daemon.client(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let point = status["functions"][0]["point"].as_array().unwrap();
+    let alive: u64 = point[..4].iter().filter_map(Value::as_u64).sum();
+    assert_eq!(alive, 1, "{status}");
+    // More than its VM could serve, or code that serves one, is refused.
+    for (body, part) in [
+        (body(101), "from 1 to 100"),
+        (
+            json!({ "exec": { "kind": "python:3", "code": "def main(a): return a" }, "limits": { "concurrency": 2 } }),
+            "serves one call at a time",
+        ),
+    ] {
+        let (status, refused) = daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(body));
+        let error = refused["error"].as_str().unwrap();
+        assert!(status == 400 && error.contains(part), "{status} {error}");
+    }
 }
 
 #[test]

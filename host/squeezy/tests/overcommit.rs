@@ -295,8 +295,16 @@ fn a_paused_vm_loses_the_instance_that_was_used_least_recently_and_no_other() {
     until("an instance to be condemned", || (condemned("one") == 1.0).then_some(()));
     assert_eq!((condemned("other"), metric("squeezy_vms{state=\"paused\"}")), (0.0, Some(1.0)));
     call("third", 2);
+    for (name, condemned) in [("one", 1.0), ("other", 0.0)] {
+        let of =
+            |series: &str| metric(&format!("squeezy_{series}{{function=\"{name}\"}}")).unwrap();
+        assert_eq!(of("condemn_seconds_count"), condemned, "{name}");
+        assert_eq!(of("condemned_bytes_total") > 20.0 * 1048576.0, condemned > 0.0, "{name}");
+        assert!(of("taking_seconds_total") >= of("condemn_seconds_sum"), "{name}");
+    }
     call("other", 2);
-    assert_eq!(condemned("one"), 0.0, "its VM runs");
+    // Its VM runs again, so the guest can kill it; nobody's answer waits for that.
+    until("the condemned instance to end", || (condemned("one") == 0.0).then_some(()));
     // This one is started anew, in the same VM.
     call("one", 1);
     call("other", 3);

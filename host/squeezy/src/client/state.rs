@@ -45,6 +45,9 @@ pub struct Function {
     pub starts: BTreeMap<String, u64>,
     pub reclaimed_bytes: u64,
     pub taken_bytes: u64,
+    pub condemned_bytes: u64,
+    /// How long the host took for both, in milliseconds.
+    pub taking_ms: f64,
     pub failed: u64,
     /// Why calls are refused, if they are.
     pub problem: Option<Problem>,
@@ -164,7 +167,7 @@ impl State {
 }
 
 /// The columns of the table of functions.
-pub const COLUMNS: [super::table::Column<Function>; 18] = [
+pub const COLUMNS: [super::table::Column<Function>; 20] = [
     ("FUNCTION", |f| f.name.clone()),
     ("VM", |f| f.vm.clone().unwrap_or("-".to_owned())),
     ("BUSY", |f| f.point.busy.to_string()),
@@ -179,6 +182,8 @@ pub const COLUMNS: [super::table::Column<Function>; 18] = [
     ("RESIDENT MIB", |f| mib(f.point.resident_bytes)),
     ("BACK MIB", |f| mib(Some(f.reclaimed_bytes))),
     ("TAKEN MIB", |f| mib(Some(f.taken_bytes))),
+    ("CONDEMNED MIB", |f| mib(Some(f.condemned_bytes))),
+    ("TAKING MS", |f| format!("{:.1}", f.taking_ms)),
     ("COLD", |f| cold_starts(f).to_string()),
     ("FAILED", |f| f.failed.to_string()),
     ("P50 MS", |f| f.time("total", |times| times.p50)),
@@ -209,7 +214,7 @@ pub mod tests {
                     "name": "html", "vm": "up", "point": [0, 1, 1, 2, 0, 0, 3, 5242880, 4194304, 3145728],
                     "instance_bytes": 805306368, "promised_bytes": 2684354560,
                     "starts": { "cold": 1, "recreated": 3, "warm": 5 }, "reclaimed_bytes": 1048576,
-                    "taken_bytes": 7340032,
+                    "taken_bytes": 7340032, "condemned_bytes": 2097152, "taking_ms": 12.34,
                     "failed": 1,
                     "problem": { "at_ms": 7000, "what": "no VM", "why": null },
                     "times_ms": { "total": { "count": 9, "p50": 1.5, "p90": 2.0, "p99": 3.25 } }
@@ -233,8 +238,8 @@ pub mod tests {
         let lines = super::super::table::lines(&state.functions, &COLUMNS);
         let cells: Vec<_> = lines[1].split_whitespace().collect();
         let right = [
-            "html", "up", "2", "1", "1", "0", "0", "3", "768", "2560", "4", "3", "1", "7", "4",
-            "1", "1.5", "3.2",
+            "html", "up", "2", "1", "1", "0", "0", "3", "768", "2560", "4", "3", "1", "7", "2",
+            "12.3", "4", "1", "1.5", "3.2",
         ];
         assert_eq!(cells, right);
         assert_eq!(state.resident_bytes(), 3 << 20);

@@ -18,10 +18,11 @@ use std::process::ExitCode;
 /// committed to all instances of the function: less than the sum while frozen ones are charged only
 /// for what they occupy, zero if the VM has all its memory from boot. PLUGGED is the memory of the
 /// VM, RESIDENT the host memory behind it, BACK the memory that instances have given back so far,
-/// TAKEN the free memory that the host has taken by itself, COLD the number of calls that waited for
-/// an instance to start, FAILED those that no instance answered because it or its VM ended or could
-/// not be started. BACK, TAKEN, COLD and FAILED count since the function was made, over restarts of
-/// the daemon. P50 and P99 are latencies of calls in the last minutes. Lines below the table list
+/// TAKEN the free memory that the host has taken by itself, CONDEMNED the memory of instances that it
+/// has taken with them while their VM was paused, TAKING how long it took the host to take both, COLD
+/// the number of calls that waited for an instance to start, FAILED those that no instance answered
+/// because it or its VM ended or could not be started. From BACK to FAILED, all count since the
+/// function was made, over restarts of the daemon. P50 and P99 are latencies of calls in the last minutes. Lines below the table list
 /// whether activations cannot be written, functions with memory held back by ended instances, and
 /// functions whose calls are refused, with the reason; only the reasons need the key.
 #[derive(Clone, Debug, Args)]

@@ -6,7 +6,7 @@ use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, RejectReason};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The maximum length of a reason.
@@ -22,8 +22,8 @@ pub struct Problem {
     /// The details. They may quote the guest's console or an instance's output, so they are only
     /// for clients with the key. They do not contain directories of the host.
     pub why: String,
-    /// Whether an instance itself is why it could not be started.
-    pub by_instance: bool,
+    /// The end of the output of an instance that could not be started, if it is itself why.
+    pub by_instance: Option<Arc<[String]>>,
 }
 
 /// The failure reason of each function.
@@ -36,15 +36,15 @@ struct State {
     vm: String,
     /// Why the memory of an instance last could not be plugged, and which instance.
     memory: Option<(InstanceNumber, String)>,
-    /// Why an instance last could not be started, and whether that is its own doing.
-    instance: (String, bool),
+    /// Why an instance last could not be started, and its output if that is its own doing.
+    instance: (String, Option<Arc<[String]>>),
     of: BTreeMap<FunctionIndex, Problem>,
 }
 
 impl State {
     fn refused(&mut self, function: FunctionIndex, reason: RejectReason) {
         let (why, by_instance) = match reason {
-            RejectReason::VmFailed => (self.vm.clone(), false),
+            RejectReason::VmFailed => (self.vm.clone(), None),
             RejectReason::StartFailed => self.instance.clone(),
             _ => return,
         };
@@ -78,7 +78,7 @@ impl FailureReasons {
                     }
                     _ => presentable(&reason.to_string()),
                 };
-                state.instance = (why, reason.is_refusal());
+                state.instance = (why, reason.output().map(Arc::from));
             }
             NodeEvent::Called { function, result, .. } => {
                 let mut state = self.lock();
@@ -100,15 +100,19 @@ impl FailureReasons {
         self.lock().of.get(&function).cloned()
     }
 
-    /// The message for a call that has just failed, with the reason if there is one, and whether an instance
+    /// The message for a call that has just failed, with the reason if there is one, and the output of the instance that
     /// itself is that.
-    pub fn explain(&self, function: FunctionIndex, error: &CallError) -> (String, bool) {
+    pub fn explain(
+        &self,
+        function: FunctionIndex,
+        error: &CallError,
+    ) -> (String, Option<Arc<[String]>>) {
         let what = error.to_string();
         match self.of(function) {
             Some(problem) if problem.what == what => {
                 (format!("{what}: {}", problem.why), problem.by_instance)
             }
-            _ => (what, false),
+            _ => (what, None),
         }
     }
 
@@ -221,13 +225,15 @@ mod tests {
         assert!(said.len() < 400 && said.ends_with("x…"), "{said}");
 
         let error = rejected(RejectReason::StartFailed);
-        assert!(!failure_reasons.explain(F, &error).1, "the host's doing");
+        assert_eq!(failure_reasons.explain(F, &error).1, None, "the host's doing");
         let (path, problem) = ("/init".to_owned(), "SyntaxError".to_owned());
-        let result = Err(&InstanceError::NotReady { path, problem });
+        let output = vec!["a line".to_owned()];
+        let result = Err(&InstanceError::NotReady { path, problem, output });
         failure_reasons.see(&NodeEvent::Started { instance, function, result });
         let said = call(&failure_reasons, error.clone());
         assert!(said.ends_with("started: /init: SyntaxError"), "{said}");
-        assert!(failure_reasons.explain(F, &error).1, "its own doing");
+        let output = failure_reasons.explain(F, &error).1.expect("it is its own doing");
+        assert_eq!(*output, ["a line"]);
 
         let (instance, came, result) = (Some(instance), Moment::START, &Err(failed_call("")));
         failure_reasons.see(&NodeEvent::Called { function, instance, came, trace: None, result });
@@ -238,7 +244,7 @@ mod tests {
     fn what_cannot_start_ahead_of_calls_is_known_before_one_comes() {
         let failure_reasons = FailureReasons::default();
         let (path, problem) = ("/init".to_owned(), "SyntaxError".to_owned());
-        let result = Err(&InstanceError::NotReady { path, problem });
+        let result = Err(&InstanceError::NotReady { path, problem, output: Vec::new() });
         let (instance, function) = (InstanceNumber(2), F);
         failure_reasons.see(&NodeEvent::Started { instance, function, result });
         for (reason, known) in

@@ -53,7 +53,7 @@ use squeezy_node::{Node, Observer, TomlError};
 use squeezy_openwhisk::Namespace;
 use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
-use squeezy_vmm::{Artifacts, VmError};
+use squeezy_vmm::{Artifacts, CpuShares, VmError};
 use state::StateError;
 pub use state::holder;
 use std::{
@@ -244,7 +244,8 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         bodies.clone(),
         watch.failure_reasons.clone(),
     );
-    let service = Arc::new(service.with_telemetry(telemetry.clone()));
+    let service = service.with_telemetry(telemetry.clone()).with_processors(processors());
+    let service = Arc::new(service);
     for together in functions {
         let added = service.add_functions(&together).await;
         added.map_err(|(path, error)| ServeError::Function { path, error })?;
@@ -303,6 +304,17 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
         }
     }
     Ok(ended)
+}
+
+/// Shares of the processors for namespaces; says so if there can be none.
+fn processors() -> Option<CpuShares> {
+    CpuShares::start()
+        .inspect_err(|error| {
+            log_warning(&format!(
+                "namespaces do not share the processors by their weights: {error}"
+            ));
+        })
+        .ok()
 }
 
 /// Reads the configuration again on each SIGHUP.

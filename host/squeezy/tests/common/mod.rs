@@ -227,6 +227,7 @@ impl Daemon {
     pub fn metrics(&self) -> String {
         let scrape = ureq::get(format!("{}/metrics", self.url));
         let accept = "application/openmetrics-text;version=1.0.0";
+        let scrape = scrape.header("Authorization", &self.authorization);
         let mut answer = scrape.header("Accept", accept).call().unwrap();
         let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
         assert!(kind.starts_with("application/openmetrics-text"), "{kind}");

@@ -67,6 +67,9 @@ struct Table {
     vcpus: Option<f64>,
     #[serde(default, deserialize_with = "concurrency")]
     concurrency: Option<u16>,
+    #[serde(default, deserialize_with = "calls_per_instance")]
+    calls_per_instance: Option<u16>,
+    minimum_instances: Option<u16>,
     #[serde(default, deserialize_with = "keep_alive_seconds")]
     keep_alive_seconds: Option<f64>,
     network: Option<NetworkAccess>,
@@ -95,6 +98,7 @@ checked! {
     memory_limit: String;
     vcpus: f64;
     concurrency: u16;
+    calls_per_instance: u16;
     keep_alive_seconds: f64;
 }
 
@@ -124,6 +128,8 @@ impl<'de> Deserialize<'de> for FunctionEntry {
                     memory_limit: table.memory_limit,
                     vcpus: table.vcpus,
                     concurrency: table.concurrency,
+                    calls_per_instance: table.calls_per_instance,
+                    minimum_instances: table.minimum_instances,
                     keep_alive_seconds: table.keep_alive_seconds,
                     network: table.network,
                     reach: ReachSettings {

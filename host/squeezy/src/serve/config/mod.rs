@@ -349,6 +349,8 @@ mod tests {
             vm = "models"
             memory_limit = "1G"
             concurrency = 4
+            calls_per_instance = 3
+            minimum_instances = 2
             [[functions]]
             path = "bert"
             vm = "models"
@@ -360,6 +362,7 @@ mod tests {
         let mut function = squeezy_node::function::Function::parse(html).unwrap();
         config.functions[0].settings.apply(&mut function);
         assert_eq!((function.memory_bytes, function.concurrency), (1 << 30, 4));
+        assert_eq!((function.calls_per_instance.get(), function.minimum_instances), (3, 2));
     }
 
     #[test]

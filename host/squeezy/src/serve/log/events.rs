@@ -168,6 +168,7 @@ fn why(reason: StopReason) -> &'static str {
         StopReason::Broken => "it takes no more calls",
         StopReason::Retired => "its function was removed or changed",
         StopReason::Draining => "the node is shutting down",
+        StopReason::Overdrawn => "its VM holds more memory than it may",
     }
 }
 
@@ -222,6 +223,7 @@ mod tests {
             StopReason::Broken,
             StopReason::Retired,
             StopReason::Draining,
+            StopReason::Overdrawn,
         ] {
             let (instance, function) = (InstanceNumber(7), FunctionIndex(5));
             let said = line(&NodeEvent::Stopping { instance, function, reason });

@@ -21,10 +21,12 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use squeezy_node::WaitedFor;
-use std::{fmt::Debug, hash::Hash};
+use std::{fmt::Debug, hash::Hash, sync::atomic::AtomicU64};
 
 /// Counters, by labels.
 type Counters<L> = Family<L, Counter>;
+/// Counters of time, by labels.
+type CountersOfTime<L> = Family<L, Counter<f64, AtomicU64>>;
 /// Gauges, by labels.
 type Gauges<L> = Family<L, Gauge>;
 /// Histograms of durations, by labels.
@@ -90,13 +92,19 @@ metrics! {
     taken: Counters<Of>, Bytes;
     /// How long it took the host when an instance was frozen or had ended.
     take: Times<Of>, Seconds;
+    /// Memory of frozen instances that the host has taken while their VM was paused. They end when it runs again.
+    condemned: Counters<Of>, Bytes;
+    /// How long it took the host for an instance.
+    condemn: Times<Of>, Seconds;
+    /// How long the host took for all that it has taken by itself, free and condemned.
+    taking: CountersOfTime<Of>, Seconds;
     /// Frozen instances that could not be made to give memory back.
     squeezes_failed: Counters<Of>;
     /// Time from asking a frozen instance to give memory back until it has.
     squeeze: Times<Of>, Seconds;
     /// Instances by state: starting, idle, frozen, condemned (its memory is gone, and it is ended when its paused VM runs again), busy, stopping (its processes end), reclaiming (its memory is being unplugged) or stranded (the guest has not given its memory back in time).
     instances: Gauges<OfState>;
-    /// Instances that are to be kept up without calls, by the annotation `minimum-instances`, while calls leave memory for them.
+    /// Instances that are to be kept up without calls, by the annotation `minimum-instances` or their definition, while calls leave memory for them.
     instances_minimum: Gauges<Of>;
     /// Calls that wait for an instance.
     calls_waiting: Gauges<Of>;
@@ -134,7 +142,7 @@ metrics! {
     resizes_refused: Counters<OfResize>;
     /// Instances that could not be started.
     starts_failed: Counters<Of>;
-    /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired or draining; otherwise: died or vm_ended.
+    /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired, draining or overdrawn (their paused VM held more than it may); otherwise: died or vm_ended.
     instances_ended: Counters<OfReason>;
     /// Calls that have begun, by namespace.
     namespace_calls: Counters<OfNamespace>;
@@ -142,6 +150,8 @@ metrics! {
     namespace_promised_byte: Counters<OfNamespace>, Seconds;
     /// Memory that the VMs of a namespace took of the host, times the time for which they did, sampled each second.
     namespace_occupied_byte: Counters<OfNamespace>, Seconds;
+    /// How nice the VMs of a namespace are, from 0 to 19: more than 0 while processors are short and it uses more than its part of them.
+    namespace_niceness: Gauges<OfNamespace>;
     /// Time from the start of a VM's boot until it takes instances.
     vm_boot: Histogram, Seconds;
     /// Activations, and starts of calls, that are in memory and not in the database yet.
@@ -169,6 +179,7 @@ impl Families {
         for times in self.timed() {
             drop(times.get_or_create(&of));
         }
+        drop(self.taking.get_or_create(&of));
         for start in Start::ALL {
             let labels = OfStart { function: function.clone(), start };
             drop(self.starts.get_or_create(&labels));
@@ -179,15 +190,15 @@ impl Families {
         }
     }
 
-    fn counted(&self) -> [&Counters<Of>; 6] {
-        let Self {
-            reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, taken, ..
-        } = self;
-        [reclaimed, calls_failed, starts_failed, squeezed, squeezes_failed, taken]
+    fn counted(&self) -> [&Counters<Of>; 7] {
+        let Self { reclaimed, squeezed, taken, condemned, .. } = self;
+        let Self { calls_failed, starts_failed, squeezes_failed, .. } = self;
+        [reclaimed, squeezed, taken, condemned, calls_failed, starts_failed, squeezes_failed]
     }
 
-    fn timed(&self) -> [&TimesOf; 7] {
-        [&self.queue, &self.init, &self.run, &self.plug, &self.unplug, &self.squeeze, &self.take]
+    fn timed(&self) -> [&TimesOf; 8] {
+        let Self { queue, init, run, plug, unplug, squeeze, take, condemn, .. } = self;
+        [queue, init, run, plug, unplug, squeeze, take, condemn]
     }
 
     /// Removes the series of a namespace.
@@ -196,6 +207,7 @@ impl Families {
         for counters in [namespace_calls, namespace_promised_byte, namespace_occupied_byte] {
             counters.remove(namespace);
         }
+        self.namespace_niceness.remove(namespace);
     }
 
     /// Removes the series of a function.
@@ -207,6 +219,7 @@ impl Families {
         for times in self.timed() {
             times.remove(&of);
         }
+        self.taking.remove(&of);
         for start in Start::ALL {
             self.starts.remove(&OfStart { function: function.clone(), start });
         }
@@ -254,6 +267,12 @@ impl Make for Histogram {
 }
 
 impl<L: Labels> Make for Counters<L> {
+    fn make() -> Self {
+        Self::default()
+    }
+}
+
+impl<L: Labels> Make for CountersOfTime<L> {
     fn make() -> Self {
         Self::default()
     }

@@ -16,7 +16,7 @@ use families::Families;
 use labels::{Of, OfReason, OfStart};
 use prometheus_client::registry::Registry;
 use squeezy_scaler::{RejectReason, WaitingFor};
-use std::ops::Deref;
+use std::{ops::Deref, time::Duration};
 use totals::Earlier;
 
 pub use labels::{Name, OfNamespace, Start};
@@ -67,10 +67,23 @@ impl Metrics {
         self.reclaimed.get(&labels).map_or(0, |count| count.get())
     }
 
-    /// Memory that the host has taken by itself, in bytes.
+    /// Free memory that the host has taken by itself, in bytes.
     fn taken_bytes(&self, function: &Name) -> u64 {
         let labels = Of { function: function.clone() };
         self.taken.get(&labels).map_or(0, |count| count.get())
+    }
+
+    /// Memory of condemned instances, in bytes.
+    fn condemned_bytes(&self, function: &Name) -> u64 {
+        let labels = Of { function: function.clone() };
+        self.condemned.get(&labels).map_or(0, |count| count.get())
+    }
+
+    /// How long the host took for both.
+    fn taking(&self, function: &Name) -> Duration {
+        let labels = Of { function: function.clone() };
+        let seconds = self.taking.get(&labels).map_or(0.0, |count| count.get());
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
     /// Calls that failed, with or without an instance.

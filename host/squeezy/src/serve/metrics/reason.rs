@@ -37,8 +37,8 @@ pub const DIED: &str = "died";
 pub const VM_ENDED: &str = "vm_ended";
 
 /// All reasons why an instance ends.
-pub const ENDED: [&str; 7] =
-    ["keep_alive_over", "evicted", "broken", "retired", "draining", DIED, VM_ENDED];
+pub const ENDED: [&str; 8] =
+    ["keep_alive_over", "evicted", "broken", "retired", "draining", "overdrawn", DIED, VM_ENDED];
 
 /// Why an instance was told to end.
 pub fn stopped(reason: StopReason) -> &'static str {
@@ -48,6 +48,7 @@ pub fn stopped(reason: StopReason) -> &'static str {
         StopReason::Broken => 2,
         StopReason::Retired => 3,
         StopReason::Draining => 4,
+        StopReason::Overdrawn => 5,
     }]
 }
 
@@ -67,6 +68,7 @@ pub fn not_resized(error: &VmError) -> &'static str {
         VmError::Died { .. }
         | VmError::Hung(_)
         | VmError::Paused(_)
+        | VmError::LimitBroken { .. }
         | VmError::Panicked(_)
         | VmError::PoweredOff { .. }
         | VmError::AgentLost(_)

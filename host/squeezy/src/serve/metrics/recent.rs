@@ -38,6 +38,8 @@ pub struct Times {
     pub unplug: Window,
     /// How long the host took to take free memory by itself.
     pub take: Window,
+    /// How long the host took for the memory of condemned instances.
+    pub condemn: Window,
 }
 
 /// A reclaim of an ended instance's memory.

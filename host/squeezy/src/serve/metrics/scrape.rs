@@ -3,7 +3,7 @@
 use super::{
     Watch,
     classic::wants_open_metrics,
-    labels::{Name, Of, OfReason, OfState, State},
+    labels::{Of, OfReason, OfState, State},
 };
 use axum::{
     http::header::{ACCEPT, CONTENT_TYPE, VARY},
@@ -16,7 +16,6 @@ use squeezy_scaler::{Counts, VmIndex, VmState};
 use squeezy_store::{Health, Store};
 use squeezy_vmm::network::{NetworkCounts, Refusal};
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -119,16 +118,10 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
     metrics.partitions.clear();
     metrics.vms.clear();
     metrics.memory_committed.set(signed(status.committed_bytes));
-    let mut whose: BTreeMap<VmIndex, Name> = BTreeMap::new();
+    let owners = watch.owners(status);
     for (index, counts) in &status.functions {
         let function = names.of(*index).name;
         metrics.expect(&function);
-        if let Some(&vm) = status.vm_of.get(index) {
-            // The memory of a VM that several functions share is counted once, under their joined
-            // names.
-            let add = |name: &mut Name| *name = Name(format!("{}+{}", name.0, function.0).into());
-            whose.entry(vm).and_modify(add).or_insert_with(|| function.clone());
-        }
         for (state, count) in states(counts) {
             let labels = OfState { function: function.clone(), state };
             metrics.instances.get_or_create(&labels).inc_by(count as i64);
@@ -151,16 +144,15 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
             silent.extend(["up", "paused"].contains(&state).then_some(*vm));
             continue;
         };
-        let Some(function) = whose.get(vm) else { continue };
+        let Some(function) = owners.get(vm) else { continue };
         let labels = Of { function: function.clone() };
         metrics.asked.get_or_create(&labels).inc_by(signed(memory.asked_bytes));
         metrics.plugged.get_or_create(&labels).inc_by(signed(memory.plugged_bytes));
         metrics.resident.get_or_create(&labels).inc_by(signed(memory.resident.resident_bytes));
-        metrics.taken.get_or_create(&labels).inc_by(watch.newly_swept(*vm, memory.swept_bytes));
     }
     for (vm, counts) in &status.networks {
         let NetworkCounts { opened, refused, dropped } = watch.newly_reached(*vm, *counts);
-        let Some(function) = whose.get(vm) else { continue };
+        let Some(function) = owners.get(vm) else { continue };
         let labels = Of { function: function.clone() };
         metrics.connections_opened.get_or_create(&labels).inc_by(opened);
         metrics.datagrams_dropped.get_or_create(&labels).inc_by(dropped);
@@ -178,7 +170,7 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
             silent.push(*vm);
             continue;
         };
-        let Some(function) = whose.get(vm) else { continue };
+        let Some(function) = owners.get(vm) else { continue };
         for partition in partitions {
             let state = partition_state(partition.state);
             let labels = OfState { function: function.clone(), state };

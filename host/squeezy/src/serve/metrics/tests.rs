@@ -11,6 +11,7 @@ use squeezy_protocol::{Partition, PartitionNumber, PartitionState};
 use squeezy_scaler::{
     Counts, FunctionIndex, InstanceNumber, Moment, RejectReason, StopReason, VmIndex, VmState,
 };
+use squeezy_store::Totals;
 use squeezy_vmm::{MemoryUse, Taken, VmError, network::NetworkCounts};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -132,7 +133,9 @@ fn a_day_of_a_node_gives_the_right_numbers() {
     node.answer(2400, 1, 330, true);
     let (instance, failed) = (InstanceNumber(1), Err(failed_call("")));
     node.call(2500, Some(instance), &failed);
-    node.tell(2500, NodeEvent::Lost { instance, function: F });
+    let (function, freed_bytes, took) = (F, 5, ms(3));
+    node.tell(2500, NodeEvent::Condemned { instance, function, freed_bytes, took });
+    node.tell(2500, NodeEvent::Lost { instance, function });
     let refused = Err(CallError::Rejected(RejectReason::QueueFull));
     node.call(2600, None, &refused);
     // A late reclaim.
@@ -163,6 +166,9 @@ fn a_day_of_a_node_gives_the_right_numbers() {
         ("reclaimed_bytes_total{function=\"f\"}", 2.0 * INSTANCE_BYTES as f64),
         ("taken_bytes_total{function=\"f\"}", f64::from(180 << 20)),
         ("take_seconds_count{function=\"f\"}", 2.0),
+        ("condemned_bytes_total{function=\"f\"}", 5.0),
+        ("condemn_seconds_sum{function=\"f\"}", 0.003),
+        ("taking_seconds_total{function=\"f\"}", 0.005),
         ("init_seconds_count{function=\"f\"}", 3.0),
         ("run_seconds_count{function=\"f\"}", 3.0),
         ("queue_seconds_count{function=\"f\"}", 4.0),
@@ -190,6 +196,9 @@ fn a_day_of_a_node_gives_the_right_numbers() {
         let run = recent.times(&Name("f".into())).total.percentiles(Moment::START).unwrap();
         assert_eq!((run.count, run.p50), (3, ms(350)));
     });
+    let Totals { taken_bytes, condemned_bytes, taking, .. } =
+        node.watch.metrics.totals(&Name("f".into()));
+    assert_eq!((taken_bytes, condemned_bytes, taking), (180 << 20, 5, ms(5)));
 
     node.watch.forget(&Name("f".into()));
     assert!(!node.watch.metrics.text().contains("function=\"f\""), "{}", node.watch.metrics.text());
@@ -197,8 +206,8 @@ fn a_day_of_a_node_gives_the_right_numbers() {
 
 fn status() -> NodeStatus {
     let vm = VmIndex(3);
-    let memory =
-        MemoryUse { asked_bytes: 3, plugged_bytes: 2, swept_bytes: 7, ..MemoryUse::default() };
+    let memory = MemoryUse { asked_bytes: 3, plugged_bytes: 2, ..MemoryUse::default() };
+    let memory = MemoryUse { swept_bytes: 7, sweeps_took: ms(250), ..memory };
     let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, minimum: 3, ..Counts::default() };
     NodeStatus {
         committed_bytes: 1 << 30,
@@ -222,6 +231,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
     let partitions = states.iter().enumerate().map(|(n, &state)| partition(n as u16, state));
     let partitions = vec![(VmIndex(3), Some(partitions.collect()))];
     for _ in 0..2 {
+        node.watch.count_sweeps(&status());
         set(&node.watch, &status(), &partitions);
         let read = node.read();
         for (series, value) in [
@@ -229,6 +239,7 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("plugged_bytes{function=\"f\"}", 2.0),
             ("resident_bytes{function=\"f\"}", 0.0),
             ("taken_bytes_total{function=\"f\"}", 7.0),
+            ("taking_seconds_total{function=\"f\"}", 0.25),
             ("connections_opened_total{function=\"f\"}", 4.0),
             ("connections_refused_total{function=\"f\",reason=\"private\"}", 2.0),
             ("datagrams_dropped_total{function=\"f\"}", 6.0),
@@ -276,6 +287,7 @@ fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
         "vms",
         "vms_silent",
         "partitions",
+        "namespace_niceness",
         "activations_unwritten",
         "activations_unwritable",
     ];
@@ -283,7 +295,7 @@ fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
         assert!(help.len() > 15 && help.ends_with('.'), "{name}: {help:?}");
         let (unit, counter) = (unit.to_lowercase(), kind.starts_with("Counter"));
         assert!(["", "bytes", "seconds"].contains(&&*unit), "{name}: {unit}");
-        let times = kind.starts_with("Times") || *kind == "Histogram";
+        let times = ["Times", "Histogram", "CountersOfTime"].iter().any(|of| kind.starts_with(of));
         // Bytes times seconds are no time.
         let is_product = name.ends_with("_byte");
         assert_eq!(times || is_product, unit == "seconds", "{name}");

@@ -35,6 +35,8 @@ impl Metrics {
             failed: earlier.failed + self.failed(function),
             reclaimed_bytes: earlier.reclaimed_bytes + self.reclaimed_bytes(function),
             taken_bytes: earlier.taken_bytes + self.taken_bytes(function),
+            condemned_bytes: earlier.condemned_bytes + self.condemned_bytes(function),
+            taking: earlier.taking + self.taking(function),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     recent::{Recent, Reclaim, Times},
 };
 use crate::serve::failure_reasons::FailureReasons;
-use squeezy_node::{Answer, CallError, NodeEvent, Observer, ResizeOutcome};
+use squeezy_node::{Answer, CallError, NodeEvent, NodeStatus, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use squeezy_vmm::{Taken, network::NetworkCounts};
@@ -41,9 +41,27 @@ struct State {
     ended: BTreeSet<Name>,
     recent: Recent,
     /// What sweeps had taken of each VM when it was last looked at.
-    swept_bytes: BTreeMap<VmIndex, u64>,
+    swept: BTreeMap<VmIndex, Swept>,
     /// How often the instances of VMs had tried to reach somebody when this was last asked for.
     networks: BTreeMap<VmIndex, NetworkCounts>,
+}
+
+/// What sweeps have taken of a VM since it was booted.
+#[derive(Clone, Copy, Default)]
+struct Swept {
+    bytes: u64,
+    took: Duration,
+}
+
+impl Swept {
+    /// What has been added since `before`.
+    fn since(self, before: Self) -> Self {
+        match (self.bytes.checked_sub(before.bytes), self.took.checked_sub(before.took)) {
+            (Some(bytes), Some(took)) => Self { bytes, took },
+            // Another VM with the same number has begun at 0.
+            _ => self,
+        }
+    }
 }
 
 /// What is remembered of an instance while it lives.
@@ -139,14 +157,45 @@ impl Watch {
         self.time(at, function, |times| &mut times.take, taken.took);
         let of = Of { function: function.clone() };
         self.metrics.taken.get_or_create(&of).inc_by(taken.bytes);
+        self.metrics.taking.get_or_create(&of).inc_by(taken.took.as_secs_f64());
         observe(&self.metrics.take, of.function, taken.took);
     }
 
-    /// What sweeps have taken of a VM since this was last asked for; `swept_bytes` is since it was booted.
-    pub(super) fn newly_swept(&self, vm: VmIndex, swept_bytes: u64) -> u64 {
-        let before = self.lock().swept_bytes.insert(vm, swept_bytes).unwrap_or(0);
-        // Another VM with this number begins at 0.
-        swept_bytes.checked_sub(before).unwrap_or(swept_bytes)
+    /// The host has taken the memory of an instance whose VM is paused.
+    fn condemned(&self, at: Moment, instance: InstanceNumber, freed_bytes: u64, took: Duration) {
+        let Some(function) = self.function_of(instance) else { return };
+        self.time(at, &function, |times| &mut times.condemn, took);
+        let of = Of { function };
+        self.metrics.condemned.get_or_create(&of).inc_by(freed_bytes);
+        self.metrics.taking.get_or_create(&of).inc_by(took.as_secs_f64());
+        observe(&self.metrics.condemn, of.function, took);
+    }
+
+    /// Counts what sweeps have taken of VMs since the last sample, which has to be older than this one.
+    pub fn count_sweeps(&self, status: &NodeStatus) {
+        let owners = self.owners(status);
+        for (vm, _, memory) in &status.vms {
+            let (Some(memory), Some(function)) = (memory, owners.get(vm)) else { continue };
+            let swept = Swept { bytes: memory.swept_bytes, took: memory.sweeps_took };
+            let before = self.lock().swept.insert(*vm, swept).unwrap_or_default();
+            let swept = swept.since(before);
+            let of = Of { function: function.clone() };
+            self.metrics.taken.get_or_create(&of).inc_by(swept.bytes);
+            self.metrics.taking.get_or_create(&of).inc_by(swept.took.as_secs_f64());
+        }
+        self.lock().swept.retain(|vm, _| status.vms.iter().any(|(there, ..)| there == vm));
+    }
+
+    /// Whose VMs are. One that several functions share has their joined names, so that it is counted once.
+    pub(super) fn owners(&self, status: &NodeStatus) -> BTreeMap<VmIndex, Name> {
+        let mut owners: BTreeMap<VmIndex, Name> = BTreeMap::new();
+        for (index, _) in &status.functions {
+            let Some(&vm) = status.vm_of.get(index) else { continue };
+            let function = self.names.of(*index).name;
+            let add = |name: &mut Name| *name = Name(format!("{}+{}", name.0, function.0).into());
+            owners.entry(vm).and_modify(add).or_insert_with(|| function.clone());
+        }
+        owners
     }
 
     /// How often the instances of a VM have tried to reach somebody since this was last asked for; `counts` is since
@@ -158,7 +207,6 @@ impl Watch {
     /// Forgets VMs that are not there any more.
     pub(super) fn forget_vms(&self, is_there: impl Fn(VmIndex) -> bool) {
         let mut state = self.lock();
-        state.swept_bytes.retain(|vm, _| is_there(*vm));
         state.networks.retain(|vm, _| is_there(*vm));
     }
 
@@ -325,6 +373,10 @@ impl Watch {
                     self.taken(at, &function, taken);
                 }
             }
+            // Its end is counted with `Stopping`.
+            NodeEvent::Condemned { instance, freed_bytes, took, .. } => {
+                self.condemned(at, instance, freed_bytes, took);
+            }
             NodeEvent::Squeezed { instance, result, .. } => {
                 let Some(function) = self.function_of(instance) else { return };
                 let of = Of { function };
@@ -347,8 +399,6 @@ impl Watch {
             | NodeEvent::Paused { .. }
             | NodeEvent::Resumed { .. }
             | NodeEvent::NotPrewarmed { .. }
-            // Its end has been counted with `Stopping`.
-            | NodeEvent::Condemned { .. }
             | NodeEvent::Note(_) => {}
         }
     }

@@ -209,9 +209,12 @@ impl Service {
             failed => (failed, None),
         };
         let explain = |error: &CallError| {
-            let (text, by_instance) = self.failure_reasons.explain(action.index, error);
+            let (text, output) = self.failure_reasons.explain(action.index, error);
             // The rest of an instance that runs code is ours.
-            Explained { text, by_code: by_instance && action.code.is_some() }
+            let by_code = output.is_some() && action.code.is_some();
+            let wants_logs = action.body.limits().wants_logs();
+            let lines = output.filter(|_| wants_logs).map(|lines| lines.to_vec());
+            Explained { text, by_code, lines: lines.unwrap_or_default() }
         };
         let mut activation = Activation::of(
             id,

@@ -57,7 +57,7 @@ impl Service {
 
         self.node.keep_empty_vms(Some(config.vm_idle));
         for action in self.actions() {
-            let minimum = minimum::wanted(&action.body).unwrap_or(0);
+            let minimum = minimum::wanted(&action.body, &action.image.function).unwrap_or(0);
             let limits = limits(&config, &action.image, minimum);
             // It fails for one whose VM has just gone.
             let _ = self.node.update_function(action.index, limits).await;
@@ -102,7 +102,8 @@ impl Service {
             images.push(image);
         }
         let name = first.vm.as_ref().unwrap_or(&images[0].function.name);
-        let vm = self.add_vm(name, &images).await.map_err(|error| (first.path.clone(), error))?;
+        let vm = self.add_vm(&Namespace::guest(), name, &images).await;
+        let vm = vm.map_err(|error| (first.path.clone(), error))?;
         let mut added: Vec<(Arc<Action>, FunctionEntry)> = Vec::new();
         for (entry, image) in entries.iter().zip(images) {
             let name = QualifiedName::guest(&image.function.name);

@@ -10,6 +10,7 @@ mod namespaces;
 mod network;
 mod packages;
 mod persisted;
+mod processors;
 mod sequences;
 mod versions;
 mod web;
@@ -35,6 +36,7 @@ use error::{invalid, unusable};
 use made::Made;
 pub use packages::Callable;
 use persisted::Unavailable;
+use processors::Processors;
 pub use sequences::{CallableSequence, Callee};
 use serde_json::Value;
 use squeezy_node::{Contract, FunctionImage, FunctionLimits, Node, VmPlan};
@@ -85,6 +87,7 @@ pub struct Service {
     unavailable: Mutex<BTreeMap<QualifiedName, Unavailable>>,
     /// The tenants that namespaces with functions are in the node.
     in_node: Mutex<BTreeMap<Namespace, TenantIndex>>,
+    processors: Processors,
     /// Namespaces whose end somebody waits for.
     ending: Mutex<BTreeSet<Namespace>>,
     packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
@@ -138,6 +141,7 @@ impl Service {
             bodies,
             unavailable: Mutex::default(),
             in_node: Mutex::new(BTreeMap::from([(Namespace::guest(), TenantIndex::FIRST)])),
+            processors: Processors::default(),
             ending: Mutex::default(),
             packages: Mutex::new(packages),
             sequences: Mutex::default(),
@@ -275,6 +279,10 @@ impl Service {
         let limits = change.body.limits();
         limits.check().map_err(ServiceError::Invalid)?;
         limits.apply(&mut change.image.function);
+        if let Some(code) = &change.code {
+            let calls = change.image.function.calls_per_instance;
+            code.kind.check_concurrency(calls).map_err(ServiceError::Invalid)?;
+        }
         let network = network::chosen(&change.body)?;
         let function = &mut change.image.function;
         function.network = network.or(function.network).or(Some(self.config().network));
@@ -284,16 +292,23 @@ impl Service {
             function.environment.insert(MEMORY_VARIABLE.to_owned(), memory);
         }
         let image = &change.image;
-        let vm = self.add_vm(&image.function.name, std::slice::from_ref(image)).await?;
+        let images = std::slice::from_ref(image);
+        let vm = self.add_vm(&name.namespace, &image.function.name, images).await?;
         self.add_to(vm, name, change).await
     }
 
-    /// Creates a VM for these functions; it is booted later.
-    async fn add_vm(&self, name: &str, images: &[FunctionImage]) -> Result<VmIndex, ServiceError> {
+    /// Creates a VM for these functions of a namespace; it is booted later.
+    async fn add_vm(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        images: &[FunctionImage],
+    ) -> Result<VmIndex, ServiceError> {
         let config = self.config();
         let Config { policy, shared_memory_bytes, accelerator, memory_backend, vm_idle, .. } =
             *config;
         let plan = VmPlan {
+            cpu_share: self.cpu_share(namespace),
             accelerator,
             memory_backend,
             ..VmPlan::new(name, images, &self.files, policy, shared_memory_bytes)
@@ -309,7 +324,7 @@ impl Service {
         change: Change,
     ) -> Result<Arc<Action>, ServiceError> {
         let Change { body, image, pinned, origin, code, revision, updated_ms } = change;
-        let limits = limits(&self.config(), &image, minimum::wanted(&body)?);
+        let limits = limits(&self.config(), &image, minimum::wanted(&body, &image.function)?);
         let contract: Arc<dyn Contract> = match &code {
             Some(code) => Arc::new(RunsCode::new(code.clone())),
             None => Arc::new(OpenWhisk),

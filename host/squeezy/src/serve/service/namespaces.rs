@@ -54,6 +54,7 @@ impl Service {
     /// Has the node and the store know what a namespace may have.
     pub async fn apply_quotas(&self, namespace: &Namespace) -> Result<(), ServiceError> {
         self.store.set_most_of(self.tenants.most_activations());
+        self.weigh_processors(namespace);
         let tenant = lock(&self.in_node).get(namespace).copied();
         match tenant {
             Some(tenant) => {
@@ -263,6 +264,7 @@ impl Service {
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);
+        self.forget_processors(namespace);
         let problem = format!("the namespace {namespace} is empty, but cannot be removed yet");
         until_done(&problem, || self.tenants.end(namespace)).await;
     }

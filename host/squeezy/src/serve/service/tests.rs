@@ -159,7 +159,10 @@ async fn limits_are_in_force_or_refused() {
     let action = limits(r#"{ "timeout": 7 }"#).await.unwrap();
     let right = json!({ "timeout": 7, "memory": 256, "logs": 1, "concurrency": 1 });
     assert_eq!(action.describe()["limits"], right);
-    for wrong in [r#"{ "concurrency": 2 }"#, r#"{ "memory": 0 }"#, r#"{ "logs": 11 }"#] {
+    let action = limits(r#"{ "concurrency": 3 }"#).await.unwrap();
+    assert_eq!(action.image.function.calls_per_instance.get(), 3);
+    let right = json!({ "timeout": 7, "memory": 256, "logs": 1, "concurrency": 3 });
+    for wrong in [r#"{ "concurrency": 101 }"#, r#"{ "memory": 0 }"#, r#"{ "logs": 11 }"#] {
         let refused = limits(wrong).await;
         assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{wrong}");
     }

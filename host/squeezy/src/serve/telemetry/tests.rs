@@ -126,7 +126,11 @@ impl Daemon {
             version: "0.0.1".to_owned(),
             kind: "python",
         };
-        let explain = |error: &CallError| Explained { text: error.to_string(), by_code: false };
+        let explain = |error: &CallError| Explained {
+            text: error.to_string(),
+            by_code: false,
+            lines: Vec::new(),
+        };
         let size = ValueSize { bytes: 0, most_bytes: 1 << 20 };
         call.end(&Activation::of("id".to_owned(), called, 0, result, size, explain));
     }

@@ -62,6 +62,7 @@ impl Page {
             self.totals.lock().unwrap_or_else(PoisonError::into_inner).remove(gone);
             self.service.store.put_totals([(gone.0.to_string(), None)]);
         }
+        self.watch.count_sweeps(status);
         self.keep_totals();
         self.history(|history| history.push(at_ms, functions));
     }

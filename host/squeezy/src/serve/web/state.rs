@@ -71,18 +71,29 @@ struct Function<'a> {
     starts: BTreeMap<&'static str, u64>,
     reclaimed_bytes: u64,
     taken_bytes: u64,
+    condemned_bytes: u64,
+    /// How long the host took for both, in milliseconds.
+    taking_ms: f64,
     failed: u64,
     problem: Option<Value>,
     times_ms: BTreeMap<&'static str, Value>,
 }
 
 fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
-    let Totals { cold, warm, recreated, failed, reclaimed_bytes, taken_bytes } =
-        page.watch.metrics.totals(name);
+    let Totals {
+        cold,
+        warm,
+        recreated,
+        failed,
+        reclaimed_bytes,
+        taken_bytes,
+        condemned_bytes,
+        taking,
+    } = page.watch.metrics.totals(name);
     let since = Moment(page.begin.elapsed().saturating_sub(LENGTH));
     let times_ms = page.watch.recent(|recent| {
         let times = recent.times(name);
-        let windows: [(_, &Window); 7] = [
+        let windows: [(_, &Window); 8] = [
             ("total", &times.total),
             ("queue", &times.queue),
             ("run", &times.run),
@@ -90,6 +101,7 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
             ("plug", &times.plug),
             ("unplug", &times.unplug),
             ("take", &times.take),
+            ("condemn", &times.condemn),
         ];
         let described = |(name, window): (_, &Window)| {
             let found = window.percentiles(since)?;
@@ -110,6 +122,8 @@ fn function(page: &Page, name: &Name, point: &Point, has_key: bool) -> Value {
             .into(),
         reclaimed_bytes,
         taken_bytes,
+        condemned_bytes,
+        taking_ms: ms(taking),
         failed,
         problem: page.problem(name).map(|problem| describe_problem(&problem, has_key)),
         times_ms,

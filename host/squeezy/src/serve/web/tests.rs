@@ -9,7 +9,9 @@ use axum::{
 use serde_json::json;
 use squeezy_node::NodeStatus;
 use squeezy_openwhisk::QualifiedName;
-use squeezy_scaler::{Budget, Counts};
+use squeezy_scaler::{Budget, Counts, VmIndex, VmState};
+use squeezy_vmm::MemoryUse;
+use std::time::Duration;
 
 #[test]
 fn a_file_needs_nothing_from_elsewhere_and_makes_no_markup_of_data() {
@@ -58,6 +60,36 @@ async fn browsers_get_the_page_and_clients_what_they_know() {
     let policy = page.headers()["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
     assert!(text(page).await.starts_with("<!doctype html>"));
+}
+
+/// Whether or not anybody asks for metrics.
+#[tokio::test]
+async fn what_sweeps_take_is_shown_and_how_long_they_took() {
+    let (page, _hold, _directory) = page().await;
+    let index = page.service.action(&QualifiedName::guest("f")).unwrap().index;
+    let vm = VmIndex(3);
+    let sample = |swept_bytes, milliseconds| {
+        let sweeps_took = Duration::from_millis(milliseconds);
+        let memory = MemoryUse { swept_bytes, sweeps_took, ..MemoryUse::default() };
+        NodeStatus {
+            functions: vec![(index, Counts::default())],
+            vm_of: BTreeMap::from([(index, vm)]),
+            vms: vec![(vm, VmState::Up { empty_since: None }, Some(memory))],
+            ..NodeStatus::default()
+        }
+    };
+    let sight = Sight::of(&page.service.tenants, &HeaderMap::new()).unwrap();
+    // The last one is of a VM that was booted in between.
+    let samples = [((7, 2), (7, 2.0)), ((7, 2), (7, 2.0)), ((9, 5), (9, 5.0)), ((4, 1), (13, 6.0))];
+    for (at_ms, ((bytes, milliseconds), right)) in (1000..).step_by(1000).zip(samples) {
+        page.take(at_ms, &sample(bytes, milliseconds));
+        let state = state::state(&page, 0, &sight);
+        let function = &state["functions"][0];
+        assert_eq!(
+            (&function["taken_bytes"], &function["taking_ms"]),
+            (&json!(right.0), &json!(right.1))
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Counts what namespaces use.
+//! Counts what namespaces use, and says how nice they are for it.
 
 use super::{Name, Page};
 use crate::serve::{
@@ -28,6 +28,8 @@ impl Page {
                 .namespace_calls
                 .get_or_create(&labels)
                 .inc_by(calls.saturating_sub(before.calls));
+            let niceness = self.service.niceness(namespace);
+            metrics.namespace_niceness.get_or_create(&labels).set(niceness.into());
             for (family, now, before) in [
                 (&metrics.namespace_promised_byte, promised_mib_ms, before.promised_mib_ms),
                 (&metrics.namespace_occupied_byte, occupied_mib_ms, before.occupied_mib_ms),

@@ -28,6 +28,7 @@ const TIMES = [
   ["plug", "plug", "of an instance's memory"],
   ["unplug", "unplug", "of an instance's memory"],
   ["take", "take", "of free memory, by the host alone"],
+  ["condemn", "condemn", "of an instance of its paused VM"],
 ];
 
 const STARTS = [
@@ -35,6 +36,13 @@ const STARTS = [
   ["cold", "waited for a new instance"],
   ["recreated", "likewise, after earlier ones had ended"],
 ];
+
+/** What the host has taken by itself, if anything. */
+function taken({ taken_bytes, condemned_bytes, taking_ms }) {
+  if (!taken_bytes && !condemned_bytes) return "";
+  const condemned = condemned_bytes ? ` and ${bytes(condemned_bytes)} condemned` : "";
+  return ` · ${bytes(taken_bytes)} taken${condemned} in ${time(taking_ms)}`;
+}
 
 export class FunctionCard {
   constructor(name) {
@@ -71,7 +79,7 @@ export class FunctionCard {
     this.instances.show(points, from, to);
     setText(this.state, { up: "VM runs", booting: "VM boots", ending: "VM ends" }[data.vm] ?? "no VM");
     this.state.className = `chip ${data.vm ?? "none"}`;
-    setText(this.now, `${bytes(data.instance_bytes)} an instance · ${bytes(data.reclaimed_bytes)} reclaimed${data.taken_bytes ? ` · ${bytes(data.taken_bytes)} taken` : ""}`);
+    setText(this.now, `${bytes(data.instance_bytes)} an instance · ${bytes(data.reclaimed_bytes)} reclaimed${taken(data)}`);
     this.showProblem(data.problem, to);
     const rows = TIMES.filter(([kind]) => data.times_ms[kind]).map(([kind, label, meaning]) => {
       const { p50, p90, p99, count } = data.times_ms[kind];
