@@ -135,6 +135,11 @@ pub(crate) fn read<F: Recorded>(path: &Path, experiment: &str) -> Result<Vec<Mea
     }
 }
 
+/// Where the lines of an experiment are recorded in the checkout whose `build` directory this is.
+pub(crate) fn recorded_path(build: &Path, experiment: &str) -> PathBuf {
+    build.with_file_name("bench/results").join(experiment).join("results.jsonl")
+}
+
 /// What the lines were measured with, for the subtitle of a plot.
 pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     let headers =
@@ -196,6 +201,12 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    /// The lines of an experiment that are recorded in the checkout.
+    pub(crate) fn recorded<F: Recorded>(experiment: &str) -> Vec<Measured<F>> {
+        let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../build");
+        read(&recorded_path(Path::new(build), experiment), experiment).unwrap()
+    }
 
     /// A header for tests.
     pub(crate) fn header(experiment: &str, method: &str, trial: u32) -> Header {

@@ -41,6 +41,8 @@ fn nonsense_is_refused_before_anything_starts() {
         "work --methods hyperalloc,,balloon",
         "fairness --methods virtio-mem",
         "fairness --duration 1",
+        "fleet --applications 0",
+        "fleet --of-namespace 0",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

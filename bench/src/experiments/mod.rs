@@ -72,4 +72,5 @@ experiments! {
     work: Work,
     network: Network,
     fairness: Fairness,
+    fleet: Fleet,
 }

@@ -10,6 +10,8 @@ use plotters::{
 
 const FONT: &str = "sans-serif";
 const PANEL: (u32, u32) = (560, 380);
+/// How many panels there may be side by side.
+const MOST_COLUMNS: usize = 4;
 const HEAD_HEIGHT: u32 = 60;
 const FOOT_LINE: u32 = 15;
 /// Approximate width of a character of a label, or of a number next to a point.
@@ -33,11 +35,11 @@ pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
         "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
         | "soft, pages" | "memfd" | "instance" => BLUE,
-        "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" => VERMILION,
+        "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" | "never shrinks" => VERMILION,
         "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" => PURPLE,
         "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
-        "harvest" | "reclaim" | "hyperalloc, soft" | "soft" => SKY,
+        "harvest" | "reclaim" | "hyperalloc, soft" | "soft" | "squeezy, no affinity" => SKY,
         "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
         _ => GREEN,
     }
@@ -102,17 +104,20 @@ impl Chart {
     }
 
     fn draw(&self, text: &mut String) -> Drawn {
-        let columns = self.panels.len().max(1);
+        let panels = self.panels.len().max(1);
+        let rows = panels.div_ceil(MOST_COLUMNS);
+        let columns = panels.div_ceil(rows);
         let foot = wrap(&self.foot, FOOT_CHARACTERS * columns);
         let foot_height = FOOT_LINE * (foot.len() as u32 + 1);
-        let size = (PANEL.0 * columns as u32, HEAD_HEIGHT + PANEL.1 + foot_height);
+        let body_height = PANEL.1 * rows as u32;
+        let size = (PANEL.0 * columns as u32, HEAD_HEIGHT + body_height + foot_height);
         let root = SVGBackend::with_string(text, size).into_drawing_area();
         root.fill(&WHITE)?;
         let (head, rest) = root.split_vertically(HEAD_HEIGHT);
-        let (body, foot_area) = rest.split_vertically(PANEL.1);
+        let (body, foot_area) = rest.split_vertically(body_height);
         head.draw_text(&self.title, &(FONT, 19).into_font().color(&BLACK), (12, 10))?;
         head.draw_text(&self.subtitle, &(FONT, 12).into_font().color(&GREY), (12, 36))?;
-        for (panel, area) in self.panels.iter().zip(body.split_evenly((1, columns))) {
+        for (panel, area) in self.panels.iter().zip(body.split_evenly((rows, columns))) {
             panel.draw(&area)?;
         }
         for (index, line) in foot.iter().enumerate() {

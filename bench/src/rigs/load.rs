@@ -14,7 +14,7 @@ use std::{
 pub(crate) struct Arrival {
     /// Time since the load began.
     pub(crate) at: Duration,
-    /// Index of the function in the fleet.
+    /// Index of the function in the rig.
     pub(crate) member: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct LoadOptions {
 const BUSIEST_MINUTE: u64 = 60;
 
 /// A load for several functions, and its description.
-pub(crate) struct FleetLoad {
+pub(crate) struct FunctionsLoad {
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) source: String,
 }
@@ -56,7 +56,12 @@ impl LoadOptions {
 
     /// A load for `members` functions, none of which is called more than `most` times at once
     /// (synthetic) or per minute (trace).
-    pub(crate) fn load(&self, members: usize, length: Duration, most: u32) -> Result<FleetLoad> {
+    pub(crate) fn load(
+        &self,
+        members: usize,
+        length: Duration,
+        most: u32,
+    ) -> Result<FunctionsLoad> {
         let loads = match &self.trace {
             Some(path) => self.read_trace(path, members, length)?,
             None => (0..members)
@@ -74,7 +79,7 @@ impl LoadOptions {
             1 => source,
             count => format!("{source}; {count} functions, each with a load of its own"),
         };
-        Ok(FleetLoad { arrivals, source })
+        Ok(FunctionsLoad { arrivals, source })
     }
 
     /// Functions drawn from the trace with the seed, in the same window: the one in which they are
@@ -85,7 +90,7 @@ impl LoadOptions {
         members: usize,
         length: Duration,
         speed: u32,
-    ) -> Result<FleetLoad> {
+    ) -> Result<FunctionsLoad> {
         let mut loads = self.read_loads(path)?;
         if loads.len() < members {
             let (most, there) = (BUSIEST_MINUTE, loads.len());
@@ -115,7 +120,7 @@ impl LoadOptions {
             })
             .collect();
         arrivals.sort_unstable();
-        Ok(FleetLoad { arrivals, source })
+        Ok(FunctionsLoad { arrivals, source })
     }
 
     /// Every function of a trace that is not called too often, burstiest first.

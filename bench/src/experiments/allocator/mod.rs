@@ -2,6 +2,7 @@
 //! memory. See README.md.
 
 mod report;
+mod together;
 
 use crate::{
     error::{BenchError, Result},
@@ -25,6 +26,8 @@ const BASE_BYTES: u64 = 1 << 30;
 const FAULTS: [&str; 2] = ["fault-small", "fault-huge"];
 /// Processes that fault at the same time, each on a processor of its own.
 const PROCESSORS: [u16; 3] = [1, 2, 4];
+/// Processors that do not exist, which take turns.
+const MANY: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How long the VM may take for its long life, and to boot while it measures.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -71,6 +74,20 @@ pub(crate) enum Test {
     },
     /// Memory after a long life.
     Life,
+    /// First writes to 2 MiB then; an operation is 4 KiB of them.
+    FaultAfterLife {
+        /// Whether the kernel may move others' pages for them.
+        compacts: bool,
+        /// Whether they have become a huge page.
+        is_huge: bool,
+    },
+    /// Pages allocated and freed by processors that do not exist, by the guest's code in this program.
+    Together {
+        /// Processors.
+        processors_count: u16,
+        /// Turns of each after an allocation: none, or as many as a page fault takes otherwise.
+        turns: u32,
+    },
 }
 
 /// A trial of a test.
@@ -78,7 +95,8 @@ pub(crate) enum Test {
 pub(crate) struct Figures {
     #[serde(flatten)]
     test: Test,
-    /// What the guest's clock counted: `instructions`, at one per nanosecond, or `time`.
+    /// What was counted: `instructions` by the guest's clock, at one per nanosecond, `time` by it, or `accesses`
+    /// to the allocator's state.
     clock: String,
     /// Operations of each process.
     operations_count: u64,
@@ -90,6 +108,10 @@ pub(crate) struct Figures {
     huge_bytes: u64,
     /// What it got in huge pages if the kernel moved others' pages for them.
     compacted_bytes: u64,
+    /// Accesses to the allocator's state, if they were counted, for an operation.
+    accesses: Option<f64>,
+    /// Changes of it that another processor had come before, likewise.
+    failed_changes: Option<f64>,
 }
 
 impl Figures {
@@ -102,6 +124,8 @@ impl Figures {
             asked_bytes: 0,
             huge_bytes: 0,
             compacted_bytes: 0,
+            accesses: None,
+            failed_changes: None,
         }
     }
 }
@@ -122,6 +146,17 @@ struct Life {
     asked_bytes: u64,
     huge_bytes: u64,
     compacted_bytes: u64,
+    at_once: Faults,
+    compacted: Faults,
+}
+
+/// How long first writes to 2 MiB took, of those that became huge pages and of those that did not.
+#[derive(Deserialize)]
+struct Faults {
+    huge_count: u64,
+    huge_ns: u64,
+    small_count: u64,
+    small_ns: u64,
 }
 
 impl Experiment for Arguments {
@@ -135,18 +170,43 @@ impl Experiment for Arguments {
         let quick = session.options.quick;
         let trials = session.options.trials_or(2, 10);
         let lives = if quick { 1 } else { trials };
-        session.progress.plan(f64::from(3 * trials + 2 * lives));
+        session.progress.plan(f64::from(3 * trials + 4 * lives));
+        together(session, trials)?;
         by_instructions(session, trials).await?;
         at_once(session, trials, if quick { 500 } else { 2_000 }).await?;
         for trial in 0..lives {
-            for allocator in ALLOCATORS {
-                session.progress.say(&format!("life {} of {lives}, {allocator}", trial + 1));
-                long_life(session, allocator, trial).await?;
-                session.progress.advance(1.0);
+            for clock in [GuestClock::Time, GuestClock::Instructions] {
+                for allocator in ALLOCATORS {
+                    session.progress.say(&format!("life {} of {lives}, {allocator}", trial + 1));
+                    long_life(session, allocator, clock, trial).await?;
+                    session.progress.advance(1.0);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// How much processors get in each other's way, on as many as this machine does not have.
+fn together(session: &mut Session<Figures>, trials: u32) -> Result {
+    for trial in 0..trials {
+        session.progress.say(&format!("processors taking turns: round {} of {trials}", trial + 1));
+        for turns in [0, together::FAULT_TURNS] {
+            for processors_count in MANY {
+                let counted = together::together(processors_count, turns, trial.into());
+                let each = |count: u64| Some(count as f64 / counted.operations_count as f64);
+                let test = Test::Together { processors_count, turns };
+                let figures = Figures {
+                    accesses: each(counted.accesses_count),
+                    failed_changes: each(counted.failed_count),
+                    ..Figures::timed(test, "accesses", counted.operations_count, 0.0)
+                };
+                let header = session.header(&Allocator::Llfree.to_string(), trial, None);
+                session.keep(header, figures)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 async fn boot<F: Recorded>(
@@ -165,9 +225,14 @@ async fn boot<F: Recorded>(
     .await
 }
 
-/// What each operation costs, on a processor without others. Without emulation, time.
+/// What a clock counts that is to count instructions: without emulation, time.
+fn counted(session: &Session<Figures>) -> &'static str {
+    if session.accelerator().emulates() { "instructions" } else { "time" }
+}
+
+/// What each operation costs, on a processor without others.
 async fn by_instructions(session: &mut Session<Figures>, trials: u32) -> Result {
-    let clock = if session.accelerator().emulates() { "instructions" } else { "time" };
+    let clock = counted(session);
     let mut vms = Vec::new();
     for allocator in ALLOCATORS {
         session.progress.say(&format!("booting with {allocator}"));
@@ -284,21 +349,50 @@ async fn at_once(session: &mut Session<Figures>, trials: u32, duration_ms: u32) 
     Ok(())
 }
 
-/// Many processes come and go in a VM, the same in each trial of both allocators.
-async fn long_life(session: &mut Session<Figures>, allocator: Allocator, trial: u32) -> Result {
+/// Many processes come and go in a VM, the same in each trial of both allocators. Under a clock that counts
+/// instructions, on a processor without others.
+async fn long_life(
+    session: &mut Session<Figures>,
+    allocator: Allocator,
+    guest_clock: GuestClock,
+    trial: u32,
+) -> Result {
     let rounds = if session.options.quick { "8" } else { "30" };
     let always = "transparent_hugepage=always".to_owned();
-    let vm = boot(session, allocator, |config| config.command_line.push(always)).await?;
+    let counts = guest_clock == GuestClock::Instructions;
+    let clock = if counts { counted(session) } else { "time" };
+    let vm = boot(session, allocator, |config| {
+        config.command_line.push(always);
+        config.clock = guest_clock;
+        if counts {
+            config.vcpus = 1;
+        }
+    })
+    .await?;
     let seed = (trial + 1).to_string();
     let command = ["/bin/churn", "--rounds", rounds, "--seed", &seed];
     for life in vm.run::<Life>(0, Place::BootMemory, &command, LIMIT).await? {
+        let header = session.header(&allocator.to_string(), trial, Some(vm.guest()));
+        for (compacts, faults) in [(false, &life.at_once), (true, &life.compacted)] {
+            for (is_huge, count, elapsed_ns) in [
+                (true, faults.huge_count, faults.huge_ns),
+                (false, faults.small_count, faults.small_ns),
+            ] {
+                // There may be none that did not become huge.
+                if count > 0 {
+                    let test = Test::FaultAfterLife { compacts, is_huge };
+                    let figures = Figures::timed(test, clock, count * 512, elapsed_ns as f64);
+                    session.keep(header.clone(), figures)?;
+                }
+            }
+        }
         let figures = Figures {
             asked_bytes: life.asked_bytes,
             huge_bytes: life.huge_bytes,
             compacted_bytes: life.compacted_bytes,
-            ..Figures::timed(Test::Life, "time", 0, 0.0)
+            ..Figures::timed(Test::Life, clock, 0, 0.0)
         };
-        session.keep(session.header(&allocator.to_string(), trial, Some(vm.guest())), figures)?;
+        session.keep(header, figures)?;
     }
     vm.stop().await
 }

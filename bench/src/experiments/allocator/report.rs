@@ -1,12 +1,12 @@
 //! Table, targets and plot.
 
-use super::{Arguments, Figures, Test};
+use super::{Arguments, Figures, MANY, Test, together::FAULT_TURNS};
 use crate::{
     harness::Report,
     record::{Measured, describe_run},
     report::{
         Assessments, Estimate, Spread, Table, by_method,
-        chart::{Chart, Panel, Series},
+        chart::{self, Chart, Panel, Series},
         in_order, methods, of_method,
     },
 };
@@ -31,6 +31,15 @@ impl Test {
                 format!("{}{place}{processes}", fault.replace('_', " "))
             }
             Self::Life => "after a long life".to_owned(),
+            Self::Together { processors_count, turns } => {
+                let of = if *turns == 0 { "nothing else" } else { "page faults" };
+                format!("{processors_count} processors taking turns, {of}")
+            }
+            Self::FaultAfterLife { compacts, is_huge } => {
+                let became = if *is_huge { "huge" } else { "4 KiB pages" };
+                let compacting = if *compacts { ", compacted" } else { "" };
+                format!("fault of 2 MiB after a life: {became}{compacting}")
+            }
         }
     }
 }
@@ -59,6 +68,7 @@ impl Report for Arguments {
             kinds.iter().position(|(test, clock)| *test == line.test && *clock == line.clock)
         };
         let is_life = |line: &Line| line.test == Test::Life;
+        let is_timed = |line: &Line| line.operation_ns > 0.0;
         Table::of(
             records,
             |line| (kind(line), by_method(line)),
@@ -67,10 +77,12 @@ impl Report for Arguments {
                 Column::common("clock", |line| line.clock.clone()),
                 Column::common("allocator", |line| line.header.method.clone()),
                 Column::count("n"),
-                Column::median("median ns", |line| line.operation_ns)
-                    .only_if(move |line| !is_life(line)),
-                Column::quartiles("quartiles ns", |line| line.operation_ns)
-                    .only_if(move |line| !is_life(line)),
+                Column::median("median ns", |line| line.operation_ns).only_if(is_timed),
+                Column::quartiles("quartiles ns", |line| line.operation_ns).only_if(is_timed),
+                Column::median("accesses", |line| line.accesses.unwrap_or_default())
+                    .only_if(|line| line.accesses.is_some()),
+                Column::median("failed changes", |line| line.failed_changes.unwrap_or_default())
+                    .only_if(|line| line.failed_changes.is_some()),
                 Column::median("huge pages %", huge_percent).only_if(is_life),
                 Column::median("compacted %", compacted_percent).only_if(is_life),
             ],
@@ -144,6 +156,32 @@ impl Report for Arguments {
             logarithmic: false,
         };
         let is_counted = |clock: &str| clock == "instructions";
+        let together = |title: &str, of: fn(&Line) -> Option<f64>| {
+            let spread = |turns, processors| {
+                let is_it = move |line: &&Line| {
+                    line.test == Test::Together { processors_count: processors, turns }
+                };
+                Spread::of(records.iter().filter(is_it).filter_map(of))
+            };
+            let series = |name: &str, colour, turns| Series {
+                name: name.to_owned(),
+                colour,
+                variant: false,
+                points: MANY.iter().map(|&processors| spread(turns, processors)).collect(),
+            };
+            Panel {
+                title: title.to_owned(),
+                x: "processors taking turns".to_owned(),
+                y: "for each page allocated and freed".to_owned(),
+                categories: MANY.iter().map(u16::to_string).collect(),
+                series: vec![
+                    series("nothing but the allocator", chart::VERMILION, 0),
+                    series("page faults", chart::BLUE, FAULT_TURNS),
+                ],
+                joined: true,
+                logarithmic: false,
+            }
+        };
         Chart {
             title: "Allocating pages with LLFree and with Linux' free lists".to_owned(),
             subtitle: describe_run(records),
@@ -170,6 +208,15 @@ impl Report for Arguments {
                     true,
                 ),
                 life,
+                panel(
+                    "Faults of 2 MiB after a long life",
+                    "what they become",
+                    "instructions for each 4 KiB",
+                    &|test, clock| matches!(test, Test::FaultAfterLife { .. }) && is_counted(clock),
+                    false,
+                ),
+                together("LLFree: changes that failed", |line| line.failed_changes),
+                together("LLFree: accesses to its state", |line| line.accesses),
             ],
             foot: "After a long life, a process asks for three quarters of what is free; compacted: the kernel may move \
                    others' pages to have 2 MiB in a row."
@@ -189,6 +236,11 @@ fn label(test: &Test, clock: &str) -> String {
             format!("{pages}{place}")
         }
         Test::Life => String::new(),
+        Test::Together { processors_count, .. } => processors_count.to_string(),
+        Test::FaultAfterLife { compacts, is_huge } => {
+            let became = if *is_huge { "huge" } else { "4 KiB" };
+            format!("{became}, {}", if *compacts { "compacted" } else { "at once" })
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod steps;
 use crate::{
     error::Result,
     harness::{Experiment, Session},
-    rigs::fleet::Functions,
+    rigs::node_rig::Functions,
 };
 use serde::{Deserialize, Serialize};
 use squeezy_vmm::MemoryBackend;
@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Touch,
     /// The instance has ended, and its memory is reclaimed as a node does it.
     Reclaim,
+    /// The part of that in which the host takes what is free. Without a guest, another process discards as much.
+    Take,
     /// A frozen instance has freed nearly all its memory, which goes back.
     Frozen,
     /// A frozen instance has freed every other page, which go back.
@@ -54,6 +56,8 @@ pub(crate) struct Figures {
     step: Step,
     /// How long it took.
     latency_ns: u64,
+    /// The part of that in which the host's kernel discarded memory, where it is known.
+    discard_ns: Option<u64>,
     /// CPU time of the VM's virtual processors meanwhile, if it was measured.
     vcpus_ns: Option<u64>,
     /// By how much host memory behind the guest's memory decreased, where that is what it is for.
@@ -81,6 +85,7 @@ impl Experiment for Arguments {
                 steps::paused(session, &functions[..1], trial).await?;
                 session.progress.advance(1.0);
             }
+            steps::floor(session, trial).await?;
             if !session.has_time(start.elapsed()) {
                 break;
             }

@@ -20,7 +20,7 @@ type Column<'a> = crate::report::Column<'a, Line>;
 
 /// Steps that a call waits for, and steps that give memory back.
 const WAITED_FOR: [Step; 4] = [Step::Boot, Step::ColdStart, Step::Touch, Step::Plug];
-const GIVES_BACK: [Step; 3] = [Step::Reclaim, Step::Frozen, Step::FrozenPages];
+const GIVES_BACK: [Step; 4] = [Step::Reclaim, Step::Take, Step::Frozen, Step::FrozenPages];
 
 impl Step {
     fn title(self) -> &'static str {
@@ -29,6 +29,7 @@ impl Step {
             Self::Plug => "plug 512 MiB",
             Self::Touch => "first touch of 512 MiB",
             Self::Reclaim => "reclaim of 512 MiB",
+            Self::Take => "of it, by the host",
             Self::Frozen => "frozen: free blocks",
             Self::FrozenPages => "frozen: every other page",
             Self::ColdStart => "cold start of html",
@@ -59,6 +60,8 @@ impl Report for Arguments {
                 Column::count("n"),
                 Column::median("median ms", ms),
                 Column::quartiles("quartiles ms", ms),
+                Column::median("discard ms", |line| line.discard_ns.unwrap_or(0) as f64 / 1e6)
+                    .only_if(|line| line.discard_ns.is_some()),
                 Column::median("processors ms", |line| line.vcpus_ns.unwrap_or(0) as f64 / 1e6)
                     .only_if(|line| line.vcpus_ns.is_some()),
                 Column::median("back MiB", |line| mib(line.resident_drop_bytes.unwrap_or(0)))
@@ -84,6 +87,14 @@ impl Report for Arguments {
                 Estimate::ratio(latency("memfd", step), latency("ram", step)),
             );
         }
+        let over_discard = select(records, "memfd", Step::Take)
+            .filter_map(|line| Some(line.latency_ns as f64 / line.discard_ns? as f64));
+        assessments.add(
+            "against-discard",
+            "an ended instance's memory taken by the host, relative to the discard in it"
+                .to_owned(),
+            Estimate::median(over_discard),
+        );
         assessments.add(
             "frozen",
             format!("{}, ram relative to memfd with huge pages", Step::Frozen.title()),
@@ -129,7 +140,7 @@ impl Report for Arguments {
                 ),
             ],
             foot: "ram: private memory; frozen instances give memory back through the balloon. memfd: the host takes it \
-                   out of the guest's allocator."
+                   out of the guest's allocator. floor: another process on the host discards as much of a file."
                 .to_owned(),
         }
     }
@@ -147,6 +158,7 @@ mod tests {
             figures: Figures {
                 step,
                 latency_ns,
+                discard_ns: Some(100),
                 vcpus_ns: None,
                 resident_drop_bytes: Some(1 << 20),
                 resident_bytes: 1 << 30,
@@ -157,13 +169,15 @@ mod tests {
             [
                 line("ram", Step::Touch, 200, 512 << 20),
                 line("memfd", Step::Touch, 100, huge_bytes),
+                line("memfd", Step::Take, 103, 0),
+                line("floor", Step::Take, 99, 0),
                 line("ram", Step::Frozen, 300, 0),
                 line("memfd", Step::Frozen, 100, 0),
             ]
         };
         let percent = |it: &Assessment| (it.measured.value * 100.0).round();
         let values: Vec<_> = assess::<Arguments>(&of(512 << 20)).iter().map(percent).collect();
-        assert_eq!(values, [50.0, 300.0]);
+        assert_eq!(values, [50.0, 103.0, 300.0]);
         assert!(assess::<Arguments>(&of(0)).is_empty());
         assert!(Arguments::table(&of(0)).to_string().contains("frozen: free blocks"));
         assert!(Arguments::plot(&of(0)).svg().unwrap().contains("memfd"));

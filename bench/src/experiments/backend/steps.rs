@@ -6,9 +6,9 @@ use crate::{
     harness::Session,
     record::{Guest, nanoseconds},
     rigs::{
-        fleet::{Fleet, FleetPlan, Seen},
         load::Arrival,
-        memhog_vm::{MemhogVm, hog_bytes},
+        memhog_vm::{MemhogVm, floor as without_guest, hog_bytes},
+        node_rig::{NodeRig, NodeRigPlan, Seen},
     },
 };
 use squeezy_node::{FunctionImage, MachineDetails, PolicyName};
@@ -54,12 +54,18 @@ pub(super) async fn memhog(session: &mut Session<Figures>, trial: u32) -> Result
     vm.kill_all().await?;
     vm.settle().await;
     let before = Before::of(&vm).await?;
-    if is_file {
-        // As a node does: it is the host's before the guest is even asked for it.
-        vm.vm().take_all_free(Grain::Area).await?;
-    }
+    // As a node does: it is the host's before the guest is even asked for it.
+    let taken = if is_file { Some(vm.vm().take_all_free(Grain::Area).await?) } else { None };
     vm.take_back(0).await?;
     before.keep(session, &vm, trial, Step::Reclaim).await?;
+    if let Some(taken) = taken {
+        let now = vm.vm().memory().await?.resident;
+        let figures = Figures {
+            discard_ns: Some(nanoseconds(taken.discarding)),
+            ..figures(Step::Take, taken.took, now.resident_bytes, now.huge_bytes)
+        };
+        write(session, trial, vm.guest(), figures)?;
+    }
 
     for (step, freed, grain) in [
         (Step::Frozen, "--keep-every=16384", Grain::Area),
@@ -83,6 +89,19 @@ pub(super) async fn memhog(session: &mut Session<Figures>, trial: u32) -> Result
         vm.take_back(0).await?;
     }
     vm.stop().await
+}
+
+/// The host discards what an instance had touched of a file, without a guest.
+pub(super) async fn floor(session: &mut Session<Figures>, trial: u32) -> Result {
+    for done in without_guest(hog_bytes(SIZE_BYTES), MemoryBackend::Memfd, 1).await? {
+        let figures = Figures {
+            discard_ns: Some(nanoseconds(done.discard)),
+            resident_drop_bytes: Some(done.resident_drop_bytes),
+            ..figures(Step::Take, done.discard, 0, 0)
+        };
+        session.keep(session.header("floor", trial, None), figures)?;
+    }
+    Ok(())
 }
 
 /// Just before memory is given back.
@@ -138,6 +157,7 @@ fn figures(step: Step, latency: Duration, resident_bytes: u64, huge_bytes: u64) 
     Figures {
         step,
         latency_ns: nanoseconds(latency),
+        discard_ns: None,
         vcpus_ns: None,
         resident_drop_bytes: None,
         resident_bytes,
@@ -157,12 +177,12 @@ pub(super) async fn cold_start(
     trial: u32,
 ) -> Result {
     let policy = PolicyName::Mechanism(MechanismName::Squeezy);
-    let plan = FleetPlan::abundant(policy, Duration::from_secs(3600));
-    let fleet = Fleet::start(session, functions, &plan).await?;
-    fleet.warm_up().await?;
-    let latency = call(&fleet).await?;
-    keep_of_fleet(session, &fleet, trial, Step::ColdStart, latency).await?;
-    fleet.stop().await;
+    let plan = NodeRigPlan::abundant(policy, Duration::from_secs(3600));
+    let rig = NodeRig::start(session, functions, &plan).await?;
+    rig.warm_up().await?;
+    let latency = call(&rig).await?;
+    keep_of_rig(session, &rig, trial, Step::ColdStart, latency).await?;
+    rig.stop().await;
     Ok(())
 }
 
@@ -173,39 +193,39 @@ pub(super) async fn paused(
     trial: u32,
 ) -> Result {
     // Enough for the VM; what matters is only that there is a limit.
-    let plan = FleetPlan::new(PolicyName::Overcommit, 16 << 30, Duration::from_secs(3600));
-    let fleet = Fleet::start(session, functions, &plan).await?;
-    call(&fleet).await?;
+    let plan = NodeRigPlan::new(PolicyName::Overcommit, 16 << 30, Duration::from_secs(3600));
+    let rig = NodeRig::start(session, functions, &plan).await?;
+    call(&rig).await?;
     let begin = Instant::now();
-    while !fleet.seen().iter().any(|seen| matches!(seen, Seen::Paused)) {
+    while !rig.seen().iter().any(|seen| matches!(seen, Seen::Paused)) {
         if begin.elapsed() > PAUSE_LIMIT {
             return Err(BenchError::function("its VM was not paused".to_owned()));
         }
         tokio::time::sleep(LOOK).await;
     }
-    keep_of_fleet(session, &fleet, trial, Step::Paused, begin.elapsed()).await?;
-    fleet.stop().await;
+    keep_of_rig(session, &rig, trial, Step::Paused, begin.elapsed()).await?;
+    rig.stop().await;
     Ok(())
 }
 
 /// The latency of a correctly answered call.
-async fn call(fleet: &Fleet) -> Result<Duration> {
-    let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
+async fn call(rig: &NodeRig) -> Result<Duration> {
+    let answered = rig.call(Arrival { at: Duration::ZERO, member: 0 }).await;
     match answered.problem {
         None => Ok(answered.latency),
         Some(problem) => Err(BenchError::function(problem)),
     }
 }
 
-async fn keep_of_fleet(
+async fn keep_of_rig(
     session: &mut Session<Figures>,
-    fleet: &Fleet,
+    rig: &NodeRig,
     trial: u32,
     step: Step,
     latency: Duration,
 ) -> Result {
-    let now = fleet.sample(Instant::now()).await?.memory.resident;
-    let details = fleet.details();
+    let now = rig.sample(Instant::now()).await?.memory.resident;
+    let details = rig.details();
     let guest = |it: &MachineDetails| Guest::new(&it.kernel, Kernel::Release, &it.vmm_version);
     let guest = details.as_ref().map(guest);
     let guest = guest.ok_or_else(|| BenchError::function("no VM was booted".to_owned()))?;

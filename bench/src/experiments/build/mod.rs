@@ -15,11 +15,13 @@ use squeezy_vmm::{Grain, MemoryBackend};
 use std::time::{Duration, Instant};
 
 /// In the order of the plot.
-const METHODS: [Reclaim; 7] = [
+const METHODS: [Reclaim; 9] = [
     Reclaim::Nothing,
     Reclaim::NothingLlfree,
     Reclaim::Reporting(9),
     Reclaim::Reporting(0),
+    Reclaim::ReportingSoon(9),
+    Reclaim::ReportingSoon(0),
     Reclaim::Soft(Grain::Area, PERIOD),
     Reclaim::Soft(Grain::Page, PERIOD),
     Reclaim::Soft(Grain::Page, SHORT_PERIOD),

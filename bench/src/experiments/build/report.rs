@@ -79,15 +79,19 @@ impl Report for Arguments {
                 format!("GiB-minutes, {method} relative to free page reporting"),
                 Estimate::ratio(cost(method), cost("reporting")),
             );
-            let left = |method| {
-                select(records, method, Phase::DropCache)
-                    .map(|line| line.footprint.end_bytes as f64)
-            };
-            assessments.add(
-                "left",
-                format!("left after make clean and without page cache, {method} relative to free page reporting"),
-                Estimate::ratio(left(method), left("reporting")),
-            );
+            for (name, phase, when) in [
+                ("cleaned", Phase::Clean, "after make clean"),
+                ("left", Phase::DropCache, "after make clean and without page cache"),
+            ] {
+                let left = |method| {
+                    select(records, method, phase).map(|line| line.footprint.end_bytes as f64)
+                };
+                assessments.add(
+                    name,
+                    format!("left {when}, {method} relative to free page reporting"),
+                    Estimate::ratio(left(method), left("reporting")),
+                );
+            }
         }
     }
 
@@ -150,7 +154,7 @@ mod tests {
             .collect();
         let values: Vec<_> =
             assess::<Arguments>(&records).iter().map(|one| one.measured.value).collect();
-        assert_eq!(values, [0.5, 0.5]);
+        assert_eq!(values, [0.5, 0.5, 0.5]);
         assert!(Arguments::table(&records).to_string().contains("make clean"));
         assert!(Arguments::plot(&records).svg().unwrap().contains("reporting"));
     }

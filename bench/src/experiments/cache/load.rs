@@ -2,7 +2,7 @@
 
 use crate::{
     error::{BenchError, Result},
-    rigs::load::{Arrival, FleetLoad, LoadOptions},
+    rigs::load::{Arrival, FunctionsLoad, LoadOptions},
 };
 use squeezy_load::{Random, Synthetic};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) fn load(
     functions: usize,
     length: Duration,
     factor: u32,
-) -> Result<FleetLoad> {
+) -> Result<FunctionsLoad> {
     match &options.trace {
         Some(path) => {
             options.together(path, functions, length, options.speed.saturating_mul(factor))
@@ -27,7 +27,7 @@ pub(super) fn load(
 
 /// A few functions are called often and many rarely, as in the traces: the n-th most popular one
 /// gets an n-th of the calls of the first. Calls are independent.
-fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Result<FleetLoad> {
+fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Result<FunctionsLoad> {
     let all: f64 = (1..=functions).map(|rank| 1.0 / rank as f64).sum();
     let mut arrivals = Vec::new();
     for (member, rank) in (0..functions).zip(1_u32..) {
@@ -43,7 +43,7 @@ fn made_up(functions: usize, length: Duration, gap: Duration, seed: u64) -> Resu
     let source = format!(
         "synthetic (no real trace): {functions} functions, independent calls, the n-th with an n-th of the first's; seed {seed}"
     );
-    Ok(FleetLoad { arrivals, source })
+    Ok(FunctionsLoad { arrivals, source })
 }
 
 /// Assigns functions to the members of a load: each equally often, in an order that depends on the

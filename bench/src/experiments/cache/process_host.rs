@@ -18,6 +18,7 @@ use squeezy_scaler::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
+    num::NonZeroU16,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -84,6 +85,7 @@ impl ProcessHost {
             let policy = FunctionPolicy {
                 vm,
                 max_instances: u32::MAX,
+                requests_per_instance: NonZeroU16::MIN,
                 min_instances: 0,
                 keep_alive: KEEP_ALIVE,
                 freeze_after: Some(FREEZE_AFTER),

@@ -11,8 +11,8 @@ use crate::{
         functions, in_order, of_function,
     },
     rigs::{
-        fleet::{Answered, Fleet, FleetOptions, FleetPlan, Seen, Trial, Usual},
         load::Arrival,
+        node_rig::{Answered, NodeRig, NodeRigOptions, NodeRigPlan, Seen, Trial, Usual},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const POLICIES: [PolicyName; 3] = [
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// A cold start.
@@ -63,9 +63,9 @@ impl Experiment for Arguments {
     const NAME: &'static str = "coldstart";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.fleet.functions(session, &Usual::EVERY)?;
+        let functions = self.rig.functions(session, &Usual::EVERY)?;
         let count = session.options.trials_or(2, 5);
-        let trials = self.fleet.trials_of_each(count, &functions, &POLICIES);
+        let trials = self.rig.trials_of_each(count, &functions, &POLICIES);
         session.each(&trials, one).await
     }
 }
@@ -181,21 +181,21 @@ fn panel(records: &[Line], function: String) -> Panel {
 
 /// The first instance in a VM, and the second.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
-    let plan = FleetPlan::abundant(trial.policy, Duration::from_secs(3600));
-    let fleet = Fleet::start(session, trial.functions, &plan).await?;
+    let plan = NodeRigPlan::abundant(trial.policy, Duration::from_secs(3600));
+    let rig = NodeRig::start(session, trial.functions, &plan).await?;
     for vm_was_there in [false, true] {
-        let seen_before = fleet.seen().len();
-        let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
+        let seen_before = rig.seen().len();
+        let answered = rig.call(Arrival { at: Duration::ZERO, member: 0 }).await;
         if let Some(problem) = &answered.problem {
             return Err(BenchError::function(problem.clone()));
         }
-        fleet.evict().await?;
-        let seen = &fleet.seen()[seen_before..];
-        let header = trial.header(session, fleet.details().as_ref());
+        rig.evict().await?;
+        let seen = &rig.seen()[seen_before..];
+        let header = trial.header(session, rig.details().as_ref());
         let function = &trial.functions[0].function;
         session.keep(header, figures(function, vm_was_there, &answered, seen))?;
     }
-    fleet.stop().await;
+    rig.stop().await;
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use crate::{
         methods, number, of_method,
     },
     rigs::{
-        fleet::{FleetOptions, FleetPlan, Sample, Usual, replay, trials},
         load::LoadOptions,
+        node_rig::{NodeRigOptions, NodeRigPlan, Sample, Usual, replay, trials},
     },
     size::{gib, mib},
 };
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// The state at one moment of a run.
@@ -66,15 +66,15 @@ impl Experiment for Arguments {
     const NAME: &'static str = "elasticity";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.fleet.functions(session, &USUAL)?;
+        let functions = self.rig.functions(session, &USUAL)?;
         let length = self.load.length(if session.options.quick { 45 } else { 240 });
         let most = functions.iter().map(|image| image.function.concurrency).max().unwrap_or(1);
         let load = self.load.load(functions.len(), length, most.into())?;
         let count = session.options.trials_or(1, 1);
-        let trials = trials(count, [functions.as_slice()], &self.fleet.policies.or(&POLICIES));
+        let trials = trials(count, [functions.as_slice()], &self.rig.policies.or(&POLICIES));
         session
             .each(&trials, async |session, trial| {
-                let plan = FleetPlan::abundant(trial.policy, length.mul_f64(KEEP_ALIVE));
+                let plan = NodeRigPlan::abundant(trial.policy, length.mul_f64(KEEP_ALIVE));
                 let replayed = replay(session, trial, &plan, &load.arrivals).await?;
                 let header = trial.header(session, replayed.details.as_ref());
                 let mut samples = replayed.samples.iter();

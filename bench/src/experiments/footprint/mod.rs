@@ -10,7 +10,7 @@ use crate::{
         chart::{Chart, Panel, Series},
         functions, methods, of_function, sorted,
     },
-    rigs::fleet::{Fleet, FleetOptions, FleetPlan, Trial, Usual},
+    rigs::node_rig::{NodeRig, NodeRigOptions, NodeRigPlan, Trial, Usual},
     size::mib,
 };
 use serde::{Deserialize, Serialize};
@@ -25,35 +25,35 @@ const POLICIES: [PolicyName; 2] =
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// A number of idle instances of one function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    function: String,
-    instances: u16,
+    pub(crate) function: String,
+    pub(crate) instances: u16,
     /// Resident host memory of all their VMs.
-    resident_bytes: u64,
+    pub(crate) resident_bytes: u64,
     /// The part outside partitions: the kernel, the agent, page tables and, with 1:1, everything.
-    base_bytes: u64,
+    pub(crate) base_bytes: u64,
     /// Memory that the guests have.
-    plugged_bytes: u64,
+    pub(crate) plugged_bytes: u64,
 }
 
 impl Experiment for Arguments {
     const NAME: &'static str = "footprint";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.fleet.functions(session, &Usual::EVERY)?;
+        let functions = self.rig.functions(session, &Usual::EVERY)?;
         let count = session.options.trials_or(1, 5);
-        let trials = self.fleet.trials_of_each(count, &functions, &POLICIES);
+        let trials = self.rig.trials_of_each(count, &functions, &POLICIES);
         session.each(&trials, one).await
     }
 }
 
 /// A record.
-type Line = Measured<Figures>;
+pub(crate) type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;
@@ -121,20 +121,20 @@ impl Report for Arguments {
 
 /// Starts more and more instances, up to the maximum.
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
-    let plan = FleetPlan::abundant(trial.policy, Duration::from_secs(3600));
-    let fleet = Fleet::start(session, trial.functions, &plan).await?;
-    fleet.warm_up().await?;
+    let plan = NodeRigPlan::abundant(trial.policy, Duration::from_secs(3600));
+    let rig = NodeRig::start(session, trial.functions, &plan).await?;
+    rig.warm_up().await?;
     let function = &trial.functions[0].function;
     let most = function.concurrency;
     let steps = std::iter::successors(Some(1_u16), |n| n.checked_mul(2)).take_while(|n| *n < most);
     for instances in steps.chain([most]) {
         session.progress.say(&format!("{trial}: {instances} instances"));
-        fleet.have(0, instances).await?;
-        let sample = fleet.sample(Instant::now()).await?;
+        rig.have(0, instances).await?;
+        let sample = rig.sample(Instant::now()).await?;
         let memory = sample.memory;
         let resident_bytes = memory.resident.resident_bytes;
         session.keep(
-            trial.header(session, fleet.details().as_ref()),
+            trial.header(session, rig.details().as_ref()),
             Figures {
                 function: function.name.clone(),
                 instances,
@@ -147,7 +147,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
             },
         )?;
     }
-    fleet.stop().await;
+    rig.stop().await;
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use crate::{
         methods, number, of_method, sorted,
     },
     rigs::{
-        fleet::{Fleet, FleetOptions, FleetPlan, Trial, Usual, trials},
         load::Arrival,
+        node_rig::{NodeRig, NodeRigOptions, NodeRigPlan, Trial, Usual, trials},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ const QUICK_HALF: Duration = Duration::from_secs(12);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// A call.
@@ -56,7 +56,7 @@ impl Experiment for Arguments {
     const NAME: &'static str = "interference";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let mut functions = self.fleet.functions(session, &USUAL)?;
+        let mut functions = self.rig.functions(session, &USUAL)?;
         functions.truncate(2);
         if functions.len() == 1 {
             let mut other = functions[0].clone();
@@ -64,7 +64,7 @@ impl Experiment for Arguments {
             functions.push(other);
         }
         let count = session.options.trials_or(1, 5);
-        let trials = trials(count, [&functions[..]], &self.fleet.policies.or(&POLICIES));
+        let trials = trials(count, [&functions[..]], &self.rig.policies.or(&POLICIES));
         let half = if session.options.quick { QUICK_HALF } else { HALF };
         session
             .each(&trials, async |session: &mut Session<Figures>, trial: &Trial<'_>| {
@@ -152,24 +152,24 @@ impl Report for Arguments {
 async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, half: Duration) -> Result {
     let [called, ending] = trial.functions else { unreachable!("every trial has two functions") };
     let others = ending.function.concurrency;
-    let plan = FleetPlan::abundant(trial.policy, Duration::from_secs(3600));
-    let plan = FleetPlan { one_vm: true, ..plan };
+    let plan = NodeRigPlan::abundant(trial.policy, Duration::from_secs(3600));
+    let plan = NodeRigPlan { one_vm: true, ..plan };
     let mut called = called.clone();
     called.function.concurrency = 1;
-    let fleet = Fleet::start(session, &[called.clone(), ending.clone()], &plan).await?;
-    fleet.have(1, others).await?;
-    fleet.have(0, 1).await?;
-    let header = trial.header(session, fleet.details().as_ref());
+    let rig = NodeRig::start(session, &[called.clone(), ending.clone()], &plan).await?;
+    rig.have(1, others).await?;
+    rig.have(0, 1).await?;
+    let header = trial.header(session, rig.details().as_ref());
     let begin = Instant::now();
     let end = begin + half;
     let mut ended = false;
     while begin.elapsed() < 2 * half {
         if !ended && Instant::now() >= end {
             ended = true;
-            fleet.retire(1);
+            rig.retire(1);
         }
         let came = Instant::now();
-        let answered = fleet.call(Arrival { at: came - begin, member: 0 }).await;
+        let answered = rig.call(Arrival { at: came - begin, member: 0 }).await;
         if let Some(problem) = answered.problem {
             session.progress.note(&format!("{trial}: {problem}"));
         }
@@ -183,7 +183,7 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, half: Duration) 
             },
         )?;
     }
-    fleet.stop().await;
+    rig.stop().await;
     Ok(())
 }
 

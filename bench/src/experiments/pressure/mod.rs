@@ -9,8 +9,8 @@ use crate::{
     record::{Header, Measured, OfFunction, nanoseconds},
     report::median,
     rigs::{
-        fleet::{FleetOptions, FleetPlan, Replayed, Sample, Trial, Usual, replay, trials},
-        load::{FleetLoad, LoadOptions},
+        load::{FunctionsLoad, LoadOptions},
+        node_rig::{NodeRigOptions, NodeRigPlan, Replayed, Sample, Trial, Usual, replay, trials},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// One function under one policy.
@@ -104,9 +104,9 @@ impl Experiment for Arguments {
     const NAME: &'static str = "pressure";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.fleet.functions(session, &USUAL)?;
+        let functions = self.rig.functions(session, &USUAL)?;
         let scaled = scaled_down(&functions);
-        let policies = self.fleet.policies.or(&POLICIES);
+        let policies = self.rig.policies.or(&POLICIES);
         let count = session.options.trials_or(1, 5);
         let burst = functions.iter().map(|image| u32::from(image.function.concurrency)).max();
         let load = self.load.load(
@@ -162,7 +162,7 @@ impl Arguments {
         &self,
         session: &mut Session<Figures>,
         run: &Run<'_>,
-        load: &FleetLoad,
+        load: &FunctionsLoad,
         abundant: &[Line],
     ) -> Result<Vec<Line>> {
         let Run { trial, memory } = run;
@@ -172,7 +172,7 @@ impl Arguments {
             (peak as f64 * SHARE) as u64
         });
         let keep_alive = self.length(session.options.quick).mul_f64(KEEP_ALIVE);
-        let plan = FleetPlan::new(trial.policy, budget_bytes.unwrap_or(u64::MAX), keep_alive);
+        let plan = NodeRigPlan::new(trial.policy, budget_bytes.unwrap_or(u64::MAX), keep_alive);
         let replayed = replay(session, trial, &plan, &load.arrivals).await?;
         let header = trial.header(session, replayed.details.as_ref());
         let lines: Vec<Line> = (0..trial.functions.len())

@@ -15,7 +15,7 @@ use crate::{
         chart::{self, Chart, Panel, Series},
         methods, of_method,
     },
-    rigs::{fleet::Policies, load::LoadOptions},
+    rigs::{load::LoadOptions, node_rig::Policies},
     size::{self, gib},
 };
 use costs::Costs;
@@ -37,9 +37,6 @@ const POLICIES: [PolicyName; 6] = [
     PolicyName::Mechanism(MechanismName::Static),
     PolicyName::Microvm,
 ];
-
-/// The lines recorded by coldstart, in the checkout.
-const RECORDED: &str = "bench/results/coldstart/results.jsonl";
 
 /// Number of functions whose turnover is reported individually.
 const POPULAR: usize = 10;
@@ -96,7 +93,11 @@ pub(crate) struct Figures {
     /// Instances started, and instances ended to make room for others.
     cold_count: u64,
     evicted_count: u64,
+    /// Those of the latter whose memory was taken while their VM was paused, if they were counted.
+    condemned_count: Option<u64>,
+    /// VMs booted, and VMs ended to make room for others, if they were counted.
     booted_vms_count: u64,
+    evicted_vms_count: Option<u64>,
     p50_ns: u64,
     p99_ns: u64,
     /// The part spent waiting for an instance.
@@ -116,7 +117,7 @@ impl Experiment for Arguments {
         let functions = self.functions.unwrap_or(functions) as usize;
         let workload = Workload::read(&self.load, functions, self.hours.unwrap_or(hours))?;
         session.progress.note(&format!("{}: {} calls", workload.source, workload.arrivals.len()));
-        let recorded = session.files.path().with_file_name(RECORDED);
+        let recorded = record::recorded_path(session.files.path(), coldstart::Arguments::NAME);
         if self.costs.is_none() && !recorded.exists() {
             return Err(BenchError::file(
                 recorded,
@@ -171,6 +172,10 @@ impl Report for Arguments {
         let count = |head, value: fn(&Line) -> u64| {
             Column::median(head, move |line: &Line| value(line) as f64)
         };
+        let counted = |head, value: fn(&Line) -> Option<u64>| {
+            Column::median(head, move |line: &Line| value(line).unwrap_or_default() as f64)
+                .only_if(move |line| value(line).is_some())
+        };
         Table::of(
             records,
             by_method(records),
@@ -184,6 +189,8 @@ impl Report for Arguments {
                 count("rejected", |line| line.rejected_count),
                 count("cold", |line| line.cold_count),
                 count("evicted", |line| line.evicted_count),
+                counted("condemned", |line| line.condemned_count),
+                counted("VMs evicted", |line| line.evicted_vms_count),
                 count("VMs booted", |line| line.booted_vms_count),
                 ms("p99 ms", |line| line.p99_ns),
                 ms("wait p99 ms", |line| line.wait_p99_ns),
@@ -208,31 +215,50 @@ impl Report for Arguments {
 
     fn plot(records: &[Line]) -> Chart {
         let methods = methods(records);
-        let panel = |title: &str, y: &str, logarithmic, value: fn(&Line) -> f64| Panel {
+        let series = |name: &str, colour, value: fn(&Line) -> Option<f64>| Series {
+            name: name.to_owned(),
+            colour,
+            variant: false,
+            points: methods
+                .iter()
+                .map(|method| Spread::of(of_method(records, method).filter_map(value)))
+                .collect(),
+        };
+        let panel = |title: &str, y: &str, logarithmic, series| Panel {
             title: title.to_owned(),
             x: "method".to_owned(),
             y: y.to_owned(),
             categories: methods.clone(),
-            series: vec![Series {
-                name: title.to_owned(),
-                colour: chart::BLUE,
-                variant: false,
-                points: methods
-                    .iter()
-                    .map(|method| Spread::of(of_method(records, method).map(value)))
-                    .collect(),
-            }],
+            series,
             joined: false,
             logarithmic,
+        };
+        let alone = |title: &str, y: &str, logarithmic, value| {
+            panel(title, y, logarithmic, vec![series(title, chart::BLUE, value)])
         };
         Chart {
             title: "A day of many functions, simulated with measured costs".to_owned(),
             subtitle: records.first().map_or(String::new(), |line| line.load.clone()),
             panels: vec![
-                panel("Memory over time", "GiB x hours", false, |line| line.gib_seconds / 3600.0),
-                panel("Wait for an instance, 99th percentile", "seconds", true, |l| {
-                    l.wait_p99_ns as f64 / 1e9
+                alone("Memory over time", "GiB x hours", false, |line| {
+                    Some(line.gib_seconds / 3600.0)
                 }),
+                alone("Wait for an instance, 99th percentile", "seconds", true, |l| {
+                    Some(l.wait_p99_ns as f64 / 1e9)
+                }),
+                panel(
+                    "Ended to make room",
+                    "number",
+                    false,
+                    vec![
+                        series("instances", chart::BLUE, |l| Some(l.evicted_count as f64)),
+                        // Most methods never do.
+                        series("of them condemned", chart::GREEN, |l| {
+                            l.condemned_count.filter(|&count| count > 0).map(|count| count as f64)
+                        }),
+                        series("VMs", chart::VERMILION, |l| Some(l.evicted_vms_count? as f64)),
+                    ],
+                ),
             ],
             foot: records.first().map_or(String::new(), |line| {
                 format!(
@@ -307,7 +333,9 @@ impl Arguments {
                 rejected_count: outcome.rejected,
                 cold_count: outcome.started,
                 evicted_count: outcome.evicted,
+                condemned_count: Some(outcome.condemned),
                 booted_vms_count: outcome.booted,
+                evicted_vms_count: Some(outcome.evicted_vms),
                 p50_ns: of(&outcome.latencies, 50.0),
                 p99_ns: of(&outcome.latencies, 99.0),
                 wait_p99_ns: of(&outcome.waits, 99.0),

@@ -12,6 +12,7 @@ use squeezy_vmm::MemoryBackend;
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, HashMap},
+    num::NonZeroU16,
     time::Duration,
 };
 
@@ -51,9 +52,13 @@ pub(super) struct Outcome {
     pub(super) rejected: u64,
     /// Instances started.
     pub(super) started: u64,
-    /// Instances ended to make room.
+    /// Instances ended to make room, by themselves or with their VM.
     pub(super) evicted: u64,
+    /// Those of them whose memory was taken while their VM was paused.
+    pub(super) condemned: u64,
     pub(super) booted: u64,
+    /// VMs ended to make room.
+    pub(super) evicted_vms: u64,
     pub(super) byte_seconds: f64,
     /// The part taken by VMs themselves, without instances.
     pub(super) base_byte_seconds: f64,
@@ -104,6 +109,7 @@ pub(super) async fn play(
         let policy = FunctionPolicy {
             vm: vms[member.app],
             max_instances: u32::MAX,
+            requests_per_instance: NonZeroU16::MIN,
             min_instances: 0,
             keep_alive: rules.keep_alive,
             freeze_after: Some(rules.freeze_after),
@@ -143,7 +149,8 @@ enum What {
     Answered(InstanceNumber),
     Frozen(InstanceNumber),
     Squeezed(InstanceNumber),
-    Condemned(InstanceNumber),
+    /// With what it had held, in bytes.
+    Condemned(InstanceNumber, u64),
     Stopped(InstanceNumber),
     Reclaimed(InstanceNumber),
 }
@@ -271,9 +278,7 @@ impl Simulation<'_> {
                 let resident_bytes = self.held_bytes(instance);
                 Event::Squeezed { instance, resident_bytes, cpu: SQUEEZE }
             }
-            What::Condemned(instance) => {
-                Event::Condemned { instance, freed_bytes: self.held_bytes(instance) }
-            }
+            What::Condemned(instance, freed_bytes) => Event::Condemned { instance, freed_bytes },
             What::Stopped(instance) => Event::Stopped(instance),
             What::Reclaimed(instance) => Event::Reclaimed(instance),
         })?;
@@ -308,6 +313,7 @@ impl Simulation<'_> {
                 self.later(boot, What::Booted(vm));
             }
             Command::EndVm { vm, reason } => {
+                self.outcome.evicted_vms += u64::from(reason == StopReason::Evicted);
                 for instance in self.places[vm.0 as usize].within.clone() {
                     self.end(instance, reason);
                 }
@@ -349,13 +355,19 @@ impl Simulation<'_> {
             }
             Command::Freeze(instance) => self.later(FREEZE, What::Frozen(instance)),
             Command::Squeeze(instance) => self.later(SQUEEZE, What::Squeezed(instance)),
-            Command::Condemn(instance) => self.later(CONDEMN, What::Condemned(instance)),
+            Command::Condemn(instance) => {
+                let held_bytes = self.held_bytes(instance);
+                self.outcome.condemned += 1;
+                self.end(instance, StopReason::Evicted);
+                self.later(CONDEMN, What::Condemned(instance, held_bytes));
+            }
         }
     }
 
+    /// An instance ends, unless it has been condemned: then it has ended before its VM stops it.
     fn end(&mut self, instance: InstanceNumber, reason: StopReason) {
-        self.outcome.evicted += u64::from(reason == StopReason::Evicted);
         if let Some(member) = self.of.remove(&instance) {
+            self.outcome.evicted += u64::from(reason == StopReason::Evicted);
             self.places[self.workload.members[member as usize].app].within.remove(&instance);
             *self.outcome.turnover.entry(member).or_default() += 1;
         }

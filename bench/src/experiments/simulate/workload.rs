@@ -1,28 +1,20 @@
 //! The calls to a whole cluster's functions over hours, from a trace or synthetic.
 
 use crate::{
-    error::{BenchError, Result},
-    rigs::load::LoadOptions,
+    error::Result,
+    rigs::{
+        azure_trace::{AzureTrace, at_percent},
+        load::LoadOptions,
+    },
 };
-use squeezy_load::{
-    Random,
-    azure2019::{Invocations, Percentiles, durations_ms, memory_mb},
-};
+use squeezy_load::{Random, azure2019::Percentiles};
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
-    io::BufReader,
     path::Path,
     time::Duration,
 };
 
 const MIB: u64 = 1 << 20;
-/// Instances' memory is rounded up to a multiple of this.
-const SIZE_STEP: u64 = 128 * MIB;
-/// The minimum and maximum memory of an instance.
-const SIZES: (u64, u64) = (128 * MIB, 3072 * MIB);
-/// Memory of an application if the trace does not say: the published median.
-const USUAL_MIB: f64 = 170.0;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One function.
@@ -53,19 +45,6 @@ impl Member {
     }
 }
 
-/// A distribution's value at a percentage, interpolated linearly between its percentiles.
-fn at_percent(percentiles: &Percentiles, percent: f64) -> f64 {
-    let last = percentiles.last().map_or(100.0, |&(_, value)| value);
-    match percentiles.iter().position(|&(p, _)| p >= percent) {
-        None => last,
-        Some(0) => percentiles[0].1,
-        Some(index) => {
-            let ((p0, v0), (p1, v1)) = (percentiles[index - 1], percentiles[index]);
-            v0 + (v1 - v0) * (percent - p0) / (p1 - p0).max(f64::EPSILON)
-        }
-    }
-}
-
 impl Workload {
     /// From `--trace`, a file of invocations with `durations.csv` and `memory.csv` next to it;
     /// otherwise synthetic.
@@ -77,38 +56,20 @@ impl Workload {
     }
 
     fn of_trace(path: &Path, seed: u64, functions: usize, hours: u32) -> Result<Self> {
-        let open = |name: &str| {
-            let path = path.with_file_name(name);
-            let file = File::open(&path).map_err(|e| BenchError::file(&path, e))?;
-            Ok::<_, BenchError>((BufReader::new(file), path))
-        };
-        let file = File::open(path).map_err(|e| BenchError::file(path, e))?;
-        let trace = Invocations::parse(BufReader::new(file));
-        let trace = trace.map_err(|e| BenchError::file(path, e))?;
-        let (reader, at) = open("durations.csv")?;
-        let durations = durations_ms(reader).map_err(|e| BenchError::file(at, e))?;
-        let (reader, at) = open("memory.csv")?;
-        let memory = memory_mb(reader).map_err(|e| BenchError::file(at, e))?;
-
-        let minutes = trace.minutes.min(hours as usize * 60);
+        let trace = AzureTrace::read(path)?;
+        let minutes = trace.invocations.minutes.min(hours as usize * 60);
         let mut apps = HashMap::new();
         let mut random = Random::new(seed);
         let (mut members, mut arrivals) = (Vec::new(), Vec::new());
-        for function in trace.functions.iter().take(functions) {
+        for function in trace.invocations.functions.iter().take(functions) {
             let count = apps.len();
             let app = *apps.entry(function.app.as_str()).or_insert(count);
-            let of_app = memory.get(&function.app);
-            let most_mib = of_app.and_then(|p| p.last()).map_or(USUAL_MIB, |p| p.1);
-            let held_mib = of_app.map_or(USUAL_MIB, |p| at_percent(p, 50.0));
             let member = members.len() as u32;
             members.push(Member {
-                memory_bytes: size((most_mib * MIB as f64) as u64),
-                held_bytes: (held_mib * MIB as f64) as u64,
+                memory_bytes: trace.memory_bytes(function),
+                held_bytes: trace.held_bytes(function),
                 app,
-                durations_ms: durations
-                    .get(&function.function)
-                    .cloned()
-                    .unwrap_or_else(|| vec![(50.0, 100.0)]),
+                durations_ms: trace.durations_ms(function),
             });
             for &(minute, calls) in &function.counts {
                 if (minute as usize) < minutes {
@@ -176,10 +137,6 @@ impl Workload {
         }
         apps
     }
-}
-
-fn size(bytes: u64) -> u64 {
-    bytes.next_multiple_of(SIZE_STEP).clamp(SIZES.0, SIZES.1)
 }
 
 #[cfg(test)]

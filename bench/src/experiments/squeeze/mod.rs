@@ -12,8 +12,8 @@ use crate::{
         functions, median, number, of_function,
     },
     rigs::{
-        fleet::{Fleet, FleetPlan, Functions, Seen, Trial, trials},
         load::Arrival,
+        node_rig::{Functions, NodeRig, NodeRigPlan, Seen, Trial, trials},
     },
     size::mib,
 };
@@ -199,23 +199,23 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, calls: u32, eage
     if eager {
         image.function.environment.insert("EAGER_GC".to_owned(), "1".to_owned());
     }
-    let plan = FleetPlan {
+    let plan = NodeRigPlan {
         squeezing: Some(AT_ONCE),
-        ..FleetPlan::abundant(trial.policy, Duration::from_secs(3600))
+        ..NodeRigPlan::abundant(trial.policy, Duration::from_secs(3600))
     };
-    let fleet = Fleet::start(session, slice::from_ref(&image), &plan).await?;
+    let rig = NodeRig::start(session, slice::from_ref(&image), &plan).await?;
     let mut before = Vec::new();
     for call in 1..=calls {
         session.progress.tick(&format!("{trial}: {call} of {calls} calls"));
-        before.push(answered(&fleet, &image).await?);
+        before.push(answered(&rig, &image).await?);
     }
-    let report = squeezed(&fleet, &image).await?;
+    let report = squeezed(&rig, &image).await?;
     let mut after = Vec::new();
     for _ in 0..TIMED {
-        after.push(answered(&fleet, &image).await?);
+        after.push(answered(&rig, &image).await?);
     }
-    let details = fleet.details();
-    fleet.stop().await;
+    let details = rig.details();
+    rig.stop().await;
 
     let problem = |reason: &String| problem(&image, reason.clone());
     let heap = report.heap.as_ref().map_err(problem)?;
@@ -255,8 +255,8 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>, calls: u32, eage
 }
 
 /// The latency of a correctly answered call.
-async fn answered(fleet: &Fleet, image: &FunctionImage) -> Result<Duration> {
-    let answered = fleet.call(Arrival { at: Duration::ZERO, member: 0 }).await;
+async fn answered(rig: &NodeRig, image: &FunctionImage) -> Result<Duration> {
+    let answered = rig.call(Arrival { at: Duration::ZERO, member: 0 }).await;
     match answered.problem {
         None => Ok(answered.latency),
         Some(reason) => Err(problem(image, reason)),
@@ -264,10 +264,10 @@ async fn answered(fleet: &Fleet, image: &FunctionImage) -> Result<Duration> {
 }
 
 /// Waits until the instance has been squeezed.
-async fn squeezed(fleet: &Fleet, image: &FunctionImage) -> Result<SqueezeReport> {
+async fn squeezed(rig: &NodeRig, image: &FunctionImage) -> Result<SqueezeReport> {
     let deadline = Instant::now() + SQUEEZE_LIMIT;
     loop {
-        let report = fleet.seen().into_iter().find_map(|seen| match seen {
+        let report = rig.seen().into_iter().find_map(|seen| match seen {
             Seen::Squeezed(result) => Some(result),
             _ => None,
         });

@@ -11,8 +11,8 @@ use crate::{
         functions, methods, of_function,
     },
     rigs::{
-        fleet::{FleetOptions, FleetPlan, Usual, replay},
         load::LoadOptions,
+        node_rig::{NodeRigOptions, NodeRigPlan, Usual, replay},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
-    fleet: FleetOptions,
+    rig: NodeRigOptions,
 }
 
 /// A reclaim.
@@ -53,15 +53,15 @@ impl Experiment for Arguments {
     const NAME: &'static str = "throughput";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.fleet.functions(session, &Usual::EVERY)?;
+        let functions = self.rig.functions(session, &Usual::EVERY)?;
         let length = self.load.length(if session.options.quick { 40 } else { 240 });
         let count = session.options.trials_or(1, 3);
-        let trials = self.fleet.trials_of_each(count, &functions, &POLICIES);
+        let trials = self.rig.trials_of_each(count, &functions, &POLICIES);
         session
             .each(&trials, async |session, trial| {
                 let function = &trial.functions[0].function;
                 let load = self.load.load(1, length, function.concurrency.into())?;
-                let plan = FleetPlan::abundant(trial.policy, length.mul_f64(KEEP_ALIVE));
+                let plan = NodeRigPlan::abundant(trial.policy, length.mul_f64(KEEP_ALIVE));
                 let replayed = replay(session, trial, &plan, &load.arrivals).await?;
                 let header = trial.header(session, replayed.details.as_ref());
                 for (latency, failed) in replayed.reclaims(0) {

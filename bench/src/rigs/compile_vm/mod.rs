@@ -18,7 +18,7 @@ use crate::{
     record::{Guest, Recorded},
 };
 use squeezy_protocol::{ImageNumber, InstanceState};
-use squeezy_vmm::{Kernel, Vm, VmConfig};
+use squeezy_vmm::{Vm, VmConfig};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The image with the compiler and the project, by name.
@@ -51,15 +51,16 @@ impl CompileVm {
     pub(crate) async fn start<F: Recorded>(session: &Session<F>, reclaim: Reclaim) -> Result<Self> {
         let image = session.files.image(IMAGE);
         prepare(session.files.path(), [image.clone()], BUILD_SCRIPT, &session.progress).await?;
-        let kernel = session.files.kernel(Kernel::Release);
-        let mut config = VmConfig::new("bench-compile", kernel, session.files.initramfs());
+        let kernel = reclaim.kernel();
+        let file = session.files.kernel(kernel);
+        let mut config = VmConfig::new("bench-compile", file, session.files.initramfs());
         session.configure(&mut config);
         config.base_bytes = VM_BYTES;
         config.images = vec![image];
         reclaim.configure(&mut config);
         let vm = Vm::start(config).await?;
         let release = vm.agent()?.info().await?.kernel_release;
-        let guest = Guest::new(&release, Kernel::Release, vm.vmm_version());
+        let guest = Guest::new(&release, kernel, vm.vmm_version());
         Ok(Self { vm, guest })
     }
 

@@ -1,12 +1,9 @@
 //! Programs in the guest's initramfs, above all `memhog`, which touches memory and holds it.
 
 use crate::error::{BenchError, Result};
-use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState, NetworkAccess, PartitionChoice};
+use squeezy_protocol::{InstanceId, InstanceSpec, InstanceState};
 use squeezy_vmm::AgentClient;
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long an instance may take to touch its memory.
 const TOUCH_LIMIT: Duration = Duration::from_secs(300);
@@ -27,27 +24,7 @@ pub(crate) fn id(index: u16) -> Result<InstanceId> {
 
 /// A program of the initramfs, outside any partition.
 pub(crate) fn instance(index: u16, command: Vec<String>) -> Result<InstanceSpec> {
-    Ok(InstanceSpec {
-        id: id(index)?,
-        command,
-        environment: BTreeMap::new(),
-        working_directory: "/".to_owned(),
-        image: None,
-        layers: Vec::new(),
-        partition: PartitionChoice::None,
-        wait_ms: 0,
-        memory_limit_bytes: None,
-        files_limit_bytes: None,
-        memory_node: None,
-        cpu_share_millis: None,
-        cpu_limit_millis: None,
-        seccomp: squeezy_protocol::Seccomp::Default,
-        output: squeezy_protocol::OutputKind::Log,
-        user: Default::default(),
-        read_only_root: false,
-        port: None,
-        network: NetworkAccess::None,
-    })
+    Ok(InstanceSpec::new(id(index)?, command))
 }
 
 /// Waits until memhog has printed its line; returns the time it took to touch its memory.

@@ -1,6 +1,6 @@
-//! Replays a load on a fleet.
+//! Replays a load on a rig.
 
-use super::{Answered, Fleet, FleetPlan, Sample, Seen, Trial, call};
+use super::{Answered, NodeRig, NodeRigPlan, Sample, Seen, Trial, call};
 use crate::{error::Result, harness::Session, record::Recorded, rigs::load::Arrival};
 use squeezy_node::MachineDetails;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl Replayed {
     }
 }
 
-impl Fleet {
+impl NodeRig {
     /// Sends all calls when they are due, waits for their responses, and samples meanwhile.
     async fn replay(
         &self,
@@ -71,25 +71,25 @@ impl Fleet {
     }
 }
 
-/// Starts a fleet for a trial, warms it up, replays a load and shuts it down.
+/// Starts a rig for a trial, warms it up, replays a load and shuts it down.
 pub(crate) async fn replay<F: Recorded>(
     session: &Session<F>,
     trial: &Trial<'_>,
-    plan: &FleetPlan,
+    plan: &NodeRigPlan,
     arrivals: &[Arrival],
 ) -> Result<Replayed> {
-    let fleet = Fleet::start(session, trial.functions, plan).await?;
-    fleet.warm_up().await?;
+    let rig = NodeRig::start(session, trial.functions, plan).await?;
+    rig.warm_up().await?;
     let calls = arrivals.len();
     let tell = |at: Duration, answered: usize| {
         session
             .progress
             .tick(&format!("{trial}: {answered} of {calls} answered after {} s", at.as_secs()));
     };
-    let replayed = fleet.replay(arrivals, tell).await?;
-    for trouble in fleet.trouble() {
+    let replayed = rig.replay(arrivals, tell).await?;
+    for trouble in rig.trouble() {
         session.progress.note(&format!("{trial}: {trouble}"));
     }
-    fleet.stop().await;
+    rig.stop().await;
     Ok(replayed)
 }

@@ -1,11 +1,11 @@
-//! Settings of a fleet.
+//! Settings of a rig.
 
 use squeezy_node::PolicyName;
 use squeezy_scaler::SqueezePolicy;
 use std::time::Duration;
 
-/// Settings of a fleet.
-pub(crate) struct FleetPlan {
+/// Settings of a rig.
+pub(crate) struct NodeRigPlan {
     /// How instances get their memory.
     pub(crate) policy: PolicyName,
     /// Memory budget of all VMs and instances.
@@ -18,7 +18,7 @@ pub(crate) struct FleetPlan {
     pub(crate) one_vm: bool,
 }
 
-impl FleetPlan {
+impl NodeRigPlan {
     /// Unlimited memory, and a VM of its own for each function.
     pub(crate) fn abundant(policy: PolicyName, keep_alive: Duration) -> Self {
         Self::new(policy, u64::MAX, keep_alive)

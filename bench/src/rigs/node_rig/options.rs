@@ -6,14 +6,14 @@ use squeezy_node::{FunctionImage, PolicyName};
 
 /// Selects functions and policies.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct FleetOptions {
+pub(crate) struct NodeRigOptions {
     #[command(flatten)]
     pub(crate) functions: Functions,
     #[command(flatten)]
     pub(crate) policies: Policies,
 }
 
-impl FleetOptions {
+impl NodeRigOptions {
     /// The named functions, otherwise the usual ones.
     pub(crate) fn functions<F: Recorded>(
         &self,

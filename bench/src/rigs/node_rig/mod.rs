@@ -9,8 +9,8 @@ mod trial;
 mod watch;
 
 pub(crate) use functions::{Functions, Usual};
-pub(crate) use options::FleetOptions;
-pub(crate) use plan::FleetPlan;
+pub(crate) use options::NodeRigOptions;
+pub(crate) use plan::NodeRigPlan;
 pub(crate) use policies::Policies;
 pub(crate) use replay::{Replayed, replay};
 pub(crate) use trial::{Trial, trials};
@@ -59,7 +59,7 @@ pub(crate) struct Answered {
     pub(crate) problem: Option<String>,
 }
 
-/// The state of the whole fleet at one moment.
+/// The state of the whole rig at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// Time since the load began.
@@ -73,19 +73,19 @@ pub(crate) struct Sample {
 }
 
 /// Functions on a node.
-pub(crate) struct Fleet {
+pub(crate) struct NodeRig {
     node: Node,
     begin: Instant,
     members: Vec<(FunctionIndex, FunctionImage)>,
     watch: Arc<Watch>,
 }
 
-impl Fleet {
+impl NodeRig {
     /// A node with these functions; no VM is booted yet.
     pub(crate) async fn start<F: Recorded>(
         session: &Session<F>,
         functions: &[FunctionImage],
-        plan: &FleetPlan,
+        plan: &NodeRigPlan,
     ) -> Result<Self> {
         let begin = Instant::now();
         let watch = Arc::new(Watch::default());
@@ -189,7 +189,7 @@ impl Fleet {
         call(&self.node, &self.members[arrival.member], arrival).await
     }
 
-    /// The state of the fleet; `load` is when the load began.
+    /// The state of the rig; `load` is when the load began.
     pub(crate) async fn sample(&self, load: Instant) -> Result<Sample> {
         let status = self.node.status().await.ok_or_else(ended)?;
         let mut memory = MemoryUse::default();

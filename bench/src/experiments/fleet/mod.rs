@@ -1,0 +1,331 @@
+//! A cluster of a thousand nodes under the population of Azure Functions, whose pods are partitions of VMs or VMs of
+//! their own, placed as Kubernetes places them. Simulated. See README.md.
+
+mod cluster;
+mod measured;
+mod population;
+
+use super::{coldstart, footprint};
+use crate::{
+    error::Result,
+    harness::{Experiment, Report, Session},
+    record::{self, Header, Measured, nanoseconds},
+    report::{
+        Spread, Table, by_method,
+        chart::{Chart, Panel, Series},
+        in_order, methods, of_method,
+    },
+    size::{self, gib},
+};
+use cluster::{Cluster, Way};
+use measured::{Sizes, Starts};
+use population::{Change, Population};
+use serde::{Deserialize, Serialize};
+use std::{path::PathBuf, time::Duration};
+
+/// What is the same in all lines but those that show how much it matters.
+const PLAIN: &str = "nothing";
+
+/// A simulated cluster whose pods are partitions of VMs or VMs of their own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Draw the applications from a trace in the Azure 2019 format (invocations, with durations.csv and memory.csv
+    /// beside it); the default is the distributions published with it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Seed of all that is drawn; each trial has the next one
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Number of applications
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    applications: Option<u32>,
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    nodes: u32,
+    /// Memory of a node that pods may have
+    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = size::parse)]
+    node_memory: u64,
+    /// How long a pod is kept that is not needed, in minutes
+    #[arg(long, value_name = "MINUTES", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1440))]
+    keep_alive: u32,
+    /// Applications in a namespace, whose pods share VMs
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    of_namespace: u32,
+}
+
+/// A day of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    load: String,
+    /// What is other than usual in this line.
+    varied: String,
+    applications_count: u64,
+    /// Applications in a namespace.
+    of_namespace_count: u64,
+    node_bytes: u64,
+    keep_alive_seconds: u64,
+    /// The most nodes that were needed at a time.
+    peak_nodes_count: u64,
+    node_hours_count: f64,
+    /// Of the memory of these nodes: what pods and VMs were promised, and what pods held.
+    promised_percent: f64,
+    held_percent: f64,
+    peak_pods_count: u64,
+    /// Pods started, and VMs booted for them.
+    cold_count: u64,
+    booted_count: u64,
+    /// Pods that had to wait for room.
+    waited_count: u64,
+    /// The mean time to a pod's first answer, assigned from recorded lines.
+    assigned_cold_ns: u64,
+}
+
+/// What is simulated.
+#[derive(Clone)]
+struct Setting {
+    varied: &'static str,
+    sizes: Sizes,
+    nodes: usize,
+    node_bytes: u64,
+    keep_minutes: u32,
+    of_namespace: u32,
+}
+
+impl Experiment for Arguments {
+    const NAME: &'static str = "fleet";
+
+    async fn measure(&self, session: &mut Session<Figures>) -> Result {
+        let path = |name| record::recorded_path(session.files.path(), name);
+        let name = footprint::Arguments::NAME;
+        let footprints: Vec<footprint::Line> = record::read(&path(name), name)?;
+        let name = coldstart::Arguments::NAME;
+        let starts = Starts::of(&record::read(&path(name), name)?)?;
+        let sizes = Sizes::of(&footprints)?;
+        // The machine that the costs were measured on, not this one.
+        let header = footprints[0].header.clone();
+        let usual = Setting {
+            varied: PLAIN,
+            sizes,
+            nodes: self.nodes as usize,
+            node_bytes: self.node_memory,
+            keep_minutes: self.keep_alive,
+            of_namespace: self.of_namespace,
+        };
+        let settings = usual.varied();
+        let trials = session.options.trials_or(1, 5);
+        let count = self.applications.unwrap_or(if session.options.quick { 5000 } else { 115_000 });
+        session.progress.plan(f64::from(trials) + settings.len() as f64 - 1.0);
+        for trial in 0..trials {
+            let seed = self.seed + u64::from(trial);
+            let mut population = Population::draw(self.trace.as_deref(), count, seed)?;
+            // How much the rest matters is shown once.
+            let settings = &settings[..if trial == 0 { settings.len() } else { 1 }];
+            for setting in settings {
+                session.progress.say(&format!("trial {}, varied: {}", trial + 1, setting.varied));
+                population.divide(setting.of_namespace);
+                let changes = population.changes(setting.keep_minutes);
+                for way in Way::ALL {
+                    let figures = setting.play(way, &population, &changes, &starts);
+                    let header = Header {
+                        experiment: Self::NAME.to_owned(),
+                        method: way.name().to_owned(),
+                        trial,
+                        ..header.clone()
+                    };
+                    session.keep(header, figures)?;
+                    // For whoever interrupts it.
+                    tokio::task::yield_now().await;
+                }
+                session.progress.advance(1.0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Setting {
+    /// This one, and others that show how much each of what is assumed matters.
+    fn varied(self) -> Vec<Self> {
+        let with = |varied, change: fn(&mut Self)| {
+            let mut other = Self { varied, ..self.clone() };
+            change(&mut other);
+            other
+        };
+        vec![
+            self.clone(),
+            with("keep-alive 1 min", |other| other.keep_minutes = 1),
+            with("keep-alive 60 min", |other| other.keep_minutes = 60),
+            with("namespaces of 1", |other| other.of_namespace = 1),
+            with("namespaces of 100", |other| other.of_namespace = 100),
+            with("nodes a quarter", |other| {
+                other.node_bytes /= 4;
+                other.nodes *= 4;
+            }),
+            with("VMs half", |other| other.sizes = other.sizes.times(0.5)),
+            with("VMs double", |other| other.sizes = other.sizes.times(2.0)),
+        ]
+    }
+
+    /// A day of the cluster.
+    fn play(
+        &self,
+        way: Way,
+        population: &Population,
+        changes: &[Vec<Change>],
+        starts: &Starts,
+    ) -> Figures {
+        let applications = &population.applications;
+        let mut cluster =
+            Cluster::new(way, &self.sizes, self.nodes, self.node_bytes, applications.len());
+        let (mut pods, mut held_bytes) = (0_i64, 0_i64);
+        let (mut peak_nodes, mut peak_pods) = (0, 0);
+        let (mut node_minutes, mut promised, mut held) = (0, 0.0, 0.0);
+        for (changes, minute) in changes.iter().zip(0..) {
+            cluster.pass(minute);
+            for &Change { application: index, pods: change } in changes {
+                let application = &applications[index as usize];
+                (change..0).for_each(|_| cluster.end(index, application));
+                pods += i64::from(change);
+                held_bytes += i64::from(change) * application.held_bytes as i64;
+            }
+            cluster.retry(applications);
+            for &Change { application: index, pods: change } in changes {
+                (0..change).for_each(|_| cluster.start(index, &applications[index as usize]));
+            }
+            let nodes = cluster.nodes();
+            peak_nodes = nodes.max(peak_nodes);
+            peak_pods = pods.max(peak_pods);
+            node_minutes += nodes;
+            promised += cluster.promised_bytes() as f64;
+            held += held_bytes as f64;
+        }
+        let percent = |bytes: f64| 100.0 * bytes / (node_minutes as f64 * self.node_bytes as f64);
+        let with_vm = if way == Way::VmPerPod { starts.alone } else { starts.with_vm };
+        let took = with_vm.as_secs_f64() * cluster.booted as f64
+            + starts.in_vm.as_secs_f64() * (cluster.started - cluster.booted) as f64;
+        let mean = Duration::from_secs_f64(took / cluster.started.max(1) as f64);
+        Figures {
+            load: population.source.clone(),
+            varied: self.varied.to_owned(),
+            applications_count: applications.len() as u64,
+            of_namespace_count: self.of_namespace.into(),
+            node_bytes: self.node_bytes,
+            keep_alive_seconds: u64::from(self.keep_minutes) * 60,
+            peak_nodes_count: peak_nodes,
+            node_hours_count: node_minutes as f64 / 60.0,
+            promised_percent: percent(promised),
+            held_percent: percent(held),
+            peak_pods_count: peak_pods.unsigned_abs(),
+            cold_count: cluster.started,
+            booted_count: cluster.booted,
+            waited_count: cluster.refused,
+            assigned_cold_ns: nanoseconds(mean),
+        }
+    }
+}
+
+/// A record.
+type Line = Measured<Figures>;
+
+/// A column of the table.
+type Column<'a> = crate::report::Column<'a, Line>;
+
+impl Report for Arguments {
+    type Figures = Figures;
+
+    fn table(records: &[Line]) -> Table {
+        let varied = in_order(records, |line| line.varied.clone());
+        let place = |line: &Line| varied.iter().position(|varied| *varied == line.varied);
+        let method = by_method(records);
+        Table::of(
+            records,
+            |line| (place(line), method(line)),
+            &[
+                Column::common("varied", |line| line.varied.clone()),
+                Column::common("method", |line| line.header.method.clone()),
+                Column::median("nodes at peak", |line| line.peak_nodes_count as f64),
+                Column::median("node hours", |line| line.node_hours_count),
+                Column::median("of node", |line| gib(line.node_bytes)),
+                Column::median("promised %", |line| line.promised_percent),
+                Column::median("held %", |line| line.held_percent),
+                Column::median("pods at peak", |line| line.peak_pods_count as f64),
+                Column::median("cold", |line| line.cold_count as f64),
+                Column::median("VMs booted", |line| line.booted_count as f64),
+                Column::median("waited", |line| line.waited_count as f64),
+                Column::median("assigned cold s", |line| line.assigned_cold_ns as f64 / 1e9),
+            ],
+        )
+    }
+
+    fn plot(records: &[Line]) -> Chart {
+        let varied = in_order(records, |line| line.varied.clone());
+        let panel = |title: &str, y: &str, value: fn(&Line) -> f64| {
+            let points = |method: &str| {
+                let of = |varied: &String| {
+                    let lines = of_method(records, method).filter(|line| line.varied == *varied);
+                    Spread::of(lines.map(value))
+                };
+                varied.iter().map(of).collect()
+            };
+            Panel {
+                title: title.to_owned(),
+                x: "what is other than usual".to_owned(),
+                y: y.to_owned(),
+                categories: varied.clone(),
+                series: Series::of_methods(&methods(records), points),
+                joined: false,
+                logarithmic: false,
+            }
+        };
+        Chart {
+            title: "A day of a cluster whose pods are partitions of VMs, or VMs of their own, simulated".to_owned(),
+            subtitle: records.first().map_or(String::new(), |line| line.load.clone()),
+            panels: vec![
+                panel("Memory of the nodes that are paid for", "TiB x hours", |line| {
+                    line.node_hours_count * gib(line.node_bytes) / 1024.0
+                }),
+                panel("Part of it that pods hold", "percent", |line| line.held_percent),
+                panel("Mean time to a pod's first answer, assigned", "seconds", |line| {
+                    line.assigned_cold_ns as f64 / 1e9
+                }),
+            ],
+            foot: records.first().map_or(String::new(), |line| {
+                format!(
+                    "What VMs take and how long starts take: as recorded with {} ({}).",
+                    line.header.accelerator, line.header.vmm
+                )
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::complaint;
+
+    #[test]
+    fn fewer_vms_take_less_memory_and_boot_less_often() {
+        let setting = Setting {
+            varied: PLAIN,
+            sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, of_partition: 0.02 },
+            nodes: 100,
+            node_bytes: 64 << 30,
+            keep_minutes: 10,
+            of_namespace: 100,
+        };
+        let second = Duration::from_secs(1);
+        let starts = Starts { in_vm: second, with_vm: second * 3, alone: second * 2 };
+        let mut population = Population::draw(None, 1000, 1).unwrap();
+        population.divide(setting.of_namespace);
+        let changes = population.changes(setting.keep_minutes);
+        let [ours, _, alone, kept] =
+            Way::ALL.map(|way| setting.play(way, &population, &changes, &starts));
+        assert_eq!(ours.cold_count, alone.cold_count, "what is needed does not depend on the way");
+        assert_eq!((alone.booted_count, alone.waited_count), (alone.cold_count, 0));
+        assert!(ours.booted_count < alone.booted_count / 2, "{ours:?}");
+        assert!(ours.node_hours_count < kept.node_hours_count, "{ours:?}, {kept:?}");
+        let header = record::tests::header("fleet", "squeezy", 0);
+        assert_eq!(complaint(&Measured { header, figures: ours }, &["node_hours_count"]), None);
+    }
+}
