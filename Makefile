@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help release run test test-fast test-off test-squeezers test-vm stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run test test-fast test-off test-squeezers test-vm test-kubernetes stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -21,7 +21,7 @@ VARIANT ?= release
 EXPERIMENT ?= reclaim
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 run: dependencies ## build what is missing and run a function in an N:1 VM
 	@scripts/build-side-by-side.sh FUNCTION=$(FUNCTION)
@@ -54,6 +54,13 @@ test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@scripts/install-dependencies.sh examples
 	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
 
+# Not among all tests: building containerd takes minutes.
+test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI, with two versions of containerd
+	@scripts/install-dependencies.sh test
+	@guest/image/initramfs.sh >/dev/null
+	cargo build -p squeezy-shim
+	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
 	cargo test -p squeezy-vmm --test resizing -- --ignored
@@ -68,6 +75,8 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image se
 	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
 	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_POLICY=overcommit cargo test -p squeezy --test soak -- --nocapture
 	cargo test -p squeezy --test hostile -- --ignored --nocapture
+	cargo build -p squeezy-shim
+	host/shim/tests/critest.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
 lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a release: Debian packages of Squeezy and of each runtime, OCI image, bill of materials and checksums, in
-# build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same commit on the same Debian gives the same
-# bytes.
+# build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same
+# commit on the same Debian gives the same bytes.
 # usage: packaging/release.sh [--package]
 #
 # --package leaves out the OCI image, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the checksums are signed.
@@ -25,10 +25,10 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
 # Where it was built must not show.
 RUSTFLAGS="--remap-path-prefix=$root=squeezy --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(cd "$root" && rustc --print sysroot)=rust"
-export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/release
+export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/dist
 
 programs() {
-	(cd "$root" && cargo build --locked --release -p squeezy -p squeezy-bench)
+	(cd "$root" && cargo build --locked --profile dist -p squeezy -p squeezy-bench)
 }
 
 "$root/guest/kernel/build.sh" release

@@ -52,7 +52,7 @@ TABLE
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
 openssl openssl tests of the daemon's certificate
-iproute2 ip tests of the network of functions
+iproute2 ip tests of the network of functions and pods
 npm npm the test of OpenWhisk's own client
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
@@ -84,7 +84,7 @@ TABLE
 	fi
 	if [ "$purpose" = examples ]; then
 		cat <<'TABLE'
-curl curl tests of the daemon's certificate
+curl curl tests of the daemon's certificate and of the network of pods
 golang-go go examples/go-hello
 nodejs node JavaScript functions that are plain processes
 openssl openssl tests of the daemon's certificate
