@@ -179,6 +179,12 @@ fn zones_of_boot_memory_while_the_host_takes_on_the_debug_kernel() {
 }
 
 #[test]
+#[ignore = "the same with two zones is run always: run by `make stress`"]
+fn boot_memory_of_llfree_while_the_host_takes() {
+    boot_memory("boot-taken", Kernel::Release, 512 * MIB).host_takes(Llfree::All).check();
+}
+
+#[test]
 #[ignore = "takes five minutes: run by `make stress`"]
 fn boot_memory_of_llfree_while_the_host_takes_on_the_debug_kernel() {
     boot_memory("boot-taken-debug", Kernel::Debug, 768 * MIB).host_takes(Llfree::All).check();
