@@ -62,9 +62,7 @@ bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least)
 bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
 		       enum llfree_type type)
 {
-	const u32 tree = llfree_load(&zone->tree[area / LLFREE_TREE_AREAS]);
-
-	return (tree & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT == type;
+	return type_of(llfree_load(&zone->tree[area / LLFREE_TREE_AREAS])) == type;
 }
 
 static long get_from(struct llfree_zone *zone, u32 area, unsigned int order)

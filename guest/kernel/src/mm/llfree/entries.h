@@ -16,6 +16,12 @@ int llfree_words_give(u64 *words, unsigned int bit, unsigned int order);
 bool llfree_tree_has(const struct llfree_zone *zone, u32 tree,
 		     unsigned int order);
 
+/* What a tree is used for. */
+static inline enum llfree_type type_of(u32 tree)
+{
+	return (tree & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT;
+}
+
 /* The smallest order that a tree has no run for, as far as is known, or 0. */
 static inline u32 lacks(u32 tree)
 {

@@ -15,6 +15,8 @@
 #define UNFIT		INT_MAX
 /* All that it has is evicted: the host would have to bring it back. */
 #define EVICTED_ONLY	64
+/* It would have pages that move beside some that do not. */
+#define MIXED		128
 
 static u32 areas_of(const struct llfree_zone *zone, u32 tree)
 {
@@ -39,7 +41,7 @@ static void tree_reserve(u32 *tree, enum llfree_type type, u32 pages, u32 all)
 	u32 old = llfree_load(tree), new, seen, now;
 
 	for (;;) {
-		now = (old & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT;
+		now = type_of(old);
 		if ((old & LLFREE_TREE_FREE) + pages >= all || now > type)
 			now = type;
 		new = (old & ~LLFREE_TREE_TYPE) | LLFREE_TREE_RESERVED |
@@ -192,18 +194,28 @@ static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 	return tree_search(zone, tree, order, false, evicted);
 }
 
+/* Would pages of @type in a tree of type @of keep areas from becoming free? */
+static bool mixes(enum llfree_type of, enum llfree_type type)
+{
+	return type != LLFREE_HUGE &&
+	       (of == LLFREE_UNMOVABLE || type == LLFREE_UNMOVABLE);
+}
+
 /*
  * How bad a tree is to begin with, 0 for none better, UNFIT for not at all or
  * no better than @limit. What the host need not bring back comes before what it
  * has to; a tree of the own type before an empty one before others'; a half
  * full one before a nearly empty or nearly full one: the one is soon free, the
- * other soon used up.
+ * other soon used up. Pages that move and pages that do not come together last of
+ * all, even if the host has to bring something back for that: it does so once, and
+ * an area with one page that stays is kept from it, and from huge pages, for good.
  */
 static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 		   enum llfree_type type, int limit)
 {
 	const u32 entry = llfree_load(&zone->tree[tree]);
 	const u32 free = entry & LLFREE_TREE_FREE;
+	const enum llfree_type of = type_of(entry);
 	struct llfree_areas look;
 	int badness = 0;
 	u32 pages;
@@ -215,8 +227,8 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 		badness += 32;
 	if (free >= pages)
 		badness += 8;
-	else if ((entry & LLFREE_TREE_TYPE) >> LLFREE_TREE_TYPE_SHIFT != type)
-		badness += 16;
+	else if (of != type)
+		badness += mixes(of, type) ? MIXED : 16;
 	else if (free > pages - pages / 4)
 		badness += 4;
 	else if (free < pages / 8)

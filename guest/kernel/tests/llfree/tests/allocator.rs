@@ -6,10 +6,19 @@ use rand_chacha::{
 };
 use squeezy_llfree::{AreaSet, Memory, TreeIndex, Zone, ZoneLayout};
 use squeezy_llfree_tests::{Block, Guest, State, Type, state_bytes};
+use std::collections::HashSet;
 
 /// Takes all there is, in blocks of an order.
 fn take_all(guest: &Guest, order: u32, of: Type) -> Vec<Block> {
     std::iter::from_fn(|| guest.get(order, of)).collect()
+}
+
+/// Leaves nothing behind the areas of a tree that are free; which these are.
+fn evict<M: Memory>(zone: &mut Zone<M>, tree: TreeIndex) -> AreaSet {
+    let hand = zone.hand();
+    let taken = hand.take(tree, hand.free_areas(tree));
+    assert!(hand.give(tree, taken).is_empty());
+    taken
 }
 
 /// What a type is for.
@@ -174,6 +183,28 @@ fn a_tree_in_use_is_left_to_its_type() {
     assert!(!trees.contains(&(unmovable.page / 4096)), "{unmovable:?}");
 }
 
+/// Rather than that the host brings something back, pages that stay would spoil areas, one page each.
+#[test]
+fn types_are_apart_where_the_host_has_evicted_the_rest() {
+    let state = State::new(64);
+    let guest = Guest::boot(&state);
+    let (mut zone, _) = Zone::adopt(state.host());
+    let (mut movable, mut unmovable) = (HashSet::new(), HashSet::new());
+    for number in 0..20 * 512 {
+        if number % 64 == 0 {
+            for tree in zone.trees() {
+                evict(&mut zone, tree);
+            }
+        }
+        movable.insert(guest.get(0, Type::Movable).unwrap().page / 512);
+        if number % 8 == 0 {
+            unmovable.insert(guest.get(0, Type::Unmovable).unwrap().page / 512);
+        }
+    }
+    assert!(movable.is_disjoint(&unmovable), "{movable:?} and {unmovable:?}");
+    assert!(movable.len() <= 21 && unmovable.len() <= 4, "{movable:?} and {unmovable:?}");
+}
+
 /// Small allocations fill areas that are in use before they break whole ones.
 #[test]
 fn areas_in_use_are_filled_first() {
@@ -198,15 +229,10 @@ fn evicted_areas_are_taken_last() {
         let state = State::new(24);
         let guest = Guest::boot(&state);
         let (mut zone, _) = Zone::adopt(state.host());
-        let hand = zone.hand();
         for tree in [TreeIndex(0), TreeIndex(2)] {
-            let free = hand.free_areas(tree);
-            assert_eq!(free.evicted, AreaSet::EMPTY);
-            let taken = hand.take(tree, free);
-            assert_eq!(taken.len(), 8);
-            assert!(hand.give(tree, taken).is_empty());
+            assert_eq!(zone.free_areas(tree).evicted, AreaSet::EMPTY);
+            assert_eq!(evict(&mut zone, tree).len(), 8);
         }
-        drop(hand);
         let blocks = take_all(&guest, order, of_order(order, 0));
         let (there, back) = blocks.split_at(4096 >> order);
         assert!(
