@@ -50,7 +50,9 @@ pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Resu
     config.pool = Some(pool.file());
     config.taps = taps.into_iter().map(Arc::new).collect();
     let vm = Vm::start(mechanism.configure(config)).await?;
-    tracing::info!(after = ?begin.elapsed(), accelerator = %vm.accelerator().kind, "the VM has booted");
+    let (kind, vmm) = (vm.accelerator().kind, vm.vmm_version());
+    let kernel = vm.agent()?.info().await?.kernel_release;
+    tracing::info!(after = ?begin.elapsed(), accelerator = %kind, vmm, kernel, "the VM has booted");
     let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
     Ok(Booted { vm, mechanism, pool, cache, networks, volumes, partition_bytes })
 }

@@ -15,14 +15,14 @@ use squeezy_protocol::{
     Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice, Volume,
 };
 use squeezy_vmm::{
-    AgentClient, VmError,
+    AgentClient, Resize, VmError,
     mechanism::{Slot, outside_bytes},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
 
@@ -243,6 +243,7 @@ impl Inside {
 
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
     async fn end(&mut self, booted: &Booted) {
+        let begin = Instant::now();
         if let (Some(keeper), Ok(agent)) = (self.keeper.take(), booted.vm.agent())
             && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
         {
@@ -252,7 +253,16 @@ impl Inside {
             remove(booted, number).await;
         }
         if let Some(slot) = self.slot.take() {
-            reclaim(booted, slot).await;
+            let emptied = begin.elapsed();
+            if let Some(Resize { latency, plugged_bytes, .. }) = reclaim(booted, slot).await {
+                // With the time until nobody was in it any more, and the memory that the VM's pods have.
+                tracing::info!(
+                    latency_us = latency.as_micros(),
+                    emptied_us = emptied.as_micros(),
+                    plugged_bytes,
+                    "the memory of a pod is back"
+                );
+            }
         }
     }
 }
@@ -281,17 +291,18 @@ async fn is_company_gone(agent: &AgentClient, other: &InstanceId, error: &VmErro
         }
 }
 
-async fn reclaim(booted: &Booted, slot: Slot) {
+/// Gives back the memory of a pod. Returns nothing if it is not the host's then.
+async fn reclaim(booted: &Booted, slot: Slot) -> Option<Resize> {
     let reclaimed = match booted.mechanism.slots().free(slot) {
         Ok(()) => booted.mechanism.reclaim(&booted.vm, slot).await,
         Err(error) => Err(error),
     };
     match reclaimed {
-        Ok(resize) => {
-            let latency = resize.map(|resize| resize.latency).unwrap_or_default();
-            tracing::info!(?latency, "the memory of a pod is back");
-        }
+        Ok(resize) => resize,
         // The guest goes on with it, and whoever resizes next asks for as much more.
-        Err(error) => tracing::error!("the memory of a pod is not back: {error}"),
+        Err(error) => {
+            tracing::error!("the memory of a pod is not back: {error}");
+            None
+        }
     }
 }
