@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds target/release/squeezy, and with --experiments target/release/squeezy-bench beside it.
+# Builds target/release/squeezy, and with --experiments beside it squeezy-bench and the shim that it measures.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
 case ${1:-} in
 '') packages=(squeezy) crates=222 ;;
---experiments) packages=(squeezy squeezy-bench) crates=275 ;;
+--experiments) packages=(squeezy squeezy-bench squeezy-shim) crates=315 ;;
 *)
 	echo "usage: scripts/build-programs.sh [--experiments]" >&2
 	exit 2

@@ -36,6 +36,14 @@ pub(crate) enum BenchError {
         /// What failed.
         reason: String,
     },
+    /// A pod cannot be run, or does not do what it should.
+    #[error("the pod {pod}: {reason}")]
+    Pod {
+        /// Its name.
+        pod: String,
+        /// What failed.
+        reason: String,
+    },
     /// The plot could not be drawn.
     #[error("the plot cannot be drawn: {0}")]
     Plot(String),

@@ -73,4 +73,5 @@ experiments! {
     network: Network,
     fairness: Fairness,
     fleet: Fleet,
+    pods: Pods,
 }

@@ -111,7 +111,8 @@ impl<F: Recorded> Session<F> {
                 Err(
                     error @ (BenchError::Vm(_)
                     | BenchError::Workload { .. }
-                    | BenchError::Instance { .. }),
+                    | BenchError::Instance { .. }
+                    | BenchError::Pod { .. }),
                 ) => {
                     let failure = format!("{step}: {error}");
                     self.progress.note(&failure);

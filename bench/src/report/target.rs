@@ -54,6 +54,7 @@ pub(crate) enum Unit {
     Milliseconds,
     Nanoseconds,
     Minutes,
+    Mebibytes,
 }
 
 /// A target as it appears in the file.
@@ -152,6 +153,7 @@ impl Unit {
             Self::Milliseconds => " ms",
             Self::Nanoseconds => " ns",
             Self::Minutes => " min",
+            Self::Mebibytes => " MiB",
         }
     }
 

@@ -1,8 +1,9 @@
 //! Rigs, which experiments measure with: VMs of `memhog`, of programs that end or of both, functions on a node, a
-//! daemon, plain processes.
+//! daemon, pods of containerd, plain processes.
 
 pub(crate) mod azure_trace;
 pub(crate) mod compile_vm;
+pub(crate) mod containerd;
 pub(crate) mod daemon;
 pub(crate) mod faultbench;
 pub(crate) mod load;

@@ -1,6 +1,6 @@
-# What the tests with containerd share; to be sourced with the arguments SHIM, or SHIM inside PROGRAMS WORK in namespaces
-# of its own. `containerds` has the directories to look for programs in, for each containerd to test with: Debian's if it
-# is not set. With `cri`, containerd has its CRI plugin.
+# What the tests with containerd share; to be sourced with the arguments SHIM ARGUMENT..., or SHIM inside PROGRAMS WORK
+# ARGUMENT... in namespaces of its own. `containerds` has the directories to look for programs in, for each containerd to
+# test with: Debian's if it is not set. With `cri`, containerd has its CRI plugin.
 #
 # Everything is in namespaces of its own, with a /run and a /var/lib of its own, and ends with them: nothing is left on
 # the machine.
@@ -13,7 +13,7 @@ if [ "${2-}" != inside ]; then
 	trap 'rm -rf "$work"' EXIT
 	for programs in "${containerds[@]}"; do
 		unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
-			"$0" "$1" inside "$programs" "$work"
+			"$0" "$1" inside "$programs" "$work" "${@:2}"
 	done
 	exit
 fi

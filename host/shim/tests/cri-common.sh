@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034 # it is for what is sourced
 cri=yes
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
-. "$(dirname "$0")/containerd-common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/containerd-common.sh"
 
 busybox ip link set lo up
 export CRI_CONFIG_FILE=$work/crictl.yaml
@@ -23,6 +23,7 @@ cat >>"$work/config.toml" <<TOML
     default_runtime_name = "squeezy"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.squeezy]
       runtime_type = "io.containerd.squeezy.v2"
+      pod_annotations = ["dev.squeezy/*"]
 TOML
 mkdir "$work/cni"
 cat >"$work/cni/10-pods.conflist" <<JSON

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs a program beside Debian's containerd with a shim and an image, all in namespaces of their own, which end with it.
+# usage: bench/src/rigs/containerd/enter.sh SHIM PROGRAM ARGUMENT...
+set -euo pipefail
+tests=$(cd "$(dirname "$0")/../../../../host/shim/tests" && pwd)
+if [ "${2-}" != inside ]; then
+	kubernetes=$("$tests/kubernetes/build.sh")
+	debian=$("$tests/get-containerd.sh")
+	# shellcheck disable=SC2034 # it is for what is sourced
+	containerds=("$debian:$kubernetes")
+fi
+# shellcheck source-path=SCRIPTDIR source=../../../../host/shim/tests/cri-common.sh
+. "$tests/cri-common.sh"
+
+make_layer
+make_image "$work/layer"
+start_containerd
+ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+has_image() {
+	crictl inspecti "$image"
+}
+until_true 30 has_image
+status=0
+"${@:5}" || status=$?
+exit $status
