@@ -60,6 +60,8 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI, with 
 	@guest/image/initramfs.sh >/dev/null
 	cargo build -p squeezy-shim
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
+	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
@@ -77,6 +79,8 @@ stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image se
 	cargo test -p squeezy --test hostile -- --ignored --nocapture
 	cargo build -p squeezy-shim
 	host/shim/tests/critest.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+	host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 1000
+	host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 2000
 
 lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Makes and deletes COUNT pods, several at a time, while servers, QEMU and containerd are killed: nothing is left.
+# usage: host/shim/tests/kills.sh SHIM COUNT [SEED]
+set -euo pipefail
+if [ "${2-}" != inside ]; then
+	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
+	debian=$("$(dirname "$0")/get-containerd.sh")
+	containerds=("$debian:$kubernetes")
+fi
+# shellcheck source-path=SCRIPTDIR source=cri-common.sh
+. "$(dirname "$0")/cri-common.sh"
+
+count=$5 seed=${6:-$(date +%s)}
+workers=4 attempts=4
+mkdir "$work/pods" "$work/done"
+
+# pod NAME VM: writes the configuration of a pod.
+pod() {
+	cat >"$work/pods/$1.json" <<JSON
+{"metadata": {"name": "$1", "namespace": "shop", "uid": "$1"}, "hostname": "$1", "annotations": {"dev.squeezy/vm": "$2"},
+ "linux": {"resources": {"memory_limit_in_bytes": 134217728}}}
+JSON
+}
+cat >"$work/pods/container.json" <<JSON
+{"metadata": {"name": "main"}, "image": {"image": "$image"}, "command": ["sh", "-c", "echo ready; exec sleep 100000"]}
+JSON
+# run_pod NAME VM: runs a pod with a container, or fails.
+run_pod() {
+	local id container
+	pod "$1" "$2"
+	id=$(crictl runp --runtime squeezy "$work/pods/$1.json") &&
+		container=$(crictl create "$id" "$work/pods/container.json" "$work/pods/$1.json") &&
+		crictl start "$container" >/dev/null &&
+		[ "$(crictl exec --sync "$container" echo "$1")" = "$1" ]
+}
+# is_removed NAME: whether there is no such pod any more, after an attempt to remove it.
+is_removed() {
+	local ids
+	ids=$(crictl pods --quiet --name "^$1\$") || return 1
+	[ -n "$ids" ] || return 0
+	# shellcheck disable=SC2086 # several, if containerd was killed
+	crictl stopp $ids >/dev/null 2>&1 && crictl rmp --force $ids >/dev/null 2>&1 && return 1
+	return 1
+}
+# work FIRST: every so many pods, from this one on, in VMs drawn at random.
+work() {
+	local number name vm
+	RANDOM=$((seed + $1))
+	for ((number = $1; number < count; number += workers)); do
+		name=pod-$number
+		vm=$((RANDOM % 3))
+		[ "$vm" = 0 ] && vm=steady
+		# As kubelet, which tries again.
+		for _ in $(seq $attempts); do
+			if run_pod "$name" "$vm" >"$work/said-$1" 2>&1; then echo well; else echo badly; fi >"$work/last-$1"
+			# A call to a server that was killed meanwhile may fail, and the next one does not.
+			until_true 240 is_removed "$name"
+			[ "$(cat "$work/last-$1")" = badly ] || break
+		done
+		cat "$work/last-$1" >>"$work/done/$1"
+	done
+}
+links() {
+	busybox ip link | grep -c '^[0-9]'
+}
+mounts() {
+	cut -d' ' -f2 /proc/self/mounts | sort
+}
+# plugged: how much memory the pods of the VM that nobody kills have, as its server has said last.
+plugged() {
+	grep 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log" | sed -n '$s/.*plugged_bytes=//p'
+}
+# back COUNT: whether so many pods of that VM have given back their memory.
+back() {
+	[ "$(grep -c 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log")" -ge "$1" ]
+}
+
+make_layer
+make_image "$work/layer"
+start_containerd
+ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+has_image() {
+	crictl inspecti "$image"
+}
+until_true 30 has_image
+mounts >"$work/mounts"
+
+echo "a VM that nobody kills"
+run_pod keeper steady 2>"$work/said" || die "the first pod does not run"
+keeper=$(crictl pods --quiet)
+steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
+run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
+until_true 60 is_removed visitor
+until_true 30 back 1
+at_start=$(plugged)
+[ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
+
+echo "$count pods, and kills (seed $seed)"
+RANDOM=$seed
+started=()
+for worker in $(seq 0 $((workers - 1))); do
+	work "$worker" &
+	started+=("$!")
+done
+# kill_one PATTERN: kills one of the processes whose command lines match, at random, but for those of that VM.
+kill_one() {
+	local found
+	mapfile -t found < <(pgrep -af "$1" | grep -v -e "$steady" -e pgrep | cut -d' ' -f1)
+	[ "${#found[@]}" = 0 ] || kill -9 "${found[$((RANDOM % ${#found[@]}))]}" 2>/dev/null || true
+}
+declare -A kills
+while kill -0 "${started[@]}" 2>/dev/null; do
+	sleep "$((2 + RANDOM % 15)).$((RANDOM % 10))"
+	killed=$((RANDOM % 3))
+	case $killed in
+	0) kill_one '^[^ ]*containerd-shim-squeezy-v2 serve' ;;
+	1) kill_one '^[^ ]*qemu-system' ;;
+	2)
+		kill -9 "$containerd"
+		wait "$containerd" 2>/dev/null || true
+		start_containerd
+		;;
+	esac
+	kills[$killed]=$((${kills[$killed]:-0} + 1))
+done
+for worker in "${started[@]}"; do
+	wait "$worker" || die "a pod cannot be deleted"
+done
+well=$(cat "$work/done"/* | grep -c well || true)
+echo "$well pods ran and $((count - well)) did not, with ${kills[0]-0} kills of servers, ${kills[1]-0} of QEMU and ${kills[2]-0} of containerd, in $SECONDS s"
+[ "$(cat "$work/done"/* | wc -l)" = "$count" ] || die "these are not all"
+[ "$well" -ge $((count / 2)) ] || die "hardly any pod ran, the last did not because: $(cat "$work"/said-*)"
+
+echo "nothing is left beside the VM that nobody has killed"
+[ "$(crictl pods --quiet)" = "$keeper" ] || die "CRI has: $(crictl pods)"
+only_one_vm() {
+	[ "$(pgrep -c qemu-system)" = 1 ] && [ "$(servers)" = 1 ] &&
+		[ "$(find /run/squeezy/shim/*/pods -type f | wc -l)" = 1 ] && [ "$(pgrep -fc squeezy-pod)" = 1 ]
+}
+until_true 120 only_one_vm
+run_pod visitor steady 2>"$work/said" || die "it takes no pods any more"
+before=$(grep -c 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log")
+until_true 60 is_removed visitor
+until_true 30 back $((before + 1))
+[ "$(plugged)" = "$at_start" ] || die "its pods have $(plugged) bytes instead of $at_start"
+
+until_true 60 is_removed keeper
+until_true 60 no_vm_is_left
+[ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
+# A containerd that is killed while it makes a pod may forget the network namespace that it has made, but no device of
+# ours is in one.
+for namespace in /run/netns/*; do
+	[ -e "$namespace" ] || continue
+	devices=$(busybox nsenter --net="$namespace" busybox ip link)
+	[[ $devices != *tap* ]] || die "there is a device: $devices"
+	echo "containerd has left ${namespace##*/}"
+	umount "$namespace"
+	rm "$namespace"
+done
+mounts | diff "$work/mounts" - || die "there are other mounts than before"
+until_true 30 [ "$(links)" = 1 ]
+kill "$containerd"

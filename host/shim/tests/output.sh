@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs COUNT short containers, several at a time, and compares every byte of what they print.
+# usage: host/shim/tests/output.sh SHIM COUNT
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=containerd-common.sh
+. "$(dirname "$0")/containerd-common.sh"
+
+count=$5
+workers=4
+# Around the sizes of pages, of pipes, and of what the agent and the shim pass on at a time.
+sizes=(0 1 100 4095 4096 4097 65535 65536 65537 300000)
+
+make_layer
+make_image "$work/layer"
+start_containerd
+ctr image import "$work/image.tar" >/dev/null
+detach keeper sleep 100000
+
+# check NUMBER: runs a container that prints so much and ends at once.
+check() {
+	local number=$1 out=${sizes[$1 % 10]} error=${sizes[$1 / 10 % 10]} status=0
+	run "output-$number" sh -c "busybox yes out-$number | busybox head -c $out; busybox yes error-$number | busybox head -c $error >&2; exit $((number % 100))" \
+		>"$work/out-$number" 2>"$work/error-$number" || status=$?
+	# ctr says itself what a status other than 0 is.
+	head -c "$out" < <(yes "out-$number") | cmp - "$work/out-$number" || return 1
+	head -c "$error" < <(yes "error-$number") | cmp - "$work/error-$number" || return 1
+	[ "$status" = $((number % 100)) ] || {
+		echo "container $number has ended with $status" >&2
+		return 1
+	}
+	rm "$work/out-$number" "$work/error-$number"
+}
+# work FIRST: every so many, from this one on.
+work() {
+	local number
+	for ((number = $1; number < count; number += workers)); do
+		check "$number" || return 1
+	done
+}
+echo "$count short containers"
+started=()
+for worker in $(seq 0 $((workers - 1))); do
+	work "$worker" &
+	started+=("$!")
+done
+for worker in "${started[@]}"; do
+	wait "$worker" || die "output was lost, or is somebody else's"
+done
+echo "$count containers have printed what they should, in $SECONDS s"
+
+remove keeper
+until_true 60 no_vm_is_left
+kill "$containerd"
