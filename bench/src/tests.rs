@@ -43,6 +43,7 @@ fn nonsense_is_refused_before_anything_starts() {
         "fairness --duration 1",
         "fleet --applications 0",
         "fleet --of-namespace 0",
+        "pods --pods 1",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

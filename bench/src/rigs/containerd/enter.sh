@@ -20,6 +20,6 @@ has_image() {
 	crictl inspecti "$image"
 }
 until_true 30 has_image
-status=0
-"${@:5}" || status=$?
-exit $status
+# It says itself what is wrong.
+trap - ERR
+"${@:5}"
