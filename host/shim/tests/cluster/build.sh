@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Prints the directory with the programs of a Kubernetes cluster, built from their Go modules.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
+. "$(dirname "$0")/../../../../scripts/common.sh"
+
+source=$root/host/shim/tests/cluster
+programs=$cache/cluster/$(tree_hash "$source" | cut -c1-16)
+
+# They tell each other their version, which is in none of their files.
+version=$(sed -n 's/.*k8s.io\/kubernetes \(v1[^ ]*\).*/\1/p' "$source/go.mod")
+minor=${version#v1.}
+variables=k8s.io/component-base/version
+build() {
+	cd "$source"
+	# Two at a time: each of them takes gigabytes for Kubernetes' larger packages.
+	CGO_ENABLED=0 GOFLAGS=-mod=readonly nice -n 5 "$root/scripts/go.sh" build -v -p 2 -trimpath \
+		-ldflags="-s -X $variables.gitVersion=$version -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*}" \
+		-o "$programs.new/" tool
+}
+
+if [ ! -d "$programs" ]; then
+	hold_lock cluster >&2
+fi
+if [ ! -d "$programs" ]; then
+	rm -rf "$programs.new"
+	mkdir -p "$programs.new"
+	log=$cache/logs/cluster.log
+	with_progress "building Kubernetes: packages" "$log" '^[a-z]' 0 "cannot build Kubernetes: see $log" build >&2
+	mv "$programs.new" "$programs"
+	keep_newest "$cache/cluster" 2
+fi
+echo "$programs"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Prints the directory with Debian's etcd, extracted from its package, which would start a daemon if it were installed.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../../../scripts/common.sh
+. "$(dirname "$0")/../../../scripts/common.sh"
+
+debian_programs etcd-server etcd
+echo "$programs"
