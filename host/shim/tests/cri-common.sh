@@ -6,6 +6,7 @@ cri=yes
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/containerd-common.sh"
 
+packaging=$here/../../../packaging/kubernetes
 busybox ip link set lo up
 export CRI_CONFIG_FILE=$work/crictl.yaml
 cat >"$CRI_CONFIG_FILE" <<YAML
@@ -21,10 +22,13 @@ cat >>"$work/config.toml" <<TOML
     conf_dir = "$work/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     default_runtime_name = "squeezy"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.squeezy]
-      runtime_type = "io.containerd.squeezy.v2"
-      pod_annotations = ["dev.squeezy/*"]
 TOML
+# As docs/kubernetes.md says for each version of containerd.
+if [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
+	sed -i "1i imports = [\"$packaging/containerd.toml\"]" "$work/config.toml"
+else
+	sed '/^version/d' "$packaging/containerd.toml" >>"$work/config.toml"
+fi
 mkdir "$work/cni"
 cat >"$work/cni/10-pods.conflist" <<JSON
 {"cniVersion": "1.0.0", "name": "pods", "plugins": [
