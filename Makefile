@@ -54,14 +54,15 @@ test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@scripts/install-dependencies.sh examples
 	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
 
-# Not among all tests: building containerd takes minutes.
-test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI, with two versions of containerd
+# Not among all tests: building Kubernetes and containerd takes half an hour.
+test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in a cluster, with two versions of containerd
 	@scripts/install-dependencies.sh test
 	@guest/image/initramfs.sh >/dev/null
 	cargo build -p squeezy-shim
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
+	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
 	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture

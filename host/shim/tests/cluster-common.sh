@@ -1,0 +1,87 @@
+# A cluster of one node, for tests; to be sourced after cri-common.sh, with containerd not started yet. All its programs
+# see only the namespaces that the test is in.
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # cri-common.sh has set it
+
+# Nobody's but this cluster's.
+node=10.89.0.1
+export KUBECONFIG=$work/kubeconfig
+logs=$work/cluster-logs
+mkdir -p "$logs" "$work/keys" /var/lib/kubelet
+
+# kubelet sets these for the whole machine. It gets files that look like them instead.
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+	kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+	file=$work/sys/${setting%=*}
+	mkdir -p "${file%/*}"
+	echo "${setting#*=}" >"$file"
+	mount --bind "$file" "/proc/sys/${setting%=*}"
+done
+
+# The control groups of this test are the top of what kubelet sees.
+hierarchies=$(cut -d: -f2 /proc/self/cgroup)
+mount -t tmpfs tmpfs /sys/fs/cgroup
+for controllers in $hierarchies; do
+	mkdir "/sys/fs/cgroup/${controllers#name=}"
+	[[ $controllers != name=* ]] || controllers=none,$controllers
+	mount -t cgroup -o "$controllers" cgroup "/sys/fs/cgroup/${controllers#none,name=}"
+done
+
+# The node's own address, to which nothing is connected.
+ip link set lo up
+ip link add node type bridge
+ip address add "$node/24" dev node
+ip link set node up
+
+openssl genrsa -out "$work/keys/accounts.key" 2048 2>/dev/null
+openssl rsa -in "$work/keys/accounts.key" -pubout -out "$work/keys/accounts.pub" 2>/dev/null
+token=$(head -c 16 /dev/urandom | sha256sum | cut -c1-32)
+echo "$token,admin,admin,system:masters" >"$work/keys/tokens.csv"
+cat >"$KUBECONFIG" <<YAML
+apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: "https://$node:6443", certificate-authority: $work/keys/apiserver.crt}}]
+users: [{name: admin, user: {token: $token}}]
+contexts: [{name: test, context: {cluster: test, user: admin}}]
+current-context: test
+YAML
+cat >"$work/kubelet.yaml" <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: cgroupfs
+failSwapOn: false
+# Whoever is in the namespaces may ask; that is the test.
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+enforceNodeAllocatable: []
+evictionHard: {memory.available: 100Mi}
+# Sooner than in other clusters, where a changed volume takes a minute.
+syncFrequency: 5s
+YAML
+
+# start_program NAME ARGUMENT...: in the background, with a log of its own.
+start_program() {
+	"$@" >>"$logs/$1.log" 2>&1 &
+}
+start_kubelet() {
+	start_program kubelet --config="$work/kubelet.yaml" --kubeconfig="$KUBECONFIG" --node-ip="$node" --hostname-override=node \
+		--cert-dir="$work/keys/kubelet" --node-labels=squeezy.dev/runtime=true
+	# shellcheck disable=SC2034 # whoever sources this ends it
+	kubelet=$!
+}
+start_cluster() {
+	start_program etcd --data-dir "$work/etcd"
+	start_program kube-apiserver --etcd-servers=http://127.0.0.1:2379 --advertise-address="$node" --cert-dir="$work/keys" \
+		--service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$work/keys/accounts.pub" \
+		--service-account-signing-key-file="$work/keys/accounts.key" --authorization-mode=RBAC \
+		--token-auth-file="$work/keys/tokens.csv" --service-cluster-ip-range=10.96.0.0/16 \
+		--kubelet-preferred-address-types=InternalIP
+	until_true 120 kubectl get --raw /readyz
+	start_program kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0
+	start_program kube-controller-manager --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0 \
+		--service-account-private-key-file="$work/keys/accounts.key" --root-ca-file="$work/keys/apiserver.crt"
+	start_kubelet
+	until_true 120 kubectl get serviceaccount default
+	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
+}

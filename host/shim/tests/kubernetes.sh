@@ -1,0 +1,240 @@
+#!/usr/bin/env bash
+# Runs pods of a Kubernetes cluster of one node in a VM, as docs/kubernetes.md says how to install it: with Debian's
+# containerd, or with a newer one.
+# usage: host/shim/tests/kubernetes.sh SHIM
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+if [ "${2-}" != inside ]; then
+	if [ -z "${in_own_cgroups-}" ]; then
+		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
+	fi
+	cluster=$("$here/cluster/build.sh"):$("$here/get-etcd.sh")
+	tools=$("$here/kubernetes/build.sh")
+	debian=$("$here/get-containerd.sh")
+	# shellcheck disable=SC2034 # it is for what is sourced
+	containerds=("$cluster:$tools" "$cluster:$debian:$tools")
+fi
+# shellcheck source-path=SCRIPTDIR source=cri-common.sh
+. "$here/cri-common.sh"
+# shellcheck source-path=SCRIPTDIR source=cluster-common.sh
+. "$here/cluster-common.sh"
+
+# status KIND NAME PATH: a part of an object.
+status() {
+	kubectl get "$1" "$2" -o jsonpath="{$3}"
+}
+is() {
+	[ "$(status pod "$1" "$2")" = "$3" ]
+}
+# pods: the names of the web servers that are there.
+pods() {
+	kubectl get pods -l app=web -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
+}
+page() {
+	curl --silent --show-error --fail --max-time 20 "http://$(status pod "$1" .status.podIP):8080/$2"
+}
+says() {
+	[ "$(page "$1" "$2")" = "$3" ]
+}
+is_ready() {
+	is "$1" '.status.conditions[?(@.type=="Ready")].status' "$2"
+}
+of() {
+	local name=$1
+	shift
+	kubectl exec "$name" -c server -- "$@"
+}
+log() {
+	cat /run/squeezy/shim/*/servers/*.log
+}
+reclaims() {
+	log | grep -c 'the memory of a pod is back' || true
+}
+# plugged: what the VM had in bytes when the memory of a pod came back, the last time.
+plugged() {
+	log | sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p' | tail -n 1
+}
+has_pods() {
+	[ "$(pods | grep -c .)" = "$1" ]
+}
+since() {
+	python3 -c "import sys; print(f'{float(sys.argv[2]) - float(sys.argv[1]):.1f} s')" "$1" "$EPOCHREALTIME"
+}
+die_with_events() {
+	kubectl get pods -o wide >&2
+	kubectl get events --sort-by=.lastTimestamp >&2
+	tail -n 20 "$logs/kubelet.log" >&2
+	die "$*"
+}
+
+make_layer
+for command in dd httpd wget tar rm touch ln mkdir ls kill stat sha256sum; do
+	ln -s busybox "$work/layer/bin/$command"
+done
+make_image "$work/layer"
+start_containerd
+ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+begin=$EPOCHREALTIME
+start_cluster
+echo "$(containerd --version | cut -d' ' -f3), $(kubelet --version): the node is ready after $(since "$begin")"
+kubectl apply -f "$packaging/runtimeclass.yaml" >/dev/null
+
+echo "a web server is ready and answers"
+begin=$EPOCHREALTIME
+kubectl apply -f "$here/manifests/web.yaml" >/dev/null
+kubectl rollout status deployment web --timeout=180s >/dev/null || die_with_events "it is not ready"
+echo "	the first after $(since "$begin")"
+[ "$(pgrep -c qemu-system)" = 1 ] || die "it is in no VM"
+web=$(pods)
+address=$(status pod "$web" .status.podIP)
+said=$(page "$web" environment)
+[ "$said" = "$web $address default 67108864 hello opensesame" ] || die "its environment: $said"
+[ "$(page "$web" settings/page)" = first ] || die "config map: $(page "$web" settings/page)"
+[ "$(page "$web" password/password)" = opensesame ] || die "secret: $(page "$web" password/password)"
+[[ $(page "$web" labels/labels) == *'tier="front"'* ]] || die "downward API: $(page "$web" labels/labels)"
+[ "$(page "$web" cache/state)" = prepared ] || die "empty directory: $(page "$web" cache/state)"
+until_true 20 page "$web" cache/helped
+[ "$(page "$web" account/namespace)" = default ] || die "service account: $(page "$web" account/namespace)"
+# What the token says is true, says who has signed it.
+said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(page "$web" account/token)" \
+	-H 'Content-Type: application/json' "https://$node:6443/apis/authentication.k8s.io/v1/selfsubjectreviews" \
+	-d '{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}')
+[[ $said == *system:serviceaccount:default:default* ]] || die "the token is of: $said"
+[ "$(status pod "$web" .spec.overhead.memory)" = 40Mi ] || die "the pod has no overhead"
+
+echo "kubectl logs, exec, cp and attach"
+[ "$(kubectl logs "$web" -c server)" = "$web serves" ] || die "logs: $(kubectl logs "$web" -c server)"
+[ "$(echo through | kubectl exec -i "$web" -c server -- cat)" = through ] || die "exec lost its input"
+status=0
+of "$web" sh -c 'exit 7' 2>/dev/null || status=$?
+[ "$status" = 7 ] || die "exec has ended with $status"
+head -c 1048576 /dev/urandom >"$work/random"
+kubectl cp "$work/random" "$web:/tmp/random" -c server
+kubectl cp "$web:/tmp/random" "$work/copy" -c server >/dev/null
+cmp "$work/random" "$work/copy" || die "cp has changed a file"
+# It goes on after its input has ended, until the container ends.
+said=$(echo attached | timeout 10 kubectl attach -i --quiet "$web" -c helper) || true
+[[ $said == *attached* ]] || die "attach said: $said"
+
+echo "probes"
+of "$web" rm /www/ready
+until_true 30 is_ready "$web" False
+of "$web" sh -c 'echo yes >/www/ready'
+until_true 30 is_ready "$web" True
+restarts='.status.containerStatuses[?(@.name=="server")].restartCount'
+is "$web" "$restarts" 0 || die "it was restarted"
+of "$web" rm /tmp/alive
+until_true 60 is "$web" "$restarts" 1
+until_true 60 is_ready "$web" True
+is "$web" '.status.containerStatuses[?(@.name=="helper")].restartCount' 0 || die "the other one was restarted, too"
+
+echo "a changed config map arrives"
+begin=$EPOCHREALTIME
+kubectl patch configmap settings -p '{"data": {"page": "second"}}' >/dev/null
+until_true 60 says "$web" settings/page second
+echo "	after $(since "$begin")"
+
+echo "a pod that needs too much, one that crashes, one without a limit"
+kubectl apply -f "$here/manifests/ends.yaml" >/dev/null
+ended='.status.containerStatuses[0].state.terminated'
+until_true 120 is full "$ended.reason" OOMKilled
+is full "$ended.exitCode" 137 || die "it has ended with $(status pod full "$ended.exitCode")"
+until_true 60 is crashes '.status.containerStatuses[0].restartCount' 1
+before='.status.containerStatuses[0].lastState.terminated'
+until_true 30 is crashes "$before.exitCode" 3
+[[ $(status pod crashes "$before.message") == "it is broken"* ]] || die "it said: $(status pod crashes "$before.message")"
+has_run_again() {
+	[ "$(kubectl logs crashes)" = "run second" ]
+}
+until_true 30 has_run_again
+is_refused() {
+	[[ $(kubectl get events --field-selector involvedObject.name=unlimited) == *"set resources.limits.memory of each container"* ]]
+}
+until_true 30 is_refused
+kubectl delete -f "$here/manifests/ends.yaml" --timeout=60s >/dev/null
+is "$web" "$restarts" 1 || die "the web server has ended with another pod"
+# What its VM has without them.
+alone=$(plugged)
+
+echo "kubelet's statistics"
+kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
+holds() {
+	[ "$(kubectl logs holds)" = ready ]
+}
+until_true 60 holds
+# measured: what kubelet and what the host count for the container, if they are within 5% of each other and not less
+# than what it holds. kubelet looks at it from time to time.
+measured() {
+	local id
+	id=$(status pod holds '.status.containerStatuses[0].containerID')
+	kubectl get --raw /api/v1/nodes/node/proxy/stats/summary >"$work/summary"
+	ctr --namespace k8s.io task metrics "${id#containerd://}" >"$work/metrics"
+	python3 - "$work/summary" "$(busybox awk '$1 == "memory.usage" { print $2 }' "$work/metrics")" <<'PYTHON'
+import json, sys
+
+with open(sys.argv[1]) as file:
+    [pod] = [pod for pod in json.load(file)["pods"] if pod["podRef"]["name"] == "holds"]
+[container] = pod["containers"]
+said, counted = container["memory"]["workingSetBytes"], int(sys.argv[2])
+print(f"kubelet {said / 2**20:.1f} MiB, host {counted / 2**20:.1f} MiB")
+sys.exit(not (said >= 16 << 20 and abs(said - counted) <= 0.05 * counted))
+PYTHON
+}
+until_true 120 measured
+echo "	$(measured)"
+kubectl delete pod holds >/dev/null
+
+echo "five in one VM"
+begin=$EPOCHREALTIME
+kubectl scale deployment web --replicas=5 >/dev/null
+kubectl rollout status deployment web --timeout=180s >/dev/null || die_with_events "they are not ready"
+echo "	ready after $(since "$begin")"
+[ "$(pgrep -c qemu-system)" = 1 ] || die "$(pgrep -c qemu-system) VMs instead of 1"
+for name in $(pods); do
+	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
+done
+
+echo "kubelet and containerd restart under them"
+ids() {
+	kubectl get pods -l app=web -o jsonpath='{range .items[*].status.containerStatuses[*]}{.containerID}{"\n"}{end}' | sort
+}
+ids >"$work/ids"
+kill "$kubelet"
+wait "$kubelet" || true
+kill -9 "$containerd"
+wait "$containerd" 2>/dev/null || true
+start_containerd
+start_kubelet
+kubelet_answers() {
+	kubectl get --raw /api/v1/nodes/node/proxy/healthz
+}
+until_true 60 kubelet_answers
+sleep 10
+ids | diff "$work/ids" - || die "they are others than before"
+for name in $(pods); do
+	until_true 30 is_ready "$name" True
+	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
+	[ "$(of "$name" cat /cache/state)" = prepared ] || die "exec does not work in $name"
+done
+
+echo "their memory is the host's when they are deleted"
+before=$(reclaims)
+begin=$EPOCHREALTIME
+kubectl scale deployment web --replicas=1 >/dev/null
+until_true 60 has_pods 1
+echo "	four are gone after $(since "$begin")"
+[ "$(reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(reclaims) - before)) pods is back"
+[ "$(plugged)" = "$alone" ] || die "the VM has $(plugged) bytes instead of $alone"
+web=$(pods)
+kubectl logs -f "$web" -c server >"$work/last" &
+kubectl scale deployment web --replicas=0 >/dev/null
+until_true 60 has_pods 0
+until_true 30 no_vm_is_left
+grep -q "is told" "$work/last" || die "it was not told to end: $(cat "$work/last")"
+
+echo "nothing is left"
+until_true 30 no_vm_is_left
+for program in kubelet kube-scheduler kube-controller-manager kube-apiserver etcd; do
+	pkill -x "$(cut -c1-15 <<<"$program")"
+done
+kill "$containerd"
