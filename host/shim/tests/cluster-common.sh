@@ -83,5 +83,6 @@ start_cluster() {
 		--service-account-private-key-file="$work/keys/accounts.key" --root-ca-file="$work/keys/apiserver.crt"
 	start_kubelet
 	until_true 120 kubectl get serviceaccount default
+	until_true 120 kubectl get node node
 	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
 }
