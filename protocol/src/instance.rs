@@ -205,6 +205,10 @@ pub struct InstanceSpec {
     /// together outside of their partition. No limit when absent.
     #[serde(default)]
     pub company_memory_limit_bytes: Option<u64>,
+    /// The most private memory that its processes may have together, in bytes, where that is less than its partition. It
+    /// is killed soon after it has more. Files in memory do not count. No limit but the partition when absent.
+    #[serde(default)]
+    pub private_limit_bytes: Option<u64>,
     /// The most that the files of its writable root, /tmp and /dev/shm may hold together, in bytes.
     /// They are memory of its own. Half of the machine's when absent.
     #[serde(default)]
@@ -285,6 +289,12 @@ impl InstanceSpec {
     pub const MAX_HOST_NAME_BYTES: usize = 64;
     /// Most paths of a kind.
     pub const MAX_PATHS: usize = 256;
+    /// The lowest limit of memory, in bytes: no instance can do anything with less.
+    pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
+    /// The smallest share or limit of processors, in thousandths of one: the kernel accepts no quota below 1 ms in 100 ms.
+    pub const MIN_CPU_MILLIS: u32 = 10;
+    /// The largest, which is more processors than there are.
+    pub const MAX_CPU_MILLIS: u32 = 1 << 20;
 
     /// A program in the guest's own root, alone, with no memory of its own, no limits, no network and nothing else that
     /// can be left out.
@@ -302,6 +312,7 @@ impl InstanceSpec {
             wait_ms: 0,
             memory_limit_bytes: None,
             company_memory_limit_bytes: None,
+            private_limit_bytes: None,
             files_limit_bytes: None,
             memory_node: None,
             cpu_share_millis: None,
@@ -360,6 +371,21 @@ pub struct SignalRequest {
     pub signal: u8,
     /// Whether all its processes get it, or only the first. An instance inside another one has only the first.
     pub all: bool,
+}
+
+/// New limits for an instance that runs; what is absent stays as it is. They are those of [`InstanceSpec`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsRequest {
+    /// The most private memory, in bytes. Refused if it has more.
+    #[serde(default)]
+    pub private_limit_bytes: Option<u64>,
+    /// What it gets of the processors where they are short, in thousandths of one.
+    #[serde(default)]
+    pub cpu_share_millis: Option<u32>,
+    /// The most that it gets of the processors, in thousandths of one.
+    #[serde(default)]
+    pub cpu_limit_millis: Option<u32>,
 }
 
 /// What an instance uses.

@@ -18,6 +18,7 @@
 //! | `PUT /v1/instances/ID/stdin` | bytes | nothing, when its standard input has them all and is closed, or nobody reads it any more; once, and only with [`InstanceSpec::input`] |
 //! | `PUT /v1/instances/ID/terminal` | [`TerminalSize`] | nothing, when its terminal has that size |
 //! | `POST /v1/instances/ID/signal` | [`SignalRequest`] | nothing, when the signal is sent |
+//! | `PUT /v1/instances/ID/limits` | [`LimitsRequest`] | nothing, when it has these limits; if refused, it has those it had. Not of an instance inside another one |
 //! | `GET /v1/instances/ID/usage` | | [`Usage`] |
 //! | `GET /v1/instances/ID/processes` | | `Vec<u32>`, the ids of its processes as the guest's init sees them, without that of its sandbox; not of an instance inside another one |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
@@ -57,8 +58,8 @@ pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
 pub use filter::{Instruction, InvalidFilter, SystemCallFilter};
 pub use instance::{
     Company, ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState,
-    InstanceUser, OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed, SqueezedHeap,
-    TerminalSize, Usage,
+    InstanceUser, LimitsRequest, OutputKind, PartitionChoice, Seccomp, SignalRequest, Squeezed,
+    SqueezedHeap, TerminalSize, Usage,
 };
 pub use layer::{InvalidLayer, Layer};
 pub use memory::{Memory, Partition, PartitionNumber, PartitionState, Squeezy};

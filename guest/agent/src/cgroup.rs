@@ -16,6 +16,8 @@ const PARENT: &str = "/sys/fs/cgroup/squeezy";
 pub const MAX_PROCESSES: u32 = 1024;
 /// Period of `cpu.max` in microseconds (the kernel's default).
 const CPU_PERIOD_US: u64 = 100_000;
+/// The kernel's largest `cpu.weight`.
+const MAX_WEIGHT: u32 = 10_000;
 /// How long the last process may take to leave the cgroup after its exit.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -61,7 +63,7 @@ impl Cgroup {
             cgroup.leave_shared();
             return Err(error);
         }
-        cgroup.limit(spec).inspect_err(|_| {
+        cgroup.limit(spec).and_then(|()| cgroup.weigh_shared()).inspect_err(|_| {
             let _ = fs::remove_dir(&cgroup.path);
             cgroup.leave_shared();
         })?;
@@ -82,19 +84,53 @@ impl Cgroup {
         if let Some(bytes) = spec.memory_limit_bytes {
             self.write("memory.max", bytes)?;
         }
-        if let Some(millis) = spec.cpu_share_millis {
-            self.write("cpu.weight", (millis / 10).clamp(1, 10_000))?;
-        }
-        if let Some(millis) = spec.cpu_limit_millis {
-            let quota_us = u64::from(millis) * CPU_PERIOD_US / 1000;
-            self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;
-        }
+        self.limit_processors(spec.cpu_share_millis, spec.cpu_limit_millis)?;
         if let Some(node) = spec.memory_node {
             // Node 0 too: a node with only movable memory has none for page tables and the like. The
             // process's own policy binds the rest to its node.
             self.write("cpuset.mems", format!("0,{node}"))?;
         }
         Ok(())
+    }
+
+    fn limit_processors(
+        &self,
+        share_millis: Option<u32>,
+        limit_millis: Option<u32>,
+    ) -> io::Result<()> {
+        if let Some(millis) = share_millis {
+            self.write("cpu.weight", (millis / 10).clamp(1, MAX_WEIGHT))?;
+        }
+        if let Some(millis) = limit_millis {
+            let quota_us = u64::from(millis) * CPU_PERIOD_US / 1000;
+            self.write("cpu.max", format!("{quota_us} {CPU_PERIOD_US}"))?;
+        }
+        Ok(())
+    }
+
+    /// Changes what it gets of the processors; what is absent stays as it is.
+    pub fn change_processors(
+        &self,
+        share_millis: Option<u32>,
+        limit_millis: Option<u32>,
+    ) -> io::Result<()> {
+        self.limit_processors(share_millis, limit_millis)?;
+        self.weigh_shared()
+    }
+
+    /// The cgroup around it weighs what those in it weigh together: with others, each has its own share.
+    fn weigh_shared(&self) -> io::Result<()> {
+        let Some(shared) = self.shared.as_deref().filter(|path| path.join("cpu.weight").exists())
+        else {
+            return Ok(());
+        };
+        let mut sum: u32 = 0;
+        for entry in fs::read_dir(shared)? {
+            // Files are no directories, and one of the cgroups may just have gone.
+            let weight = fs::read_to_string(entry?.path().join("cpu.weight")).unwrap_or_default();
+            sum += weight.trim().parse::<u32>().unwrap_or(0);
+        }
+        write(shared, "cpu.weight", sum.clamp(1, MAX_WEIGHT))
     }
 
     fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
@@ -191,6 +227,8 @@ impl Cgroup {
                 format!("{} still has processes after 10 s", self.path.display()),
             )
         })?;
+        // It is gone if this was the last.
+        let _ = self.weigh_shared();
         self.leave_shared();
         Ok(())
     }

@@ -203,6 +203,11 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                     entry.signal(body(request).await?)?;
                     Ok(empty(StatusCode::NO_CONTENT))
                 }
+                (&Method::PUT, ["limits"]) => {
+                    let entry = state.instances.get(&id)?;
+                    entry.change_limits(body(request).await?).await?;
+                    Ok(empty(StatusCode::NO_CONTENT))
+                }
                 (&Method::GET, ["usage"]) => Ok(ok(&state.instances.get(&id)?.usage().await?)),
                 (&Method::GET, ["processes"]) => {
                     Ok(ok(&state.instances.get(&id)?.processes().await?))

@@ -5,6 +5,7 @@ mod doom;
 mod end;
 pub mod input;
 mod launch;
+mod limits;
 mod log;
 pub mod output;
 mod process;
@@ -85,6 +86,10 @@ pub struct Entry {
     stopping: Cell<bool>,
     /// Whether it is frozen, or being frozen.
     frozen: Cell<bool>,
+    /// The most private memory that its processes may have, in bytes.
+    private_limit: watch::Sender<Option<u64>>,
+    /// Whether it was killed because they had more.
+    exceeded: Cell<bool>,
     /// Whether it can only be killed. Locked while the kernel is being told.
     doomed: Mutex<bool>,
     /// Number of requests under way; 0 while it is frozen.
@@ -224,10 +229,14 @@ impl Instances {
         report: oneshot::Sender<Result<Instance, ApiError>>,
     ) {
         match launch::launch(&self, &entry, &spec, other, begin).await {
-            Ok(exited) => {
+            Ok(mut exited) => {
                 entry.state.send_replace(InstanceState::Running);
                 let _ = report.send(Ok(entry.description()));
-                let status = exited.await.unwrap_or(ExitStatus::Exited(-1));
+                let exited = tokio::select! {
+                    exited = &mut exited => exited,
+                    () = entry.until_it_exceeds_its_limit() => exited.await,
+                };
+                let status = exited.unwrap_or(ExitStatus::Exited(-1));
                 entry.finish(status).await;
             }
             Err(error) => {
@@ -288,6 +297,8 @@ impl Entry {
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
+            private_limit: watch::Sender::new(spec.private_limit_bytes),
+            exceeded: Cell::new(false),
             doomed: Mutex::default(),
             requests: Cell::new(0),
             cgroup: OnceCell::new(),
@@ -536,9 +547,9 @@ impl Entry {
         if let Some(Output::Log(log)) = self.output.get() {
             log.drained().await;
         }
-        let mut oom_kills = 0;
+        let mut oom_kills = u64::from(self.exceeded.get());
         if let Some(cgroup) = self.cgroup.get() {
-            oom_kills = cgroup.oom_kills();
+            oom_kills += cgroup.oom_kills();
             if let Err(error) = cgroup.remove().await {
                 console!("instance {}: {error}", self.id);
             }

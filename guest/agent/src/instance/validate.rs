@@ -2,17 +2,12 @@
 
 use crate::error::ApiError;
 use squeezy_protocol::{
-    Company, InstanceSpec, InstanceUser, Layer, NetworkAccess, OutputKind, PartitionChoice,
-    ResourceLimit, SystemCallFilter, Volume, is_path,
+    Company, InstanceSpec, InstanceUser, Layer, LimitsRequest, NetworkAccess, OutputKind,
+    PartitionChoice, ResourceLimit, SystemCallFilter, Volume, is_path,
 };
 
 /// The kernel's limit on one argument or variable (`MAX_ARG_STRLEN`), in bytes.
 const MAX_STRING_BYTES: usize = 128 << 10;
-/// Minimum memory limit, in bytes: no instance can do anything with less.
-const MIN_MEMORY_BYTES: u64 = 1 << 20;
-/// The kernel accepts no quota below 1 ms in 100 ms.
-const MIN_CPU_MILLIS: u32 = 10;
-const MAX_CPU_MILLIS: u32 = 1 << 20;
 /// The maximum number of partitions in the kernel's interface.
 const MAX_PARTITIONS: u16 = 255;
 
@@ -72,29 +67,14 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     {
         return fail(format!("partition: {number} is not below {MAX_PARTITIONS}"));
     }
-    let limits = [
-        ("memory_limit_bytes", spec.memory_limit_bytes),
-        ("company_memory_limit_bytes", spec.company_memory_limit_bytes),
-        ("files_limit_bytes", spec.files_limit_bytes),
-    ];
-    for (name, bytes) in limits {
-        if let Some(bytes) = bytes
-            && bytes < MIN_MEMORY_BYTES
-        {
-            return fail(format!("{name}: {bytes} is less than {MIN_MEMORY_BYTES}"));
-        }
-    }
-    let limits =
-        [("cpu_share_millis", spec.cpu_share_millis), ("cpu_limit_millis", spec.cpu_limit_millis)];
-    for (name, millis) in limits {
-        if let Some(millis) = millis
-            && !(MIN_CPU_MILLIS..=MAX_CPU_MILLIS).contains(&millis)
-        {
-            return fail(format!(
-                "{name}: {millis} is not between {MIN_CPU_MILLIS} and {MAX_CPU_MILLIS}"
-            ));
-        }
-    }
+    check_memory("memory_limit_bytes", spec.memory_limit_bytes)?;
+    check_memory("company_memory_limit_bytes", spec.company_memory_limit_bytes)?;
+    check_memory("files_limit_bytes", spec.files_limit_bytes)?;
+    check_limits(&LimitsRequest {
+        private_limit_bytes: spec.private_limit_bytes,
+        cpu_share_millis: spec.cpu_share_millis,
+        cpu_limit_millis: spec.cpu_limit_millis,
+    })?;
     if spec.port == Some(0) {
         return fail("port: 0 is not a port".to_owned());
     }
@@ -110,6 +90,38 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     match shared_field(spec) {
         Some(field) => fail(format!("{field}: it is that of the instance that it is company of")),
         None => Ok(()),
+    }
+}
+
+/// Checks limits that can change while an instance runs.
+pub fn check_limits(limits: &LimitsRequest) -> Result<(), ApiError> {
+    const MILLIS: std::ops::RangeInclusive<u32> =
+        InstanceSpec::MIN_CPU_MILLIS..=InstanceSpec::MAX_CPU_MILLIS;
+    check_memory("private_limit_bytes", limits.private_limit_bytes)?;
+    for (name, millis) in [
+        ("cpu_share_millis", limits.cpu_share_millis),
+        ("cpu_limit_millis", limits.cpu_limit_millis),
+    ] {
+        if let Some(millis) = millis
+            && !MILLIS.contains(&millis)
+        {
+            return Err(ApiError::invalid(format!(
+                "{name}: {millis} is not between {} and {}",
+                MILLIS.start(),
+                MILLIS.end()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_memory(name: &str, bytes: Option<u64>) -> Result<(), ApiError> {
+    const LEAST: u64 = InstanceSpec::MIN_MEMORY_BYTES;
+    match bytes {
+        Some(bytes) if bytes < LEAST => {
+            Err(ApiError::invalid(format!("{name}: {bytes} is less than {LEAST}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -163,6 +175,7 @@ fn shared_field(spec: &InstanceSpec) -> Option<&'static str> {
         ("image", spec.image.is_some()),
         ("layers", !spec.layers.is_empty()),
         ("memory_limit_bytes", spec.memory_limit_bytes.is_some()),
+        ("private_limit_bytes", spec.private_limit_bytes.is_some()),
         ("files_limit_bytes", spec.files_limit_bytes.is_some()),
         ("cpu_share_millis", spec.cpu_share_millis.is_some()),
         ("cpu_limit_millis", spec.cpu_limit_millis.is_some()),
@@ -218,6 +231,7 @@ mod tests {
             ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
             ("company_memory_limit_bytes", json!(4096), "company_memory_limit_bytes"),
             ("files_limit_bytes", json!(0), "files_limit_bytes"),
+            ("private_limit_bytes", json!(4096), "private_limit_bytes"),
             ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
             ("cpu_share_millis", json!(0), "cpu_share_millis"),
             ("volumes", json!([{"volume": 0, "target": "a", "read_only": true}]), "absolute path"),
@@ -265,7 +279,7 @@ mod tests {
                 "company": {company: "b"}
             })
         };
-        let fields: [(&str, serde_json::Value, &[&str]); 15] = [
+        let fields: [(&str, serde_json::Value, &[&str]); 16] = [
             ("partition", json!("any"), &["beside", "inside"]),
             ("network", json!("outbound"), &["beside", "inside"]),
             ("in_network", json!(0), &["beside", "inside"]),
@@ -277,6 +291,7 @@ mod tests {
             ("hidden_paths", json!(["/proc/keys"]), &["inside"]),
             ("image", json!(0), &["inside"]),
             ("layers", json!([4096]), &["inside"]),
+            ("private_limit_bytes", json!(1 << 20), &["inside"]),
             ("files_limit_bytes", json!(1 << 20), &["inside"]),
             ("cpu_limit_millis", json!(100), &["inside"]),
             ("read_only_root", json!(true), &["inside"]),

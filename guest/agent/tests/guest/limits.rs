@@ -40,6 +40,80 @@ pub(super) async fn files_have_one_limit(client: &Client) {
     assert!(made.is_some_and(|made| (1000..2048).contains(&made)), "{log}");
 }
 
+/// What was inherited counts once, and others of the company are left alone.
+pub(super) async fn private_memory_has_a_limit_that_changes(client: &Client) {
+    const LIMIT_BYTES: u64 = 48 << 20;
+    let beside = |id: &str, command: Value| {
+        json!({
+            "id": id, "command": command, "image": null, "partition": "none",
+            "company": {"beside": "other"}, "private_limit_bytes": LIMIT_BYTES
+        })
+    };
+    let other = json!({
+        "id": "other", "command": ["/bin/sh", "-c", "exec sleep 1000"], "image": null,
+        "partition": "any", "wait_ms": 30_000
+    });
+    client.start(other).await.unwrap();
+    let (reason, _) = run(client, beside("more", json!(["/bin/memhog", "80M"]))).await;
+    assert_eq!(reason, ExitReason::ExceededMemory);
+    let less = json!(["/bin/memhog", "24M", "--exit-after", "2"]);
+    assert_eq!(run(client, beside("less", less)).await.0, ExitReason::Exited(0));
+
+    client.start(beside("holds", json!(["/bin/memhog", "24M"]))).await.unwrap();
+    while !client.log("holds").await.ends_with("}\n") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let change = async |bytes: u64| {
+        let body = json!({"private_limit_bytes": bytes}).to_string();
+        client.call("PUT", "/v1/instances/holds/limits", body).await
+    };
+    let refused = change(8 << 20).await.error();
+    assert_eq!(refused.code, ErrorCode::Unavailable);
+    assert!(refused.message.contains("private memory"), "{refused:?}");
+    assert_eq!(change(4096).await.error().code, ErrorCode::Invalid);
+    for bytes in [64 << 20, 32 << 20] {
+        assert_eq!(change(bytes).await.status, StatusCode::NO_CONTENT);
+    }
+    // Another process in it counts, too.
+    let mut inside = beside("inner", json!(["/bin/memhog", "24M"]));
+    inside["company"] = json!({"inside": "holds"});
+    inside["private_limit_bytes"] = Value::Null;
+    client.start(inside).await.unwrap();
+    let ended: Instance = client.get("/v1/instances/holds/wait").await;
+    assert_eq!(ended.state, InstanceState::Ended(ExitReason::ExceededMemory));
+    for id in ["inner", "holds"] {
+        client.delete(id, 0).await;
+    }
+    let other: Instance = client.get("/v1/instances/other").await;
+    assert_eq!(other.state, InstanceState::Running);
+    client.delete("other", 0).await;
+}
+
+/// A quota holds from the moment that it is said.
+pub(super) async fn limits_of_processors_change(client: &Client) {
+    client.start(shell("spins", "while :; do :; done")).await.unwrap();
+    let used_in_2_s = async |limits: Value| {
+        let body = limits.to_string();
+        let answer = client.call("PUT", "/v1/instances/spins/limits", body).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+        let used = async || client.get::<Usage>("/v1/instances/spins/usage").await.cpu_us;
+        let before = used().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        used().await - before
+    };
+    let little = used_in_2_s(json!({"cpu_limit_millis": 50, "cpu_share_millis": 100})).await;
+    let much = used_in_2_s(json!({"cpu_limit_millis": 2000})).await;
+    eprintln!("{little} us of CPU time with a quota, {much} without");
+    assert!(little < 600_000 && much > 2 * little, "{little} and {much}");
+    for wrong in
+        [json!({"cpu_limit_millis": 1}), json!({"cpu_share_millis": 1 << 21}), json!({"pids": 1})]
+    {
+        let answer = client.call("PUT", "/v1/instances/spins/limits", wrong.to_string()).await;
+        assert_eq!(answer.error().code, ErrorCode::Invalid);
+    }
+    client.delete("spins", 0).await;
+}
+
 /// Both use all processors for the same time; one has ten times the other's share.
 pub(super) async fn processors_are_shared_as_told(client: &Client) {
     let script = "

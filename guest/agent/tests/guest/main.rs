@@ -101,6 +101,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(memory_has_a_limit);
     case!(files_have_one_limit);
     case!(processors_are_shared_as_told);
+    case!(limits_of_processors_change);
     case!(stopping_reaps_everything);
     case!(bad_requests_get_one_clear_line);
     case!(without_partitions_an_error_says_so);
@@ -350,6 +351,7 @@ async fn instances_in_partitions() {
     a_start_waits_while_its_partition_is_plugged(&vm, &client).await;
     a_full_partition_ends_its_instance_only(&client).await;
     a_partition_is_shared_until_the_last_has_ended(&client).await;
+    private_memory_has_a_limit_that_changes(&client).await;
     partitions_by_hand(&client).await;
 }
 

@@ -16,9 +16,9 @@ use input::InputBody;
 use serde::{Serialize, de::DeserializeOwned};
 use squeezy_protocol::{
     Clock, ErrorBody, INSTANCE_HEADER, Info, Instance, InstanceId, InstanceSpec, LOG_END_HEADER,
-    Layer, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory, PartitionState, Profile,
-    ProfileRequest, SQUEEZE_LIMIT, SignalRequest, Squeezed, TerminalSize, Usage, Volume,
-    network::Network,
+    Layer, LimitsRequest, MAX_BODY_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, Memory,
+    PartitionState, Profile, ProfileRequest, SQUEEZE_LIMIT, SignalRequest, Squeezed, TerminalSize,
+    Usage, Volume, network::Network,
 };
 use std::time::{Duration, SystemTime};
 use tokio::{io::AsyncRead, net::UnixStream};
@@ -173,6 +173,12 @@ impl AgentClient {
     pub async fn signal(&self, id: &InstanceId, request: SignalRequest) -> Result<()> {
         let path = format!("/v1/instances/{id}/signal");
         self.send(Method::POST, &path, encode(&request)?, Some(self.limit)).await.map(drop)
+    }
+
+    /// Changes limits of an instance, or none of them.
+    pub async fn change_limits(&self, id: &InstanceId, limits: LimitsRequest) -> Result<()> {
+        let path = format!("/v1/instances/{id}/limits");
+        self.send(Method::PUT, &path, encode(&limits)?, Some(self.limit)).await.map(drop)
     }
 
     /// The ids, in the guest, of the processes of an instance that is not inside another one.
