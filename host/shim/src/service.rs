@@ -4,7 +4,6 @@
 //! answers both. What it does not have is [UNIMPLEMENTED](crate::error::ErrorKind::Unimplemented), never the
 //! "not found" of the generated code, which containerd takes for a task that is gone.
 
-mod limits;
 mod metrics;
 
 use crate::{
@@ -222,7 +221,7 @@ impl Task for Service {
         request: api::UpdateTaskRequest,
     ) -> ttrpc::Result<api::Empty> {
         let name = name_of(&request.id, "")?;
-        let limits = limits::parse(&request.resources.value)?;
+        let limits = spec::update(&request.resources.value)?;
         let tasks = self.tasks.clone();
         Self::to_end(async move { tasks.update(&name, limits).await }).await?;
         Ok(api::Empty::new())

@@ -3,7 +3,7 @@
 use crate::{
     Id, Name,
     error::Result,
-    spec::{self, Pod, Process},
+    spec::{self, Limits, Pod, Process},
 };
 use futures_util::future::BoxFuture;
 use squeezy_protocol::TerminalSize;
@@ -49,7 +49,8 @@ pub trait Vm: Send + Sync {
     fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>>;
     /// What a pod or container uses now.
     fn usage<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Usage>>;
-    /// Changes the limits of a container.
+    /// Changes the limits of a container that was started; what is absent stays as it is. If that fails, it has those that it
+    /// had.
     fn update<'a>(&'a self, id: &'a Id, limits: Limits) -> BoxFuture<'a, Result<()>>;
     /// Waits until the VM has ended without having been stopped, and says why. Never returns before it has booted.
     fn ended(&self) -> BoxFuture<'_, String>;
@@ -164,13 +165,4 @@ pub struct Usage {
     pub processes_limit: u64,
     /// How many of them were killed because memory was short.
     pub oom_kills: u64,
-}
-
-/// New limits; what is absent stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Memory, in bytes.
-    pub memory_bytes: Option<u64>,
-    /// CPU, in thousandths of a processor.
-    pub cpu_millis: Option<u32>,
 }

@@ -227,6 +227,13 @@ status=0
 in_pod fills busybox dd if=/dev/zero of=/dev/null bs=200M count=1 >/dev/null 2>&1 || status=$?
 [ "$status" = 137 ] || die "status $status instead of 137"
 until_true 10 grep -q '/tasks/oom.*"fills"' "$work/events"
+# One that has more than its own limit ends alone, long before the partition is full.
+status=0
+options="--rm --memory-limit 33554432 --cpus 0.5" in_pod small busybox dd if=/dev/zero of=/dev/null bs=48M count=100000 >/dev/null 2>&1 || status=$?
+[ "$status" = 137 ] || die "status $status instead of 137"
+until_true 10 grep -q '/tasks/oom.*"small"' "$work/events"
+has_status stays RUNNING || die "it has ended with another one"
+[ "$(metrics stays memory.usage_limit)" = 134217728 ] || die "no limit: $(ctr task metrics stays)"
 [ "$(ctr task exec --exec-id more stays cat /proc/sys/kernel/hostname </dev/null)" = \
 	"$(ctr task exec --exec-id more serves cat /proc/sys/kernel/hostname </dev/null)" ] || die "they have other names"
 # Others start beside one that is paused.
@@ -338,6 +345,14 @@ pkill -9 qemu-system
 until_true 30 has_status victim STOPPED
 said=$(ctr task rm victim 2>&1) || true
 [[ $said == *"exit code 255"* ]] || die "it said: $said"
+ctr container rm victim
+until_true 30 no_vm_is_left
+
+echo "the VM hangs"
+detach victim sleep 100000
+pkill -STOP qemu-system
+until_true 90 has_status victim STOPPED
+ctr task rm victim >/dev/null 2>&1 || true
 ctr container rm victim
 until_true 30 no_vm_is_left
 

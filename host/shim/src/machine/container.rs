@@ -2,13 +2,19 @@
 
 use super::{Booted, pod::Pod, process, volumes::Volumes};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     layers::Taken,
+    spec::Limits,
     vm::{Added, Container, Ended, Output},
 };
-use squeezy_protocol::{Company, Instance, InstanceId, InstanceSpec, PartitionNumber};
+use squeezy_protocol::{
+    Company, Instance, InstanceId, InstanceSpec, LimitsRequest, PartitionNumber,
+};
 use squeezy_vmm::mechanism::outside_bytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// How long an instance may wait for its partition, in milliseconds. It is plugged already.
 const PARTITION_WAIT_MS: u32 = 30_000;
@@ -23,6 +29,8 @@ pub(super) struct Made {
     layers: Mutex<Option<Taken>>,
     /// Until it has ended.
     volumes: Mutex<Option<Volumes>>,
+    /// The most private memory that it may have, in bytes.
+    memory_limit_bytes: AtomicU64,
     /// Its partition, while it runs.
     partition: Mutex<Option<PartitionNumber>>,
 }
@@ -52,14 +60,22 @@ impl Made {
                 return Err(error);
             }
         };
-        let root = &container.spec.root;
+        let (root, limits) = (&container.spec.root, container.spec.limits);
+        let memory_limit_bytes = limits
+            .memory_bytes
+            .unwrap_or(partition_bytes)
+            .clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, partition_bytes);
         let process = &container.spec.process;
         let spec = InstanceSpec {
             layers: taken.offsets().to_vec(),
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(outside_bytes(partition_bytes)),
             company_memory_limit_bytes: Some(outside_bytes(partition_bytes)),
-            files_limit_bytes: Some(partition_bytes / FILES_PART),
+            // Whoever may have all of the partition is limited by the partition.
+            private_limit_bytes: Some(memory_limit_bytes).filter(|bytes| *bytes < partition_bytes),
+            files_limit_bytes: Some(memory_limit_bytes / FILES_PART),
+            cpu_share_millis: limits.cpu_share_millis,
+            cpu_limit_millis: limits.cpu_limit_millis,
             filters: container.spec.filters.clone(),
             shared_processes: container.spec.shares_processes,
             host_name: pod.host_name(),
@@ -72,7 +88,15 @@ impl Made {
             ..process::spec(format!("container-{number}"), process, container.has_input)
         };
         let (layers, volumes) = (Mutex::new(Some(taken)), Mutex::new(Some(volumes)));
-        Ok(Self { number, spec, pod, layers, volumes, partition: Mutex::default() })
+        Ok(Self {
+            number,
+            spec,
+            pod,
+            layers,
+            volumes,
+            memory_limit_bytes: memory_limit_bytes.into(),
+            partition: Mutex::default(),
+        })
     }
 
     /// Its instance.
@@ -88,6 +112,38 @@ impl Made {
     /// The pod that it belongs to.
     pub(super) fn pod(&self) -> &Pod {
         &self.pod
+    }
+
+    /// The most private memory that it may have, in bytes.
+    pub(super) fn memory_limit_bytes(&self) -> u64 {
+        self.memory_limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes its limits while it runs, or none of them.
+    pub(super) async fn update(&self, booted: &Booted, limits: Limits) -> Result<()> {
+        let most = booted.partition_bytes;
+        if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes > most && *bytes < u64::MAX)
+        {
+            return Err(Error::invalid(format_args!(
+                "a memory limit of {} MiB is more than the pod's partition of {} MiB, which cannot grow: make the pod \
+                 anew with a higher limit",
+                bytes >> 20,
+                most >> 20
+            )));
+        }
+        let memory_bytes = limits
+            .memory_bytes
+            .map(|bytes| bytes.clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, most));
+        let request = LimitsRequest {
+            private_limit_bytes: memory_bytes,
+            cpu_share_millis: limits.cpu_share_millis,
+            cpu_limit_millis: limits.cpu_limit_millis,
+        };
+        booted.vm.agent()?.change_limits(self.id(), request).await?;
+        if let Some(bytes) = memory_bytes {
+            self.memory_limit_bytes.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Its partition, while it runs.

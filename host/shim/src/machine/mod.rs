@@ -14,8 +14,8 @@ use crate::{
     layers::{Cache, Guest, Pool},
     network::Networks,
     serve::Assignment,
-    spec,
-    vm::{Added, Container, Ended, Input, Limits, Listed, Output, Signal, Usage, Vm},
+    spec::{self, Limits},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
 };
 use boot::boot;
 use container::Made;
@@ -219,6 +219,7 @@ impl Vm for Machine {
         Box::pin(async move {
             let (container, one) = (self.container(&name.task)?, self.one_process()?);
             let (booted, spec) = (self.booted()?, container.added(self.number(), added));
+            process::check_length(&spec)?;
             let agent = booted.vm.agent()?;
             let instance = process::start(agent, &spec).await?;
             let output = process::output(agent, &spec).await?;
@@ -308,11 +309,15 @@ impl Vm for Machine {
         })
     }
 
-    fn update<'a>(&'a self, _: &'a Id, _: Limits) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async {
-            Err(Error::unimplemented(
-                "changing the limits of a container is not supported by this runtime",
-            ))
+    fn update<'a>(&'a self, id: &'a Id, limits: Limits) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Ok(container) = self.container(id) else {
+                return Err(Error::unimplemented(
+                    "changing the limits of a pod, not of its containers, is not supported by this runtime",
+                ));
+            };
+            let booted = self.booted()?;
+            container.update(&booted, limits).await
         })
     }
 

@@ -274,6 +274,7 @@ fn keeper(container: u64, spec: &InstanceSpec) -> InstanceSpec {
     InstanceSpec {
         wait_ms: spec.wait_ms,
         memory_limit_bytes: spec.memory_limit_bytes,
+        cpu_share_millis: Some(InstanceSpec::MIN_CPU_MILLIS),
         company_memory_limit_bytes: spec.company_memory_limit_bytes,
         host_name: spec.host_name.clone(),
         ..InstanceSpec::new(id, command.to_vec())

@@ -6,8 +6,8 @@ use crate::{
     vm::{Ended, Input, Output, Signal},
 };
 use squeezy_protocol::{
-    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, OutputKind,
-    SignalRequest,
+    ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, MAX_BODY_BYTES,
+    OutputKind, SignalRequest,
 };
 use squeezy_vmm::{AgentClient, OutputStream, VmError};
 use std::time::Duration;
@@ -27,6 +27,20 @@ pub(super) fn spec(id: String, process: &Process, has_input: bool) -> InstanceSp
         oom_score_adj: process.oom_score_adj,
         ..InstanceSpec::new(id, process.arguments.clone())
     }
+}
+
+/// Refuses what is longer than what the agent takes at once.
+pub(super) fn check_length(spec: &InstanceSpec) -> Result<()> {
+    let bytes = serde_json::to_vec(spec).map_err(Error::failed)?.len();
+    if bytes > MAX_BODY_BYTES {
+        return Err(Error::invalid(format_args!(
+            "the process's arguments and environment and its container's seccomp profile take {} KiB, and may take {} KiB \
+             together",
+            bytes >> 10,
+            MAX_BODY_BYTES >> 10
+        )));
+    }
+    Ok(())
 }
 
 /// Starts an instance. If that fails, nothing of it is left, also if only the answer got lost.

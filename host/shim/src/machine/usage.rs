@@ -29,7 +29,9 @@ impl Machine {
             }
         }
         let private: Vec<u64> = measured.iter().map(|(_, usage)| usage.private_bytes).collect();
-        let mut sum = Usage { memory_limit_bytes: self.partition_bytes, ..Usage::default() };
+        let its = running.iter().find(|made| only == Some(made.id()));
+        let memory_limit_bytes = its.map_or(self.partition_bytes, |made| made.memory_limit_bytes());
+        let mut sum = Usage { memory_limit_bytes, ..Usage::default() };
         for (share, (id, usage)) in shares(resident_bytes, &private).into_iter().zip(measured) {
             if only.is_none_or(|only| only == id) {
                 for (to, number) in [

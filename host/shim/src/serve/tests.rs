@@ -282,6 +282,24 @@ async fn a_task_is_paused_and_resumed_through_the_api() {
 }
 
 #[tokio::test]
+async fn limits_are_changed_through_the_api_while_a_task_runs() {
+    let running = Running::new().await;
+    let task = running.task();
+    task.create(limit(), &running.create()).await.unwrap();
+    let update = |text: &str| api::UpdateTaskRequest {
+        id: named("one"),
+        resources: MessageField::some(Any { value: text.into(), ..Default::default() }),
+        ..Default::default()
+    };
+    let limits = update(r#"{"memory":{"limit":67108864},"cpu":{"shares":512}}"#);
+    assert_eq!(code_of(task.update(limit(), &limits).await), Code::FAILED_PRECONDITION);
+    let start = api::StartRequest { id: named("one"), ..Default::default() };
+    task.start(limit(), &start).await.unwrap();
+    task.update(limit(), &limits).await.unwrap();
+    assert_eq!(code_of(task.update(limit(), &update("[")).await), Code::INVALID_ARGUMENT);
+}
+
+#[tokio::test]
 async fn wrong_requests_are_refused() {
     let running = Running::new().await;
     let task = running.task();

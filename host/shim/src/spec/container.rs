@@ -1,13 +1,18 @@
 //! Containers.
 
 use super::{
+    Limits,
     document::{Document, Namespace},
+    limits::limits,
     process::{Process, process},
     refused, seccomp,
     volumes::{Volume, volumes},
 };
 use crate::error::{Error, Result};
-use squeezy_protocol::{InstanceSpec, SystemCallFilter, is_path};
+use squeezy_protocol::{InstanceSpec, MAX_BODY_BYTES, SystemCallFilter, is_path};
+
+/// What of the agent's longest message is left for what is no list of the spec's, in bytes.
+const REST_BYTES: usize = 64 << 10;
 
 /// What a container is, apart from its pod and its layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +25,8 @@ pub struct Container {
     pub root: Root,
     /// What its processes may not call, those that are added included.
     pub filters: Vec<SystemCallFilter>,
+    /// Its limits.
+    pub limits: Limits,
 }
 
 /// What a container's root is apart from its layers.
@@ -48,7 +55,7 @@ pub(super) fn container(document: &Document) -> Result<Container> {
         return refused(&format!("device {:?}", device.path));
     }
     let is_others = |namespace: &Namespace| namespace.kind == "pid" && !namespace.path.is_empty();
-    Ok(Container {
+    let container = Container {
         process,
         shares_processes: linux.namespaces.iter().any(is_others),
         root: root(document)?,
@@ -56,7 +63,30 @@ pub(super) fn container(document: &Document) -> Result<Container> {
             Some(profile) => seccomp::filters(profile)?,
             None => Vec::new(),
         },
-    })
+        limits: limits(&linux.resources),
+    };
+    check_length(&container)?;
+    Ok(container)
+}
+
+/// Refuses what is longer than what the agent takes at once.
+fn check_length(container: &Container) -> Result<()> {
+    let (process, root) = (&container.process, &container.root);
+    let targets: Vec<&str> = root.volumes.iter().map(|volume| volume.target.as_str()).collect();
+    let lists = (
+        (&process.arguments, &process.environment, &process.working_directory),
+        (&container.filters, &root.hidden_paths, &root.read_only_paths, targets),
+    );
+    let bytes = serde_json::to_vec(&lists).map_err(Error::failed)?.len();
+    if bytes > MAX_BODY_BYTES - REST_BYTES {
+        return Err(Error::invalid(format_args!(
+            "the container's arguments, environment, seccomp profile, paths and mounts take {} KiB, and may take {} KiB \
+             together",
+            bytes >> 10,
+            (MAX_BODY_BYTES - REST_BYTES) >> 10
+        )));
+    }
+    Ok(())
 }
 
 fn root(document: &Document) -> Result<Root> {

@@ -159,6 +159,16 @@ pub(super) struct Device {
 #[serde(default)]
 pub(super) struct Resources {
     pub(super) memory: Memory,
+    pub(super) cpu: Cpu,
+}
+
+/// Of time on processors: shares of 1024 for each, and microseconds in each period of so many.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Cpu {
+    pub(super) shares: Option<u64>,
+    pub(super) quota: Option<i64>,
+    pub(super) period: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,12 +5,14 @@
 
 mod container;
 mod document;
+mod limits;
 mod pod;
 mod process;
 mod seccomp;
 mod volumes;
 
 pub use container::{Container, Root};
+pub use limits::{Limits, update};
 pub use pod::Pod;
 pub use process::Process;
 pub use volumes::{Volume, VolumeKind};

@@ -86,6 +86,28 @@ fn with(mut document: Value, pointer: &str, value: Value) -> Value {
 }
 
 #[test]
+fn limits_of_a_container_are_its_own() {
+    let limits = container(&single()).limits;
+    assert_eq!(limits, Limits { memory_bytes: Some(256 << 20), ..Limits::default() });
+    let cpu = json!({"shares": 2048, "quota": 150_000, "period": 100_000});
+    let limits = container(&with(single(), "/linux/resources/cpu", cpu)).limits;
+    assert_eq!((limits.cpu_share_millis, limits.cpu_limit_millis), (Some(2000), Some(1500)));
+}
+
+#[test]
+fn what_the_vm_does_not_take_at_once_is_refused() {
+    let paths = |count: usize| json!(vec![format!("/{}", "x".repeat(4000)); count]);
+    let document = |masked, read_only| {
+        let document = with(single(), "/linux/maskedPaths", paths(masked));
+        parse(&with(document, "/linux/readonlyPaths", paths(read_only)))
+    };
+    document(120, 100).unwrap();
+    let error = document(140, 140).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("may take 960 KiB together"), "{error}");
+}
+
+#[test]
 fn a_task_of_ctr_is_a_pod_and_its_container_in_one() {
     let spec = parse(&single()).unwrap();
     let pod = Pod {

@@ -11,7 +11,8 @@ use crate::{
     error::{Error, ErrorKind, Result},
     events::Event,
     fifo::InputFifo,
-    vm::{Ended, Limits, Listed, Signal, Usage},
+    spec::Limits,
+    vm::{Ended, Listed, Signal, Usage},
 };
 use containerd_shim_protos::{
     api::Mount,

@@ -106,6 +106,7 @@ fn parts() -> Parts {
         shares_processes: false,
         root: Root::default(),
         filters: Vec::new(),
+        limits: Default::default(),
     };
     Parts { spec, layers: vec!["/layer".into()] }
 }

@@ -5,8 +5,8 @@ use squeezy_protocol::TerminalSize;
 use squeezy_shim::{
     Id, Name,
     error::{Error, ErrorKind, Result},
-    spec::{self, Pod},
-    vm::{Added, Container, Ended, Input, Limits, Listed, Output, Signal, Usage, Vm},
+    spec::{self, Limits, Pod},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
 };
 use std::{
     collections::HashMap,

@@ -4,8 +4,8 @@ use crate::{
     Id, Name,
     error::{Error, Result},
     host::{Holder, Host},
-    spec::Pod,
-    vm::{Added, Container, Ended, Input, Limits, Listed, Output, Signal, Usage, Vm},
+    spec::{Limits, Pod},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
 };
 use futures_util::future::BoxFuture;
 use squeezy_protocol::TerminalSize;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::vm::Limits;
+use crate::spec::Limits;
 
 fn ended(status: u8) -> Ended {
     Ended { status, out_of_memory: false }
