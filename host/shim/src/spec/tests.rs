@@ -96,13 +96,14 @@ fn limits_of_a_container_are_its_own() {
 
 #[test]
 fn what_the_vm_does_not_take_at_once_is_refused() {
-    let paths = |count: usize| json!(vec![format!("/{}", "x".repeat(4000)); count]);
-    let document = |masked, read_only| {
-        let document = with(single(), "/linux/maskedPaths", paths(masked));
-        parse(&with(document, "/linux/readonlyPaths", paths(read_only)))
+    let paths = |count: usize| json!(vec![format!("/{}", "x".repeat(199)).repeat(5); count]);
+    let arguments = json!(vec!["x".repeat(100_000); 8]);
+    let document = |count| {
+        let document = with(single(), "/process/args", arguments.clone());
+        parse(&with(document, "/linux/maskedPaths", paths(count)))
     };
-    document(120, 100).unwrap();
-    let error = document(140, 140).unwrap_err();
+    document(100).unwrap();
+    let error = document(250).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("may take 960 KiB together"), "{error}");
 }
