@@ -20,6 +20,11 @@ pub fn pods_per_vm(partition_bytes: u64) -> u16 {
     u16::try_from(fit).unwrap_or(u16::MAX).clamp(1, MOST_PODS)
 }
 
+/// The same, if the settings say at most so many.
+pub fn room(partition_bytes: u64, most: u16) -> u16 {
+    pods_per_vm(partition_bytes).min(most)
+}
+
 /// The size of the partition for a pod, in bytes. A VM's partitions are all of one size, so pods share a VM only where
 /// this is the same.
 ///

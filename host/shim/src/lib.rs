@@ -19,10 +19,12 @@ pub mod layers;
 pub mod log;
 pub mod machine;
 mod network;
+pub mod owner;
 pub mod program;
 pub mod registry;
 pub mod serve;
 pub mod service;
+pub mod settings;
 #[cfg(test)]
 #[path = "../../../scripts/skip.rs"]
 mod skip;

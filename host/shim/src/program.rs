@@ -5,9 +5,10 @@ use crate::{
     error::{Error, Result},
     flags::Command,
     holder::{self, HOLD},
-    log,
+    log, owner,
     registry::STATE,
     serve::{Assignment, SERVE, serve},
+    settings::{SETTINGS, SETTINGS_VARIABLE},
     start::start,
     vm::Vm,
 };
@@ -20,7 +21,7 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     os::{fd::AsFd, unix::net::UnixListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
@@ -69,6 +70,7 @@ fn run_with(arguments: impl Iterator<Item = OsString>, make: MakeVm) -> Result<(
             env::var("TTRPC_ADDRESS").ok(),
             state,
             Path::new(PROGRAM),
+            &env::var_os(SETTINGS_VARIABLE).map_or_else(|| SETTINGS.into(), PathBuf::from),
         )?,
     };
     io::stdout()
@@ -80,6 +82,8 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
     let failed =
         |error: &dyn std::fmt::Display| Error::failed(format_args!("cannot be a server: {error}"));
     log::to_file(&assignment.log()?).map_err(|error| failed(&error))?;
+    // Its process is found by this while it is one.
+    let _owned = owner::own(&assignment.owner()?).map_err(|error| failed(&error))?;
     // `start` passes the socket as standard input.
     let listener = UnixListener::from(
         io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?,

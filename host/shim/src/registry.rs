@@ -112,7 +112,7 @@ impl Registry {
             let server = ServerName::new(group, number);
             if !self.is_running(&server) {
                 free.get_or_insert(server);
-            } else if self.pods_of(&server)?.len() < usize::from(pods_per_vm) {
+            } else if self.pods_of(&server)?.len() < usize::from(self.room(&server, pods_per_vm)) {
                 found = Some(server);
                 break;
             }
@@ -131,14 +131,14 @@ impl Registry {
                 return Err(Error::new(
                     ErrorKind::Full,
                     format_args!(
-                        "the {SERVERS_PER_GROUP} VMs of group {} have {pods_per_vm} pods each",
+                        "the {SERVERS_PER_GROUP} VMs of group {} have no room for another pod",
                         group.key
                     ),
                 ));
             }
         };
         let (Place::Running(server) | Place::New(server, _)) = &place;
-        self.write(pod, server)?;
+        write(&self.pod_file(pod), server.as_str())?;
         Ok(place)
     }
 
@@ -175,12 +175,38 @@ impl Registry {
     /// A file cannot be removed.
     pub fn forget(&self, server: &ServerName) -> Result<()> {
         self.remove(&self.socket(server))?;
+        self.remove(&self.room_file(server))?;
+        // Whoever owns it still does, but is not found by its name, which is the next one's.
+        self.remove(&self.owner(server))?;
         self.pods_of(server)?.iter().try_for_each(|pod| self.remove(pod))
+    }
+
+    /// Says how many pods the VM of a new server has room for.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_room(&self, server: &ServerName, pods: u16) -> Result<()> {
+        write(&self.room_file(server), &pods.to_string())
+    }
+
+    /// How many pods the VM of a server has room for; `otherwise` if nothing is said.
+    fn room(&self, server: &ServerName, otherwise: u16) -> u16 {
+        let said = read_to_string(self.room_file(server)).ok();
+        said.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    }
+
+    fn room_file(&self, server: &ServerName) -> PathBuf {
+        self.directory.join("servers").join(format!("{}.pods", server.as_str()))
     }
 
     /// Where a server listens.
     pub fn socket(&self, server: &ServerName) -> PathBuf {
         self.directory.join("servers").join(format!("{}.sock", server.as_str()))
+    }
+
+    /// The file that a server owns.
+    pub fn owner(&self, server: &ServerName) -> PathBuf {
+        self.directory.join("servers").join(format!("{}.owner", server.as_str()))
     }
 
     /// Where a server writes its log.
@@ -222,20 +248,6 @@ impl Registry {
         })
     }
 
-    fn write(&self, pod: &Id, server: &ServerName) -> Result<()> {
-        let path = self.pod_file(pod);
-        OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .and_then(|mut file| file.write_all(server.as_str().as_bytes()))
-            .map_err(|error| {
-                Error::failed(format_args!("cannot write {}: {error}", path.display()))
-            })
-    }
-
     fn remove(&self, path: &Path) -> Result<()> {
         match remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -244,6 +256,17 @@ impl Registry {
             _ => Ok(()),
         }
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| Error::failed(format_args!("cannot write {}: {error}", path.display())))
 }
 
 /// 16 hexadecimal digits for a sequence of texts.

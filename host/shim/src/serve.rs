@@ -8,6 +8,7 @@ use crate::{
     host::{Holder, Host},
     registry::{Registry, ServerName},
     service::Service,
+    settings::Settings,
     tasks::Tasks,
     vm::Vm,
 };
@@ -49,6 +50,8 @@ pub struct Assignment {
     pub events: String,
     /// The size of a pod's partition, in bytes.
     pub partition_bytes: u64,
+    /// What its VM is like.
+    pub settings: Settings,
 }
 
 impl Assignment {
@@ -59,6 +62,8 @@ impl Assignment {
         let mut arguments = vec![SERVE.into(), self.state.clone().into_os_string()];
         arguments.extend(texts);
         arguments.push(self.partition_bytes.to_string().into());
+        let settings = serde_json::to_string(&self.settings).expect("numbers can be written");
+        arguments.push(settings.into());
         arguments
     }
 
@@ -73,8 +78,8 @@ impl Assignment {
         let texts: Vec<String> = arguments
             .map(|argument| String::from_utf8(argument.into_vec()).map_err(|_| wrong()))
             .collect::<Result<_>>()?;
-        let [containerd, namespace, server, events, partition_bytes] =
-            <[String; 5]>::try_from(texts).map_err(|_| wrong())?;
+        let [containerd, namespace, server, events, partition_bytes, settings] =
+            <[String; 6]>::try_from(texts).map_err(|_| wrong())?;
         Ok(Self {
             state,
             containerd,
@@ -82,11 +87,20 @@ impl Assignment {
             server: ServerName::parse(&server).ok_or_else(wrong)?,
             events,
             partition_bytes: partition_bytes.parse().map_err(|_| wrong())?,
+            settings: serde_json::from_str(&settings).map_err(|_| wrong())?,
         })
     }
 
     fn registry(&self) -> Result<Registry> {
         Registry::lock(&self.state, &self.containerd, &self.namespace)
+    }
+
+    /// The file that the server owns.
+    ///
+    /// # Errors
+    /// As [`Registry::lock`].
+    pub fn owner(&self) -> Result<PathBuf> {
+        Ok(self.registry()?.owner(&self.server))
     }
 
     /// Where the server's log is.
@@ -143,18 +157,24 @@ pub async fn serve(
     Ok(())
 }
 
-/// Waits until there are no tasks and none can come any more.
+/// Waits until there are no tasks and none can come any more, for as long as the settings say.
 async fn until_unused(tasks: &Tasks, entry: &Entry, shutdown: &Notify) {
+    let wait = Duration::from_secs(entry.assignment.settings.idle_seconds);
     let mut used = Instant::now();
     loop {
         if !tasks.is_empty() {
             used = Instant::now();
-        } else if entry.leave(used.elapsed() >= IDLE_LIMIT) {
+        }
+        let idle = used.elapsed();
+        let may_end = tasks.is_empty() && (idle >= wait || entry.is_hidden());
+        if may_end && entry.leave(idle >= wait + IDLE_LIMIT) {
             return;
         }
+        let rest = wait.saturating_sub(idle);
+        let pause = if rest.is_zero() { IDLE_INTERVAL } else { rest.min(IDLE_INTERVAL) };
         tokio::select! {
             () = shutdown.notified() => {}
-            () = sleep(IDLE_INTERVAL) => {}
+            () = sleep(pause) => {}
         }
     }
 }
@@ -168,6 +188,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether it is not found any more.
+    fn is_hidden(&self) -> bool {
+        !*self.is_found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Is not found from now on.
     fn hide(&self) {
         self.leave(true);

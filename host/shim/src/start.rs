@@ -4,9 +4,10 @@ use crate::{
     bootstrap::Bootstrap,
     error::{Error, Result},
     flags::Task,
-    group::Group,
+    group::{Group, room},
     registry::{Place, Registry, ServerName},
     serve::Assignment,
+    settings::Settings,
     spec::Spec,
 };
 use std::{
@@ -17,7 +18,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Finds or makes the server for a task. `program` is executed as the server. Returns what to print.
+/// Finds or makes the server for a task. `program` is executed as the server, with a VM as the file `settings` says. Returns
+/// what to print.
 ///
 /// # Errors
 /// What containerd said or the spec is wrong, the task's pod has no server, or a new server cannot be started.
@@ -27,6 +29,7 @@ pub fn start(
     ttrpc_address: Option<String>,
     state: &Path,
     program: &Path,
+    settings: &Path,
 ) -> Result<Vec<u8>> {
     let bootstrap =
         Bootstrap::read(stdin, &task.namespace, &task.id, &task.address, ttrpc_address)?;
@@ -44,16 +47,22 @@ pub fn start(
             match registry.reserve(&task.id, &group)? {
                 Place::Running(server) => server,
                 Place::New(server, listener) => {
-                    let assignment = Assignment {
-                        state: state.to_owned(),
-                        containerd: task.address.clone(),
-                        namespace: task.namespace.clone(),
-                        server: server.clone(),
-                        events: bootstrap.events.clone(),
-                        partition_bytes: group.partition_bytes,
+                    let begin = || {
+                        let settings = Settings::read(settings)?;
+                        let pods = room(group.partition_bytes, settings.pods);
+                        registry.set_room(&server, pods)?;
+                        let assignment = Assignment {
+                            state: state.to_owned(),
+                            containerd: task.address.clone(),
+                            namespace: task.namespace.clone(),
+                            server: server.clone(),
+                            events: bootstrap.events.clone(),
+                            partition_bytes: group.partition_bytes,
+                            settings,
+                        };
+                        spawn(program, &assignment, listener, &registry.log(&server))
                     };
-                    spawn(program, &assignment, listener, &registry.log(&server))
-                        .inspect_err(|_| give_up(&registry, &server))?;
+                    begin().inspect_err(|_| give_up(&registry, &server))?;
                     server
                 }
             }

@@ -364,6 +364,19 @@ is_gone() {
 }
 until_true 30 is_gone
 ctr container rm victim
+
+echo "the server hangs"
+detach victim sleep 100000
+pkill -STOP -f 'containerd-shim-squeezy-v2 serve'
+# containerd gives up on it when it looks for its tasks.
+kill "$containerd"
+wait "$containerd" || true
+start_containerd
+no_process_is_left() {
+	! pgrep -f 'containerd-shim-squeezy-v2 serve|squeezy-pod|^qemu-system' >/dev/null
+}
+until_true 30 no_process_is_left
+ctr container rm victim
 # The next server finds no other.
 [ "$(run again echo again)" = again ] || die "nothing can be started any more"
 until_true 30 no_vm_is_left

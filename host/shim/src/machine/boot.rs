@@ -3,9 +3,10 @@
 use super::{Booted, volumes::COPIES_BYTES};
 use crate::{
     error::{Error, Result},
-    group::pods_per_vm,
+    group::room,
     layers::{Cache, Pool},
     network::Networks,
+    settings::Settings,
 };
 use squeezy_vmm::{
     Artifacts, Vm, VmConfig,
@@ -16,25 +17,25 @@ use std::{
     time::Instant,
 };
 
-/// Memory for what pods share, in bytes: the page cache of their layers.
-const SHARED_BYTES: u64 = 256 << 20;
 /// What a network device of the guest takes, in bytes: 256 buffers of a page, and its queues.
 const NETWORK_BYTES: u64 = 2 << 20;
-/// Its processors.
-const VCPUS: u32 = 2;
-/// How long its pool is, in bytes. It takes only what is in it.
-const POOL_BYTES: u64 = 16 << 30;
 
 /// Boots a VM with room for pods with partitions of this size, in bytes.
-pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Result<Booted> {
+pub(super) async fn boot(
+    name: &str,
+    partition_bytes: u64,
+    settings: &Settings,
+    cache: Cache,
+) -> Result<Booted> {
     let begin = Instant::now();
-    let pool = cache.unnamed_file().and_then(|file| Pool::new(file, POOL_BYTES));
+    // It takes only what is in it.
+    let pool = cache.unnamed_file().and_then(|file| Pool::new(file, settings.layers_bytes));
     let pool =
         pool.map_err(|error| Error::failed(format_args!("cannot make the VM's pool: {error}")))?;
     let sizing = Sizing {
         instance_bytes: partition_bytes,
-        instances: pods_per_vm(partition_bytes),
-        shared_bytes: SHARED_BYTES,
+        instances: room(partition_bytes, settings.pods),
+        shared_bytes: settings.shared_bytes,
     };
     let mechanism = MechanismName::Squeezy.mechanism(sizing).expect("partitions are of a VM");
     let count = u8::try_from(sizing.instances).expect("a VM has few pods");
@@ -46,7 +47,7 @@ pub(super) async fn boot(name: &str, partition_bytes: u64, cache: Cache) -> Resu
     // Copies of volumes are the host's, and what a network device receives is nobody's yet: both are in no limit.
     let of_pod = COPIES_BYTES + NETWORK_BYTES;
     config.base_bytes = sizing.base_bytes() + u64::from(sizing.instances) * of_pod;
-    config.vcpus = VCPUS;
+    config.vcpus = settings.processors;
     config.pool = Some(pool.file());
     config.taps = taps.into_iter().map(Arc::new).collect();
     let vm = Vm::start(mechanism.configure(config)).await?;

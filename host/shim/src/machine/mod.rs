@@ -14,6 +14,7 @@ use crate::{
     layers::{Cache, Guest, Pool},
     network::Networks,
     serve::Assignment,
+    settings::Settings,
     spec::{self, Limits},
     vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
 };
@@ -35,8 +36,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Where images of layers are kept.
 pub const LAYERS: &str = "/var/lib/squeezy/layers";
-/// How much they may take, in bytes.
-const LAYERS_BYTES: u64 = 16 << 30;
 
 /// Most processes that the agent is asked to run: it answers 2048 calls at a time, and each process takes a wait, three
 /// streams and some more.
@@ -48,6 +47,7 @@ const MAX_LISTED: usize = 1024;
 pub struct Machine {
     name: String,
     partition_bytes: u64,
+    settings: Settings,
     layers: PathBuf,
     /// Whoever boots has it.
     booting: tokio::sync::Mutex<()>,
@@ -94,6 +94,7 @@ impl Machine {
         Self {
             name: assignment.server.as_str().to_owned(),
             partition_bytes: assignment.partition_bytes,
+            settings: assignment.settings.clone(),
             layers: layers.to_owned(),
             booting: tokio::sync::Mutex::default(),
             booted: watch::channel(None).0,
@@ -114,8 +115,8 @@ impl Machine {
         if let Some(booted) = booted {
             return Ok(booted);
         }
-        let cache = Cache::open(&self.layers, LAYERS_BYTES)?;
-        let booted = Arc::new(boot(&self.name, self.partition_bytes, cache).await?);
+        let cache = Cache::open(&self.layers, self.settings.layers_bytes)?;
+        let booted = Arc::new(boot(&self.name, self.partition_bytes, &self.settings, cache).await?);
         self.booted.send_replace(Some(booted.clone()));
         Ok(booted)
     }

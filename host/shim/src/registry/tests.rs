@@ -50,6 +50,22 @@ fn the_first_pod_starts_a_server_and_further_ones_join_it_until_it_is_full() {
 }
 
 #[test]
+fn a_server_has_the_room_that_its_vm_was_made_with() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (first, _listening) = started(registry.reserve(&id("a"), &group).unwrap());
+    registry.set_room(&first, 2).unwrap();
+    assert_eq!(joined(registry.reserve(&id("b"), &group).unwrap()), first);
+    let (second, listening) = started(registry.reserve(&id("c"), &group).unwrap());
+    registry.set_room(&second, 1).unwrap();
+    // What it was is nothing to the next of its name.
+    drop(listening);
+    assert_eq!(started(registry.reserve(&id("d"), &group).unwrap()).0, second);
+    assert_eq!(registry.room(&second, 32), 32);
+}
+
+#[test]
 fn groups_have_servers_of_their_own() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);

@@ -20,6 +20,7 @@ fn a_server_reads_what_start_has_written() {
         server: ServerName::parse("0123456789abcdef-0").unwrap(),
         events: "/run/containerd/containerd.sock.ttrpc".to_owned(),
         partition_bytes: 256 << 20,
+        settings: Settings { idle_seconds: 7, ..Settings::default() },
     };
     let arguments = assignment.arguments();
     assert_eq!(Assignment::parse(arguments[1..].iter().cloned()), Ok(assignment));
@@ -39,6 +40,11 @@ struct Running {
 
 impl Running {
     async fn new() -> Self {
+        Self::that_waits(0).await
+    }
+
+    /// One that waits so long for the next pod.
+    async fn that_waits(idle_seconds: u64) -> Self {
         let directory = TempDir::new().unwrap();
         let path = |name: &str| directory.path().join(name);
         // What a holder does, without this program.
@@ -70,6 +76,7 @@ impl Running {
             server,
             events: path("nobody.sock").display().to_string(),
             partition_bytes: group.partition_bytes,
+            settings: Settings { idle_seconds, ..Settings::default() },
         };
         let vm = FakeVm::new();
         let server = tokio::spawn(serve(assignment.clone(), listener, vm.clone(), path("holder")));
@@ -161,6 +168,22 @@ async fn a_task_lives_through_the_api_and_the_server_ends_after_it() {
     assert!(!registry.socket(&running.assignment.server).exists());
     assert!(registry.is_empty(&running.assignment.server).unwrap());
     assert_eq!(running.vm.left(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_server_waits_for_the_next_pod_as_long_as_it_is_told() {
+    let running = Running::that_waits(3).await;
+    let task = running.task();
+    task.create(limit(), &running.create()).await.unwrap();
+    let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
+    task.delete(limit(), &delete).await.unwrap();
+    let begin = Instant::now();
+    let shutdown = api::ShutdownRequest { id: named("one"), ..Default::default() };
+    task.shutdown(limit(), &shutdown).await.unwrap();
+    assert!(running.is_found());
+    timeout(Duration::from_secs(30), running.server).await.expect("it ends").unwrap().unwrap();
+    let waited = begin.elapsed();
+    assert!(waited > Duration::from_millis(2500), "it has waited for {waited:?}");
 }
 
 #[tokio::test]

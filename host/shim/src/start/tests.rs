@@ -25,7 +25,8 @@ impl Containerd {
     }
 
     fn start(&self, id: &str, program: &str) -> Result<Vec<u8>> {
-        start(&self.task(id), &[][..], None, self.state.path(), Path::new(program))
+        let settings = self.bundle.path().join("shim.toml");
+        start(&self.task(id), &[][..], None, self.state.path(), Path::new(program), &settings)
     }
 
     fn registry(&self) -> Registry {
@@ -68,6 +69,20 @@ fn a_server_that_cannot_be_started_leaves_no_place_and_no_socket() {
             servers.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         assert!(names.iter().all(|name| name.ends_with(".log")), "{names:?}");
     }
+}
+
+#[test]
+fn settings_are_for_a_new_vm_and_leave_others_alone() {
+    let containerd = Containerd::with(&pod());
+    fs::write(containerd.bundle.path().join("shim.toml"), "vcpus = 1\n").unwrap();
+    let error = containerd.start("pod", "/bin/true").unwrap_err();
+    assert!(error.message.contains("shim.toml: line 1: unknown field `vcpus`"), "{error}");
+    let (pod, other) = ("pod".parse().unwrap(), "other".parse().unwrap());
+    assert!(containerd.registry().server_of(&pod).is_err(), "it has no place");
+    let group = Group { key: "shop/default/128".to_owned(), partition_bytes: 128 << 20 };
+    let place = containerd.registry().reserve(&other, &group).unwrap();
+    assert!(matches!(place, Place::New(..)));
+    containerd.start("pod", "/nowhere/at/all").unwrap();
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Which process a server is: it has a file of its own locked, and the kernel says who has.
+//!
+//! A number in a file could be another process's by the time that somebody reads it.
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FlockOperation, fcntl_lock},
+    io::Errno,
+    process::{
+        Flock, FlockType, Pid, PidfdFlags, Signal, fcntl_getlk, pidfd_open, pidfd_send_signal,
+    },
+};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// How long a killed process may take to end, in seconds.
+const END_SECONDS: i64 = 1;
+
+/// Makes this process the owner of a file, until it ends or closes any descriptor of that file.
+///
+/// # Errors
+/// It has another owner, or cannot be opened.
+pub fn own(path: &Path) -> io::Result<File> {
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Kills the owner of a file, and waits until it has ended. Returns whether there was one.
+///
+/// # Errors
+/// It cannot be killed, or does not end.
+pub fn kill(path: &Path) -> io::Result<bool> {
+    let file = match OpenOptions::new().write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    let Some(owner) = owner(&file)? else { return Ok(false) };
+    let process = match pidfd_open(owner, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(false),
+        opened => opened?,
+    };
+    // If it still is, the descriptor is its own and no later process's.
+    if self::owner(&file)? != Some(owner) {
+        return Ok(false);
+    }
+    pidfd_send_signal(&process, Signal::KILL)?;
+    let limit = Timespec { tv_sec: END_SECONDS, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit))? == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("process {owner} does not end of SIGKILL"),
+        ));
+    }
+    Ok(true)
+}
+
+fn owner(file: &File) -> io::Result<Option<Pid>> {
+    Ok(fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?.and_then(|lock| lock.pid))
+}
