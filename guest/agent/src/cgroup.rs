@@ -218,7 +218,7 @@ impl Cgroup {
                     break;
                 }
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(20));
+                pause = (pause * 2).min(Duration::from_millis(1));
             }
         };
         tokio::time::timeout(EMPTY_TIMEOUT, emptied).await.map_err(|_| {
