@@ -271,7 +271,8 @@ impl Activation {
             "version": self.version,
             "publish": false,
             "start": self.start_ms,
-            "end": self.start_ms + milliseconds(self.waited + self.took),
+            // The sum of what is said of its parts, which is less than the whole by a millisecond at times.
+            "end": self.start_ms + milliseconds(self.waited) + milliseconds(self.took),
             "duration": milliseconds(self.took),
             "statusCode": self.status as u8,
             "annotations": annotations,
@@ -407,6 +408,14 @@ pub(crate) mod tests {
         let (status, result) = judged(200, &format!("{{\"a\": [{}]}}", ["[0]"; 10_000].join(",")));
         assert_eq!(status, Status::DeveloperError);
         assert!(result.to_string().contains("takes too much memory"), "{result}");
+    }
+
+    #[test]
+    fn the_parts_of_an_activation_add_up() {
+        let part = Duration::from_micros(1600);
+        let described = json!(Activation { waited: part, took: part, ..activation() }.describe());
+        assert_eq!((&described["end"], &described["duration"]), (&json!(1002), &json!(1)));
+        assert_eq!(described["annotations"][2], json!({ "key": "waitTime", "value": 1 }));
     }
 
     #[test]
