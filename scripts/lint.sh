@@ -96,18 +96,6 @@ architecture_picture() {
 	return 1
 }
 
-# Libraries and programs compile with the rust-version of Cargo.toml. For tests, clippy's incompatible_msrv
-# checks against the same line (clippy.toml).
-oldest_rust() {
-	local version
-	version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-	command -v rustup >/dev/null || {
-		(skip "the build with Rust $version: there is no rustup to install it")
-		return
-	}
-	cargo "+$version" check --quiet --locked --workspace
-}
-
 # Without advisories: a new one must not fail an unrelated change. Run `cargo deny check advisories` before a
 # release.
 dependencies() {
@@ -130,7 +118,6 @@ check "rustfmt" cargo fmt --all --check
 check "rustfmt: experiments" rustfmt --check --edition 2024 bench/src/experiments/*/mod.rs
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 check "rustdoc" rust_documentation
-check "oldest Rust" oldest_rust
 check "licences and sources of dependencies" dependencies
 check "shellcheck" shell_scripts
 check "oxlint" "$tools/oxlint" --quiet --deny-warnings .
