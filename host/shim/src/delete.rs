@@ -29,19 +29,19 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     let registry = || Registry::lock(state, &task.address, &task.namespace);
     // Only a pod has a place there, and only its server is not found any more: others of the registry are not held up.
-    let server = registry()?.server_of(&task.id).ok();
-    if let Some(server) = server {
-        let (socket, file) = {
-            let registry = registry()?;
-            (registry.socket(&server), registry.owner(&server))
-        };
-        if !answers(&socket, task)? {
-            let killed = owner::kill(&file).map_err(|error| {
-                Error::failed(format_args!("the server {} hangs: {error}", server.as_str()))
-            })?;
-            if killed {
-                eprintln!("the server {} has not answered, and was killed", server.as_str());
-            }
+    let found = {
+        let registry = registry()?;
+        let server = registry.server_of(&task.id).ok();
+        server.map(|server| (registry.socket(&server), registry.owner(&server), server))
+    };
+    if let Some((socket, file, server)) = found
+        && !answers(&socket, task)?
+    {
+        let killed = owner::kill(&file).map_err(|error| {
+            Error::failed(format_args!("the server {} hangs: {error}", server.as_str()))
+        })?;
+        if killed {
+            eprintln!("the server {} has not answered, and was killed", server.as_str());
         }
     }
     registry()?.release(&task.id)?;

@@ -107,6 +107,10 @@ remove() {
 	ctr task rm "$1" 2>/dev/null
 	ctr container rm "$1"
 }
+# reclaims: of servers' logs, how many pods have given back their memory.
+reclaims() {
+	grep -c 'the memory of a pod is back' || true
+}
 nothing_is_left() {
 	[ "$(servers)" = 0 ] && [ -z "$(find /run/squeezy/shim/*/pods -type f)" ] &&
 		! pgrep -f 'containerd-shim-squeezy-v2 serve|squeezy-pod' >/dev/null

@@ -210,13 +210,10 @@ in_pod() {
 	ctr run ${options---rm} ${mounts-} --annotation io.kubernetes.cri.container-type=container \
 		--annotation io.kubernetes.cri.sandbox-id=pod --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
 }
-reclaims() {
-	log | grep -c "the memory of a pod is back"
-}
 ctr run --detach --null-io --annotation io.kubernetes.cri.container-type=sandbox --annotation io.kubernetes.cri.sandbox-id=pod \
 	--annotation io.kubernetes.cri.sandbox-memory=134217728 --runtime io.containerd.squeezy.v2 "$image" pod sleep 1 </dev/null
 [ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"
-before=$(reclaims)
+before=$(log | reclaims)
 options="--detach --null-io" in_pod serves sh -c 'mkdir /www; echo hello >/www/hello; exec busybox httpd -f -p 8080 -h /www'
 status=0
 said=$(in_pod asks sh -c 'until busybox wget -q -O - http://127.0.0.1:8080/hello 2>/dev/null; do sleep 0.2; done; [ -e /www ] || echo other files; exit 5' | tr '\n' ' ') || status=$?
@@ -246,7 +243,7 @@ ctr task resume stays
 remove serves >/dev/null
 has_status stays RUNNING || die "it has ended with another one"
 [ "$(in_pod comes echo hello)" = hello ] || die "nothing can be started any more"
-[ "$(reclaims)" = "$before" ] || die "the memory of a pod that runs is back"
+[ "$(log | reclaims)" = "$before" ] || die "the memory of a pod that runs is back"
 remove stays >/dev/null
 until_true 10 log_has $((before + 1)) "the memory of a pod is back"
 # It is there again for whoever comes then.
@@ -315,10 +312,10 @@ done
 said=$(of_shares sh -c 'busybox dd if=/dev/zero of=/cache/big bs=1M count=200 2>&1; busybox du -m /cache/big | busybox cut -f 1; busybox rm /cache/big')
 [[ $said == *"No space left"*64 ]] || die "it said: $said"
 # What a pod has for itself is there until the pod is gone, also when no container is.
-before=$(reclaims)
+before=$(log | reclaims)
 remove shares >/dev/null
 [ "$(mounts=$all in_pod anew cat /cache/file /dev/shm/file | tr '\n' ' ')" = "shared memory " ] || die "what was there before is lost"
-[ "$(reclaims)" = "$before" ] || die "the memory of a pod that is there is back"
+[ "$(log | reclaims)" = "$before" ] || die "the memory of a pod that is there is back"
 mounts=$all options="--detach --null-io" in_pod last sleep 100000
 # One whose files fill its partition ends itself at most, and gives back all.
 # shellcheck disable=SC2016 # it is for the container's shell

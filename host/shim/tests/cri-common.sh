@@ -35,3 +35,17 @@ cat >"$work/cni/10-pods.conflist" <<JSON
   {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "$work/addresses"}}
 ]}
 JSON
+
+# Starts containerd, and gives it the image that was made.
+start_with_image() {
+	start_containerd
+	ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+	until_true 30 crictl inspecti "$image"
+}
+mounts() {
+	cut -d' ' -f2 /proc/self/mounts | sort
+}
+# plugged: of a server's log, how much memory the VM's pods had after the last one that gave its own back, in bytes.
+plugged() {
+	sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p' | tail -n 1
+}

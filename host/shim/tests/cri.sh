@@ -55,19 +55,11 @@ is() {
 log_has() {
 	[[ $(crictl logs "${ids[$1]}" 2>&1) == *"$2"* ]]
 }
-mounts() {
-	cut -d' ' -f2 /proc/self/mounts | sort
-}
 
 make_layer
 mkdir "$work/layer/srv"
 make_image "$work/layer"
-start_containerd
-ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
-has_image() {
-	crictl inspecti "$image"
-}
-until_true 30 has_image
+start_with_image
 mounts >"$work/mounts"
 echo "$(containerd --version | cut -d' ' -f3): a pod of two containers"
 pod web

@@ -58,8 +58,7 @@ chmod +x "$work/layer/bin/pgrep"
 printf '%s\n' 'root:x:0:0:root:/:/bin/sh' 'nobody:x:65534:65534:nobody:/:/bin/sh' >"$work/layer/etc/passwd"
 echo 'root:x:0:' >"$work/layer/etc/group"
 make_image "$work/layer"
-start_containerd
-ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+start_with_image
 echo "defaultTestContainerImage: $image" >"$work/images.yaml"
 
 critest.test -runtime-endpoint unix:///run/containerd/containerd.sock -runtime-handler squeezy \

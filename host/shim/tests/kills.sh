@@ -63,26 +63,18 @@ work() {
 links() {
 	busybox ip link | grep -c '^[0-9]'
 }
-mounts() {
-	cut -d' ' -f2 /proc/self/mounts | sort
-}
-# plugged: how much memory the pods of the VM that nobody kills have, as its server has said last.
-plugged() {
-	grep 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log" | sed -n '$s/.*plugged_bytes=//p'
+# log: what the server of the VM that nobody kills says.
+log() {
+	cat /run/squeezy/shim/*/servers/"$steady.log"
 }
 # back COUNT: whether so many pods of that VM have given back their memory.
 back() {
-	[ "$(grep -c 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log")" -ge "$1" ]
+	[ "$(log | reclaims)" -ge "$1" ]
 }
 
 make_layer
 make_image "$work/layer"
-start_containerd
-ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
-has_image() {
-	crictl inspecti "$image"
-}
-until_true 30 has_image
+start_with_image
 mounts >"$work/mounts"
 
 echo "a VM that nobody kills"
@@ -92,7 +84,7 @@ steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
 until_true 60 is_removed visitor
 until_true 30 back 1
-at_start=$(plugged)
+at_start=$(log | plugged)
 [ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
 echo "$count pods, and kills (seed $seed)"
@@ -139,10 +131,10 @@ only_one_vm() {
 }
 until_true 120 only_one_vm
 run_pod visitor steady 2>"$work/said" || die "it takes no pods any more"
-before=$(grep -c 'the memory of a pod is back' /run/squeezy/shim/*/servers/"$steady.log")
+before=$(log | reclaims)
 until_true 60 is_removed visitor
 until_true 30 back $((before + 1))
-[ "$(plugged)" = "$at_start" ] || die "its pods have $(plugged) bytes instead of $at_start"
+[ "$(log | plugged)" = "$at_start" ] || die "its pods have $(log | plugged) bytes instead of $at_start"
 
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left

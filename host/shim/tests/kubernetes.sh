@@ -47,13 +47,6 @@ of() {
 log() {
 	cat /run/squeezy/shim/*/servers/*.log
 }
-reclaims() {
-	log | grep -c 'the memory of a pod is back' || true
-}
-# plugged: what the VM had in bytes when the memory of a pod came back, the last time.
-plugged() {
-	log | sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p' | tail -n 1
-}
 has_pods() {
 	[ "$(pods | grep -c .)" = "$1" ]
 }
@@ -72,8 +65,7 @@ for command in dd httpd wget tar rm touch ln mkdir ls kill test; do
 	ln -s busybox "$work/layer/bin/$command"
 done
 make_image "$work/layer"
-start_containerd
-ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+start_with_image
 begin=$EPOCHREALTIME
 start_cluster
 echo "$(containerd --version | cut -d' ' -f3), $(kubelet --version): the node is ready after $(since "$begin")"
@@ -154,7 +146,7 @@ until_true 30 is_refused
 kubectl delete -f "$here/manifests/ends.yaml" --timeout=60s >/dev/null
 is "$web" "$restarts" 1 || die "the web server has ended with another pod"
 # What its VM has without them.
-alone=$(plugged)
+alone=$(log | plugged)
 
 echo "kubelet's statistics"
 kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
@@ -218,13 +210,13 @@ for name in $(pods); do
 done
 
 echo "their memory is the host's when they are deleted"
-before=$(reclaims)
+before=$(log | reclaims)
 begin=$EPOCHREALTIME
 kubectl scale deployment web --replicas=1 >/dev/null
 until_true 60 has_pods 1
 echo "	four are gone after $(since "$begin")"
-[ "$(reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(reclaims) - before)) pods is back"
-[ "$(plugged)" = "$alone" ] || die "the VM has $(plugged) bytes instead of $alone"
+[ "$(log | reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(log | reclaims) - before)) pods is back"
+[ "$(log | plugged)" = "$alone" ] || die "the VM has $(log | plugged) bytes instead of $alone"
 web=$(pods)
 kubectl logs -f "$web" -c server >"$work/last" &
 kubectl scale deployment web --replicas=0 >/dev/null

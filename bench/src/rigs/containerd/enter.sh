@@ -14,12 +14,7 @@ fi
 
 make_layer
 make_image "$work/layer"
-start_containerd
-ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
-has_image() {
-	crictl inspecti "$image"
-}
-until_true 30 has_image
+start_with_image
 # It says itself what is wrong.
 trap - ERR
 "${@:5}"

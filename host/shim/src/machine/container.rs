@@ -21,6 +21,11 @@ const PARTITION_WAIT_MS: u32 = 30_000;
 /// The part of a pod's memory that files may take, as a divisor: half, the default of tmpfs.
 pub(super) const FILES_PART: u64 = 2;
 
+/// A memory limit that a container can have in a partition, in bytes: of its files, too, which have a part of it.
+fn bounded(limit_bytes: u64, partition_bytes: u64) -> u64 {
+    limit_bytes.clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, partition_bytes)
+}
+
 /// A container that was made.
 pub(super) struct Made {
     number: u64,
@@ -61,10 +66,8 @@ impl Made {
             }
         };
         let (root, limits) = (&container.spec.root, container.spec.limits);
-        let memory_limit_bytes = limits
-            .memory_bytes
-            .unwrap_or(partition_bytes)
-            .clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, partition_bytes);
+        let memory_limit_bytes =
+            bounded(limits.memory_bytes.unwrap_or(partition_bytes), partition_bytes);
         let process = &container.spec.process;
         let spec = InstanceSpec {
             layers: taken.offsets().to_vec(),
@@ -131,9 +134,7 @@ impl Made {
                 most >> 20
             )));
         }
-        let memory_bytes = limits
-            .memory_bytes
-            .map(|bytes| bytes.clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, most));
+        let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
         let request = LimitsRequest {
             private_limit_bytes: memory_bytes,
             cpu_share_millis: limits.cpu_share_millis,
