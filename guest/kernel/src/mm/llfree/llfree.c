@@ -8,8 +8,8 @@
  */
 #include "entries.h"
 
-/* How often a tree is chosen that turns out not to have what it promised. */
-#define CHOICES		4
+/* How many trees may turn out not to have what they promised. */
+#define CHOICES		5
 
 /* A tree that only the last resort takes from. */
 #define UNFIT		INT_MAX
@@ -23,42 +23,64 @@ static u32 areas_of(const struct llfree_zone *zone, u32 tree)
 	return min(LLFREE_TREE_AREAS, zone->areas - tree * LLFREE_TREE_AREAS);
 }
 
-/* Pages of a tree that the host does not hold. */
-static u32 pages_of(const struct llfree_zone *zone, u32 tree)
+/* Pages of a tree that the host does not hold, by the tree's @entry. */
+static u32 pages_of(const struct llfree_zone *zone, u32 tree, u32 entry)
 {
-	const u32 held = llfree_load(&zone->tree[tree]) & LLFREE_TREE_HELD;
+	const u32 held = llfree_count(entry & LLFREE_TREE_HELD);
 
-	return (areas_of(zone, tree) - llfree_count(held)) * LLFREE_AREA_PAGES;
+	return (areas_of(zone, tree) - held) * LLFREE_AREA_PAGES;
+}
+
+static u32 tree_of_word(u32 word)
+{
+	return word / (LLFREE_AREA_WORDS * LLFREE_TREE_AREAS);
+}
+
+/* Has other types go on elsewhere, without a look at what they take right now. */
+static void send_away(struct llfree_zone *zone, u32 tree, enum llfree_type type)
+{
+	u32 other, hint;
+
+	for (other = 0; other < LLFREE_TYPES; other++) {
+		hint = llfree_load(&zone->hint[other]);
+		if (other != type && hint && tree_of_word(hint - 1) == tree)
+			llfree_cmpxchg(&zone->hint[other], hint, 0);
+	}
 }
 
 /*
  * Has @type go on in a tree that it has just taken @pages from. What is not
  * movable stays behind when the rest has gone, so a tree is only called movable
- * if it has never had anything else since it was free.
+ * if it has never had anything else since it was free. Whoever went on there
+ * before the tree was another type's no longer does.
  */
-static void tree_reserve(u32 *tree, enum llfree_type type, u32 pages, u32 all)
+static void tree_reserve(struct llfree_zone *zone, u32 tree,
+			 enum llfree_type type, u32 pages)
 {
-	u32 old = llfree_load(tree), new, seen, now;
+	u32 *entry = &zone->tree[tree], old = llfree_load(entry), new, seen, now;
 
 	for (;;) {
 		now = type_of(old);
-		if ((old & LLFREE_TREE_FREE) + pages >= all || now > type)
+		if ((old & LLFREE_TREE_FREE) + pages >= pages_of(zone, tree, old) ||
+		    now > type)
 			now = type;
 		new = (old & ~LLFREE_TREE_TYPE) | LLFREE_TREE_RESERVED |
 		      now << LLFREE_TREE_TYPE_SHIFT;
-		seen = llfree_cmpxchg(tree, old, new);
+		seen = llfree_cmpxchg(entry, old, new);
 		if (seen == old)
-			return;
+			break;
 		old = seen;
 	}
+	if (now != type_of(old))
+		send_away(zone, tree, type);
 }
 
-static void tree_release(u32 *tree)
+static void tree_release(u32 *entry)
 {
-	u32 old = llfree_load(tree), seen;
+	u32 old = llfree_load(entry), seen;
 
 	for (;;) {
-		seen = llfree_cmpxchg(tree, old, old & ~LLFREE_TREE_RESERVED);
+		seen = llfree_cmpxchg(entry, old, old & ~LLFREE_TREE_RESERVED);
 		if (seen == old)
 			return;
 		old = seen;
@@ -204,7 +226,8 @@ static bool mixes(enum llfree_type of, enum llfree_type type)
 /*
  * How bad a tree is to begin with, 0 for none better, UNFIT for not at all or
  * no better than @limit. What the host need not bring back comes before what it
- * has to; a tree of the own type before an empty one before others'; a half
+ * has to; a tree of the own type before an empty one before others', above
+ * all those where they go on; a half
  * full one before a nearly empty or nearly full one: the one is soon free, the
  * other soon used up. Pages that move and pages that do not come together last of
  * all, even if the host has to bring something back for that: it does so once, and
@@ -222,8 +245,8 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 
 	if (free < 1U << order)
 		return UNFIT;
-	pages = pages_of(zone, tree);
-	if (entry & LLFREE_TREE_RESERVED)
+	pages = pages_of(zone, tree, entry);
+	if (entry & LLFREE_TREE_RESERVED && of != type)
 		badness += 32;
 	if (free >= pages)
 		badness += 8;
@@ -249,15 +272,35 @@ static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 	return badness;
 }
 
-/* The best tree to go on with, from @start around; UNFIT in @worst if none. */
+/*
+ * What becomes of how bad a tree is when it has failed: the first time it was to
+ * spare the host, if it could, so what it has may be evicted.
+ */
+static int after_failures(int bad, u32 tree, const u32 *failed, u32 failures)
+{
+	u32 i;
+
+	for (i = 0; i < failures && bad != UNFIT; i++)
+		if (failed[i] == tree)
+			bad = bad & EVICTED_ONLY ? UNFIT : bad | EVICTED_ONLY;
+	return bad;
+}
+
+/*
+ * The best tree to go on with, from @start around, after those in @failed were
+ * tried; UNFIT in @worst if none.
+ */
 static u32 choose(const struct llfree_zone *zone, u32 start, unsigned int order,
-		  enum llfree_type type, int *worst)
+		  enum llfree_type type, const u32 *failed, u32 failures,
+		  int *worst)
 {
 	u32 i, tree = start, chosen = start;
 
 	*worst = UNFIT;
 	for (i = 0; i < zone->trees && *worst; i++) {
-		const int bad = badness(zone, tree, order, type, *worst);
+		const int bad = after_failures(badness(zone, tree, order, type,
+						       *worst),
+					       tree, failed, failures);
 
 		if (bad < *worst) {
 			*worst = bad;
@@ -298,7 +341,7 @@ static long get_anywhere(struct llfree_zone *zone, u32 start,
 static __always_inline long get_here(struct llfree_zone *zone, u32 word,
 				     unsigned int order)
 {
-	u32 *tree = &zone->tree[word / (LLFREE_AREA_WORDS * LLFREE_TREE_AREAS)];
+	u32 *tree = &zone->tree[tree_of_word(word)];
 	u16 *area = &zone->area[word / LLFREE_AREA_WORDS], entry;
 	u64 bits = llfree_load(&zone->words[word]), was;
 	const u32 count = llfree_load(tree), pages = 1U << order;
@@ -331,45 +374,68 @@ out_tree:
 	return -1;
 }
 
+/*
+ * Has @type go on where @page is, which it has just been given; @hint is where it
+ * was going on. Reserved first: a tree stays so only as long as it is in a hint,
+ * so whoever finds that another one was faster gives it back. If that one has gone
+ * on in the same tree, it loses only what others think of it.
+ */
+static void go_on_at(struct llfree_zone *zone, enum llfree_type type, u32 hint,
+		     u32 page, u32 pages)
+{
+	const u32 now = page / 64 + 1, tree = tree_of_word(now - 1);
+	const bool same = hint && tree_of_word(hint - 1) == tree;
+
+	if (!same || type_of(llfree_load(&zone->tree[tree])) > type)
+		tree_reserve(zone, tree, type, pages);
+	if (now == hint)
+		return;
+	if (llfree_cmpxchg(&zone->hint[type], hint, now) != hint)
+		tree_release(&zone->tree[tree]);
+	else if (hint && !same)
+		tree_release(&zone->tree[tree_of_word(hint - 1)]);
+}
+
+/*
+ * From the tree that is best for it, or from any; where it was going on, at @hint,
+ * only what is evicted is left.
+ */
+static long get_elsewhere(struct llfree_zone *zone, u32 hint, unsigned int order,
+			  enum llfree_type type, bool *evicted)
+{
+	u32 start = hint ? tree_of_word(hint - 1) : 0, tree;
+	u32 failed[CHOICES] = { start }, failures;
+	long page;
+	int bad;
+
+	for (failures = hint ? 1 : 0; failures < CHOICES; failures++) {
+		tree = choose(zone, start, order, type, failed, failures, &bad);
+		if (bad == UNFIT)
+			break;
+		page = tree_get(zone, tree, order, bad & EVICTED_ONLY, evicted);
+		if (page >= 0)
+			return page;
+		failed[failures] = tree;
+		start = tree + 1 < zone->trees ? tree + 1 : 0;
+	}
+	return get_anywhere(zone, start, order, evicted);
+}
+
 /* Anything else. */
 static noinline long get(struct llfree_zone *zone, unsigned int order,
 			 enum llfree_type type, bool *evicted)
 {
 	const u32 hint = llfree_load(&zone->hint[type]);
-	const u32 reserved = hint ? (hint - 1) / LLFREE_AREA_WORDS /
-				    LLFREE_TREE_AREAS : 0;
-	u32 tree, start = reserved, choices, now;
-	long page;
-	int bad;
+	long page = -1;
 
 	*evicted = false;
-	if (hint) {
+	if (hint)
 		page = get_again(zone, hint - 1, order, evicted);
-		if (page >= 0)
-			goto out;
-	}
-	for (choices = 0; choices < CHOICES; choices++) {
-		tree = choose(zone, start, order, type, &bad);
-		if (bad == UNFIT)
-			break;
-		page = tree_get(zone, tree, order, bad >= EVICTED_ONLY, evicted);
-		if (page >= 0) {
-			/* What has no run of this order may serve other types. */
-			if (hint)
-				tree_release(&zone->tree[reserved]);
-			tree_reserve(&zone->tree[tree], type, 1U << order,
-				     pages_of(zone, tree));
-			goto out;
-		}
-		start = tree + 1 < zone->trees ? tree + 1 : 0;
-	}
-	page = get_anywhere(zone, start, order, evicted);
+	/* What has no run of this order may serve other types. */
 	if (page < 0)
-		return page;
-out:
-	now = (u32)(page / 64) + 1;
-	if (now != hint)
-		llfree_store(&zone->hint[type], now);
+		page = get_elsewhere(zone, hint, order, type, evicted);
+	if (page >= 0)
+		go_on_at(zone, type, hint, (u32)page, 1U << order);
 	return page;
 }
 

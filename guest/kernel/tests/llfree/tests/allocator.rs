@@ -205,6 +205,104 @@ fn types_are_apart_where_the_host_has_evicted_the_rest() {
     assert!(movable.len() <= 21 && unmovable.len() <= 4, "{movable:?} and {unmovable:?}");
 }
 
+/// The same for blocks of several sizes, some of which are freed again.
+#[test]
+fn types_of_every_order_are_apart_where_the_host_has_evicted_the_rest() {
+    for seed in 0..4 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let state = State::new(128);
+        let guest = Guest::boot(&state);
+        let (mut zone, _) = Zone::adopt(state.host());
+        let mut blocks: Vec<(Block, Type)> = Vec::new();
+        for number in 0..4000 {
+            if number % 64 == 0 {
+                for tree in zone.trees() {
+                    evict(&mut zone, tree);
+                }
+            }
+            let of = if number % 8 == 0 { Type::Unmovable } else { Type::Movable };
+            // Half of each order below.
+            let order = random.next_u32().trailing_zeros().min(8);
+            blocks.push((guest.get(order, of).unwrap(), of));
+            while blocks.len() > 1500 {
+                let (block, _) = blocks.swap_remove(random.next_u32() as usize % blocks.len());
+                guest.free(block);
+            }
+            let areas = |of| {
+                let of = blocks.iter().filter(move |(_, other)| *other == of);
+                of.map(|(block, _)| block.page / 512).collect::<HashSet<_>>()
+            };
+            let (movable, unmovable) = (areas(Type::Movable), areas(Type::Unmovable));
+            assert!(movable.is_disjoint(&unmovable), "seed {seed}: {movable:?} and {unmovable:?}");
+        }
+    }
+}
+
+/// Where single pages of an area are free and all others of the tree are evicted, a larger block brings one of these
+/// back, and leaves alone what others have.
+#[test]
+fn a_block_brings_an_area_of_its_tree_back_rather_than_stay_among_pages_that_move() {
+    let state = State::new(24);
+    let guest = Guest::boot(&state);
+    let (mut zone, _) = Zone::adopt(state.host());
+    let movable: Vec<_> = (0..100).map(|_| guest.get(0, Type::Movable).unwrap()).collect();
+    let unmovable: Vec<_> = (0..512).map(|_| guest.get(0, Type::Unmovable).unwrap()).collect();
+    let (theirs, ours) = (movable[0].page / 4096, unmovable[0].page / 4096);
+    assert_ne!(theirs, ours);
+    unmovable.iter().step_by(2).for_each(|block| guest.free(*block));
+    for tree in zone.trees().filter(|tree| u64::from(tree.0) != theirs) {
+        evict(&mut zone, tree);
+    }
+    let block = guest.get(3, Type::Unmovable).unwrap();
+    assert!(block.evicted && block.page / 4096 == ours, "{block:?}");
+    let page = guest.get(0, Type::Unmovable).unwrap();
+    assert_eq!(page.page / 4096, ours);
+}
+
+/// Who has used a tree before it was free does not go on there beside its next owner.
+#[test]
+fn a_tree_that_has_changed_hands_is_left() {
+    let state = State::new(16);
+    let guest = Guest::boot(&state);
+    let (mut zone, _) = Zone::adopt(state.host());
+    // Some areas in, so that what is whole there is passed by.
+    let blocks: Vec<_> = (0..3 * 512 + 8).map(|_| guest.get(0, Type::Unmovable).unwrap()).collect();
+    let tree = blocks[0].page / 4096;
+    blocks.iter().for_each(|block| guest.free(*block));
+    for other in zone.trees().filter(|other| u64::from(other.0) != tree) {
+        evict(&mut zone, other);
+    }
+    let movable = guest.get(0, Type::Movable).unwrap();
+    assert_eq!(movable.page / 4096, tree);
+    for _ in 0..100 {
+        let unmovable = guest.get(0, Type::Unmovable).unwrap();
+        assert_ne!(unmovable.page / 4096, tree);
+    }
+}
+
+/// Where types have to mix, the host at least need not bring anything back.
+#[test]
+fn among_others_pages_too_what_is_evicted_is_taken_last() {
+    let state = State::new(8);
+    let guest = Guest::boot(&state);
+    let (mut zone, _) = Zone::adopt(state.host());
+    let mut movable = take_all(&guest, 0, Type::Movable);
+    let free = |area: u64, movable: &mut Vec<Block>| {
+        movable.retain(|block| {
+            let goes = block.page / 512 == area;
+            if goes {
+                guest.free(*block);
+            }
+            !goes
+        });
+    };
+    free(0, &mut movable);
+    assert_eq!(evict(&mut zone, TreeIndex(0)).len(), 1);
+    free(7, &mut movable);
+    let unmovable = guest.get(0, Type::Unmovable).unwrap();
+    assert!(!unmovable.evicted && unmovable.page / 512 == 7, "{unmovable:?}");
+}
+
 /// Small allocations fill areas that are in use before they break whole ones.
 #[test]
 fn areas_in_use_are_filled_first() {
