@@ -6,7 +6,7 @@
  */
 #include "entries.h"
 
-/* Areas that are tried although they may have no run of the order. */
+/* Areas that are tried although they may have lost what they had when looked at. */
 #define TRIES	8
 
 /* So many numbers of free pages are taken for the same. */
@@ -83,11 +83,11 @@ static long get_from(struct llfree_zone *zone, u32 area, unsigned int order)
 }
 
 /*
- * The fullest area with @least to @most free pages, one of a movable tree if there
- * is any, or -1.
+ * The fullest area with @least to @most free pages and a run of @order, one of a
+ * movable tree if there is any, or -1.
  */
-static long find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
-			 u32 most)
+static long find_fullest(const struct llfree_zone *zone, u32 source,
+			 unsigned int order, u32 least, u32 most)
 {
 	u32 area, free[2] = { most + 1, most + 1 };
 	long found[2] = { -1, -1 };
@@ -99,7 +99,8 @@ static long find_fullest(const struct llfree_zone *zone, u32 source, u32 least,
 		if (entry < least || area == source)
 			continue;
 		other = !llfree_is_of_type(zone, area, LLFREE_MOVABLE);
-		if (entry < free[other]) {
+		if (entry < free[other] &&
+		    (!order || llfree_area_has_run(zone, area, order))) {
 			free[other] = entry;
 			found[other] = area;
 		}
@@ -136,7 +137,7 @@ long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order)
 			return page;
 	}
 	for (tries = 0; tries < TRIES; tries++) {
-		area = find_fullest(zone, source, least, most);
+		area = find_fullest(zone, source, order, least, most);
 		if (area < 0)
 			break;
 		least = llfree_load(&zone->area[area]) + 1;
