@@ -35,7 +35,10 @@ struct page *llfree_alloc(struct zone *zone, unsigned int order,
 void llfree_free(struct zone *zone, unsigned long pfn, unsigned int order);
 struct page *llfree_alloc_target(struct zone *zone, unsigned long pfn,
 				 unsigned int order);
-void llfree_ask_hosts(struct zonelist *zonelist, enum zone_type highest_zoneidx);
+unsigned int llfree_ask_hosts(struct zonelist *zonelist,
+			      enum zone_type highest_zoneidx);
+void llfree_wait_for_held(struct zonelist *zonelist,
+			  enum zone_type highest_zoneidx, unsigned int held);
 unsigned int llfree_wait_for_hosts(struct zonelist *zonelist,
 				   enum zone_type highest_zoneidx);
 bool llfree_hosts_interfered(struct zonelist *zonelist,

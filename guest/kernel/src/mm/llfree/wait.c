@@ -161,23 +161,39 @@ static u32 held_of(struct zonelist *zonelist, enum zone_type highest_zoneidx)
  * @zonelist: the zones
  * @highest_zoneidx: the last of them
  *
- * For who is about to kill. Gives the host a quarter of a second, for all zones
- * together, to give some of it back. Sleeps.
+ * For who has nothing left to reclaim.
+ *
+ * Return: the areas it kept before, for llfree_wait_for_held().
  */
-void llfree_ask_hosts(struct zonelist *zonelist, enum zone_type highest_zoneidx)
+unsigned int llfree_ask_hosts(struct zonelist *zonelist,
+			      enum zone_type highest_zoneidx)
 {
-	const unsigned long end = jiffies + HELD_JIFFIES;
 	const u32 held = held_of(zonelist, highest_zoneidx);
 	struct zoneref *z;
 	struct zone *zone;
 
-	might_sleep();
-	if (!held)
-		return;
 	for_each_zone_zonelist(zone, z, zonelist, highest_zoneidx)
 		if (zone->llfree && llfree_load(&zone->llfree->live->held))
 			ask_for_held(zone);
-	while (held_of(zonelist, highest_zoneidx) == held &&
+	return held;
+}
+
+/**
+ * llfree_wait_for_held() - wait for the host to give back some of what it keeps
+ * @zonelist: the zones it was asked for
+ * @highest_zoneidx: the last of them
+ * @held: what llfree_ask_hosts() has returned
+ *
+ * For who is about to kill. Gives the host a quarter of a second, for all zones
+ * together. Sleeps.
+ */
+void llfree_wait_for_held(struct zonelist *zonelist,
+			  enum zone_type highest_zoneidx, unsigned int held)
+{
+	const unsigned long end = jiffies + HELD_JIFFIES;
+
+	might_sleep();
+	while (held && held_of(zonelist, highest_zoneidx) == held &&
 	       time_before(jiffies, end) && !fatal_signal_pending(current))
 		usleep_range(1000, 5000);
 }

@@ -196,24 +196,36 @@ static void all_zones_are_asked_at_once(struct kunit *test)
 	struct fake *first = new_fake(test), *second = new_fake(test);
 	struct zonelist *list = list_of(test, first, second);
 	unsigned long start = jiffies;
+	unsigned int held;
 
 	/* It keeps nothing. */
-	llfree_ask_hosts(list, ZONE_NORMAL);
+	llfree_wait_for_held(list, ZONE_NORMAL,
+			     llfree_ask_hosts(list, ZONE_NORMAL));
 	KUNIT_EXPECT_TRUE(test, time_before(jiffies, start + HZ / 8));
 	KUNIT_EXPECT_EQ(test, 0U, live(first)->starved + live(second)->starved);
 
 	live(first)->held = 3;
 	live(second)->held = 2;
 	start = jiffies;
-	llfree_ask_hosts(list, ZONE_NORMAL);
+	held = llfree_ask_hosts(list, ZONE_NORMAL);
+	/* Who cannot wait has asked all the same. */
+	KUNIT_EXPECT_TRUE(test, time_before(jiffies, start + HZ / 8));
+	KUNIT_EXPECT_EQ(test, 5U, held);
+	KUNIT_EXPECT_EQ(test, 1U, live(first)->starved);
+	llfree_wait_for_held(list, ZONE_NORMAL, held);
 	KUNIT_EXPECT_TRUE(test, time_after_eq(jiffies, start + HZ / 4));
 	KUNIT_EXPECT_TRUE(test, time_before(jiffies, start + HZ / 4 + HZ / 8));
 	KUNIT_EXPECT_EQ(test, 1U, live(first)->starved);
 	KUNIT_EXPECT_EQ(test, 1U, live(second)->starved);
 	KUNIT_EXPECT_GE(test, live(first)->want, 1U);
 
+	/* What was given back since then is not waited for. */
+	start = jiffies;
+	held = llfree_ask_hosts(list, ZONE_DMA32);
+	live(second)->held = 1;
+	llfree_wait_for_held(list, ZONE_DMA32, held);
+	KUNIT_EXPECT_TRUE(test, time_before(jiffies, start + HZ / 8));
 	/* Only that one can be had. */
-	llfree_ask_hosts(list, ZONE_DMA32);
 	KUNIT_EXPECT_EQ(test, 1U, live(first)->starved);
 	KUNIT_EXPECT_EQ(test, 2U, live(second)->starved);
 }
