@@ -48,11 +48,11 @@ test-squeezers: dependencies ## the squeezers that squeeze living instances, and
 	@scripts/install-dependencies.sh squeezers
 	@for tested in $(SQUEEZERS) $(SQUEEZED); do $$tested/test.sh || exit; done
 
-# One test at a time: an emulated VM needs every processor there is.
+# Several suites at a time, see there.
 test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@scripts/install-dependencies.sh test
 	@scripts/install-dependencies.sh examples
-	RUST_TEST_THREADS=1 cargo test --workspace --exclude squeezy-llfree-tests --no-fail-fast --test '*'
+	@python3 scripts/test-suites.py
 
 # Not among all tests: building Kubernetes and containerd takes half an hour.
 test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in a cluster, with two versions of containerd
