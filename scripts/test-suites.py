@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 # The longest ones, so that none of them is left at the end.
-FIRST = ["squeezy-kernel-tests/selftests", "squeezy/soak", "squeezy/code", "squeezy-kernel-tests/report", "squeezy/run"]
+FIRST = ["squeezy-kernel-tests/selftests", "squeezy/soak", "squeezy-kernel-tests/layouts", "squeezy/code"]
 # These see whether processors are divided fairly, so nobody else may take any.
 ALONE = ["squeezy/processors"]
 # How many seconds pass before it is said again what is running.

@@ -179,7 +179,7 @@ fn zones_of_boot_memory_while_the_host_takes_on_the_debug_kernel() {
 }
 
 #[test]
-#[ignore = "takes 80 s, and most of it is run always with two zones: run by `make stress`"]
+#[ignore = "most of it is run always with two zones: run by `make stress`"]
 fn boot_memory_of_llfree_while_the_host_takes() {
     boot_memory("boot-taken", Kernel::Release, 512 * MIB).host_takes(Llfree::All).check();
 }
