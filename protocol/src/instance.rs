@@ -205,8 +205,9 @@ pub struct InstanceSpec {
     /// together outside of their partition. No limit when absent.
     #[serde(default)]
     pub company_memory_limit_bytes: Option<u64>,
-    /// The most private memory that its processes may have together, in bytes, where that is less than its partition. It
-    /// is killed soon after it has more. Files in memory do not count. No limit but the partition when absent.
+    /// The most private and mapped shared memory that its processes may have together, in bytes, where that is less than
+    /// its partition. It is killed soon after it has more. Files in memory do not count unless they are mapped. No limit
+    /// but the partition when absent.
     #[serde(default)]
     pub private_limit_bytes: Option<u64>,
     /// The most that the files of its writable root, /tmp and /dev/shm may hold together, in bytes.
@@ -394,7 +395,7 @@ pub struct Usage {
     /// Memory that is charged to its cgroup, in bytes: what it has outside of its partition.
     pub memory_bytes: u64,
     /// Private memory of its processes, in bytes, which is in its partition, if it has one. What several of them have
-    /// inherited counts for each.
+    /// inherited counts for each, and of shared memory what one of them has mapped.
     pub private_bytes: u64,
     /// CPU time of all its processes since its start, in microseconds.
     pub cpu_us: u64,

@@ -1,4 +1,4 @@
-//! Private anonymous memory whose pages are taken one by one.
+//! Anonymous memory whose pages are taken one by one.
 
 use std::{io, ptr::NonNull};
 
@@ -18,7 +18,7 @@ pub enum Pages {
     Default,
 }
 
-/// A private anonymous mapping; unmapped when dropped.
+/// An anonymous mapping; unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -30,18 +30,27 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `bytes`; no page is taken yet.
+    /// Maps `bytes` of private memory; no page is taken yet.
     pub fn new(bytes: usize, pages: Pages) -> io::Result<Self> {
+        Self::map(bytes, pages, libc::MAP_PRIVATE)
+    }
+
+    /// The same of memory that is shared with children.
+    pub fn shared(bytes: usize, pages: Pages) -> io::Result<Self> {
+        Self::map(bytes, pages, libc::MAP_SHARED)
+    }
+
+    fn map(bytes: usize, pages: Pages, kind: libc::c_int) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let align = if pages == Pages::Small { PAGE_BYTES } else { HUGE_PAGE_BYTES };
         let mapped_bytes = bytes + align - PAGE_BYTES;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing.
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 mapped_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
             )

@@ -1,7 +1,7 @@
-//! Takes an amount of private anonymous memory and keeps it.
+//! Takes an amount of anonymous memory and keeps it.
 
 use clap::Parser;
-use squeezy_workloads::{Mapping, Pages, size};
+use squeezy_workloads::{Children, Mapping, Pages, size};
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -9,9 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Takes SIZE bytes of private anonymous memory, writes to every page, and keeps them until it is
+/// How long the first thread may take to end.
+const FIRST_THREAD_END: Duration = Duration::from_millis(200);
+
+/// Takes SIZE bytes of anonymous memory, which is private unless said otherwise, writes to every page, and keeps them until it is
 /// killed. When it holds them it prints a line of JSON: {"ready":true,"bytes":B,"touch_ns":T}.
-#[derive(Parser)]
+#[derive(Clone, Copy, Parser)]
 #[command(version)]
 struct Arguments {
     /// How much to take: bytes, or a number with K, M or G.
@@ -36,21 +39,42 @@ struct Arguments {
     /// Give everything back and end after so many milliseconds.
     #[arg(long, value_name = "MS")]
     exit_after: Option<u64>,
+    /// Take memory that children share.
+    #[arg(long)]
+    shared: bool,
+    /// When ready, start children, again and again.
+    #[arg(long, value_enum)]
+    children: Option<Children>,
+    /// Do all this on another thread, when the first one has ended.
+    #[arg(long)]
+    without_first_thread: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("memhog: {error}");
-            ExitCode::FAILURE
-        }
+    let arguments = Arguments::parse();
+    if arguments.without_first_thread {
+        std::thread::spawn(move || {
+            std::thread::sleep(FIRST_THREAD_END);
+            std::process::exit(status(&arguments).into());
+        });
+        // SAFETY: it ends this thread, of which nobody else has anything.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
+    status(&arguments).into()
 }
 
-fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
+/// Does all, and returns the status to end with.
+fn status(arguments: &Arguments) -> u8 {
+    run(arguments).unwrap_or_else(|error| {
+        eprintln!("memhog: {error}");
+        1
+    })
+}
+
+fn run(arguments: &Arguments) -> std::io::Result<u8> {
     let begin = Instant::now();
-    let mut mapping = Mapping::new(arguments.size, arguments.pages)?;
+    let map = if arguments.shared { Mapping::shared } else { Mapping::new };
+    let mut mapping = map(arguments.size, arguments.pages)?;
     if arguments.check
         && let Some(page) = mapping.first_page_not_zero()
     {
@@ -78,13 +102,19 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         });
     }
     let end = arguments.exit_after.map(|ms| begin + Duration::from_millis(ms));
+    if let Some(children) = arguments.children {
+        while end.is_none_or(|end| Instant::now() < end) {
+            children.start()?;
+        }
+        return Ok(0);
+    }
     let mut round = 1;
     loop {
         let pause = arguments.retouch.map_or(Duration::from_secs(3600), Duration::from_millis);
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
         if left.is_some_and(|left| left <= pause) {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(0);
         }
         if arguments.check
             && let Some(page) = mapping.first_wrong_page(round)
@@ -96,9 +126,9 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     }
 }
 
-fn wrong(page: usize, what: &str) -> ExitCode {
+fn wrong(page: usize, what: &str) -> u8 {
     println!("memhog: page {page} {what}");
-    ExitCode::from(3)
+    3
 }
 
 fn answer(mut stream: TcpStream, line: &str) -> std::io::Result<()> {
