@@ -378,7 +378,7 @@ pub struct SignalRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsRequest {
-    /// The most private memory, in bytes. Refused if it has more.
+    /// The most private memory, in bytes; [`u64::MAX`] for no limit but the partition. Refused if it has more.
     #[serde(default)]
     pub private_limit_bytes: Option<u64>,
     /// What it gets of the processors where they are short, in thousandths of one.

@@ -45,7 +45,8 @@ fn page_size() -> u64 {
     u64::try_from(bytes).unwrap_or(4096)
 }
 
-fn online_processors() -> u32 {
+/// The number of processors that run.
+pub fn online_processors() -> u32 {
     // SAFETY: sysconf reads no memory of ours.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     u32::try_from(count).unwrap_or(1)

@@ -87,7 +87,7 @@ mod tests {
 
     fn doomed() -> Rc<Entry> {
         let spec = InstanceSpec::new("a".parse().unwrap(), vec!["a".to_owned()]);
-        let entry = Entry::new(&spec, 0, None, None);
+        let entry = Entry::new(&spec, 0, None, None, &Rc::default());
         entry.start.set(Start { partition: Some(PartitionNumber(0)), ..Start::default() });
         entry.frozen.set(true);
         *entry.doomed.try_lock().unwrap() = true;

@@ -3,25 +3,31 @@
 //! Private memory is in a partition and charged to nobody (docs/adr/0057), so the agent looks how much an instance has:
 //! the sooner, the less is missing to its limit. What it may have beyond for a moment is still within its partition.
 
-use super::{Entry, validate};
-use crate::{console, error::ApiError, processes};
+use super::{
+    Entry,
+    looks::{LONGEST_PAUSE, SHORTEST_PAUSE},
+    validate,
+};
+use crate::{console, error::ApiError, memory::online_processors, processes};
+use rustix::time::{ClockId, clock_gettime};
 use squeezy_protocol::{ErrorCode, LimitsRequest};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How much an instance is taken to fill in a millisecond, in bytes: what one processor clears.
-const BYTES_PER_MS: u64 = 2 << 20;
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The pause is so many times as long as looking took.
-const PAUSE_PER_LOOK: u32 = 20;
+/// What a look at an instance has shown.
+struct Look {
+    held_bytes: u64,
+    /// How much of a processor's time it took. What it waited for the instance's own locks is not part of it.
+    took: Duration,
+}
 
 impl Entry {
     /// Changes its limits, or none of them.
     pub async fn change_limits(&self, limits: LimitsRequest) -> Result<(), ApiError> {
         validate::check_limits(&limits)?;
         let cgroup = self.own_cgroup()?;
-        if let Some(bytes) = limits.private_limit_bytes {
-            let held = self.private_bytes_beyond(bytes).await?;
+        let private_limit = limits.private_limit_bytes.filter(|bytes| *bytes < u64::MAX);
+        if let Some(bytes) = private_limit {
+            let held = self.look(bytes).await?.held_bytes;
             if held > bytes {
                 let message =
                     format!("{}: it has {held} bytes of private memory, not {bytes}", self.id);
@@ -32,7 +38,7 @@ impl Entry {
             |error| ApiError::internal(&format!("limiting instance {}", self.id), error),
         )?;
         if limits.private_limit_bytes.is_some() {
-            self.private_limit.send_replace(limits.private_limit_bytes);
+            self.private_limit.send_replace(private_limit);
         }
         Ok(())
     }
@@ -42,6 +48,7 @@ impl Entry {
         let mut limit = self.private_limit.subscribe();
         loop {
             let now = *limit.borrow_and_update();
+            let _watched = now.map(|_| self.looks.watch());
             let pause = async {
                 match now {
                     Some(bytes) => tokio::time::sleep(self.look_at_limit(bytes).await).await,
@@ -65,44 +72,50 @@ impl Entry {
         if self.frozen.get() {
             return LONGEST_PAUSE;
         }
-        let begin = Instant::now();
-        let Ok(held) = self.private_bytes_beyond(bytes).await else { return LONGEST_PAUSE };
-        if held > bytes {
-            console!(
-                "instance {} has {held} bytes of private memory, and may have {bytes}",
-                self.id
-            );
-            match self.kill() {
-                Ok(()) => self.exceeded.set(true),
-                Err(error) => console!("{error}"),
-            }
-            return SHORTEST_PAUSE;
+        let Ok(Look { held_bytes, took }) = self.look_in_turn(bytes).await else {
+            return LONGEST_PAUSE;
+        };
+        if held_bytes <= bytes {
+            return self.looks.pause(bytes - held_bytes, took, online_processors());
         }
-        pause(bytes - held, begin.elapsed())
+        // Its processes are read one after the other, and what they share may have gone from one to another meanwhile.
+        tokio::time::sleep(SHORTEST_PAUSE).await;
+        match self.look_in_turn(bytes).await {
+            Ok(again) if again.held_bytes > bytes => {
+                let held_bytes = again.held_bytes;
+                console!(
+                    "instance {} has {held_bytes} bytes of private memory, and may have {bytes}",
+                    self.id
+                );
+                match self.kill() {
+                    Ok(()) => self.exceeded.set(true),
+                    Err(error) => console!("{error}"),
+                }
+                SHORTEST_PAUSE
+            }
+            Ok(again) => self.looks.pause(0, took + again.took, online_processors()),
+            Err(_) => LONGEST_PAUSE,
+        }
     }
 
-    async fn private_bytes_beyond(&self, bytes: u64) -> Result<u64, ApiError> {
-        self.look_at(move |all| processes::private_bytes_beyond(&all, bytes)).await
+    /// Looks when no other instance is looked at because of its limit.
+    async fn look_in_turn(&self, bytes: u64) -> Result<Look, ApiError> {
+        let _turn = self.looks.turn().await;
+        self.look(bytes).await
+    }
+
+    async fn look(&self, bytes: u64) -> Result<Look, ApiError> {
+        self.look_at(move |all| {
+            let begin = processor_time();
+            let held_bytes = processes::private_bytes_beyond(&all, bytes);
+            Look { held_bytes, took: processor_time().saturating_sub(begin) }
+        })
+        .await
     }
 }
 
-/// How long not to look again if so many bytes are missing, and looking took so long.
-fn pause(missing_bytes: u64, look: Duration) -> Duration {
-    let filled = Duration::from_millis(missing_bytes / BYTES_PER_MS);
-    filled.clamp(SHORTEST_PAUSE, LONGEST_PAUSE).max(look * PAUSE_PER_LOOK)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_near_the_limit_is_looked_at_sooner() {
-        let none = Duration::ZERO;
-        assert_eq!(pause(0, none), SHORTEST_PAUSE);
-        assert_eq!(pause(256 << 20, none), Duration::from_millis(128));
-        assert_eq!(pause(u64::MAX, none), LONGEST_PAUSE);
-        // However many processes it has, looking takes a twentieth of a processor.
-        assert_eq!(pause(0, Duration::from_millis(50)), Duration::from_secs(1));
-    }
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }

@@ -7,6 +7,7 @@ pub mod input;
 mod launch;
 mod limits;
 mod log;
+mod looks;
 pub mod output;
 mod process;
 mod reaper;
@@ -20,6 +21,7 @@ use crate::{
 };
 use companion::Companion;
 use input::{Input, Writer};
+use looks::Looks;
 use output::{Output, Stream, StreamBody};
 use process::Process;
 use reaper::{ExitStatus, Reaper};
@@ -64,6 +66,7 @@ pub struct Instances {
     /// Networks that they are in together.
     pub networks: Networks,
     reaper: Rc<Reaper>,
+    looks: Rc<Looks>,
 }
 
 /// One instance.
@@ -88,6 +91,8 @@ pub struct Entry {
     frozen: Cell<bool>,
     /// The most private memory that its processes may have, in bytes.
     private_limit: watch::Sender<Option<u64>>,
+    /// The looks at all that have such a limit.
+    looks: Rc<Looks>,
     /// Whether it was killed because they had more.
     exceeded: Cell<bool>,
     /// Whether it can only be killed. Locked while the kernel is being told.
@@ -120,7 +125,8 @@ impl Instances {
         let (entries, next_address) = (RefCell::default(), Cell::new(0));
         let (layers, reaper) = (Layers::default(), Reaper::start()?);
         let (volumes, networks) = (Volumes::default(), Networks::default());
-        Ok(Rc::new(Self { entries, next_address, layers, volumes, networks, reaper }))
+        let looks = Rc::default();
+        Ok(Rc::new(Self { entries, next_address, layers, volumes, networks, reaper, looks }))
     }
 
     /// All instances, ordered by ID.
@@ -172,7 +178,7 @@ impl Instances {
                 NetworkAccess::Outbound => Some(self.address(&entries)),
             };
             let network = other.as_ref().map_or(spec.in_network, |other| other.network);
-            let entry = Rc::new(Entry::new(&spec, user, address, network));
+            let entry = Rc::new(Entry::new(&spec, user, address, network, &self.looks));
             entries.insert(spec.id.clone(), Rc::clone(&entry));
             entry
         };
@@ -285,7 +291,13 @@ impl Instances {
 }
 
 impl Entry {
-    fn new(spec: &InstanceSpec, user: u32, address: Option<Ipv4Addr>, network: Option<u8>) -> Self {
+    fn new(
+        spec: &InstanceSpec,
+        user: u32,
+        address: Option<Ipv4Addr>,
+        network: Option<u8>,
+        looks: &Rc<Looks>,
+    ) -> Self {
         Self {
             id: spec.id.clone(),
             user,
@@ -298,6 +310,7 @@ impl Entry {
             stopping: Cell::new(false),
             frozen: Cell::new(false),
             private_limit: watch::Sender::new(spec.private_limit_bytes),
+            looks: Rc::clone(looks),
             exceeded: Cell::new(false),
             doomed: Mutex::default(),
             requests: Cell::new(0),

@@ -56,6 +56,20 @@ pub(super) async fn private_memory_has_a_limit_that_changes(client: &Client) {
     client.start(other).await.unwrap();
     let (reason, _) = run(client, beside("more", json!(["/bin/memhog", "80M"]))).await;
     assert_eq!(reason, ExitReason::ExceededMemory);
+    // However it is held: by no thread that the process began with, or as shared memory.
+    for how in ["--without-first-thread", "--shared"] {
+        let spec = beside("hides", json!(["/bin/memhog", "80M", how, "--exit-after", "20000"]));
+        assert_eq!(run(client, spec).await.0, ExitReason::ExceededMemory, "{how}");
+    }
+    // What is the same memory counts once: what was inherited, and that of a child which has not executed its program,
+    // for which a small quota makes it wait.
+    for (children, size, millis) in [("fork", "40M", 2000), ("spawn", "30M", 200)] {
+        let command = json!(["/bin/memhog", size, "--children", children, "--exit-after", "5000"]);
+        let mut spec = beside(children, command);
+        spec["cpu_limit_millis"] = millis.into();
+        let (reason, log) = run(client, spec).await;
+        assert_eq!(reason, ExitReason::Exited(0), "{children}: {log}");
+    }
     let less = json!(["/bin/memhog", "24M", "--exit-after", "2"]);
     assert_eq!(run(client, beside("less", less)).await.0, ExitReason::Exited(0));
 
@@ -72,6 +86,10 @@ pub(super) async fn private_memory_has_a_limit_that_changes(client: &Client) {
     assert!(refused.message.contains("private memory"), "{refused:?}");
     assert_eq!(change(4096).await.error().code, ErrorCode::Invalid);
     for bytes in [64 << 20, 32 << 20] {
+        assert_eq!(change(bytes).await.status, StatusCode::NO_CONTENT);
+    }
+    // No limit but the partition's is one, too, and can be taken back.
+    for bytes in [u64::MAX, 32 << 20] {
         assert_eq!(change(bytes).await.status, StatusCode::NO_CONTENT);
     }
     // Another process in it counts, too.
