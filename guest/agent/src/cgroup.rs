@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Where init mounts the hierarchy.
@@ -20,6 +20,9 @@ const CPU_PERIOD_US: u64 = 100_000;
 const MAX_WEIGHT: u32 = 10_000;
 /// How long the last process may take to leave the cgroup after its exit.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The shortest and the longest time between two looks whether it has. The agent has one thread, and many instances may
+/// end at a time.
+const EMPTY_PAUSES: [Duration; 2] = [Duration::from_micros(250), Duration::from_millis(20)];
 
 /// Enables controllers for the instances' cgroups. One that the kernel lacks is skipped; setting a limit that
 /// needs it fails later, with an error that names it.
@@ -212,13 +215,9 @@ impl Cgroup {
     /// Waits until its last process has left it, and removes it.
     pub async fn remove(&self) -> io::Result<()> {
         let emptied = async {
-            let mut pause = Duration::from_micros(250);
-            loop {
-                if self.event("populated") != Some(1) && fs::remove_dir(&self.path).is_ok() {
-                    break;
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(1));
+            let begin = Instant::now();
+            while self.event("populated") == Some(1) || fs::remove_dir(&self.path).is_err() {
+                tokio::time::sleep(pause_after(begin.elapsed())).await;
             }
         };
         tokio::time::timeout(EMPTY_TIMEOUT, emptied).await.map_err(|_| {
@@ -232,6 +231,12 @@ impl Cgroup {
         self.leave_shared();
         Ok(())
     }
+}
+
+/// How long not to look again whether a cgroup is empty, after so long: it goes at most a twentieth later than it could.
+fn pause_after(waited: Duration) -> Duration {
+    let [shortest, longest] = EMPTY_PAUSES;
+    (waited / 20).clamp(shortest, longest)
 }
 
 /// Creates a cgroup for all that have the users of this number, with a limit of their memory together.
@@ -277,6 +282,15 @@ fn value_of(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_not_empty_soon_is_looked_at_more_seldom() {
+        let after = |ms| pause_after(Duration::from_millis(ms));
+        assert_eq!(after(0), Duration::from_micros(250));
+        assert_eq!(after(20), Duration::from_millis(1));
+        assert_eq!(after(200), Duration::from_millis(10));
+        assert_eq!(after(9000), Duration::from_millis(20));
+    }
 
     #[test]
     fn finds_one_event_among_others() {
