@@ -26,6 +26,16 @@ fn bounded(limit_bytes: u64, partition_bytes: u64) -> u64 {
     limit_bytes.clamp(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART, partition_bytes)
 }
 
+/// The limit that the guest has to watch. Whoever may have all of the partition is limited by the partition.
+fn watched(limit_bytes: u64, partition_bytes: u64) -> Option<u64> {
+    Some(limit_bytes).filter(|bytes| *bytes < partition_bytes)
+}
+
+/// The same, as an update says it: what is absent there stays as it is.
+fn told(limit_bytes: u64, partition_bytes: u64) -> u64 {
+    watched(limit_bytes, partition_bytes).unwrap_or(u64::MAX)
+}
+
 /// A container that was made.
 pub(super) struct Made {
     number: u64,
@@ -74,8 +84,7 @@ impl Made {
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(outside_bytes(partition_bytes)),
             company_memory_limit_bytes: Some(outside_bytes(partition_bytes)),
-            // Whoever may have all of the partition is limited by the partition.
-            private_limit_bytes: Some(memory_limit_bytes).filter(|bytes| *bytes < partition_bytes),
+            private_limit_bytes: watched(memory_limit_bytes, partition_bytes),
             files_limit_bytes: Some(memory_limit_bytes / FILES_PART),
             cpu_share_millis: limits.cpu_share_millis,
             cpu_limit_millis: limits.cpu_limit_millis,
@@ -136,7 +145,7 @@ impl Made {
         }
         let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
         let request = LimitsRequest {
-            private_limit_bytes: memory_bytes,
+            private_limit_bytes: memory_bytes.map(|bytes| told(bytes, most)),
             cpu_share_millis: limits.cpu_share_millis,
             cpu_limit_millis: limits.cpu_limit_millis,
         };
@@ -212,4 +221,26 @@ impl Made {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_below_the_partition_is_watched() {
+        const PARTITION_BYTES: u64 = 256 << 20;
+        for (limit_bytes, expected) in [
+            (u64::MAX, None),
+            (PARTITION_BYTES, None),
+            (PARTITION_BYTES - 1, Some(PARTITION_BYTES - 1)),
+            (1, Some(InstanceSpec::MIN_MEMORY_BYTES * FILES_PART)),
+        ] {
+            let bytes = bounded(limit_bytes, PARTITION_BYTES);
+            assert_eq!(watched(bytes, PARTITION_BYTES), expected, "{limit_bytes}");
+        }
+        assert_eq!(told(u64::MAX, PARTITION_BYTES), u64::MAX);
+        assert_eq!(told(PARTITION_BYTES, PARTITION_BYTES), u64::MAX);
+        assert_eq!(told(100 << 20, PARTITION_BYTES), 100 << 20);
+    }
 }
