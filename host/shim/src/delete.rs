@@ -1,50 +1,78 @@
-//! `delete`: what became of a task whose server is gone, hangs, or never was.
+//! `delete`: what becomes of a task that containerd has given up on.
+//!
+//! containerd executes this when it has lost a task's server, or has deleted the task. Whatever its server still has of
+//! the task is nobody's then, and is removed.
 
 use crate::{
+    Id,
     error::{Error, Result},
     flags::Task,
     owner,
-    registry::Registry,
+    registry::{Registry, ServerName},
+    spec::Spec,
     timestamp,
     vm::Signal,
 };
 use containerd_shim_protos::{
-    api::{DeleteResponse, StateRequest},
+    api::{DeleteResponse, ShutdownRequest, StateRequest},
     protobuf::{Message, MessageField},
     shim_async::{Client, TaskClient},
-    ttrpc::{self, context},
+    ttrpc::{self, r#async::transport::Socket, context},
 };
-use std::{path::Path, time::Duration};
-use tokio::{runtime, time::timeout};
+use std::{
+    env,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    net::UnixStream,
+    runtime,
+    time::{Instant, sleep, timeout_at},
+};
 
 /// How long a server may take to answer before it is ended. containerd has waited for it in vain already, and waits 5 s for
 /// this program.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How long a server that answers is waited for until it has removed the task, from the beginning. It goes on after that.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(4);
+/// How long to wait before a server is connected to again that has as many connections as it can have without looking.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Ends the server of a task if it does not answer, with its VM, and gives back the place of a pod. Everything else of a
-/// task was in its server, and went with it. Returns what to print.
+/// Removes what is left of a task: its server does that, with the containers of a pod. A server that does not answer is
+/// ended for a pod, with its VM, and the place of a pod is given back. Returns what to print.
 ///
 /// # Errors
-/// The registry cannot be written, or the server does not end.
+/// The registry cannot be read or written, or the server does not end.
 pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     let registry = || Registry::lock(state, &task.address, &task.namespace);
-    // Only a pod has a place there, and only its server is not found any more: others of the registry are not held up.
+    let pod = pod_of(task);
     let found = {
         let registry = registry()?;
-        let server = registry.server_of(&task.id).ok();
-        server.map(|server| (registry.socket(&server), registry.owner(&server), server))
+        let server = registry.server_of(&pod).ok();
+        server.map(|server| Found::new(&registry, server)).transpose()?
     };
-    if let Some((socket, file, server)) = found
-        && !answers(&socket, task)?
-    {
-        let killed = owner::kill(&file).map_err(|error| {
-            Error::failed(format_args!("the server {} hangs: {error}", server.as_str()))
-        })?;
-        if killed {
-            eprintln!("the server {} has not answered, and was killed", server.as_str());
-        }
+    let is_gone = match &found {
+        None => true,
+        Some(found) => match found.remove(&task.id)? {
+            Answer::Removed => true,
+            // It gives back the place when it has done so; until then there is no room.
+            Answer::Removes => false,
+            Answer::None if pod == task.id => {
+                found.end(&pod, registry)?;
+                true
+            }
+            // Its pod goes, too, if containerd has lost that; the VM of others is not ended for a container.
+            Answer::None => {
+                eprintln!("the server {} does not answer", found.server.as_str());
+                false
+            }
+        },
+    };
+    if is_gone {
+        registry()?.release(&task.id)?;
     }
-    registry()?.release(&task.id)?;
     let response = DeleteResponse {
         exit_status: Signal::KILL.status().into(),
         exited_at: MessageField::some(timestamp::now()),
@@ -53,16 +81,100 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     Ok(response.write_to_bytes().expect("a message of three fields can be written to memory"))
 }
 
-/// Whether the server at a socket answers, whatever it says.
-fn answers(socket: &Path, task: &Task) -> Result<bool> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Error::failed)?;
-    let state = StateRequest { id: task.id.to_string(), ..Default::default() };
-    let asked = async {
-        let client = Client::connect(&format!("unix://{}", socket.display())).await?;
-        let limit = context::with_duration(ANSWER_LIMIT);
-        TaskClient::new(client).state(limit, &state).await
-    };
-    let answer = runtime.block_on(async { timeout(ANSWER_LIMIT, asked).await });
-    Ok(matches!(answer, Ok(Ok(_) | Err(ttrpc::Error::RpcStatus(_)))))
+/// The pod that a task belongs to: itself, unless its bundle says that it is a container of another. A pod is found also
+/// when its bundle is gone.
+fn pod_of(task: &Task) -> Id {
+    let bundle = task.bundle.clone().map_or_else(env::current_dir, Ok);
+    match bundle.map(|bundle| Spec::read(&bundle)) {
+        Ok(Ok(Spec::Container(pod, _))) => pod,
+        _ => task.id.clone(),
+    }
 }
+
+/// A server as it was while the registry was locked: its name may be another's later.
+struct Found {
+    server: ServerName,
+    socket: PathBuf,
+    /// The file that it owns, if it has begun to.
+    owned: Option<File>,
+}
+
+/// What a server says of a task.
+enum Answer {
+    /// It does not have it, or not any more.
+    Removed,
+    /// It is on it.
+    Removes,
+    /// Nothing.
+    None,
+}
+
+impl Found {
+    fn new(registry: &Registry, server: ServerName) -> Result<Self> {
+        let owned = owner::open(&registry.owner(&server)).map_err(|error| {
+            Error::failed(format_args!("cannot open the owner of {}: {error}", server.as_str()))
+        })?;
+        Ok(Self { socket: registry.socket(&server), owned, server })
+    }
+
+    /// Has the server remove a task.
+    fn remove(&self, task: &Id) -> Result<Answer> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(Error::failed)?.block_on(async {
+            let begin = Instant::now();
+            let answer = timeout_at(begin + ANSWER_LIMIT, self.answer(task)).await;
+            let Ok(Ok(client)) = answer else { return Ok(Answer::None) };
+            let shutdown =
+                ShutdownRequest { id: task.to_string(), now: true, ..Default::default() };
+            let limit = context::with_duration(REMOVAL_LIMIT);
+            let removal = client.shutdown(limit, &shutdown);
+            Ok(match timeout_at(begin + REMOVAL_LIMIT, removal).await {
+                Ok(Ok(_)) => Answer::Removed,
+                // It may have ended with its last task.
+                Ok(Err(_)) | Err(_) => Answer::Removes,
+            })
+        })
+    }
+
+    /// Waits until the server answers, whatever it says.
+    async fn answer(&self, task: &Id) -> ttrpc::Result<TaskClient> {
+        let stream = loop {
+            match UnixStream::connect(&self.socket).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sleep(CONNECT_INTERVAL).await;
+                }
+                connected => break connected,
+            }
+        };
+        let stream = stream.map_err(|error| ttrpc::Error::Socket(error.to_string()))?;
+        let client = TaskClient::new(Client::new(Socket::new(stream)));
+        let state = StateRequest { id: task.to_string(), ..Default::default() };
+        match client.state(context::with_duration(ANSWER_LIMIT), &state).await {
+            Ok(_) | Err(ttrpc::Error::RpcStatus(_)) => Ok(client),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the server, which does not answer, for this pod.
+    fn end(&self, pod: &Id, registry: impl FnOnce() -> Result<Registry>) -> Result<()> {
+        // One that has not begun to own its file is not there yet, or never was.
+        let Some(owned) = &self.owned else { return Ok(()) };
+        {
+            // No pod is sent there any more, even if it does not end. The place says whether the name is still its own.
+            let registry = registry()?;
+            if registry.server_of(pod).is_ok_and(|server| server == self.server) {
+                registry.forget(&self.server)?;
+            }
+        }
+        let killed = owner::kill(owned).map_err(|error| {
+            Error::failed(format_args!("the server {} hangs: {error}", self.server.as_str()))
+        })?;
+        if killed {
+            eprintln!("the server {} has not answered, and was killed", self.server.as_str());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

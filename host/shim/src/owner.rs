@@ -31,22 +31,30 @@ pub fn own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file that may have an owner; `None` if nobody has ever owned it. It stays the one of that owner, also when
+/// there is another file of this name.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
 /// Kills the owner of a file, and waits until it has ended. Returns whether there was one.
 ///
 /// # Errors
 /// It cannot be killed, or does not end.
-pub fn kill(path: &Path) -> io::Result<bool> {
-    let file = match OpenOptions::new().write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        opened => opened?,
-    };
-    let Some(owner) = owner(&file)? else { return Ok(false) };
+pub fn kill(file: &File) -> io::Result<bool> {
+    let Some(owner) = owner(file)? else { return Ok(false) };
     let process = match pidfd_open(owner, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return Ok(false),
         opened => opened?,
     };
     // If it still is, the descriptor is its own and no later process's.
-    if self::owner(&file)? != Some(owner) {
+    if self::owner(file)? != Some(owner) {
         return Ok(false);
     }
     pidfd_send_signal(&process, Signal::KILL)?;

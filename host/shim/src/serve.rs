@@ -239,4 +239,4 @@ impl Host for Entry {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

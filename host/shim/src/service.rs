@@ -236,13 +236,23 @@ impl Task for Service {
         Ok(api::ConnectResponse { shim_pid: process::id(), task_pid, ..Default::default() })
     }
 
-    /// containerd says this for each task that it has deleted. The server ends with the last.
+    /// containerd says this for each task that it has deleted. The server ends with the last. `now` is said by
+    /// [`delete`](crate::delete) alone, of a task that containerd has given up on: it is removed first.
     async fn shutdown(
         &self,
         _: &TtrpcContext,
-        _: api::ShutdownRequest,
+        request: api::ShutdownRequest,
     ) -> ttrpc::Result<api::Empty> {
-        self.shutdown.notify_one();
+        let removed = if request.now { Some(name_of(&request.id, "")?) } else { None };
+        let (tasks, shutdown) = (self.tasks.clone(), self.shutdown.clone());
+        Self::to_end(async move {
+            if let Some(name) = removed {
+                tasks.remove(&name).await;
+            }
+            shutdown.notify_one();
+            Ok(())
+        })
+        .await?;
         Ok(api::Empty::new())
     }
 

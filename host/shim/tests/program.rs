@@ -102,9 +102,10 @@ fn a_holder_ends_with_its_server_however_that_ends() {
 fn the_owner_of_a_file_is_found_and_killed_and_nobody_else() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("owner");
-    assert!(!owner::kill(&path).unwrap(), "there is no file");
+    assert!(owner::open(&path).unwrap().is_none(), "there is no file");
     std::fs::write(&path, "").unwrap();
-    assert!(!owner::kill(&path).unwrap(), "there is no owner");
+    let file = owner::open(&path).unwrap().unwrap();
+    assert!(!owner::kill(&file).unwrap(), "there is no owner");
     let script = "import fcntl, os, signal, sys
 file = open(sys.argv[1], 'r+')
 fcntl.lockf(file, fcntl.LOCK_EX)
@@ -118,7 +119,11 @@ os.kill(os.getpid(), signal.SIGSTOP)";
         .unwrap();
     std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     assert!(owner::own(&path).is_err(), "it has an owner");
-    assert!(owner::kill(&path).unwrap());
+    // What is opened stays the owner's, whoever has the name then.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    assert!(!owner::kill(&owner::open(&path).unwrap().unwrap()).unwrap(), "the next one has none");
+    assert!(owner::kill(&file).unwrap());
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&other.wait().unwrap()), Some(9));
     let owned = owner::own(&path).unwrap();
     drop(owned);

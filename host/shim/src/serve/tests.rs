@@ -30,16 +30,16 @@ fn a_server_reads_what_start_has_written() {
 }
 
 /// A server over a fake VM, with a place for the pod `one`.
-struct Running {
-    directory: TempDir,
-    assignment: Assignment,
-    vm: Arc<FakeVm>,
-    server: JoinHandle<Result<()>>,
+pub(crate) struct Running {
+    pub(crate) directory: TempDir,
+    pub(crate) assignment: Assignment,
+    pub(crate) vm: Arc<FakeVm>,
+    pub(crate) server: JoinHandle<Result<()>>,
     client: Client,
 }
 
 impl Running {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::that_waits(0).await
     }
 
@@ -84,11 +84,11 @@ impl Running {
         Self { directory, assignment, vm, server, client }
     }
 
-    fn task(&self) -> TaskClient {
+    pub(crate) fn task(&self) -> TaskClient {
         TaskClient::new(self.client.clone())
     }
 
-    fn create(&self) -> api::CreateTaskRequest {
+    pub(crate) fn create(&self) -> api::CreateTaskRequest {
         let layer = api::Mount {
             type_: "overlay".to_owned(),
             options: vec!["lowerdir=/layer".to_owned()],
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-fn limit() -> context::Context {
+pub(crate) fn limit() -> context::Context {
     context::with_duration(Duration::from_secs(30))
 }
 

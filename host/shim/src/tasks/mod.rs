@@ -10,6 +10,7 @@ mod add;
 mod calls;
 mod make;
 mod pause;
+mod remove;
 mod run;
 mod task;
 

@@ -3,6 +3,7 @@ pub(crate) mod fake;
 mod life;
 mod orders;
 mod pause;
+mod remove;
 
 use super::*;
 use crate::{
