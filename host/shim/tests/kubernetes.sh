@@ -147,6 +147,7 @@ kubectl delete -f "$here/manifests/ends.yaml" --timeout=60s >/dev/null
 is "$web" "$restarts" 1 || die "the web server has ended with another pod"
 # What its VM has without them.
 alone=$(log | plugged)
+[ "${alone:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
 echo "kubelet's statistics"
 kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
