@@ -226,7 +226,7 @@ in_pod fills busybox dd if=/dev/zero of=/dev/null bs=200M count=1 >/dev/null 2>&
 until_true 10 grep -q '/tasks/oom.*"fills"' "$work/events"
 # One that has more than its own limit ends alone, long before the partition is full.
 status=0
-options="--rm --memory-limit 33554432 --cpus 0.5" in_pod small busybox dd if=/dev/zero of=/dev/null bs=48M count=100000 >/dev/null 2>&1 || status=$?
+options="--rm --memory-limit 33554432 --cpus 0.5" in_pod small busybox dd if=/dev/zero of=/dev/null bs=48M count=2000 >/dev/null 2>&1 || status=$?
 [ "$status" = 137 ] || die "status $status instead of 137"
 until_true 10 grep -q '/tasks/oom.*"small"' "$work/events"
 has_status stays RUNNING || die "it has ended with another one"
