@@ -147,10 +147,6 @@ check_rust() {
 	have=$(cd "$root" && cargo --version | cut -d' ' -f2)
 	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
 		die "cargo is $have, $rust_version or newer is needed: install it with rustup (https://rustup.rs)"
-	[ "$purpose" = lint ] && command -v rustup >/dev/null || return 0
-	RUSTUP_AUTO_INSTALL=0 cargo "+$rust_version" --version >/dev/null 2>&1 && return
-	say "installing: Rust $rust_version, the oldest supported one, for lint"
-	rustup toolchain install --no-self-update --profile minimal "$rust_version" || die "cannot install Rust $rust_version"
 }
 
 install_lint_tools() {
