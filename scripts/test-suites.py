@@ -47,8 +47,9 @@ class Suite:
         self.reader.start()
 
     def read(self):
-        for line in self.process.stdout:
-            self.lines.append(f"{time.monotonic() - self.begin:6.1f} {line}")
+        with self.process.stdout as output:
+            for line in output:
+                self.lines.append(f"{time.monotonic() - self.begin:6.1f} {line}")
 
     def report(self):
         # Not for ever: something that was left running may still have the other end.
