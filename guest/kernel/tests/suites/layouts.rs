@@ -30,11 +30,13 @@ fn suite(name: &str) -> Suite {
 }
 
 #[test]
+#[ignore = "takes a minute, and other sizes are run always: run by `make stress`"]
 fn sizes_that_are_whole_memory_blocks() {
     suite("768m").check();
 }
 
 #[test]
+#[ignore = "takes a minute, and other sizes are run always: run by `make stress`"]
 fn large_partitions() {
     suite("1536m").check();
 }

@@ -179,7 +179,6 @@ fn zones_of_boot_memory_while_the_host_takes_on_the_debug_kernel() {
 }
 
 #[test]
-#[ignore = "most of it is run always with two zones: run by `make stress`"]
 fn boot_memory_of_llfree_while_the_host_takes() {
     boot_memory("boot-taken", Kernel::Release, 512 * MIB).host_takes(Llfree::All).check();
 }
@@ -192,6 +191,7 @@ fn boot_memory_of_llfree_while_the_host_takes_on_the_debug_kernel() {
 
 /// With a hole below 4 GiB, and a zone above it.
 #[test]
+#[ignore = "takes minutes, and one zone is run always: run by `make stress`"]
 fn boot_memory_of_llfree_in_two_zones_while_the_host_takes() {
     boot_memory("boot-taken-zones", Kernel::Release, 3584 * MIB)
         .host_takes(Llfree::All)
