@@ -71,3 +71,6 @@ pub fn kill(file: &File) -> io::Result<bool> {
 fn owner(file: &File) -> io::Result<Option<Pid>> {
     Ok(fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?.and_then(|lock| lock.pid))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

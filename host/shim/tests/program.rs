@@ -5,7 +5,7 @@ mod skip;
 
 use containerd_shim_protos::{protobuf::Message, types::introspection::RuntimeInfo};
 use skip::skip;
-use squeezy_shim::{holder, owner};
+use squeezy_shim::holder;
 use std::{
     fs::read_link,
     path::Path,
@@ -95,36 +95,4 @@ fn a_holder_ends_with_its_server_however_that_ends() {
     drop(holder.stdin.take());
     until_ended(holder.id());
     assert!(holder.wait().unwrap().success());
-}
-
-/// Owns the file in a process that does not run, and is not found by a number that another process may have.
-#[test]
-fn the_owner_of_a_file_is_found_and_killed_and_nobody_else() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("owner");
-    assert!(owner::open(&path).unwrap().is_none(), "there is no file");
-    std::fs::write(&path, "").unwrap();
-    let file = owner::open(&path).unwrap().unwrap();
-    assert!(!owner::kill(&file).unwrap(), "there is no owner");
-    let script = "import fcntl, os, signal, sys
-file = open(sys.argv[1], 'r+')
-fcntl.lockf(file, fcntl.LOCK_EX)
-print(flush=True)
-os.kill(os.getpid(), signal.SIGSTOP)";
-    let mut other = Command::new("python3")
-        .args(["-c", script])
-        .arg(&path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-    assert!(owner::own(&path).is_err(), "it has an owner");
-    // What is opened stays the owner's, whoever has the name then.
-    std::fs::remove_file(&path).unwrap();
-    std::fs::write(&path, "").unwrap();
-    assert!(!owner::kill(&owner::open(&path).unwrap().unwrap()).unwrap(), "the next one has none");
-    assert!(owner::kill(&file).unwrap());
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&other.wait().unwrap()), Some(9));
-    let owned = owner::own(&path).unwrap();
-    drop(owned);
 }

@@ -1,17 +1,14 @@
 use super::*;
 use crate::{
     group::Group,
+    owner::tests::stopped_owner,
     registry::Place,
     serve::tests::{Running, limit},
 };
 use containerd_shim_protos::api;
 use rustix::net::listen;
 use serde_json::json;
-use std::{
-    fs,
-    io::Read,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, os::unix::process::ExitStatusExt};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
@@ -35,9 +32,9 @@ fn registry(state: &Path) -> Registry {
     Registry::lock(state, CONTAINERD, &id("default")).unwrap()
 }
 
-/// Makes a bundle of the pod `one`, or of a container in it, and says how it is created.
-fn bundle(running: &Running, name: &str) -> api::CreateTaskRequest {
-    let bundle = running.directory.path().join(name);
+/// Makes a bundle of the pod `one`, or of a container in it.
+fn write_bundle(directory: &Path, name: &str) -> PathBuf {
+    let bundle = directory.join(name);
     let kind = if name == "one" { "sandbox" } else { "container" };
     let spec = json!({
         "process": {"args": ["sh"], "cwd": "/"},
@@ -52,11 +49,13 @@ fn bundle(running: &Running, name: &str) -> api::CreateTaskRequest {
     });
     fs::create_dir(&bundle).unwrap();
     fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
-    api::CreateTaskRequest {
-        id: name.to_owned(),
-        bundle: bundle.display().to_string(),
-        ..running.create()
-    }
+    bundle
+}
+
+/// Makes a bundle, and says how its task is created.
+fn bundle(running: &Running, name: &str) -> api::CreateTaskRequest {
+    let bundle = write_bundle(running.directory.path(), name).display().to_string();
+    api::CreateTaskRequest { id: name.to_owned(), bundle, ..running.create() }
 }
 
 async fn start(running: &Running, name: &str) {
@@ -151,69 +150,51 @@ async fn a_place_is_given_back_whose_pod_never_came_to_its_server() {
     assert!(!has_place(&running));
 }
 
-/// A process that owns a file and does not run.
-fn stopped_owner(path: &Path) -> Child {
-    let script = "import fcntl, os, signal, sys
-file = open(sys.argv[1], 'w')
-fcntl.lockf(file, fcntl.LOCK_EX)
-print(flush=True)
-os.kill(os.getpid(), signal.SIGSTOP)";
-    let mut child = Command::new("python3")
-        .args(["-c", script])
-        .arg(path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    child
+/// Has a place kept for a pod, as `start` does.
+fn reserve(state: &Path, pod: &str) -> Place {
+    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+    registry(state).reserve(&id(pod), &group).unwrap()
 }
 
 #[test]
 fn a_server_that_hangs_is_ended_for_a_pod_and_takes_no_more_but_not_for_a_container() {
     let state = TempDir::new().unwrap();
-    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
-    let reserve = |pod: &str| registry(state.path()).reserve(&id(pod), &group).unwrap();
-    let Place::New(server, listener) = reserve("one") else { panic!("there is none yet") };
-    reserve("two");
+    let Place::New(server, listener) = reserve(state.path(), "one") else {
+        panic!("there is none yet")
+    };
+    reserve(state.path(), "two");
     let mut process = stopped_owner(&registry(state.path()).owner(&server));
     // It has as many connections as it can have, from whoever looked whether it runs: that is no answer yet, and no end.
     listen(&listener, 0).unwrap();
 
-    let bundle = state.path().join("in");
-    fs::create_dir(&bundle).unwrap();
-    let spec = json!({
-        "process": {"args": ["sh"], "cwd": "/"},
-        "annotations": {
-            "io.kubernetes.cri.container-type": "container",
-            "io.kubernetes.cri.sandbox-id": "one"
-        }
-    });
-    fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+    write_bundle(state.path(), "in");
     delete(&task(state.path(), "in"), state.path()).unwrap();
     assert!(process.try_wait().unwrap().is_none(), "the VM of others is ended for a container");
 
     let begin = Instant::now();
     delete(&task(state.path(), "one"), state.path()).unwrap();
     assert!(begin.elapsed() >= ANSWER_LIMIT, "it has had no time to answer");
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&process.wait().unwrap()), Some(9));
+    assert_eq!(process.wait().unwrap().signal(), Some(9));
     // The listener is still there, as if the process did not end.
     let found = registry(state.path()).server_of(&id("two"));
     assert!(found.is_err(), "{found:?} has places");
-    assert!(matches!(reserve("three"), Place::New(..)));
+    assert!(matches!(reserve(state.path(), "three"), Place::New(..)));
 }
 
 #[test]
 fn the_next_server_of_a_name_is_left_alone() {
     let state = TempDir::new().unwrap();
-    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
-    let reserve = |pod: &str| registry(state.path()).reserve(&id(pod), &group).unwrap();
-    let Place::New(server, listener) = reserve("one") else { panic!("there is none yet") };
+    let Place::New(server, listener) = reserve(state.path(), "one") else {
+        panic!("there is none yet")
+    };
     let owner = registry(state.path()).owner(&server);
     fs::write(&owner, "").unwrap();
     let found = Found::new(&registry(state.path()), server).unwrap();
     // While it is waited for, the server ends, and another one has its name.
     drop(listener);
-    let Place::New(next, _listening) = reserve("two") else { panic!("the first has ended") };
+    let Place::New(next, _listening) = reserve(state.path(), "two") else {
+        panic!("the first has ended")
+    };
     assert_eq!(next, found.server);
     let mut process = stopped_owner(&owner);
     found.end(&id("one"), || Ok(registry(state.path()))).unwrap();
