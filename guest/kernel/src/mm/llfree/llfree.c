@@ -198,8 +198,7 @@ static long tree_get(struct llfree_zone *zone, u32 tree, unsigned int order,
 static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 		      bool *evicted)
 {
-	const u32 area = word / LLFREE_AREA_WORDS;
-	const u32 tree = area / LLFREE_TREE_AREAS;
+	const u32 area = word / LLFREE_AREA_WORDS, tree = tree_of_word(word);
 	long page;
 
 	if (!promises(zone, tree, order) ||
@@ -226,12 +225,12 @@ static bool mixes(enum llfree_type of, enum llfree_type type)
 /*
  * How bad a tree is to begin with, 0 for none better, UNFIT for not at all or
  * no better than @limit. What the host need not bring back comes before what it
- * has to; a tree of the own type before an empty one before others', above
- * all those where they go on; a half
- * full one before a nearly empty or nearly full one: the one is soon free, the
- * other soon used up. Pages that move and pages that do not come together last of
- * all, even if the host has to bring something back for that: it does so once, and
- * an area with one page that stays is kept from it, and from huge pages, for good.
+ * has to; a tree of the own type before an empty one before others', above all
+ * those where they go on; a half full one before a nearly empty or nearly full
+ * one: the one is soon free, the other soon used up. Pages that move and pages
+ * that do not come together last of all, even if the host has to bring something
+ * back for that: it does so once, and an area with one page that stays is kept
+ * from it, and from huge pages, for good.
  */
 static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 		   enum llfree_type type, int limit)

@@ -21,6 +21,13 @@ fn evict<M: Memory>(zone: &mut Zone<M>, tree: TreeIndex) -> AreaSet {
     taken
 }
 
+/// The same of each tree but one.
+fn evict_all_but<M: Memory>(zone: &mut Zone<M>, kept: u64) {
+    for tree in zone.trees().filter(|tree| u64::from(tree.0) != kept) {
+        evict(zone, tree);
+    }
+}
+
 /// What a type is for.
 fn of_order(order: u32, random: u32) -> Type {
     match order {
@@ -250,9 +257,7 @@ fn a_block_brings_an_area_of_its_tree_back_rather_than_stay_among_pages_that_mov
     let (theirs, ours) = (movable[0].page / 4096, unmovable[0].page / 4096);
     assert_ne!(theirs, ours);
     unmovable.iter().step_by(2).for_each(|block| guest.free(*block));
-    for tree in zone.trees().filter(|tree| u64::from(tree.0) != theirs) {
-        evict(&mut zone, tree);
-    }
+    evict_all_but(&mut zone, theirs);
     let block = guest.get(3, Type::Unmovable).unwrap();
     assert!(block.evicted && block.page / 4096 == ours, "{block:?}");
     let page = guest.get(0, Type::Unmovable).unwrap();
@@ -269,9 +274,7 @@ fn a_tree_that_has_changed_hands_is_left() {
     let blocks: Vec<_> = (0..3 * 512 + 8).map(|_| guest.get(0, Type::Unmovable).unwrap()).collect();
     let tree = blocks[0].page / 4096;
     blocks.iter().for_each(|block| guest.free(*block));
-    for other in zone.trees().filter(|other| u64::from(other.0) != tree) {
-        evict(&mut zone, other);
-    }
+    evict_all_but(&mut zone, tree);
     let movable = guest.get(0, Type::Movable).unwrap();
     assert_eq!(movable.page / 4096, tree);
     for _ in 0..100 {
