@@ -64,24 +64,11 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
-stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image selftests ## long races in VMs, and a long soak
-	RUST_TEST_THREADS=1 cargo test -p squeezy-kernel-tests --no-fail-fast -- --ignored --nocapture
-	cargo test -p squeezy-vmm --test resizing -- --ignored
-	SQUEEZY_LLFREE_OPERATIONS=100000000 cargo test -p squeezy-llfree-tests --test processes -- --nocapture --test-threads=1
-	PROPTEST_CASES=100000 cargo test -p squeezy-llfree
-	PROPTEST_CASES=2000 cargo test -p squeezy-vmm --lib no_header
-	SQUEEZY_LLFREE_SECONDS=3600 cargo test -p squeezy-vmm --lib scribbles -- --nocapture
-	for squeezer in $(SQUEEZERS); do $$squeezer/test.sh --stress || exit; done
-	SQUEEZY_KILLS=1000 cargo test -p squeezy-store --lib killed -- --nocapture
-	SQUEEZY_KILLS=1000 cargo test -p squeezy --test daemon killed -- --nocapture
-	SQUEEZY_LOAD_CLIENTS=5000 cargo test -p squeezy --test load -- --nocapture
-	SQUEEZY_SOAK_SECONDS=1800 cargo test -p squeezy --test soak -- --nocapture
-	SQUEEZY_SOAK_SECONDS=600 SQUEEZY_SOAK_POLICY=overcommit cargo test -p squeezy --test soak -- --nocapture
-	cargo test -p squeezy --test hostile -- --ignored --nocapture
+# Several at a time, see there.
+stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image runtimes selftests ## long races in VMs, and a long soak
 	cargo build -p squeezy-shim
-	host/shim/tests/critest.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
-	host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 1000
-	host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 2000
+	@scripts/install-dependencies.sh squeezers
+	@python3 scripts/stress.py
 
 lint: dependencies ## what scripts/lint.sh checks, in every language
 	@scripts/install-dependencies.sh lint

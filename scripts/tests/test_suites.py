@@ -1,15 +1,14 @@
-"""Tests of scripts/test-suites.py with shell scripts for suites."""
+"""Tests of scripts/suites.py with shell scripts for suites."""
 
 import contextlib
-import importlib.util
 import io
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-specification = importlib.util.spec_from_file_location("suites", Path(__file__).parent.parent / "test-suites.py")
-suites = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(suites)
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import suites  # noqa: E402
 
 
 class TestSuites(unittest.TestCase):
@@ -21,7 +20,7 @@ class TestSuites(unittest.TestCase):
         path = Path(self.directory.name) / name
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        return suites.Suite(name, str(path), self.directory.name)
+        return suites.Suite(name, [str(path)], self.directory.name)
 
     def run_all(self, scripts, at_once):
         printed = io.StringIO()
