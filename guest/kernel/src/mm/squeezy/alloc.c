@@ -6,6 +6,7 @@
  * first; then a process of this partition is killed.
  */
 #include <linux/gfp.h>
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/oom.h>
 #include <linux/sched/mm.h>
@@ -41,8 +42,10 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 	const bool member = (current->mm && current->mm->squeezy == p) ||
 			    current->squeezy_pending == p;
 	const bool droppable = vma && (vma->vm_flags & VM_DROPPABLE);
-	unsigned int batches, tries = 0;
+	unsigned int batches, tries = 0, interferences = 0;
 	struct folio *folio = NULL;
+	unsigned long end = 0;
+	bool interfered;
 
 	if (!gfpflags_allow_blocking(gfp) || squeezy_is_dying() ||
 	    mutex_lock_killable(&p->reclaim_lock))
@@ -54,10 +57,15 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 		folio = squeezy_alloc_folio(p, gfp, 0);
 		if (folio || (gfp & __GFP_NORETRY))
 			break;
+		/* What comes and goes while reclaim looks for more has not interfered. */
+		interfered = squeezy_batch_interfered(p, batches);
 		/* Others may take what we find, but not for ever. */
 		if (tries++ < MAX_RECLAIM_RETRIES && squeezy_reclaim(p))
 			continue;
-		if (squeezy_batch_interfered(p, batches))
+		/* Nor is a host that takes memory again and again waited for so. */
+		if (interfered && !interferences++)
+			end = jiffies + HZ;
+		if (interfered && time_before(jiffies, end))
 			continue;
 		if (!member || droppable) {
 			folio = squeezy_alloc_folio(p, gfp, 0);
@@ -65,6 +73,7 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 		}
 		squeezy_out_of_memory(p, gfp, 0);
 		tries = 0;
+		interferences = 0;
 	}
 	mutex_unlock(&p->reclaim_lock);
 	return folio;
