@@ -49,9 +49,10 @@ bool llfree_drop_failed(struct zone *zone, struct page *page, unsigned int order
 bool llfree_take_off(struct zone *zone, unsigned long pfn);
 bool llfree_has_page(const struct zone *zone, unsigned long pfn);
 bool llfree_has_order(const struct zone *zone, unsigned int order);
+bool llfree_has_block(const struct zone *zone, unsigned int order);
 bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
 
-bool __llfree_page_is_gone(const struct page *page);
+bool __llfree_page_is_free(const struct page *page);
 bool __llfree_has_boot_memory(void);
 bool __llfree_veto_isolation(const struct zone *zone, bool report);
 bool __llfree_veto_kexec(void);
@@ -90,13 +91,18 @@ static inline bool llfree_has_order(const struct zone *zone, unsigned int order)
 	return false;
 }
 
+static inline bool llfree_has_block(const struct zone *zone, unsigned int order)
+{
+	return false;
+}
+
 static inline bool llfree_may_compact(const struct zone *zone,
 				      unsigned long pfn, bool movable)
 {
 	return false;
 }
 
-static inline bool __llfree_page_is_gone(const struct page *page)
+static inline bool __llfree_page_is_free(const struct page *page)
 {
 	return false;
 }
@@ -139,9 +145,9 @@ static inline bool llfree_has_boot_memory(void)
 }
 
 /* Is a page free that the host has nothing behind? To read it would bring it back. */
-static inline bool llfree_page_is_gone(const struct page *page)
+static inline bool llfree_page_is_free(const struct page *page)
 {
-	return llfree_enabled() && __llfree_page_is_gone(page);
+	return llfree_enabled() && __llfree_page_is_free(page);
 }
 
 /* Must pages of this zone not be isolated? Says why, if it is to be reported. */

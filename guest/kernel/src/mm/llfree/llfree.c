@@ -51,18 +51,20 @@ static void send_away(struct llfree_zone *zone, u32 tree, enum llfree_type type)
 /*
  * Has @type go on in a tree that it has just taken @pages from. What is not
  * movable stays behind when the rest has gone, so a tree is only called movable
- * if it has never had anything else since it was free. Whoever went on there
- * before the tree was another type's no longer does.
+ * if it has never had much else since three quarters of it were free. Not since all
+ * of it was: a few pages that stay would call it unmovable for good, and asynchronous
+ * compaction would pass by all of its areas. Whoever went on there before the tree
+ * was another type's no longer does.
  */
 static void tree_reserve(struct llfree_zone *zone, u32 tree,
 			 enum llfree_type type, u32 pages)
 {
-	u32 *entry = &zone->tree[tree], old = llfree_load(entry), new, seen, now;
+	u32 *entry = &zone->tree[tree], old = llfree_load(entry), new, seen, now, all;
 
 	for (;;) {
 		now = type_of(old);
-		if ((old & LLFREE_TREE_FREE) + pages >= pages_of(zone, tree, old) ||
-		    now > type)
+		all = pages_of(zone, tree, old);
+		if ((old & LLFREE_TREE_FREE) + pages >= all - all / 4 || now > type)
 			now = type;
 		new = (old & ~LLFREE_TREE_TYPE) | LLFREE_TREE_RESERVED |
 		      now << LLFREE_TREE_TYPE_SHIFT;
@@ -92,6 +94,12 @@ static void tree_release(u32 *entry)
 static struct llfree_areas look_at(const struct llfree_zone *zone, u32 tree)
 {
 	return areas_in(zone, tree * LLFREE_TREE_AREAS, areas_of(zone, tree));
+}
+
+/* Whether single pages of a tree are left to others who looks for small blocks. */
+static bool has_plenty(u32 entry)
+{
+	return (entry & LLFREE_TREE_FREE) >= LLFREE_AREA_PAGES;
 }
 
 static bool has_run(const struct llfree_zone *zone, u32 tree, unsigned int order)
@@ -132,14 +140,15 @@ static void tree_remember(const struct llfree_zone *zone, u32 tree,
 
 /*
  * Whether it is worth while to take the count of so many pages from a tree. Who
- * takes that of a large block and finds none, has kept single pages from others
- * meanwhile, who would fail. So bits and entries are looked at first.
+ * takes that of a block and finds none, has kept single pages from others
+ * meanwhile, who would fail. So bits and entries are looked at first, unless there
+ * are single pages enough for everybody.
  */
 static bool promises(const struct llfree_zone *zone, u32 tree, unsigned int order)
 {
 	struct llfree_areas look;
 
-	if (order <= 6)
+	if (!order || (order <= 6 && has_plenty(llfree_load(&zone->tree[tree]))))
 		return true;
 	if (order < LLFREE_AREA_ORDER) {
 		if (has_run(zone, tree, order))
@@ -477,4 +486,29 @@ long llfree_get_any(struct llfree_zone *zone, unsigned int order,
 		return get(zone, order, type, evicted);
 	*evicted = false;
 	return page;
+}
+
+/**
+ * llfree_look_for() - whether 1 << @order pages are free in a row
+ * @zone: where
+ * @order: at most LLFREE_MAX_ORDER
+ *
+ * Not only as far as trees remember, which forget it with each page that is freed:
+ * where pages come and go, llfree_has() says yes at nearly any time.
+ *
+ * Return: false if no tree had them at the moment it was looked at.
+ */
+bool llfree_look_for(const struct llfree_zone *zone, unsigned int order)
+{
+	u32 tree;
+
+	for (tree = 0; tree < zone->trees; tree++) {
+		if (!llfree_tree_has(zone, tree, order))
+			continue;
+		if (!order || order >= LLFREE_AREA_ORDER || has_run(zone, tree, order))
+			return true;
+		/* Nobody has to look again before something is freed. */
+		tree_remember(zone, tree, order);
+	}
+	return false;
 }

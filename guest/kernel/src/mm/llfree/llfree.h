@@ -81,6 +81,7 @@ bool llfree_undoom(struct llfree_zone *zone);
 void llfree_forget_doom(struct llfree_zone *zone);
 
 bool llfree_has(const struct llfree_zone *zone, unsigned int order);
+bool llfree_look_for(const struct llfree_zone *zone, unsigned int order);
 u64 llfree_free_pages(const struct llfree_zone *zone);
 struct llfree_areas llfree_count_areas(const struct llfree_zone *zone);
 u32 llfree_held_areas(const struct llfree_zone *zone);
@@ -88,7 +89,6 @@ u64 llfree_isolated_pages(const struct llfree_zone *zone);
 void llfree_count_blocks(const struct llfree_zone *zone, u64 *blocks);
 u64 llfree_unused_pages(const struct llfree_zone *zone);
 bool llfree_is_free(const struct llfree_zone *zone, u64 page);
-bool llfree_is_evicted(const struct llfree_zone *zone, u64 page);
 
 /**
  * llfree_get() - allocate 1 << @order pages

@@ -208,17 +208,3 @@ bool llfree_is_free(const struct llfree_zone *zone, u64 page)
 		return entry & LLFREE_EVICTED;
 	return !(llfree_load(&zone->words[page / 64]) & (1ULL << page % 64));
 }
-
-/**
- * llfree_is_evicted() - whether the host has nothing behind a page, which is free
- * @zone: where it is
- * @page: counted from the zone's start
- *
- * Return: as it was at that moment. Pages that the host holds are; what is no
- * page of the zone is not.
- */
-bool llfree_is_evicted(const struct llfree_zone *zone, u64 page)
-{
-	return is_inside(zone, page) &&
-	       llfree_load(&zone->area[page / LLFREE_AREA_PAGES]) & LLFREE_EVICTED;
-}

@@ -94,6 +94,16 @@ bool llfree_has_order(const struct zone *zone, unsigned int order)
 }
 
 /**
+ * llfree_has_block() - is there a free block? Looks for it
+ * @zone: of LLFree's
+ * @order: of the block
+ */
+bool llfree_has_block(const struct zone *zone, unsigned int order)
+{
+	return llfree_look_for(zone->llfree, order);
+}
+
+/**
  * __llfree_set_reserve() - tell the host what has to stay free
  * @zone: of LLFree's
  * @pages: as many

@@ -99,16 +99,14 @@ bool llfree_has_page(const struct zone *zone, unsigned long pfn)
 }
 
 /**
- * __llfree_page_is_gone() - is a page free that the host has nothing behind?
+ * __llfree_page_is_free() - is a page free that the host may have nothing behind?
  * @page: of any zone
  */
-bool __llfree_page_is_gone(const struct page *page)
+bool __llfree_page_is_free(const struct page *page)
 {
 	const struct zone *zone = page_zone(page);
 
-	return zone_is_llfree(zone) &&
-	       llfree_is_evicted(zone->llfree,
-				 page_to_pfn(page) - zone->llfree->start_page);
+	return zone_is_llfree(zone) && llfree_has_page(zone, page_to_pfn(page));
 }
 
 /* How long free blocks are not counted again: it takes a millisecond for 20 GiB. */

@@ -31,7 +31,8 @@ unsafe extern "C" {
     fn llfree_unused_pages(zone: *const Zone) -> u64;
     fn llfree_get_page(zone: *mut Zone, page: u64) -> bool;
     fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
-    fn llfree_is_evicted(zone: *const Zone, page: u64) -> bool;
+    fn llfree_look_for(zone: *const Zone, order: c_uint) -> bool;
+    fn llfree_is_of_type(zone: *const Zone, area: u32, of: Type) -> bool;
     fn llfree_get_beside(zone: *mut Zone, source: u32, order: c_uint) -> c_long;
     fn llfree_count_blocks(zone: *const Zone, blocks: *mut u64);
     fn llfree_doom(zone: *mut Zone);
@@ -124,6 +125,12 @@ impl<'a> Guest<'a> {
         unsafe { llfree_has(self.zone, order) }
     }
 
+    /// Whether so many pages are free in a row.
+    pub fn look_for(&self, order: u32) -> bool {
+        // SAFETY: as for `get`.
+        unsafe { llfree_look_for(self.zone, order) }
+    }
+
     /// How many pages are free.
     pub fn free_pages(&self) -> u64 {
         // SAFETY: as for `get`.
@@ -169,10 +176,10 @@ impl<'a> Guest<'a> {
         unsafe { llfree_is_free(self.zone, page) }
     }
 
-    /// Whether the host has nothing behind a page, which is free.
-    pub fn is_evicted(&self, page: u64) -> bool {
+    /// Whether the tree of an area is used for this.
+    pub fn is_of_type(&self, area: u32, of: Type) -> bool {
         // SAFETY: as for `get`.
-        unsafe { llfree_is_evicted(self.zone, page) }
+        unsafe { llfree_is_of_type(self.zone, area, of) }
     }
 
     /// Lets the host discard everything.

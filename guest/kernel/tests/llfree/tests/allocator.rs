@@ -106,7 +106,7 @@ fn what_is_not_allocated_cannot_be_freed() {
         assert!(!guest.put(page, order), "page {page}, order {order}");
     }
     for page in [outside, u64::MAX, outside + (1 << 40)] {
-        assert!(!guest.is_free(page) && !guest.is_evicted(page), "page {page}");
+        assert!(!guest.is_free(page), "page {page}");
         assert_eq!(guest.get_page(page), None, "page {page}");
     }
     guest.free(block);
@@ -283,6 +283,21 @@ fn a_tree_that_has_changed_hands_is_left() {
     }
 }
 
+/// Compaction passes by what is called unmovable: a few pages that stay must not do that to a tree for good.
+#[test]
+fn a_tree_is_movable_again_when_most_of_what_stays_has_gone() {
+    for (stay, is_movable) in [(0, true), (20, true), (1000, true), (1100, false), (3000, false)] {
+        let state = State::new(16);
+        let guest = Guest::boot(&state);
+        let unmovable: Vec<_> = (0..4096).map(|_| guest.get(0, Type::Unmovable).unwrap()).collect();
+        let area = u32::try_from(unmovable[0].page / 512).unwrap();
+        assert!(guest.is_of_type(area, Type::Unmovable));
+        unmovable.iter().skip(stay).for_each(|block| guest.free(*block));
+        assert_eq!(take_all(&guest, 0, Type::Movable).len(), 16 * 512 - stay);
+        assert_eq!(guest.is_of_type(area, Type::Movable), is_movable, "{stay} pages stay");
+    }
+}
+
 /// Where types have to mix, the host at least need not bring anything back.
 #[test]
 fn among_others_pages_too_what_is_evicted_is_taken_last() {
@@ -363,6 +378,19 @@ fn a_run_is_found_among_trees_that_have_none() {
     let block = guest.get(1, Type::Movable).unwrap();
     assert_eq!(block.page, 7 * 4096 + 100);
     assert_eq!(guest.get(1, Type::Movable), None);
+}
+
+/// While single pages are freed all over, which makes trees forget what they lack.
+#[test]
+fn who_looks_for_a_block_is_not_misled_by_frees() {
+    let state = State::new(80);
+    let guest = Guest::boot(&state);
+    for block in take_all(&guest, 0, Type::Movable).iter().filter(|block| block.page % 4 == 1) {
+        assert!(!guest.look_for(1), "page {}", block.page);
+        guest.free(*block);
+        assert!(guest.look_for(0), "page {}", block.page);
+        assert!(guest.has(1) || block.page % 4096 == 1, "page {}", block.page);
+    }
 }
 
 #[test]

@@ -192,6 +192,33 @@ static void a_tree_remembers_what_it_lacks_until_a_free(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1000L, get(zone, 1));
 }
 
+static void a_look_is_not_misled_by_what_is_freed_elsewhere(struct kunit *test)
+{
+	struct llfree_zone *zone = new_zone(test);
+	u32 page;
+
+	for (page = 0; page < LLFREE_TREE_PAGES; page += 2)
+		put(test, zone, page, 0);
+	KUNIT_EXPECT_TRUE(test, llfree_has(zone, 3));
+	KUNIT_EXPECT_FALSE(test, llfree_look_for(zone, 3));
+	/* It is not looked for again before something is freed. */
+	KUNIT_EXPECT_FALSE(test, llfree_has(zone, 3));
+
+	put(test, zone, 1001, 0);
+	KUNIT_EXPECT_TRUE(test, llfree_has(zone, 3));
+	KUNIT_EXPECT_FALSE(test, llfree_look_for(zone, 3));
+	KUNIT_EXPECT_FALSE(test, llfree_look_for(zone, 8));
+	KUNIT_EXPECT_FALSE(test, llfree_look_for(zone, 9));
+	KUNIT_EXPECT_TRUE(test, llfree_look_for(zone, 1));
+	KUNIT_EXPECT_TRUE(test, llfree_look_for(zone, 0));
+
+	for (page = 1; page < LLFREE_AREA_PAGES; page += 2)
+		put(test, zone, page, 0);
+	KUNIT_EXPECT_TRUE(test, llfree_look_for(zone, 8));
+	KUNIT_EXPECT_TRUE(test, llfree_look_for(zone, 9));
+	KUNIT_EXPECT_FALSE(test, llfree_look_for(zone, 10));
+}
+
 static void what_is_out_of_bounds_is_not_freed(struct kunit *test)
 {
 	struct llfree_zone *zone = new_zone(test);
@@ -217,7 +244,6 @@ static void what_is_out_of_bounds_is_not_free(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(outside); i++) {
 		KUNIT_EXPECT_FALSE(test, llfree_is_free(zone, outside[i]));
-		KUNIT_EXPECT_FALSE(test, llfree_is_evicted(zone, outside[i]));
 		KUNIT_EXPECT_FALSE(test, llfree_get_page(zone, outside[i]));
 	}
 	expect_all_free(test, zone);
@@ -249,6 +275,7 @@ static struct kunit_case llfree_allocator_cases[] = {
 	KUNIT_CASE(evicted_areas_come_last),
 	KUNIT_CASE(nothing_is_allocated_of_what_the_host_holds),
 	KUNIT_CASE(a_tree_remembers_what_it_lacks_until_a_free),
+	KUNIT_CASE(a_look_is_not_misled_by_what_is_freed_elsewhere),
 	KUNIT_CASE(what_is_out_of_bounds_is_not_freed),
 	KUNIT_CASE(what_is_out_of_bounds_is_not_free),
 	KUNIT_CASE(what_is_free_is_not_freed_again),

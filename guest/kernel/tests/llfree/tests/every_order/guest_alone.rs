@@ -13,7 +13,7 @@ fn all_but(world: &World, free: Free) -> Vec<Block> {
     (0..pages).filter(|&page| !free(page)).map(|page| world.guest.get_page(page).unwrap()).collect()
 }
 
-/// Who looks for a large block where there is none does not keep others from single pages meanwhile: one page more is
+/// Who looks for a block where there is none does not keep others from single pages meanwhile: one page more is
 /// free than such a block has, and two processors want one.
 fn in_nobodys_way(name: &str, order: u32, free: Free) {
     let state: &'static State = Box::leak(Box::new(State::new(2)));
@@ -55,6 +55,12 @@ fn who_finds_no_huge_page_is_in_nobodys_way() {
 fn who_finds_no_large_block_is_in_nobodys_way() {
     in_nobodys_way("order 8", 8, |page| matches!(page, 1..256 | 300..302));
     in_nobodys_way("order 7", 7, |page| matches!(page, 1..128 | 300..302));
+}
+
+#[test]
+fn who_finds_no_small_block_is_in_nobodys_way() {
+    in_nobodys_way("order 6", 6, |page| matches!(page, 1..64 | 300..302));
+    in_nobodys_way("order 1", 1, |page| matches!(page, 1 | 3 | 300));
 }
 
 /// A tree is not said to lack what others free, or have held for a moment, while it is looked for.
