@@ -55,13 +55,17 @@ static void set_oom_score_adj(const char *adj)
 	ASSERT(write_text("/proc/self/oom_score_adj", adj), "%m");
 }
 
-static void fills_nearly_all(void *data __attribute__((unused)))
+static void fills(u64 bytes)
 {
-	const u64 bytes = nearly_all();
 	char *memory = map_anon(bytes);
 
 	fill(memory, bytes, 7);
 	ASSERT(filled(memory, bytes, 7), "memory has changed");
+}
+
+static void fills_nearly_all(void *data __attribute__((unused)))
+{
+	fills(nearly_all());
 }
 
 TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
@@ -75,6 +79,32 @@ TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
 	ASSERT(WAIT_FOR(meminfo("MemFree") + 24 * MIB >= before, PROMPT_MS),
 	       "%llu bytes are free, %llu were", meminfo("MemFree"), before);
 	ASSERT_EQ(kills(), killed);
+}
+
+/* Pages allocated, or freed, from the zones that LLFree may have. */
+static u64 counted(const char *what)
+{
+	char dma32[32], normal[32];
+
+	snprintf(dma32, sizeof(dma32), "%s_dma32", what);
+	snprintf(normal, sizeof(normal), "%s_normal", what);
+	return vmstat(dma32) + vmstat(normal);
+}
+
+TEST(pages_are_counted_as_they_come_and_go)
+{
+	const u64 bytes = 64 * MIB, pages = bytes / PAGE;
+	u64 allocated = counted("pgalloc"), freed = vmstat("pgfree");
+	char *memory = map_anon(bytes);
+
+	OK(madvise(memory, bytes, MADV_NOHUGEPAGE));
+	fill(memory, bytes, 1);
+	/* Each processor adds up once in a while. */
+	ASSERT(WAIT_FOR(counted("pgalloc") >= allocated + pages, PROMPT_MS), "%llu allocated",
+	       counted("pgalloc") - allocated);
+	OK(munmap(memory, bytes));
+	ASSERT(WAIT_FOR(vmstat("pgfree") >= freed + pages, PROMPT_MS), "%llu freed",
+	       vmstat("pgfree") - freed);
 }
 
 /* What is free in blocks of @least or higher orders, in all zones, by /proc/buddyinfo. */
@@ -225,7 +255,7 @@ TEST(page_cache_makes_room_for_memory, .seconds = 300)
  * step: page cache that goes meanwhile would leave more whole than the tests expect. So would
  * watermarks that mixed blocks raise for a while, which MemAvailable does not know about.
  */
-static void break_into_pieces(void)
+static void break_into_pieces(bool go_on)
 {
 	u64 most, bytes, at;
 	char *memory;
@@ -239,21 +269,36 @@ static void break_into_pieces(void)
 		fill(memory + bytes, HUGE_PAGE, 5);
 	for (at = 0; at < bytes; at += 2 * PAGE)
 		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
+	tell("ready");
+	/* Frees a page here and takes one there, all over its memory. */
+	for (at = PAGE; go_on; at = (at + 1022 * PAGE) % bytes) {
+		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
+		memory[at] = 5;
+	}
+	hear();
 }
 
 ACTOR(leaves_pieces)
 {
-	break_into_pieces();
-	tell("ready");
-	hear();
+	break_into_pieces(false);
+}
+
+ACTOR(leaves_pieces_and_goes_on)
+{
+	break_into_pieces(true);
+}
+
+static struct actor in_pieces_of(const char *actor_name)
+{
+	struct actor actor = actor_start(NOBODY, actor_name, NULL);
+
+	actor_hear(&actor);
+	return actor;
 }
 
 static struct actor in_pieces(void)
 {
-	struct actor actor = actor_start(NOBODY, "leaves_pieces", NULL);
-
-	actor_hear(&actor);
-	return actor;
+	return in_pieces_of("leaves_pieces");
 }
 
 /* Pages that compaction has moved. */
@@ -288,8 +333,11 @@ TEST(memory_in_pieces_is_enough_for_a_storm_of_forks, .seconds = 300)
 	actor_kill(&pieces);
 }
 
-/* Pipes with so many slots that their arrays are blocks of this order, and take @bytes. */
-static void make_pipes(unsigned int order, u64 bytes)
+/*
+ * Makes pipes with so many slots that their arrays are blocks of this order, until they take @bytes
+ * or one cannot be made; how many.
+ */
+static u64 try_pipes(unsigned int order, u64 bytes)
 {
 	/* A slot is 40 bytes; there is a power of two of them. */
 	const int size = PAGE * 64 << order;
@@ -298,9 +346,17 @@ static void make_pipes(unsigned int order, u64 bytes)
 
 	for (i = 0; i < bytes / (PAGE << order); i++) {
 		OK(pipe2(ends, O_CLOEXEC));
-		ASSERT(fcntl(ends[1], F_SETPIPE_SZ, size) >= size, "order %u, pipe %llu: %m",
-		       order, i);
+		if (fcntl(ends[1], F_SETPIPE_SZ, size) < size)
+			break;
 	}
+	return i;
+}
+
+static void make_pipes(unsigned int order, u64 bytes)
+{
+	const u64 count = bytes / (PAGE << order), made = try_pipes(order, bytes);
+
+	ASSERT(made == count, "order %u, pipe %llu of %llu: %m", order, made, count);
 }
 
 TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
@@ -329,6 +385,47 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 		ASSERT_GE(moved(), isolated + 1);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
 	actor_kill(&pieces);
+}
+
+/* Each page that is freed could be the one that a block lacked: nobody may take that for granted. */
+TEST(memory_in_pieces_is_joined_while_pages_come_and_go, .seconds = 300)
+{
+	struct rlimit files = { 80000, 80000 };
+	struct actor pieces;
+	u64 before, isolated;
+
+	if (on_free_lists())
+		skip("the free lists have the memory, and there Linux kills now and then");
+	pieces = in_pieces_of("leaves_pieces_and_goes_on");
+	before = kills();
+	isolated = moved();
+	OK(setrlimit(RLIMIT_NOFILE, &files));
+	make_pipes(3, MIN(free_blocks_bytes(3), 128 * MIB) + 3 * REST);
+	ASSERT_EQ(kills(), before);
+	note("%llu pages moved", moved() - isolated);
+	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
+	actor_kill(&pieces);
+}
+
+/* Linux tries once for each of these and does not wait for memory: some may fail. */
+TEST(memory_in_pieces_is_joined_for_large_blocks, .seconds = 300)
+{
+	struct rlimit files = { 80000, 80000 };
+	struct actor pieces;
+	unsigned int order;
+	u64 made, whole;
+
+	if (on_free_lists())
+		skip("the free lists have the memory, and there fewer can be had");
+	OK(setrlimit(RLIMIT_NOFILE, &files));
+	for (order = 4; order <= 8; order++) {
+		pieces = in_pieces();
+		whole = MIN(free_blocks_bytes(order), 128 * MIB);
+		made = try_pipes(order, whole + 2 * REST) * (PAGE << order);
+		note("order %u: %llu bytes, %llu were whole", order, made, whole);
+		ASSERT_GE(made, whole + REST);
+		actor_kill(&pieces);
+	}
 }
 
 TEST(memory_in_pieces_is_joined_on_request, .seconds = 300)
@@ -485,6 +582,18 @@ ACTOR(floods)
 	}
 }
 
+#define RECEIVED	"/sys/class/net/lo/statistics/rx_bytes"
+
+/* Little more than watermarks and the reserve for who cannot wait, while packets go on. */
+static void fills_all_but_the_reserve(void *data __attribute__((unused)))
+{
+	const u64 available = meminfo("MemAvailable"), received = read_number(RECEIVED);
+
+	ASSERT_GE(available, 2 * MARGIN);
+	fills((available - MARGIN / 3) / HUGE_PAGE * HUGE_PAGE);
+	ASSERT_GE(read_number(RECEIVED), received + MIB);
+}
+
 TEST(a_flood_of_packets_while_memory_is_short, .seconds = 300)
 {
 	const u64 before = kills();
@@ -493,8 +602,8 @@ TEST(a_flood_of_packets_while_memory_is_short, .seconds = 300)
 	bring_loopback_up();
 	flood = actor_start(NOBODY, "floods", NULL);
 	actor_hear(&flood);
-	in_child_ok(fills_nearly_all, NULL);
-	in_child_ok(fills_nearly_all, NULL);
+	in_child_ok(fills_all_but_the_reserve, NULL);
+	in_child_ok(fills_all_but_the_reserve, NULL);
 	ASSERT(actor_alive(&flood), "who sends packets was killed");
 	actor_kill(&flood);
 	ASSERT_EQ(kills(), before);

@@ -13,8 +13,11 @@
 #include "squeezy.h"
 #include "system.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #define FILES		"/sys/kernel/mm/llfree/"
@@ -90,6 +93,25 @@ static u64 is_killed(struct actor *actor)
 	return now_ms() - start;
 }
 
+#define TRACING		"/sys/kernel/tracing/"
+
+static const char *traced(void)
+{
+	static char trace[256 * KIB];
+
+	ASSERT(read_text(TRACING "trace", trace, sizeof(trace)), "%m");
+	return trace;
+}
+
+/* With trace_event=llfree:llfree_zone. Those of boot memory are there before tracing is. */
+TEST(zones_are_traced_as_they_are_set_up)
+{
+	if (mount("tracefs", TRACING, "tracefs", 0, NULL) && errno != EBUSY)
+		FAIL("tracefs: %m");
+	ASSERT(strstr(traced(), "llfree_zone: zone=partition0"), "%.500s", traced());
+	ASSERT(write_text(TRACING "events/llfree/llfree_wait/enable", "1"), "%m");
+}
+
 TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 {
 	struct actor neighbour = start_instance(1, percent(60)), instance = start_in(0, "16");
@@ -106,6 +128,8 @@ TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 	note("killed after %llu ms", took);
 	ASSERT_LE(took, WAITED_MS * slowness());
 	ASSERT_EQ(event_count("wait_timeouts"), timeouts + 1);
+	ASSERT(strstr(traced(), "llfree_wait: zone=partition0"), "%.500s", traced());
+	ASSERT(strstr(traced(), "end=timed_out"), "%.500s", traced());
 	ASSERT(WAIT_FOR(partition_is(0, "free"), PROMPT_MS), "%s", partition_state(0));
 
 	/* The partition is the next one's, who does not wait for the same host. */

@@ -100,6 +100,22 @@ TEST(free_pages_are_called_free)
 		ASSERT_EQ(page_flags(pfn) >> KPF_BUDDY & 1, 1);
 }
 
+#define PIECES		(32 * MIB)
+
+/* Every other page of this. */
+ACTOR(has_pieces)
+{
+	char *memory = map_anon(PIECES);
+	u64 at;
+
+	OK(madvise(memory, PIECES, MADV_NOHUGEPAGE));
+	fill(memory, PIECES, 3);
+	for (at = 0; at < PIECES; at += 2 * PAGE)
+		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
+	tell("ready");
+	hear();
+}
+
 /* Who reads all memory there is must not bring back what the host has taken. */
 TEST(what_the_host_has_taken_is_not_read_back)
 {
@@ -114,6 +130,31 @@ TEST(what_the_host_has_taken_is_not_read_back)
 		  partition_managed(0));
 	ASSERT_LE(host_resident(), before + MIB);
 	close(kcore);
+}
+
+/* Nor single pages, of which nothing says that they are gone. */
+TEST(single_pages_that_the_host_has_taken_are_not_read_back, .seconds = 120)
+{
+	int kcore = OK(open("/proc/kcore", O_RDONLY | O_CLOEXEC));
+	struct actor pieces;
+	u64 before, free, taken;
+
+	require_host();
+	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 2000))
+		skip("no host takes what is free");
+	before = host_resident();
+	pieces = actor_start(0, "has_pieces", NULL);
+	actor_hear(&pieces);
+	/* Half of what it has used. */
+	ASSERT(WAIT_FOR((taken = host_resident()) <= before + PIECES / 4 * 3, PROMPT_MS),
+	       "%llu bytes are still there", taken - before);
+	free = zone_number(0, "free_bytes");
+	ASSERT_GE(free, PIECES / 2);
+	ASSERT_EQ(read_kcore(kcore, partition_start(0), partition_start(0) + partition_managed(0)),
+		  partition_managed(0));
+	ASSERT_LE(host_resident(), taken + MIB);
+	close(kcore);
+	actor_kill(&pieces);
 }
 
 /* As much as there is, but something is in use in the first place. */

@@ -9,7 +9,7 @@ use std::{
     io,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -37,21 +37,31 @@ pub(crate) struct Host {
     /// What takes free memory out of the guest.
     pub(crate) taking: Option<Taking>,
     /// What it has taken.
-    pub(crate) taken_bytes: Arc<AtomicU64>,
+    pub(crate) taken: Arc<Taken>,
     /// Who has died while it worked on the guest's allocator.
     pub(crate) dead: Option<DeadHost>,
+}
+
+/// What came of taking free memory.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) bytes: AtomicU64,
+    /// Why nothing is taken any more.
+    pub(crate) failure: OnceLock<String>,
 }
 
 /// Takes free memory all the time, until it is dropped.
 pub(crate) struct Taking(JoinHandle<()>);
 
 impl Taking {
-    fn start(vm: Arc<Vm>, sum: Arc<AtomicU64>) -> Self {
+    fn start(vm: Arc<Vm>, sum: Arc<Taken>) -> Self {
         Self(tokio::spawn(async move {
             // Whole areas most of the time, and single pages now and then.
             for grain in [Grain::Area, Grain::Area, Grain::Page].into_iter().cycle() {
-                let Ok(taken) = vm.take_all_free(grain).await else { return };
-                sum.fetch_add(taken.bytes, Relaxed);
+                match vm.take_all_free(grain).await {
+                    Ok(taken) => sum.bytes.fetch_add(taken.bytes, Relaxed),
+                    Err(error) => return drop(sum.failure.set(error.to_string())),
+                };
                 tokio::time::sleep(TAKE_INTERVAL).await;
             }
         }))
@@ -113,7 +123,7 @@ impl Host {
             ["take", address, bytes] => {
                 let state = state(address, bytes)?;
                 self.vm.let_take_free(state).await.map_err(io::Error::other)?;
-                self.taking = Some(Taking::start(self.vm.clone(), self.taken_bytes.clone()));
+                self.taking = Some(Taking::start(self.vm.clone(), self.taken.clone()));
                 Ok(0)
             }
             ["die", address, bytes, zone, kept, in_hand] => {

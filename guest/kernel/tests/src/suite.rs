@@ -1,6 +1,10 @@
 //! One boot of a VM that runs selftests.
 
-use crate::{MIB, Monitor, Outcome, Verdict, complaints, host::Host, tap::Tap};
+use crate::{
+    MIB, Monitor, Outcome, Verdict, complaints,
+    host::{Host, Taken},
+    tap::Tap,
+};
 use squeezy_vmm::{
     AcceleratorChoice, Artifacts, Kernel, Llfree, MemoryBackend, PartitionLayout, QemuOptions, Vm,
     VmConfig, Vmm, memory::GuestMemory,
@@ -9,10 +13,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use tokio::{
@@ -80,6 +81,8 @@ pub struct Report {
     pub cut_short: Option<String>,
     /// What the host has taken, if it should have taken more.
     too_little_taken: Option<u64>,
+    /// Why the host took nothing any more.
+    taking_failed: Option<String>,
     tolerated: Option<&'static str>,
     skips: Vec<&'static str>,
     name: String,
@@ -300,7 +303,7 @@ impl Suite {
         // The VMM connects before it starts, so that these are there already.
         let (tap, port, monitor) =
             (accept(&tap).await?, accept(&port).await?, accept(&monitor).await?);
-        let taken_bytes = Arc::new(AtomicU64::new(0));
+        let taken = Arc::new(Taken::default());
         let host = Host {
             vm: vm.clone(),
             monitor: Monitor::open(monitor).await?,
@@ -308,12 +311,14 @@ impl Suite {
             sink_path: directory.path().join("sink"),
             boots: 0,
             taking: None,
-            taken_bytes: taken_bytes.clone(),
+            taken: taken.clone(),
             dead: None,
         };
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();
         let read = read_tap(tap, &mut lines, &self.name, SILENCE * self.slowness()).await;
+        // Before the VM ends, of which nothing can be taken then.
+        let taking_failed = taken.failure.get().filter(|_| lines.ended).cloned();
         serving.abort();
         let _ = serving.await;
         let cut_short = match read {
@@ -334,8 +339,9 @@ impl Suite {
             outcomes: lines.outcomes,
             too_little_taken: self
                 .host_takes
-                .then(|| taken_bytes.load(Relaxed))
+                .then(|| taken.bytes.load(Relaxed))
                 .filter(|&bytes| bytes < LEAST_TAKEN_BYTES),
+            taking_failed,
             console,
             cut_short,
             tolerated: self.tolerated,
@@ -363,6 +369,8 @@ impl Report {
             .extend(self.cut_short.iter().map(|why| format!("the guest did not finish: {why}")));
         let too_little = self.too_little_taken.iter();
         problems.extend(too_little.map(|bytes| format!("the host has taken {bytes} bytes only")));
+        let failed = self.taking_failed.iter();
+        problems.extend(failed.map(|why| format!("the host has stopped taking: {why}")));
         let complaints = complaints(self.console.iter().map(String::as_str));
         let complaints = complaints
             .iter()

@@ -23,8 +23,12 @@ fn layouts() -> [(&'static str, PartitionLayout); 5] {
 }
 
 fn suite(name: &str) -> Suite {
+    suite_on(name, Kernel::Release)
+}
+
+fn suite_on(name: &str, kernel: Kernel) -> Suite {
     let (name, layout) = layouts().into_iter().find(|layout| layout.0 == name).expect("a layout");
-    Suite::new(name, Kernel::Release, layout, &RULES)
+    Suite::new(name, kernel, layout, &RULES)
         .may_skip("partitions have no middle")
         .may_skip("no shared partition")
 }
@@ -72,7 +76,15 @@ fn all_sizes_with_llfree() {
 }
 
 #[test]
-fn one_partition() {
+#[ignore = "the debug kernel: run by `make stress`"]
+fn sizes_on_the_debug_kernel() {
+    for name in ["100m", "132m", "no-shared"] {
+        suite_on(name, Kernel::Debug).parameters(&["llfree=partitions"]).check();
+        suite_on(name, Kernel::Debug).host_takes(Llfree::All).check();
+    }
+}
+
+fn one(name: &str) -> Suite {
     let programs = [
         PLUGS,
         "assign",
@@ -84,10 +96,21 @@ fn one_partition() {
         "remote:an_open_proc_pid_mem_holds_nothing",
         "remote:readers_of_a_dying_process",
     ];
-    Suite::new("one", Kernel::Release, partitions(256, 1, 128), &programs)
+    Suite::new(name, Kernel::Release, partitions(256, 1, 128), &programs)
         .may_skip("two partitions have to be free")
         .may_skip("there is no other partition")
-        .check();
+}
+
+#[test]
+fn one_partition() {
+    one("one").check();
+}
+
+#[test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+fn one_partition_with_llfree() {
+    one("one-llfree").parameters(&["llfree=partitions"]).check();
+    one("one-taken").host_takes(Llfree::Partitions).check();
 }
 
 fn a_hundred_and_twenty_eight(name: &str) -> Suite {
@@ -124,23 +147,43 @@ fn more_than_120_gib_of_partitions_with_llfree() {
         .check();
 }
 
-#[test]
-fn memory_for_every_memory_map() {
+fn memory_maps(name: &str) -> Suite {
     let programs = [
         "populate:partitions_are_absent_until_they_are_plugged",
         "populate:full_ordinary_memory_keeps_no_partition_from_being_plugged",
         "partition",
     ];
-    Suite::new("memmap", Kernel::Release, partitions(768, 4, 128), &programs).check();
+    Suite::new(name, Kernel::Release, partitions(768, 4, 128), &programs)
+}
+
+#[test]
+fn memory_for_every_memory_map() {
+    memory_maps("memmap").check();
+}
+
+#[test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+fn memory_for_every_memory_map_with_llfree() {
+    memory_maps("memmap-llfree").parameters(&["llfree=partitions"]).check();
+    memory_maps("memmap-taken").host_takes(Llfree::Partitions).check();
 }
 
 /// Huge pages take base memory at boot. x86 warns by itself when there is no memory for a memory map;
 /// everything else has to go on.
-#[test]
-fn no_memory_for_most_memory_maps() {
+fn owed(name: &str) -> Suite {
     let programs = ["populate:without_memory_for_the_memory_map_a_plug_is_undone_and_tried_again"];
-    Suite::new("owed", Kernel::Release, partitions(768, 12, 128), &programs)
+    Suite::new(name, Kernel::Release, partitions(768, 12, 128), &programs)
         .parameters(&["hugepages=230"])
         .tolerate("arch/x86/mm/init_64.c")
-        .check();
+}
+
+#[test]
+fn no_memory_for_most_memory_maps() {
+    owed("owed").check();
+}
+
+#[test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+fn no_memory_for_most_memory_maps_with_llfree() {
+    owed("owed-llfree").parameters(&["llfree=partitions"]).check();
 }

@@ -100,6 +100,8 @@ fn llfree_of_something_else() {
 fn with_page_poisoning() {
     let parameters = [SIZE, "squeezy.partitions=3", SHARED, "page_poison=1"];
     refused_by(Kernel::Debug, "poisoning", &parameters);
+    let with_llfree: Vec<_> = parameters.into_iter().chain(["llfree=partitions"]).collect();
+    refused_by(Kernel::Debug, "poisoning-llfree", &with_llfree);
 }
 
 /// Boot memory, likewise: Linux keeps all pages, and says so in one line.

@@ -103,6 +103,7 @@ async fn beside_broken_memory(llfree: Llfree) {
     if llfree != Llfree::Off {
         config.memory_backend = MemoryBackend::Memfd;
         config.llfree = llfree;
+        config.take_free_every = Some(Duration::from_millis(20));
     }
     let vm = Vm::start(config).await.unwrap();
     let Sizing { instance_bytes, instances, shared_bytes } = SIZING;

@@ -55,6 +55,20 @@ fn of_large_partitions() {
         .check();
 }
 
+/// The device is there, but what LLFree has free is on no list.
+#[test]
+fn of_memory_that_llfree_has() {
+    let programs = [
+        PROGRAMS[0],
+        "llfree:partitions_do_not_have_to_be_reported",
+        "report:linux_reports_nothing_by_itself",
+    ];
+    Suite::new("report-llfree", Kernel::Release, memory(), &programs)
+        .parameters(&["llfree=partitions"])
+        .reporting()
+        .check();
+}
+
 #[test]
 fn without_a_device() {
     let programs = [PROGRAMS[0], "report:errors"];

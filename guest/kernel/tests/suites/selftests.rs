@@ -133,6 +133,15 @@ fn rules_while_the_host_takes_all() {
 }
 
 #[test]
+#[ignore = "the same while the host takes boot memory, too, is run always: run by `make stress`"]
+fn full_partitions_while_the_host_takes() {
+    Suite::new("full-taken-partitions", Kernel::Release, usual(), &FULL)
+        .host_takes(Llfree::Partitions)
+        .data()
+        .check();
+}
+
+#[test]
 fn full_partitions_while_the_host_takes_all() {
     Suite::new("full-taken", Kernel::Release, usual(), &FULL)
         .host_takes(Llfree::All)
@@ -140,11 +149,21 @@ fn full_partitions_while_the_host_takes_all() {
         .check();
 }
 
+fn dead_host(name: &str, kernel: Kernel) -> Suite {
+    Suite::new(name, kernel, usual(), &[PLUGS, "dead_host"])
+        .host_may_take(Llfree::All)
+        .parameters(&["trace_event=llfree:llfree_zone"])
+}
+
 #[test]
 fn a_guest_goes_on_without_its_host() {
-    Suite::new("dead-host", Kernel::Release, usual(), &[PLUGS, "dead_host"])
-        .host_may_take(Llfree::All)
-        .check();
+    dead_host("dead-host", Kernel::Release).check();
+}
+
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn a_guest_goes_on_without_its_host_on_the_debug_kernel() {
+    dead_host("dead-host-debug", Kernel::Debug).check();
 }
 
 /// A VM without partitions, with so much memory.
@@ -190,13 +209,22 @@ fn boot_memory_of_llfree_while_the_host_takes_on_the_debug_kernel() {
 }
 
 /// With a hole below 4 GiB, and a zone above it.
+fn two_zones(name: &str) -> Suite {
+    boot_memory(name, Kernel::Release, 3584 * MIB)
+        .then("boot_zone")
+        .may_skip("there is too much memory to do this in")
+}
+
+#[test]
+#[ignore = "takes minutes, and one zone is run always: run by `make stress`"]
+fn boot_memory_of_llfree_in_two_zones() {
+    two_zones("boot-llfree-zones").parameters(&LLFREE_ALL).then("nobody_takes").check();
+}
+
 #[test]
 #[ignore = "takes minutes, and one zone is run always: run by `make stress`"]
 fn boot_memory_of_llfree_in_two_zones_while_the_host_takes() {
-    boot_memory("boot-taken-zones", Kernel::Release, 3584 * MIB)
-        .host_takes(Llfree::All)
-        .may_skip("there is too much memory to do this in")
-        .check();
+    two_zones("boot-taken-zones").host_takes(Llfree::All).check();
 }
 
 /// That the tests expect of LLFree what Linux does without it.
@@ -314,29 +342,39 @@ fn full_partitions_while_the_host_takes_on_the_debug_kernel() {
 }
 
 /// The allocator zeroes what it hands out; a resize must not.
-fn zeroing(name: &str, parameter: &str) -> Suite {
-    Suite::new(name, Kernel::Release, usual(), &[PLUGS, "zero", "resize"]).parameters(&[parameter])
+fn zeroing(name: &str, kernel: Kernel, parameter: &str) -> Suite {
+    Suite::new(name, kernel, usual(), &[PLUGS, "zero", "resize"]).parameters(&[parameter])
 }
 
 #[test]
 fn zeroing_on_allocation() {
-    zeroing("init-on-alloc", "init_on_alloc=1").check();
+    zeroing("init-on-alloc", Kernel::Release, "init_on_alloc=1").check();
 }
 
 /// The allocator zeroes what it takes back, and trusts that what is free is zero.
 #[test]
 fn zeroing_on_free() {
-    zeroing("init-on-free", "init_on_free=1").check();
+    zeroing("init-on-free", Kernel::Release, "init_on_free=1").check();
 }
 
 /// What the host gives back is zero, too.
+fn zeroing_by_llfree(kernel: Kernel) {
+    for parameter in ["init_on_alloc=1", "init_on_free=1"] {
+        zeroing("init-llfree", kernel, parameter).parameters(&LLFREE).check();
+        zeroing("init-taken", kernel, parameter).host_takes(Llfree::All).check();
+    }
+}
+
 #[test]
 #[ignore = "the same with free lists is run always: run by `make stress`"]
 fn zeroing_with_llfree() {
-    for parameter in ["init_on_alloc=1", "init_on_free=1"] {
-        zeroing("init-llfree", parameter).parameters(&LLFREE).check();
-        zeroing("init-taken", parameter).host_takes(Llfree::All).check();
-    }
+    zeroing_by_llfree(Kernel::Release);
+}
+
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn zeroing_with_llfree_on_the_debug_kernel() {
+    zeroing_by_llfree(Kernel::Debug);
 }
 
 /// Of faults in several instances at once; more processors than the machine has show who waits for
