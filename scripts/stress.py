@@ -1,6 +1,6 @@
 """Long races, soaks and fuzzing: what takes too long for `make test`, several at a time.
 
-usage: scripts/stress.py [--list] [NAME...]    all without any; whatever begins with a name, e.g. squeezy-kernel-tests
+usage: scripts/stress.py [--list] [NAME...]    all without any; what begins with the names, in their order, e.g. squeezy-kernel-tests
 
 Lasts about four hours on two processors; what is wrong in one does not end the others.
 """
@@ -77,10 +77,10 @@ def main(names):
         if not any(suite.name.startswith(name) for suite in together + alone):
             sys.exit(f"nothing begins with {name}: see scripts/stress.py --list")
 
-    def chosen(suite):
-        return not names or any(suite.name.startswith(name) for name in names)
+    def chosen(all_suites):
+        return [suite for name in names or [""] for suite in all_suites if suite.name.startswith(name)]
 
-    together, alone = list(filter(chosen, together)), list(filter(chosen, alone))
+    together, alone = chosen(together), chosen(alone)
     if only_list:
         print("\n".join(suite.name for suite in together + alone))
         return
