@@ -67,10 +67,11 @@ static struct folio *squeezy_alloc_slow(struct squeezy_partition *p, gfp_t gfp,
 			end = jiffies + HZ;
 		if (interfered && time_before(jiffies, end))
 			continue;
-		if (!member || droppable) {
-			folio = squeezy_alloc_folio(p, gfp, 0);
+		/* Reclaim may take long enough for a report to come, which is waited for. */
+		squeezy_wait_for_batch(p);
+		folio = squeezy_alloc_folio(p, gfp, 0);
+		if (folio || !member || droppable)
 			break;
-		}
 		squeezy_out_of_memory(p, gfp, 0);
 		tries = 0;
 		interferences = 0;
