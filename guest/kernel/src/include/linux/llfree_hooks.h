@@ -50,7 +50,7 @@ bool llfree_take_off(struct zone *zone, unsigned long pfn);
 bool llfree_has_page(const struct zone *zone, unsigned long pfn);
 bool llfree_has_order(const struct zone *zone, unsigned int order);
 bool llfree_has_block(const struct zone *zone, unsigned int order);
-bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable);
+bool llfree_may_compact(const struct zone *zone, unsigned long pfn);
 
 bool __llfree_page_is_free(const struct page *page);
 bool __llfree_has_boot_memory(void);
@@ -96,8 +96,7 @@ static inline bool llfree_has_block(const struct zone *zone, unsigned int order)
 	return false;
 }
 
-static inline bool llfree_may_compact(const struct zone *zone,
-				      unsigned long pfn, bool movable)
+static inline bool llfree_may_compact(const struct zone *zone, unsigned long pfn)
 {
 	return false;
 }
@@ -144,7 +143,7 @@ static inline bool llfree_has_boot_memory(void)
 	return llfree_enabled() && __llfree_has_boot_memory();
 }
 
-/* Is a page free that the host has nothing behind? To read it would bring it back. */
+/* Is a page free that the host may have nothing behind? To read it could bring it back. */
 static inline bool llfree_page_is_free(const struct page *page)
 {
 	return llfree_enabled() && __llfree_page_is_free(page);

@@ -72,7 +72,7 @@ static long get_from(struct llfree_zone *zone, u32 area, unsigned int order)
 	long page;
 
 	/* As in llfree.c, nobody is kept from single pages for nothing. */
-	if (order > 6 && !llfree_area_has_run(zone, area, order))
+	if (order && !llfree_area_has_run(zone, area, order))
 		return -1;
 	if (!tree_take(tree, 1U << order))
 		return -1;

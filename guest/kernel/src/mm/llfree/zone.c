@@ -152,9 +152,12 @@ static u32 area_of(const struct zone *zone, unsigned long pfn)
  * llfree_may_compact() - is it worth while to move pages out of a pageblock?
  * @zone: of LLFree's
  * @pfn: its first page
- * @movable: whether only blocks of movable memory are wanted
+ *
+ * Also if what moves has become rare around it: a few pages that stay keep their own
+ * area, not the 16 MiB of their tree. Where nothing can be moved, Linux passes by
+ * from then on.
  */
-bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable)
+bool llfree_may_compact(const struct zone *zone, unsigned long pfn)
 {
 	struct llfree_kernel_zone *kernel_zone = llfree_kernel_zone(zone);
 	const u32 area = area_of(zone, pfn);
@@ -165,9 +168,7 @@ bool llfree_may_compact(const struct zone *zone, unsigned long pfn, bool movable
 		WRITE_ONCE(kernel_zone->emptiable_at, jiffies);
 	}
 	return llfree_is_emptiable(zone->llfree, area,
-				   READ_ONCE(kernel_zone->emptiable)) &&
-	       !(movable && llfree_is_of_type(zone->llfree, area,
-					      LLFREE_UNMOVABLE));
+				   READ_ONCE(kernel_zone->emptiable));
 }
 
 /**

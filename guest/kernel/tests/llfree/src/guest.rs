@@ -32,7 +32,6 @@ unsafe extern "C" {
     fn llfree_get_page(zone: *mut Zone, page: u64) -> bool;
     fn llfree_is_free(zone: *const Zone, page: u64) -> bool;
     fn llfree_look_for(zone: *const Zone, order: c_uint) -> bool;
-    fn llfree_is_of_type(zone: *const Zone, area: u32, of: Type) -> bool;
     fn llfree_get_beside(zone: *mut Zone, source: u32, order: c_uint) -> c_long;
     fn llfree_count_blocks(zone: *const Zone, blocks: *mut u64);
     fn llfree_doom(zone: *mut Zone);
@@ -174,12 +173,6 @@ impl<'a> Guest<'a> {
     pub fn is_free(&self, page: u64) -> bool {
         // SAFETY: as for `get`.
         unsafe { llfree_is_free(self.zone, page) }
-    }
-
-    /// Whether the tree of an area is used for this.
-    pub fn is_of_type(&self, area: u32, of: Type) -> bool {
-        // SAFETY: as for `get`.
-        unsafe { llfree_is_of_type(self.zone, area, of) }
     }
 
     /// Lets the host discard everything.
