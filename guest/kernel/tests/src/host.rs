@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -25,6 +25,9 @@ const DEVICE: &str = "/machine/peripheral/vmem0";
 
 /// How often free memory is taken out of a guest.
 const TAKE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long after a failure to take a VM ends that is the reason.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Host {
     pub(crate) vm: Arc<Vm>,
@@ -46,8 +49,10 @@ pub(crate) struct Host {
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) bytes: AtomicU64,
-    /// Why nothing is taken any more.
+    /// Why nothing is taken any more, though the VM has not ended.
     pub(crate) failure: OnceLock<String>,
+    /// Nothing is taken for the moment.
+    rests: AtomicBool,
 }
 
 /// Takes free memory all the time, until it is dropped.
@@ -58,9 +63,17 @@ impl Taking {
         Self(tokio::spawn(async move {
             // Whole areas most of the time, and single pages now and then.
             for grain in [Grain::Area, Grain::Area, Grain::Page].into_iter().cycle() {
+                while sum.rests.load(Relaxed) {
+                    tokio::time::sleep(TAKE_INTERVAL).await;
+                }
                 match vm.take_all_free(grain).await {
                     Ok(taken) => sum.bytes.fetch_add(taken.bytes, Relaxed),
-                    Err(error) => return drop(sum.failure.set(error.to_string())),
+                    Err(error) => {
+                        if tokio::time::timeout(END_LIMIT, vm.wait()).await.is_err() {
+                            let _ = sum.failure.set(error.to_string());
+                        }
+                        return;
+                    }
                 };
                 tokio::time::sleep(TAKE_INTERVAL).await;
             }
@@ -124,6 +137,12 @@ impl Host {
                 let state = state(address, bytes)?;
                 self.vm.let_take_free(state).await.map_err(io::Error::other)?;
                 self.taking = Some(Taking::start(self.vm.clone(), self.taken.clone()));
+                Ok(0)
+            }
+            ["rest", rests @ ("0" | "1")] => {
+                self.taken.rests.store(rests == "1", Relaxed);
+                // What has begun ends.
+                tokio::time::sleep(4 * TAKE_INTERVAL).await;
                 Ok(0)
             }
             ["die", address, bytes, zone, kept, in_hand] => {

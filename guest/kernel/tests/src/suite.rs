@@ -317,8 +317,6 @@ impl Suite {
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();
         let read = read_tap(tap, &mut lines, &self.name, SILENCE * self.slowness()).await;
-        // Before the VM ends, of which nothing can be taken then.
-        let taking_failed = taken.failure.get().filter(|_| lines.ended).cloned();
         serving.abort();
         let _ = serving.await;
         let cut_short = match read {
@@ -341,7 +339,7 @@ impl Suite {
                 .host_takes
                 .then(|| taken.bytes.load(Relaxed))
                 .filter(|&bytes| bytes < LEAST_TAKEN_BYTES),
-            taking_failed,
+            taking_failed: taken.failure.get().cloned(),
             console,
             cut_short,
             tolerated: self.tolerated,

@@ -157,6 +157,11 @@ void host_take(void)
 	ask("take %llu %llu\n", address, bytes);
 }
 
+void host_rest(bool rests)
+{
+	ask("rest %d\n", rests);
+}
+
 void host_die(const char *zone, unsigned int kept, unsigned int in_hand)
 {
 	u64 address, bytes;

@@ -31,6 +31,8 @@ u64 host_device_cpu_ns(void);
 void host_device_busy(bool busy);
 /* Has the host take free memory every 20 ms from now on. */
 void host_take(void);
+/* Has it leave everything alone for a while, or go on. */
+void host_rest(bool rests);
 /*
  * Has a host work on LLFree's @zone that dies: it keeps so many areas of 2 MiB, and has so many in
  * hand. Before, it gives back what another one has left there.

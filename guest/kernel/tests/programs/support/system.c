@@ -17,17 +17,19 @@
 bool read_text(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t sum = 0;
 	ssize_t got;
 
 	if (fd < 0)
 		return false;
-	got = read(fd, text, size - 1);
+	while ((got = read(fd, text + sum, size - 1 - sum)) > 0)
+		sum += got;
 	close(fd);
 	if (got < 0)
 		return false;
-	if (got && text[got - 1] == '\n')
-		got--;
-	text[got] = 0;
+	if (sum && text[sum - 1] == '\n')
+		sum--;
+	text[sum] = 0;
 	return true;
 }
 
