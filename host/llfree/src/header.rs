@@ -9,6 +9,7 @@ use std::ops::Range;
 const MAGIC: u64 = 0x3145_4552_464c_4c53;
 const VERSION: u32 = 1;
 const PAGE_SHIFT: u32 = PAGE_BYTES.trailing_zeros();
+const TREE_BYTES: u64 = TREE_AREAS as u64 * AREA_BYTES;
 const MAX_ZONES: usize = 272;
 const ZONE_BYTES: usize = 40;
 const FIXED_BYTES: usize = 32;
@@ -84,6 +85,10 @@ pub fn read(
         return nonsense("it has too many zones");
     }
 
+    // The kernel's zones end with the memory that they are of, but may end in the middle of a tree. Each area that there
+    // is takes the host a look every few seconds.
+    let memory_end = memory.iter().map(|m| m.end).max().unwrap_or(0);
+    let last_end = memory_end.checked_next_multiple_of(TREE_BYTES).unwrap_or(u64::MAX);
     let mut zones: Vec<ZoneDescription> = Vec::with_capacity(count);
     for number in 0..count {
         let at = FIXED_BYTES + number * ZONE_BYTES;
@@ -98,6 +103,9 @@ pub fn read(
         let Some(range) = range.filter(has_memory) else {
             return nonsense("a zone is not in the guest's memory");
         };
+        if range.end > last_end {
+            return nonsense("a zone goes on behind the end of the guest's memory");
+        }
         let layout = (offset >= HEADER_BYTES as u64 && offset.is_multiple_of(ALIGNMENT))
             .then(|| ZoneLayout::new(offset, areas))
             .flatten();
@@ -184,17 +192,27 @@ mod tests {
         assert_eq!(zones[0].name, "Normal");
     }
 
+    /// A kernel's zones span holes, and those of a VM with devices in the middle of a tree end there.
+    #[test]
+    fn a_zone_may_span_a_hole_and_end_in_the_middle_of_a_tree() {
+        let memory = [0..512 * MIB, 4096 * MIB..4196 * MIB];
+        let read = |areas| read(&header(&[(0, areas, 12288)], MIB), &(MIB..2 * MIB), &memory);
+        assert_eq!(read(2104).unwrap()[0].memory.end, 4208 * MIB);
+        assert!(read(2105).unwrap_err().to_string().contains("behind the end"));
+    }
+
     #[test]
     fn nonsense_is_refused() {
         let good = (65536, 128, 12288);
         type Zones<'a> = &'a [(u64, u32, u64)];
-        let cases: [(Zones, u64, &str); 10] = [
+        let cases: [(Zones, u64, &str); 11] = [
             (&[good], 2 * MIB, "size"),
             (&[(65537, 128, 12288)], MIB, "aligned"),
             (&[(65536, 0, 12288)], MIB, "aligned"),
             (&[(0, 128, 12288)], MIB, "memory"),
             (&[(327680, 8, 12288)], MIB, "memory"),
             (&[(u64::MAX / 4096 * 4096, 128, 12288)], MIB, "memory"),
+            (&[(262144, 136, 12288)], MIB, "behind the end"),
             (&[(65536, 128, 100)], MIB, "outside"),
             (&[(65536, 128, MIB - 4096)], MIB, "outside"),
             (&[good, (65536 + 4096, 8, 65536)], MIB, "overlap"),
@@ -236,6 +254,7 @@ mod tests {
             }
             for zone in read_in_gib(&header).unwrap_or_default() {
                 prop_assert!(zone.memory.end > 256 * MIB && zone.memory.start < 1280 * MIB);
+                prop_assert!(zone.memory.end <= 1280 * MIB);
                 prop_assert_eq!((zone.memory.end - zone.memory.start) / AREA_BYTES, u64::from(zone.layout.areas));
                 prop_assert!(zone.layout.live >= HEADER_BYTES as u64 && zone.layout.end <= MIB);
                 let state = 512 * MIB..513 * MIB;
