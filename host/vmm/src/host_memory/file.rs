@@ -2,8 +2,8 @@
 
 use rustix::{
     fs::{
-        FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fstat,
-        ftruncate, memfd_create, seek,
+        FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, ftruncate,
+        memfd_create, seek,
     },
     io::Errno,
 };
@@ -60,11 +60,12 @@ struct CachestatRange {
 
 /// `struct cachestat` of `linux/mman.h`, in pages.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Cachestat {
     cache: u64,
     dirty: u64,
     writeback: u64,
+    /// Of a file in memory: what is swapped out.
     evicted: u64,
     recently_evicted: u64,
 }
@@ -119,43 +120,42 @@ impl MemoryFile {
         }
     }
 
-    /// As [`Self::discard`]; returns how many bytes of host memory that were, and how long the discard itself took.
-    /// What others use or discard of the file at the same moment changes the number, which is at least a page if there
-    /// was anything, and at most the size of the range.
+    /// As [`Self::discard`]; returns how many bytes of host memory that were, with those that were swapped out, and how
+    /// long the discard itself took. Whatever others do to the rest of the file meanwhile does not count.
     pub(crate) fn discard_counted(&self, range: Range<u64>) -> io::Result<(u64, Duration)> {
-        let most = range.end - range.start;
-        if self.first_data(&range)?.is_none() {
-            return Ok((0, Duration::ZERO));
-        }
-        let before = self.allocated()?;
+        let Some(start) = self.first_data(&range)? else { return Ok((0, Duration::ZERO)) };
+        let bytes = self.count(start..range.end, |counts| counts.cache + counts.evicted)?;
         let begin = Instant::now();
         self.discard(range)?;
-        let took = begin.elapsed();
-        Ok((before.saturating_sub(self.allocated()?).clamp(PAGE_BYTES.min(most), most), took))
+        Ok((bytes, begin.elapsed()))
     }
 
-    /// Bytes of host memory behind all of it, and of what is swapped out.
-    fn allocated(&self) -> io::Result<u64> {
-        // In units of 512 bytes, whatever the size of a block.
-        Ok(u64::try_from(fstat(&self.file)?.st_blocks).unwrap_or(0) * 512)
+    /// Whether there is anything in a range, be it swapped out.
+    pub(crate) fn has_data(&self, range: &Range<u64>) -> io::Result<bool> {
+        Ok(self.first_data(range)?.is_some())
     }
 
     /// Bytes of host memory behind a range.
     pub(crate) fn resident(&self, range: Range<u64>) -> io::Result<u64> {
+        self.count(range, |counts| counts.cache)
+    }
+
+    /// Bytes of these pages in a range.
+    fn count(&self, range: Range<u64>, pages: impl Fn(Cachestat) -> u64) -> io::Result<u64> {
         match self.cachestat(&range) {
             // Linux 6.5 has it, and filters of system calls that do not know it yet answer with EPERM. Without it, what was
             // swapped out counts as well.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 self.data(range).map(|part| Ok(part.map(|part| part.end - part.start)?)).sum()
             }
-            other => other,
+            counts => Ok(pages(counts?) * PAGE_BYTES),
         }
     }
 
-    fn cachestat(&self, range: &Range<u64>) -> io::Result<u64> {
+    fn cachestat(&self, range: &Range<u64>) -> io::Result<Cachestat> {
         if range.is_empty() {
             // The system call would take it for the rest of the file.
-            return Ok(0);
+            return Ok(Cachestat::default());
         }
         let asked = CachestatRange { offset: range.start, bytes: range.end - range.start };
         let mut counts = Cachestat::default();
@@ -163,7 +163,7 @@ impl MemoryFile {
         let result = unsafe {
             libc::syscall(CACHESTAT, self.file.as_raw_fd(), &raw const asked, &raw mut counts, 0)
         };
-        if result == 0 { Ok(counts.cache * PAGE_BYTES) } else { Err(io::Error::last_os_error()) }
+        if result == 0 { Ok(counts) } else { Err(io::Error::last_os_error()) }
     }
 
     /// The parts of a range that have memory behind them, from the start on.
@@ -216,7 +216,7 @@ impl AsFd for MemoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{Mode, fchmod};
+    use rustix::fs::{Mode, fchmod, fstat};
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
     use std::{collections::BTreeMap, os::unix::fs::FileExt};
 
@@ -240,6 +240,19 @@ mod tests {
         assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, PAGE_BYTES);
         assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, 0);
         assert_eq!(memory.discard_counted(0..4 * MIB).unwrap().0, 2 * PAGE_BYTES);
+        assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
+    }
+
+    /// Two partitions' memory goes at the same moment, say.
+    #[test]
+    fn what_others_discard_meanwhile_is_not_counted() {
+        let memory = written(&[0, 1, 5, 600, 700]);
+        let file = memory.descriptor().unwrap();
+        memory.before_discard.set(move || {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&file, flags, 2 * MIB, 2 * MIB).unwrap();
+        });
+        assert_eq!(memory.discard_counted(0..2 * MIB).unwrap().0, 3 * PAGE_BYTES);
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
     }
 
