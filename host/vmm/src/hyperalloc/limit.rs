@@ -1,10 +1,7 @@
 //! Areas that the host keeps: the guest has less memory until they are given back (HyperAlloc's hard limit).
 
-use super::{
-    zone::{BATCH_AREAS, ReclaimZone},
-    zone_memory::TreeAreas,
-};
-use squeezy_llfree::{AreaSet, Free, TREE_AREAS, TreeIndex};
+use super::{spare::Spare, zone::ReclaimZone, zone_memory::TreeAreas};
+use squeezy_llfree::{AreaSet, Free, TreeIndex};
 use std::{
     io,
     sync::{
@@ -77,52 +74,39 @@ impl Kept {
 }
 
 impl ReclaimZone {
-    /// Keeps up to so many areas more, of those that the guest can spare. Stops between two batches if the guest asks
-    /// for some of them.
+    /// Keeps up to so many areas more, of those that the guest can spare, which may change until the last of them is
+    /// discarded. Stops between two batches if the guest asks for some of them.
     pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
-        let mut left = count.min(self.zone.spare_areas());
+        let mut left = count;
+        let mut spare = Spare::of_trees(self.zone.trees().count());
         let free: Vec<_> = self
             .zone
             .trees()
             .map(|tree| (tree, self.zone.free_areas(tree).of(self.memory.usable(tree))))
-            .filter(|(_, free)| !free.areas.is_empty())
             .collect();
         // First what there may be memory of the host's behind: the rest is only a promise to the guest.
         for only_evicted in [false, true] {
-            // Nothing is discarded of what is evicted, so the guest does not miss it for long.
-            let most = if only_evicted { EVICTED_BATCH_AREAS } else { BATCH_AREAS };
-            let mut batch = Vec::with_capacity(free.len());
-            let mut batched = 0;
-            for &(tree, free) in &free {
-                let areas = if only_evicted { free.evicted } else { free.backed() };
-                let areas = areas.lowest(left);
-                if areas.is_empty() {
-                    continue;
+            let part = |free: &Free| if only_evicted { free.evicted } else { free.backed() };
+            let trees = free.iter().map(|(tree, free)| (*tree, free.of(part(free))));
+            let mut trees = trees.filter(|(_, free)| !free.areas.is_empty()).peekable();
+            loop {
+                // Nothing is discarded of what is evicted, so the guest does not miss it for long.
+                let most = if only_evicted { EVICTED_BATCH_AREAS } else { self.pace.areas() };
+                let batch = spare.next(&mut trees, most.min(left), || self.zone.spare_areas());
+                if batch.is_empty() {
+                    break;
                 }
-                left -= areas.len();
-                batched += areas.len();
-                batch.push((tree, free.of(areas)));
-                if batched + TREE_AREAS > most {
-                    self.keep(&batch)?;
-                    batch.clear();
-                    batched = 0;
-                    if self.is_asked() {
-                        return Ok(());
-                    }
+                left -= batch.iter().map(|(_, free)| free.areas.len()).sum::<u32>();
+                self.keep(&batch)?;
+                if self.is_asked() {
+                    return Ok(());
                 }
-            }
-            self.keep(&batch)?;
-            if self.is_asked() {
-                break;
             }
         }
         Ok(())
     }
 
     fn keep(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<()> {
-        if wanted.is_empty() {
-            return Ok(());
-        }
         let hand = self.zone.hand();
         let (mut backed, mut evicted) = (Vec::new(), Vec::new());
         for &(tree, free) in wanted {
@@ -138,6 +122,9 @@ impl ReclaimZone {
         drop(hand);
         // That there is nothing behind these is the guest's word. What is found later, it has used.
         let also_discarded = self.memory.discard(&evicted);
+        if let Ok(discarded) = discarded {
+            self.pace.learn(discarded);
+        }
         let mut result = Ok(());
         for (areas, discarded) in [(backed, discarded), (evicted, also_discarded)] {
             if let Err(error) = discarded {

@@ -11,6 +11,7 @@
 
 mod limit;
 mod locked_zone;
+mod pace;
 mod spare;
 mod starving;
 mod state_lock;

@@ -2,16 +2,13 @@
 
 use super::{
     limit::Kept,
+    pace::Pace,
     spare::Spare,
     starving::Asked,
     zone_memory::{Discarded, TreeAreas, ZoneMemory},
 };
 use squeezy_llfree::{AreaSet, Free, InHand, SharedMemory, TREE_AREAS, TreeIndex, Zone};
 use std::io;
-
-/// The most areas in hand at a time. Meanwhile an allocation of the guest may have to wait: a fifth of a millisecond if
-/// the host has huge pages, else 6 ms.
-pub(super) const BATCH_AREAS: u32 = 32;
 
 /// A zone that free memory is taken out of.
 #[derive(Debug)]
@@ -22,6 +19,8 @@ pub(super) struct ReclaimZone {
     pub(super) kept: Kept,
     /// What of it the guest would like to have back.
     pub(super) asked: Asked,
+    /// How many areas are in hand at a time.
+    pub(super) pace: Pace,
 }
 
 impl ReclaimZone {
@@ -31,7 +30,7 @@ impl ReclaimZone {
         let (zone, held) = Zone::adopt(state);
         let asked = Asked::before(&zone);
         let kept = Kept::nothing_of(zone.trees().count());
-        let mut adopted = Self { zone, memory, kept, asked };
+        let mut adopted = Self { zone, memory, kept, asked, pace: Pace::unknown() };
         // Of a partition nothing is kept: it was in the middle of a reclaim.
         let kept = if is_partition { AreaSet::EMPTY } else { AreaSet::first(TREE_AREAS) };
         adopted.take_over(&held, |_| kept);
@@ -72,49 +71,43 @@ impl ReclaimZone {
 
     /// Gives back areas that are entirely free. Stops between two batches if the guest asks for kept memory.
     pub(super) fn reclaim_areas(&mut self) -> io::Result<Discarded> {
-        let trees: Vec<_> = self.zone.trees().map(|tree| (tree, self.worthwhile(tree))).collect();
-        let mut batch = Vec::new();
-        let mut sum = Discarded::default();
-        let mut batched = 0;
+        let trees: Vec<_> = self.zone.trees().collect();
         let mut spare = Spare::of_trees(trees.len());
-        let mut most = spare.batch(|| self.zone.spare_areas());
-        for (tree, areas) in trees {
-            if batched + areas.len() > most {
-                sum += self.reclaim_batch(&batch)?;
-                spare.were_in_hand(batched);
-                batch.clear();
-                batched = 0;
-                most = spare.batch(|| self.zone.spare_areas());
-                if most == 0 || self.is_asked() {
-                    break;
-                }
-            }
-            let areas = areas.lowest(most);
-            if !areas.is_empty() {
-                batched += areas.len();
-                batch.push((tree, areas));
+        let mut worthwhile = Vec::new();
+        for tree in trees {
+            let free = self.worthwhile(tree);
+            if !free.areas.is_empty() {
+                worthwhile.push((tree, free));
             }
         }
-        sum += self.reclaim_batch(&batch)?;
-        Ok(sum)
+        let mut trees = worthwhile.into_iter().peekable();
+        let mut sum = Discarded::default();
+        loop {
+            let batch = spare.next(&mut trees, self.pace.areas(), || self.zone.spare_areas());
+            if batch.is_empty() {
+                // The guest is not told of anything in hand.
+                return Ok(sum);
+            }
+            sum += self.reclaim_batch(&batch)?;
+            if self.is_asked() {
+                return Ok(sum);
+            }
+        }
     }
 
     /// The areas of a tree that are free and have not been given back already.
-    fn worthwhile(&self, tree: TreeIndex) -> AreaSet {
-        let free = self.zone.free_areas(tree);
-        free.backed().intersection(self.memory.usable(tree))
+    fn worthwhile(&self, tree: TreeIndex) -> Free {
+        let free = self.zone.free_areas(tree).of(self.memory.usable(tree));
+        free.of(free.backed())
     }
 
-    fn reclaim_batch(&mut self, wanted: &[TreeAreas]) -> io::Result<Discarded> {
-        if wanted.is_empty() {
-            // The guest is not told of anything in hand.
-            return Ok(Discarded::default());
-        }
+    fn reclaim_batch(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<Discarded> {
         let hand = self.zone.hand();
-        let free = |areas| Free { areas, evicted: AreaSet::EMPTY };
         let taken: Vec<_> =
-            wanted.iter().map(|&(tree, areas)| (tree, hand.take(tree, free(areas)))).collect();
-        discard(&self.memory, &hand, &taken)
+            wanted.iter().map(|&(tree, free)| (tree, hand.take(tree, free))).collect();
+        let discarded = discard(&self.memory, &hand, &taken)?;
+        self.pace.learn(discarded);
+        Ok(discarded)
     }
 
     /// Gives back free pages of areas that are in use in part; returns how many bytes of the host's memory were behind

@@ -208,6 +208,19 @@ fn who_takes_over_keeps_nothing_that_is_no_memory() {
     guest.assert_rest_is_whole();
 }
 
+/// It may need more at any time, and what is kept is gone for longer than what is in hand.
+#[test]
+fn what_the_guest_needs_is_asked_again_while_the_host_takes_what_it_keeps() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    // They are taken after the rest.
+    [2, 3].iter().for_each(|&area| guest.set_area(guest.layouts[0].area, area, FREE_EVICTED));
+    guest.on_discard(0, |guest| guest.set_reserve(u32::MAX));
+    let reclaimer = guest.reclaimer();
+    reclaimer.hold(USABLE_BYTES).unwrap();
+    assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
+}
+
 /// What is found later in what is kept, the guest has used: it is ended for that.
 #[test]
 fn what_only_the_guest_says_to_be_evicted_is_discarded_too() {
