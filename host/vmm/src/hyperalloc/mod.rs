@@ -42,10 +42,12 @@ const MAX_STATE_BYTES: u64 = 4 << 30;
 /// Down to which size free memory is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grain {
-    /// Areas of 2 MiB that are entirely free. Takes microseconds for each.
+    /// Areas of 2 MiB that are entirely free and that the guest has used since they were given back last. Takes
+    /// microseconds for each.
     Area,
-    /// Single pages, too. Takes milliseconds for each area that is in use in part, and breaks up the host's huge page
-    /// behind it, so it is for memory that is not used for some time.
+    /// Single pages, too, and what is behind free areas that the guest has not used since. Takes milliseconds for each
+    /// area that is in use in part, and breaks up the host's huge page behind it, so it is for memory that is not used
+    /// for some time.
     Page,
 }
 
@@ -145,7 +147,7 @@ fn take_of<'a>(
     let begin = Instant::now();
     let mut sum = Taken::default();
     for mut zone in zones {
-        let areas = zone.reclaim_areas().map_err(cannot_give_back)?;
+        let areas = zone.reclaim_areas(grain).map_err(cannot_give_back)?;
         sum.area_bytes += areas.bytes;
         sum.discarding += areas.took;
         if grain == Grain::Page {

@@ -1,6 +1,7 @@
 //! One zone of a guest's allocator, and the memory that it is of.
 
 use super::{
+    Grain,
     limit::Kept,
     pace::Pace,
     spare::Spare,
@@ -70,12 +71,12 @@ impl ReclaimZone {
     }
 
     /// Gives back areas that are entirely free. Stops between two batches if the guest asks for kept memory.
-    pub(super) fn reclaim_areas(&mut self) -> io::Result<Discarded> {
+    pub(super) fn reclaim_areas(&mut self, grain: Grain) -> io::Result<Discarded> {
         let trees: Vec<_> = self.zone.trees().collect();
         let mut spare = Spare::of_trees(trees.len());
         let mut worthwhile = Vec::new();
         for tree in trees {
-            let free = self.worthwhile(tree);
+            let free = self.worthwhile(tree, grain)?;
             if !free.areas.is_empty() {
                 worthwhile.push((tree, free));
             }
@@ -95,10 +96,16 @@ impl ReclaimZone {
         }
     }
 
-    /// The areas of a tree that are free and have not been given back already.
-    fn worthwhile(&self, tree: TreeIndex) -> Free {
+    /// The areas of a tree that are free and have the host's memory behind them. The guest's kernel reads a few bytes
+    /// past the end of what it uses, so there may be some behind evicted ones, too. Each of them has to be looked at,
+    /// for so little that only who wants single pages does it.
+    fn worthwhile(&self, tree: TreeIndex, grain: Grain) -> io::Result<Free> {
         let free = self.zone.free_areas(tree).of(self.memory.usable(tree));
-        free.of(free.backed())
+        let areas = match grain {
+            Grain::Area => free.backed(),
+            Grain::Page => free.backed().with_all(self.memory.filled(tree, free.evicted)?),
+        };
+        Ok(free.of(areas))
     }
 
     fn reclaim_batch(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<Discarded> {

@@ -82,6 +82,18 @@ impl ZoneMemory {
         self.range(tree, area).map_or(Ok(0), |(part, range)| part.file.resident(range))
     }
 
+    /// Those of a tree's areas that have the host's memory behind them, be it a page.
+    pub(super) fn filled(&self, tree: TreeIndex, areas: AreaSet) -> io::Result<AreaSet> {
+        let mut filled = AreaSet::EMPTY;
+        for area in areas.numbers() {
+            let Some((part, range)) = self.range(tree, area) else { continue };
+            if part.file.has_data(&range)? {
+                filled = filled.with(area);
+            }
+        }
+        Ok(filled)
+    }
+
     /// Discards areas that the guest does not have.
     pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<Discarded> {
         let mut sum = Discarded::default();

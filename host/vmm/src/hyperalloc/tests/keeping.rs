@@ -221,6 +221,25 @@ fn what_the_guest_needs_is_asked_again_while_the_host_takes_what_it_keeps() {
     assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
 }
 
+/// The guest's kernel has read past the end of an area, say.
+#[test]
+fn what_is_behind_evicted_areas_goes_with_single_pages() {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    USABLE.iter().for_each(|&area| guest.set_area(guest.layouts[0].area, area, FREE_EVICTED));
+    let discards = guest.on_discard(0, |_| {});
+    let reclaimer = guest.reclaimer();
+    let take = |grain| reclaimer.take(&(0..GIB), grain).unwrap().bytes;
+    assert_eq!((take(Grain::Area), discards.load(Relaxed)), (0, 0));
+    assert_eq!((take(Grain::Page), guest.usable_resident()), (USABLE_BYTES, 0));
+    assert_eq!(guest.counted(0), (ZONE_AREAS * 512, 0));
+    assert!(USABLE.iter().all(|&area| guest.area(0, area) == FREE_EVICTED));
+    // What has nothing behind it is not even in hand.
+    let (epoch, before) = (guest.u32(guest.layouts[0].live + 4), discards.load(Relaxed));
+    assert_eq!((take(Grain::Page), discards.load(Relaxed)), (0, before));
+    assert_eq!(guest.u32(guest.layouts[0].live + 4), epoch);
+}
+
 /// What is found later in what is kept, the guest has used: it is ended for that.
 #[test]
 fn what_only_the_guest_says_to_be_evicted_is_discarded_too() {
