@@ -162,8 +162,7 @@ impl ReclaimZone {
         hand.keep(self.kept.count());
     }
 
-    /// Discards what a guest that breaks the rules has touched of the areas that it does not have; returns how many
-    /// bytes that was.
+    /// Discards what the guest has touched of the areas that it does not have; returns how many bytes that was.
     pub(super) fn enforce(&self) -> io::Result<u64> {
         Ok(self.memory.discard(&self.kept.areas())?.bytes)
     }

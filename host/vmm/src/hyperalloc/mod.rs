@@ -184,8 +184,8 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Discards what a guest that breaks the rules has touched of it; returns how many bytes that was. Not 0 if it has
-    /// touched anything. Puts zones in order that somebody has failed with, too.
+    /// Discards what the guest has touched of it; returns how many bytes that was. Not 0 if it has touched anything.
+    /// Puts zones in order that somebody has failed with, too.
     pub(crate) fn enforce(&self) -> Result<u64> {
         let zones = self.zones.iter().filter(|zone| zone.kept_bytes() > 0 || zone.has_failed());
         zones.map(|zone| zone.work().enforce().map_err(cannot_give_back)).sum()

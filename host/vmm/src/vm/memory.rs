@@ -23,9 +23,10 @@ pub struct MemoryUse {
     pub resident: Resident,
     /// Host memory behind the resizable part (with a balloon or fixed memory: behind all of it).
     pub device_resident: Resident,
-    /// Free memory that the host has taken in sweeps ([`Vm::sweep`]) since the VM was started.
+    /// Memory that the host has taken since the VM was started: what was free in sweeps ([`Vm::sweep`]), and what the
+    /// guest had used of what the host keeps.
     pub swept_bytes: u64,
-    /// How long these sweeps took together.
+    /// How long that took together.
     pub sweeps_took: Duration,
 }
 

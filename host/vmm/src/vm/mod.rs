@@ -2,6 +2,7 @@
 
 mod boot;
 mod condemn;
+mod lenience;
 mod memory;
 mod pause;
 mod starving;

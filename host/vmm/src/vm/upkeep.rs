@@ -1,34 +1,35 @@
 //! What the host does with the memory of a VM by itself, for as long as it runs.
 
-use super::{Shared, memory::blocking};
-use crate::{Grain, VmError};
+use super::{
+    Shared,
+    lenience::{Lenience, Verdict},
+    memory::blocking,
+};
+use crate::{Grain, Taken, VmError};
 use std::time::{Duration, Instant};
 
 /// How often there may be something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it, and takes back what a
-    /// guest that breaks the rules has used of the memory that the host keeps. Returns only if the VM has to end, and
-    /// why.
+    /// Takes what is free, so that what the guest's peaks leave behind does not stay with it, and takes back what the
+    /// guest has used of the memory that the host keeps. Returns only if the VM has to end, and why.
     pub(super) async fn keep_up(&self) -> VmError {
         let mut tick = tokio::time::interval(INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut last_taken = Instant::now();
-        let mut was_warned = false;
+        let mut lenience = Lenience::default();
         loop {
             tick.tick().await;
-            match self.enforce().await {
-                0 => {}
-                bytes if was_warned => return VmError::LimitBroken { bytes },
-                bytes => {
-                    was_warned = true;
-                    tracing::warn!(
-                        vm = self.config.name,
-                        bytes,
-                        "the guest has used memory that the host had taken; the next time, its VM is ended"
-                    );
-                }
+            let bytes = self.enforce().await;
+            match lenience.judge(bytes, Instant::now()) {
+                Verdict::Lives => {}
+                Verdict::IsWarned => tracing::warn!(
+                    vm = self.config.name,
+                    bytes,
+                    "the guest has used memory that the host had taken; if it does so again soon, its VM is ended"
+                ),
+                Verdict::Ends => return VmError::LimitBroken { bytes },
             }
             let is_due = |every: &Duration| last_taken.elapsed() >= *every;
             if self.reclaimer.get().is_some()
@@ -44,9 +45,16 @@ impl Shared {
     /// Discards what the guest has used of the memory that it does not have; returns how many bytes that was.
     async fn enforce(&self) -> u64 {
         let Some(reclaimer) = self.reclaimer.get().cloned() else { return 0 };
-        blocking(move || reclaimer.enforce()).await.unwrap_or_else(|error| {
+        let begin = Instant::now();
+        let found = blocking(move || reclaimer.enforce()).await;
+        let bytes = found.unwrap_or_else(|error| {
             tracing::warn!(vm = self.config.name, %error, "memory that the host had taken");
             0
-        })
+        });
+        if bytes > 0 {
+            tracing::debug!(vm = self.config.name, bytes, "used of what the host had taken");
+            self.swept.add(&Taken { bytes, took: begin.elapsed(), ..Taken::default() });
+        }
+        bytes
     }
 }

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
 };
 
-const AREA_BYTES: u64 = 2 << 20;
+pub const AREA_BYTES: u64 = 2 << 20;
 
 /// The files of this process that are the memory of the VM with this name.
 pub fn files(name: &str) -> Vec<File> {
@@ -27,14 +27,18 @@ pub fn resident(files: &[File]) -> u64 {
     files.iter().map(|file| file.metadata().unwrap().blocks() * 512).sum()
 }
 
-/// Writes to all areas that have nothing behind them, as a guest could that breaks the rules. To one that keeps them it
-/// changes nothing: these are zeros. Returns how many areas that were.
-pub fn touch_what_is_not_there(file: &File) -> usize {
+/// Where areas begin that have nothing behind them.
+pub fn empty_areas(file: &File) -> Vec<u64> {
     let areas = (0..file.metadata().unwrap().len() / AREA_BYTES).map(|area| area * AREA_BYTES);
     let is_empty = |start: &u64| {
         seek(file, SeekFrom::Data(*start)).is_ok_and(|data| data >= *start + AREA_BYTES)
     };
-    let empty: Vec<_> = areas.filter(is_empty).collect();
-    empty.iter().for_each(|start| file.write_all_at(&[0; 4096], *start).unwrap());
-    empty.len()
+    areas.filter(is_empty).collect()
+}
+
+/// Writes so many bytes to each of these areas, as a guest could that breaks the rules. To one that keeps them it changes
+/// nothing: these are zeros.
+pub fn touch(file: &File, areas: &[u64], bytes: usize) {
+    let zeros = vec![0; bytes];
+    areas.iter().for_each(|start| file.write_all_at(&zeros, *start).unwrap());
 }

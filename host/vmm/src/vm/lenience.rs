@@ -1,0 +1,70 @@
+//! What becomes of a guest that uses memory that the host keeps.
+
+use squeezy_llfree::{AREA_BYTES, TREE_AREAS};
+use std::time::{Duration, Instant};
+
+/// How much may have been used at a look.
+///
+/// An honest kernel reads up to seven bytes past the end of a page (`load_unaligned_zeropad`), of a name or a packet
+/// that a function has given it, say. Behind the last page of an area there may be one that the host keeps, and then the
+/// read has the host put a page there, of up to 2 MiB. A function that wants its VM to be ended has to fill pages at the
+/// ends of areas, each before one that is kept, and have them read within a second: a few, but not more than eight
+/// without great luck. A guest that breaks the rules can use as much, and it is discarded within a second.
+const STRAY_BYTES: u64 = TREE_AREAS as u64 * AREA_BYTES;
+/// How long a warning counts. Whoever reads the memory of the VMM (`gcore`) may do so again.
+const WARNED_FOR: Duration = Duration::from_mins(10);
+
+/// What it takes to end a VM.
+#[derive(Debug, Default)]
+pub(super) struct Lenience {
+    /// When the guest was warned.
+    warned: Option<Instant>,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Lives,
+    IsWarned,
+    Ends,
+}
+
+impl Lenience {
+    /// Judges a guest that has used so many bytes since the last look.
+    pub(super) fn judge(&mut self, bytes: u64, now: Instant) -> Verdict {
+        if bytes <= STRAY_BYTES {
+            return Verdict::Lives;
+        }
+        let before = self.warned.replace(now);
+        match before {
+            Some(before) if now.duration_since(before) < WARNED_FOR => Verdict::Ends,
+            _ => Verdict::IsWarned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_uses_a_few_areas_again_and_again_lives() {
+        let (mut lenience, now) = (Lenience::default(), Instant::now());
+        for second in 0..3600 {
+            let bytes = STRAY_BYTES - second % 8 * AREA_BYTES;
+            let verdict = lenience.judge(bytes, now + Duration::from_secs(second));
+            assert_eq!(verdict, Verdict::Lives);
+        }
+    }
+
+    #[test]
+    fn who_uses_more_is_warned_and_ended_if_that_was_not_long_ago() {
+        let (mut lenience, start) = (Lenience::default(), Instant::now());
+        let mut judge =
+            |bytes, seconds| lenience.judge(bytes, start + Duration::from_secs(seconds));
+        assert_eq!(judge(STRAY_BYTES + 4096, 1), Verdict::IsWarned);
+        assert_eq!(judge(STRAY_BYTES, 2), Verdict::Lives);
+        assert_eq!(judge(STRAY_BYTES + 4096, 601), Verdict::IsWarned);
+        assert_eq!(judge(u64::MAX, 1200), Verdict::Ends);
+    }
+}
