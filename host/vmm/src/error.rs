@@ -70,7 +70,7 @@ pub enum VmError {
 
     /// The guest has used memory that the host keeps, and it was not the first time.
     #[error(
-        "the guest has used {} that the host had taken from it, for the second time: its kernel is broken or has been taken over",
+        "the guest has used {} that the host had taken from it, again within ten minutes: its kernel is broken or has been taken over",
         ByteSize(*bytes)
     )]
     LimitBroken {
