@@ -150,7 +150,7 @@ mod tests {
 
     fn assessment(value: f64, certainty: Certainty, limit: Limit) -> Assessment {
         let target = Target {
-            shown_by: ShownBy::Other("somebody".to_owned()),
+            shown_by: ShownBy::Other("somebody".to_owned(), None),
             what: "speed".to_owned(),
             limit,
             unit: Unit::Times,

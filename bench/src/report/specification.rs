@@ -24,14 +24,18 @@ fn table(assessed: &[Assessment]) -> String {
     for target in TARGETS.iter() {
         let Target { what, limit, unit, shown_by } = target;
         let (word, limit) = limit.in_words();
-        let shown_by = match shown_by {
-            ShownBy::Other(other) => other.clone(),
+        let about: Vec<_> = assessed.iter().filter(|it| it.target == target).collect();
+        let (recorded, shown_by) = match shown_by {
+            ShownBy::Other(other, held_by) => {
+                let held = held_by.as_ref().map(|by| format!("held by `{by}`"));
+                (held.unwrap_or_default(), other.clone())
+            }
             ShownBy::Experiment(name, _) => {
-                format!("[`squeezy bench {name}`](bench/results/{name}/README.md)")
+                let link = format!("[`squeezy bench {name}`](bench/results/{name}/README.md)");
+                (recorded(&about), link)
             }
         };
-        let about: Vec<_> = assessed.iter().filter(|it| it.target == target).collect();
-        let (limit, recorded) = (format!("{word}{limit}{}", unit.in_words()), recorded(&about));
+        let limit = format!("{word}{limit}{}", unit.in_words());
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "| {what} | {limit} | {recorded} | {shown_by} |");
     }
@@ -84,6 +88,7 @@ mod tests {
         assert!(!text.contains("stale"), "{text}");
         let row = "| at most 5 ms | `met` 1, `unclear` 1: 2.00 to 4.00 ms | [`squeezy bench plug`]";
         assert!(text.contains(row), "{text}");
+        assert!(text.contains(" | held by `make test` | [`the_state_is_as_large"), "{text}");
         assert_eq!(update(&text, &assessed), Some(text));
         assert_eq!(recorded(&[&measured(9.0, 8.0, 9.5)]), "`MISSED`: 9.00 ms");
         assert_eq!(update("nothing", &assessed), None);

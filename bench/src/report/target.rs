@@ -26,8 +26,8 @@ pub(crate) struct Target {
 pub(crate) enum ShownBy {
     /// The name of an experiment, and its name for the target.
     Experiment(String, String),
-    /// Something else, in Markdown.
-    Other(String),
+    /// Something else, in Markdown, and what runs that and fails if the target is missed, if anything.
+    Other(String, Option<String>),
 }
 
 /// The limit that a number is compared with.
@@ -64,6 +64,7 @@ struct Entry {
     experiment: Option<String>,
     name: Option<String>,
     shown_by: Option<String>,
+    held_by: Option<String>,
     what: String,
     at_most: Option<f64>,
     at_least: Option<f64>,
@@ -86,10 +87,13 @@ impl TryFrom<Entry> for Target {
     type Error = String;
 
     fn try_from(entry: Entry) -> Result<Self, String> {
-        let Entry { experiment, name, shown_by, what, at_most, at_least, exactly, unit } = entry;
+        let Entry { experiment, name, shown_by, held_by, what, at_most, at_least, exactly, unit } =
+            entry;
         let shown_by = match (experiment, name, shown_by) {
-            (Some(experiment), Some(name), None) => ShownBy::Experiment(experiment, name),
-            (None, _, Some(other)) => ShownBy::Other(other),
+            (Some(experiment), Some(name), None) if held_by.is_none() => {
+                ShownBy::Experiment(experiment, name)
+            }
+            (None, _, Some(other)) => ShownBy::Other(other, held_by),
             _ => return Err(format!("`{what}` needs an experiment and a name, or shown_by")),
         };
         let limit = match (at_most, at_least, exactly) {
@@ -107,7 +111,7 @@ impl Target {
     pub(crate) fn find(experiment: &str, name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| match &target.shown_by {
             ShownBy::Experiment(of, named) => of == experiment && named == name,
-            ShownBy::Other(_) => false,
+            ShownBy::Other(..) => false,
         })
     }
 }
@@ -118,7 +122,7 @@ impl Target {
     pub(crate) fn experiment(&self) -> Option<&str> {
         match &self.shown_by {
             ShownBy::Experiment(experiment, _) => Some(experiment),
-            ShownBy::Other(_) => None,
+            ShownBy::Other(..) => None,
         }
     }
 }
@@ -186,6 +190,10 @@ mod tests {
             (good.replace("at_most = 5\n", ""), "needs one of at_most"),
             (good.replace("at_most = 5", "at_most = 5\nexactly = 0"), "needs one of at_most"),
             (good.replace("name = \"again\"\n", ""), "needs an experiment and a name"),
+            (
+                good.replace("unit", "held_by = \"make test\"\nunit"),
+                "needs an experiment and a name",
+            ),
             (good.replace("unit", "units"), "units"),
             (good.replace("milliseconds", "ms"), "ms"),
         ] {
