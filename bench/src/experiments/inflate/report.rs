@@ -82,15 +82,26 @@ impl Report for Arguments {
                 Estimate::median(latency("frozen instance", Step::TakeTouched).map(|ns| ns / 1e6)),
             );
         }
-        assessments.add(
-            "against-discard",
-            "touched memory taken, relative to the time in which the host's kernel discarded it"
-                .to_owned(),
-            Estimate::median(
-                of("hyperalloc, soft", Step::TakeTouched)
-                    .filter_map(|line| Some(line.latency_ns as f64 / line.discard_ns? as f64)),
-            ),
-        );
+        for method in ["hyperalloc, soft", "frozen instance"] {
+            assessments.add(
+                "against-discard",
+                format!("touched memory taken, {method} relative to the discard in it"),
+                Estimate::median(
+                    of(method, Step::TakeTouched)
+                        .filter_map(|line| Some(line.latency_ns as f64 / line.discard_ns? as f64)),
+                ),
+            );
+        }
+        for method in ["hyperalloc", "hyperalloc, stopped", "hyperalloc, soft", "frozen instance"] {
+            let ns_a_byte = |method| of(method, Step::TakeTouched).map(ns_a_byte_back);
+            assessments.add(
+                "against-floor",
+                format!(
+                    "touched memory taken, {method} relative to floor, for as much host memory"
+                ),
+                Estimate::ratio(ns_a_byte(method), ns_a_byte("floor")),
+            );
+        }
         for (name, step) in [("untouched", Step::TakeUntouched), ("give-back", Step::GiveUntouched)]
         {
             assessments.add(
@@ -142,6 +153,47 @@ fn gib_a_second(line: &Line) -> f64 {
     line.moved_bytes as f64 / f64::from(1 << 30) / (line.latency_ns as f64 / 1e9)
 }
 
+/// Not finite if nothing came back.
+fn ns_a_byte_back(line: &Line) -> f64 {
+    line.latency_ns as f64 / line.resident_drop_bytes as f64
+}
+
 fn ns_an_area(line: &Line) -> f64 {
     line.latency_ns as f64 / (line.moved_bytes as f64 / f64::from(2 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{harness::assess, record::tests::header};
+
+    #[test]
+    fn what_is_taken_is_compared_with_the_discard_in_it_and_without_a_guest() {
+        let line = |method, latency_ns, discard_ns, resident_drop_bytes| Measured {
+            header: header("inflate", method, 0),
+            figures: Figures {
+                step: Step::TakeTouched,
+                size_bytes: 1 << 30,
+                latency_ns,
+                discard_ns,
+                moved_bytes: 1 << 30,
+                resident_drop_bytes,
+                huge_bytes: 0,
+                vcpus_ns: 0,
+                devices_ns: 0,
+            },
+        };
+        let records = [
+            line("hyperalloc, soft", 120, Some(100), 1 << 30),
+            line("frozen instance", 33, Some(30), 1 << 28),
+            line("floor", 100, Some(100), 1 << 30),
+        ];
+        let percent: Vec<_> = assess::<Arguments>(&records)
+            .iter()
+            .map(|it| (it.measured.value * 100.0).round())
+            .collect();
+        assert_eq!(percent, [120.0, 110.0, 120.0, 132.0]);
+        assert!(Arguments::table(&records).to_string().contains("frozen instance"));
+        assert!(Arguments::plot(&records).svg().unwrap().contains("floor"));
+    }
 }
