@@ -11,7 +11,8 @@ usage: guest/kernel/build.sh VARIANT [MAKE TARGET...]
 
   release   the kernel that instances run on
   debug     release with PROVE_LOCKING, DEBUG_VM, KASAN, KUnit and fault injection
-  benchmark release with a benchmark of the page allocator, for the experiment "allocator"
+  benchmark release with a benchmark of the page allocator and other delays of free page reporting, for the experiments
+            "allocator" and "build"
   off       release without CONFIG_SQUEEZY, on the hooked tree
   stock     the configuration of "off" on the unpatched tree
   numa      the unpatched tree with NUMA, for the mechanism "numa"

@@ -11,7 +11,7 @@ use crate::{
         methods, of_method,
     },
     rigs::compile_vm::{
-        CLEAN, COMPILE, CompileVm, Footprint, LEGEND, LIMIT, Reclaim, over_time, watch,
+        CLEAN, CompileVm, Footprint, LEGEND, LIMIT, Reclaim, compile, over_time, watch,
     },
     size::mib,
 };
@@ -95,9 +95,10 @@ async fn one(session: &mut Session<Figures>, reclaim: Reclaim, trial: u32, order
         vms.push(CompileVm::start(session, reclaim).await?);
     }
     let watched: Vec<&CompileVm> = vms.iter().collect();
+    let script = format!("{}; {CLEAN}; echo built; sleep 3000", compile(1));
     let work = async {
         for vm in &vms {
-            vm.begin(&format!("{COMPILE}; {CLEAN}; echo built; sleep 3000")).await?;
+            vm.begin(&script).await?;
             if order == Order::InTurn {
                 vm.said("built", LIMIT).await?;
                 vm.vm().agent()?.drop_page_cache().await?;
@@ -155,12 +156,12 @@ impl Report for Arguments {
     }
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
-        for method in ["soft", "soft, pages"] {
+        for (method, target) in [("soft", "peak-blocks"), ("soft, pages", "peak-pages")] {
             let peak = |method| {
                 select(records, method, Order::InTurn).map(|line| line.footprint.peak_bytes as f64)
             };
             assessments.add(
-                "peak",
+                target,
                 format!(
                     "most memory at a time, VMs in turn, {method} relative to free page reporting"
                 ),

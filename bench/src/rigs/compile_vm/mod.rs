@@ -34,11 +34,22 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 /// Interval of looks at what the job has said.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Compiles libbpf and bpftool, with as many compilers at a time as two processors and 1 GiB bear.
-pub(crate) const COMPILE: &str = "mkdir -p /tmp/out && make -s -j8 -C /function/tools/bpf/bpftool OUTPUT=/tmp/out/ bootstrap \
-     >/tmp/messages 2>&1 || { tail -5 /tmp/messages; exit 1; }";
-/// Removes what that has made.
+/// Removes what [`compile`] has made.
 pub(crate) const CLEAN: &str = "rm -rf /tmp/out /tmp/messages";
+
+/// A script that compiles libbpf and bpftool into this many directories, one after the other, with as many compilers at
+/// a time as two processors and 1 GiB bear. What debuggers and the compiler's own steps want is kept: some 56 MiB in
+/// each directory, in memory like all files there.
+pub(crate) fn compile(directories: u32) -> String {
+    let one = |number| {
+        format!(
+            "mkdir -p /tmp/out/{number} && make -s -j8 -C /function/tools/bpf/bpftool OUTPUT=/tmp/out/{number}/ \
+             EXTRA_CFLAGS='-g3 -O0 -w -save-temps=obj' bootstrap >/tmp/messages 2>&1 \
+             || {{ tail -5 /tmp/messages; exit 1; }}"
+        )
+    };
+    (0..directories).map(one).collect::<Vec<_>>().join("; ")
+}
 
 /// A VM with one job in it.
 pub(crate) struct CompileVm {
@@ -110,5 +121,18 @@ impl CompileVm {
     pub(crate) async fn stop(self) -> Result {
         self.vm.stop().await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_directory_is_compiled_into_by_itself() {
+        let script = compile(2);
+        assert_eq!(script.matches("exit 1; }").count(), 2, "{script}");
+        assert!(script.contains("OUTPUT=/tmp/out/0/ ") && script.contains("OUTPUT=/tmp/out/1/ "));
+        assert!(!compile(1).contains("/out/1"));
     }
 }

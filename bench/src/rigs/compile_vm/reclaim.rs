@@ -79,7 +79,7 @@ impl Reclaim {
     }
 
     /// The kernel in which it can be done.
-    pub(super) fn kernel(self) -> Kernel {
+    pub(crate) fn kernel(self) -> Kernel {
         match self {
             Self::ReportingSoon(_) => Kernel::Benchmark,
             _ => Kernel::Release,
