@@ -78,9 +78,12 @@ impl Report for Arguments {
             return;
         }
         let latency = |method, step| select(records, method, step).map(ms);
-        for (name, step) in
-            [("cold-start", Step::ColdStart), ("touch", Step::Touch), ("reclaim", Step::Reclaim)]
-        {
+        for (name, step) in [
+            ("boot", Step::Boot),
+            ("cold-start", Step::ColdStart),
+            ("touch", Step::Touch),
+            ("reclaim", Step::Reclaim),
+        ] {
             assessments.add(
                 name,
                 format!("{}, memfd with huge pages relative to ram", step.title()),
@@ -167,6 +170,8 @@ mod tests {
         };
         let of = |huge_bytes| {
             [
+                line("ram", Step::Boot, 400, 0),
+                line("memfd", Step::Boot, 500, 0),
                 line("ram", Step::Touch, 200, 512 << 20),
                 line("memfd", Step::Touch, 100, huge_bytes),
                 line("memfd", Step::Take, 103, 0),
@@ -177,7 +182,7 @@ mod tests {
         };
         let percent = |it: &Assessment| (it.measured.value * 100.0).round();
         let values: Vec<_> = assess::<Arguments>(&of(512 << 20)).iter().map(percent).collect();
-        assert_eq!(values, [50.0, 103.0, 300.0]);
+        assert_eq!(values, [125.0, 50.0, 103.0, 300.0]);
         assert!(assess::<Arguments>(&of(0)).is_empty());
         assert!(Arguments::table(&of(0)).to_string().contains("frozen: free blocks"));
         assert!(Arguments::plot(&of(0)).svg().unwrap().contains("memfd"));
