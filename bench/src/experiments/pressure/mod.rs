@@ -2,6 +2,7 @@
 //! (Figure 10 of the Squeezy paper). See README.md.
 
 mod report;
+mod wasteful;
 
 use crate::{
     error::{BenchError, Result},
@@ -10,16 +11,20 @@ use crate::{
     report::median,
     rigs::{
         load::{FunctionsLoad, LoadOptions},
-        node_rig::{NodeRigOptions, NodeRigPlan, Replayed, Sample, Trial, Usual, replay, trials},
+        node_rig::{
+            NodeRigOptions, NodeRigPlan, Replayed, Sample, Trial, Usual, memory_backends, method,
+            replay, trials,
+        },
     },
 };
 use serde::{Deserialize, Serialize};
 use squeezy_node::{FunctionImage, PolicyName, series};
 use squeezy_scaler::Moment;
-use squeezy_vmm::mechanism::MechanismName;
+use squeezy_vmm::{MemoryBackend, mechanism::MechanismName};
 use std::{fmt, time::Duration};
 
-const USUAL: Usual = Usual { full: &["html", "bfs", "cnn", "bert"], quick: &["html", "html"] };
+/// Together with [`wasteful`].
+const USUAL: Usual = Usual { full: &["html", "bfs", "cnn", "bert"], quick: &["html"] };
 
 /// The policies that are compared by default.
 const POLICIES: [PolicyName; 5] = [
@@ -88,13 +93,14 @@ pub(crate) type Line = Measured<Figures>;
 /// A run of the load.
 struct Run<'a> {
     trial: Trial<'a>,
+    memory_backend: MemoryBackend,
     /// [`ABUNDANT`] or [`RESTRICTED`].
     memory: &'static str,
 }
 
 impl fmt::Display for Run<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} memory", self.trial, self.memory)
+        write!(f, "{}, {}, {} memory", self.trial, self.memory_backend, self.memory)
     }
 }
 
@@ -104,7 +110,13 @@ impl Experiment for Arguments {
     const NAME: &'static str = "pressure";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let functions = self.rig.functions(session, &USUAL)?;
+        let mut functions = self.rig.functions(session, &USUAL)?;
+        if self.rig.functions.are_usual()
+            && let Some(html) = functions.iter().find(|image| image.function.name == "html")
+        {
+            functions.push(wasteful::wasteful(html)?);
+        }
+        let functions = functions;
         let scaled = scaled_down(&functions);
         let policies = self.rig.policies.or(&POLICIES);
         let count = session.options.trials_or(1, 5);
@@ -116,10 +128,17 @@ impl Experiment for Arguments {
         )?;
         let mut runs = Vec::new();
         for of_trial in trials(count, [functions.as_slice()], &policies).chunks(policies.len()) {
-            runs.push(Run { trial: of_trial[0], memory: ABUNDANT });
-            runs.extend(of_trial.iter().map(|&trial| {
+            let memory_backend = MemoryBackend::Ram;
+            runs.push(Run { trial: of_trial[0], memory_backend, memory: ABUNDANT });
+            runs.extend(of_trial.iter().flat_map(|&trial| {
                 let functions = if is_fixed(trial.policy) { &scaled } else { &functions };
-                Run { trial: Trial { functions, ..trial }, memory: RESTRICTED }
+                let trial = Trial { functions, ..trial };
+                let backends = memory_backends(trial.policy).iter();
+                backends.map(move |&memory_backend| Run {
+                    trial,
+                    memory_backend,
+                    memory: RESTRICTED,
+                })
             }));
         }
         let mut abundant = Vec::new();
@@ -165,7 +184,8 @@ impl Arguments {
         load: &FunctionsLoad,
         abundant: &[Line],
     ) -> Result<Vec<Line>> {
-        let Run { trial, memory } = run;
+        let Run { trial, memory_backend, memory } = run;
+        session.options.memory_backend = *memory_backend;
         let limited = *memory == RESTRICTED && !is_fixed(trial.policy);
         let budget_bytes = limited.then(|| {
             let peak = abundant.iter().map(|line| line.peak_bytes).max().unwrap_or(0);
@@ -174,7 +194,10 @@ impl Arguments {
         let keep_alive = self.length(session.options.quick).mul_f64(KEEP_ALIVE);
         let plan = NodeRigPlan::new(trial.policy, budget_bytes.unwrap_or(u64::MAX), keep_alive);
         let replayed = replay(session, trial, &plan, &load.arrivals).await?;
-        let header = trial.header(session, replayed.details.as_ref());
+        let header = Header {
+            method: method((trial.policy, *memory_backend)),
+            ..trial.header(session, replayed.details.as_ref())
+        };
         let lines: Vec<Line> = (0..trial.functions.len())
             .map(|member| {
                 let mut line = line(&header, run, member, &load.source, &replayed);

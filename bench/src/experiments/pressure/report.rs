@@ -6,7 +6,7 @@ use crate::{
     record::describe_run,
     report::{
         Assessments, Estimate, Sample, Spread, Table, by_method,
-        chart::{BLUE, Chart, Panel, Series},
+        chart::{BLUE, Chart, GREEN, Panel, Series},
         functions, methods, of_function, of_method,
     },
 };
@@ -49,7 +49,7 @@ impl Report for Arguments {
 
     fn assess(records: &[Line], assessments: &mut Assessments) {
         let functions = functions(records);
-        for ours in ["squeezy", "overcommit"] {
+        for ours in ["squeezy", "overcommit", "overcommit, memfd"] {
             let ratios = functions
                 .iter()
                 .map(|function| Sample::Median(ratios(records, ours, function).collect()));
@@ -89,20 +89,24 @@ impl Report for Arguments {
             joined: false,
             logarithmic: false,
         };
+        let over_time = |name: &str, colour, of: fn(&Line) -> f64| Series {
+            name: name.to_owned(),
+            colour,
+            variant: false,
+            points: methods
+                .iter()
+                .map(|method| Spread::of(over_time(records, method, of)))
+                .collect(),
+        };
         let memory = Panel {
-            title: "Memory committed over time".to_owned(),
+            title: "Memory over time".to_owned(),
             x: "method".to_owned(),
             y: "GiB x seconds".to_owned(),
             categories: methods.clone(),
-            series: vec![Series {
-                name: "committed".to_owned(),
-                colour: BLUE,
-                variant: false,
-                points: methods
-                    .iter()
-                    .map(|method| Spread::of(gib_seconds(records, method)))
-                    .collect(),
-            }],
+            series: vec![
+                over_time("committed", BLUE, |line| line.gib_seconds),
+                over_time("resident on the host", GREEN, |line| line.resident_gib_seconds),
+            ],
             joined: false,
             logarithmic: false,
         };
@@ -128,10 +132,14 @@ fn ratios<'a>(
     select(records, RESTRICTED, method, function).map(|line| line.p99_over_abundant)
 }
 
-/// For all functions together; every line of a run contains it.
 fn gib_seconds(records: &[Line], method: &str) -> Vec<f64> {
+    over_time(records, method, |line| line.gib_seconds)
+}
+
+/// For all functions together; every line of a run contains it.
+fn over_time(records: &[Line], method: &str, of: fn(&Line) -> f64) -> Vec<f64> {
     let first = functions(records).into_iter().next().unwrap_or_default();
-    select(records, RESTRICTED, method, &first).map(|line| line.gib_seconds).collect()
+    select(records, RESTRICTED, method, &first).map(of).collect()
 }
 
 fn select<'a>(

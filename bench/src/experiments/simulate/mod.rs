@@ -15,7 +15,10 @@ use crate::{
         chart::{self, Chart, Panel, Series},
         methods, of_method,
     },
-    rigs::{load::LoadOptions, node_rig::Policies},
+    rigs::{
+        load::LoadOptions,
+        node_rig::{Policies, memory_backends, method},
+    },
     size::{self, gib},
 };
 use costs::Costs;
@@ -127,11 +130,7 @@ impl Experiment for Arguments {
         let costs = self.costs.as_ref().unwrap_or(&recorded);
         let recorded = record::read(costs, coldstart::Arguments::NAME)?;
         let policies = self.policies.or(&POLICIES);
-        // What the host takes by itself matters only where a VM is charged for what it holds.
-        let ways = |policy| {
-            let file = (policy == PolicyName::Overcommit).then_some((policy, MemoryBackend::Memfd));
-            [(policy, MemoryBackend::Ram)].into_iter().chain(file)
-        };
+        let ways = |policy| memory_backends(policy).iter().map(move |&backend| (policy, backend));
         let ways: Vec<_> = policies.into_iter().flat_map(ways).collect();
         session.progress.plan((ways.len() + 2) as f64);
         let ours = (PolicyName::Mechanism(MechanismName::Squeezy), MemoryBackend::Ram);
@@ -345,14 +344,6 @@ impl Arguments {
             },
         };
         Ok((line, peak_instances))
-    }
-}
-
-/// The name of a policy with a memory backend.
-fn method((policy, memory_backend): (PolicyName, MemoryBackend)) -> String {
-    match memory_backend {
-        MemoryBackend::Ram => policy.to_string(),
-        MemoryBackend::Memfd => format!("{policy}, {memory_backend}"),
     }
 }
 

@@ -40,6 +40,11 @@ impl Usual {
 }
 
 impl Functions {
+    /// Whether none is named.
+    pub(crate) fn are_usual(&self) -> bool {
+        self.functions.is_empty()
+    }
+
     /// The named functions, otherwise those of `default` whose images exist.
     pub(crate) fn find<F: Recorded>(
         &self,

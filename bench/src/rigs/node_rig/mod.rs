@@ -1,6 +1,7 @@
 //! Functions on one node, called according to a load: the rig of every experiment with a node.
 
 mod functions;
+mod memory_backends;
 mod options;
 mod plan;
 mod policies;
@@ -9,6 +10,7 @@ mod trial;
 mod watch;
 
 pub(crate) use functions::{Functions, Usual};
+pub(crate) use memory_backends::{memory_backends, method};
 pub(crate) use options::NodeRigOptions;
 pub(crate) use plan::NodeRigPlan;
 pub(crate) use policies::Policies;
