@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# Builds the Debian package from what has been built in this checkout. The same input gives the same bytes.
-# usage: packaging/debian.sh DIRECTORY; prints the package's path in it
+# Builds a Debian package from what has been built in this checkout, with what debian/ has in a directory of its name. The
+# same input gives the same bytes.
+# usage: packaging/debian.sh squeezy|squeezy-guest|squeezy-shim DIRECTORY; prints the package's path in DIRECTORY
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
 
-directory=${1:?usage: packaging/debian.sh DIRECTORY}
+usage="usage: packaging/debian.sh squeezy|squeezy-guest|squeezy-shim DIRECTORY"
+name=${1:?$usage}
+directory=${2:?$usage}
 own=$root/packaging
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 umask 022
-"$own/install.sh" "$work/tree"
+"$own/install.sh" "$name" "$work/tree"
 control=$work/tree/DEBIAN
 mkdir "$control"
-install -m 755 "$own"/debian/{postinst,prerm,postrm} "$control"
-install -m 644 "$own/debian/conffiles" "$control"
-install -m 644 "$own/debian/control.in" "$control/control"
+install -m 644 "$own/debian/$name/control.in" "$control/control"
+for script in postinst prerm postrm; do
+	[ ! -e "$own/debian/$name/$script" ] || install -m 755 "$own/debian/$name/$script" "$control"
+done
+[ ! -e "$own/debian/$name/conffiles" ] || install -m 644 "$own/debian/$name/conffiles" "$control"
 "$own/pack.sh" "$work/tree" "$directory"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds a release: Debian packages of Squeezy and of each runtime, OCI image, bill of materials and checksums, in
-# build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same
+# Builds a release: Debian packages of Squeezy, of each runtime and of containerd's runtime, OCI image, bill of
+# materials and checksums, in build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same
 # commit on the same Debian gives the same bytes.
 # usage: packaging/release.sh [--package]
 #
-# --package leaves out the OCI image, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the checksums are signed.
+# --package leaves out the OCI image of the daemon, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the checksums are signed.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -28,7 +28,7 @@ RUSTFLAGS+=" --remap-path-prefix=$(cd "$root" && rustc --print sysroot)=rust"
 export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/dist
 
 programs() {
-	(cd "$root" && cargo build --locked --profile dist -p squeezy -p squeezy-bench)
+	(cd "$root" && cargo build --locked --profile dist -p squeezy -p squeezy-bench -p squeezy-shim)
 }
 
 "$root/guest/kernel/build.sh" release
@@ -39,11 +39,15 @@ with_progress "programs: crates" "$cache/logs/release-programs.log" '^ *Compilin
 
 rm -rf "$release"
 mkdir -p "$release"
-packages=("$("$own/debian.sh" "$release")")
+packages=()
+for name in squeezy-guest squeezy; do
+	packages+=("$("$own/debian.sh" "$name" "$release")")
+done
+shim=$("$own/debian.sh" squeezy-shim "$release")
 for definition in "$root"/runtimes/*/function.toml; do
 	packages+=("$("$own/runtime.sh" "$(basename "$(dirname "$definition")")" "$release")")
 done
-printf '%s\n' "${packages[@]}"
+printf '%s\n' "${packages[@]}" "$shim"
 if [ "${1:-}" != --package ]; then
 	"$own/oci.sh" "$release" "${packages[@]}"
 fi

@@ -23,8 +23,8 @@ for suffix in erofs toml; do
 	install -D -m 644 "$build/$file" "$tree/usr/lib/squeezy/$file"
 done
 documents=$tree/usr/share/doc/squeezy-runtime-$name
-install -D -m 644 "$own/debian/runtime-copyright" "$documents/copyright"
+install -D -m 644 "$own/debian/runtime/copyright" "$documents/copyright"
 "$own/contents.sh" "$name" >"$documents/packages"
 mkdir "$tree/DEBIAN"
-sed "s/@NAME@/$name/" "$own/debian/runtime-control.in" >"$tree/DEBIAN/control"
+sed "s/@NAME@/$name/" "$own/debian/runtime/control.in" >"$tree/DEBIAN/control"
 "$own/pack.sh" "$tree" "$directory"
