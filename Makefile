@@ -37,8 +37,9 @@ test-fast: dependencies ## tests that need no VM
 	@[ -n "$$SQUEEZY_TRACES" ] || { echo "left out: the published Azure traces, for SQUEEZY_TRACES names no directory with them"; exit; }; \
 	cargo test -p squeezy-load --test real_traces -- --ignored
 	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
-	@[ "$$(id -u)" = 0 ] || { bash -c '. scripts/common.sh; skip "functions from OCI images, whose files keep their owners: run this as root"'; exit; }; \
+	@[ "$$(id -u)" = 0 ] || { bash -c '. scripts/common.sh; skip "functions from OCI images, whose files keep their owners, and nodes with a root directory of their own: run this as root"'; exit; }; \
 	python3 scripts/run-unittest.py discover guest/image/tests && \
+	python3 scripts/run-unittest.py discover packaging/tests && \
 	for example in $(EXAMPLES); do examples/test.sh $$example || exit; done
 
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
@@ -59,6 +60,8 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	@scripts/install-dependencies.sh test
 	@guest/image/initramfs.sh >/dev/null
 	cargo build -p squeezy-shim
+	@containerd=$$(host/shim/tests/kubernetes/build.sh) && \
+	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
@@ -113,7 +116,7 @@ squeezers: dependencies ## an archive of the squeezers in squeezers/, for other 
 	@scripts/install-dependencies.sh squeezers
 	@squeezers/package/build.sh
 
-release: dependencies ## Debian packages, OCI image, bill of materials and checksums, in build/release: of a commit, as root
+release: dependencies ## Debian packages, OCI images, manifests, bill of materials and checksums, in build/release: of a commit, as root
 	@packaging/release.sh
 
 dependencies:

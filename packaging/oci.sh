@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds an OCI image of Debian with Squeezy's packages in it, of which the first is packaging/debian.sh's. As root. The
+# Builds an OCI image of Debian with Squeezy's packages in it, of which the first says the version. As root. The
 # same packages, Debian's included, give the same bytes.
 # usage: packaging/oci.sh DIRECTORY PACKAGE...; prints the path of the archive in DIRECTORY
 set -euo pipefail
@@ -11,10 +11,8 @@ directory=${1:?usage: packaging/oci.sh DIRECTORY PACKAGE...}
 shift
 [ "$(id -u)" = 0 ] || die "run this as root: files in the image keep their owners"
 need mmdebstrap mmdebstrap
-need umoci umoci
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
-created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 version=$(dpkg-deb -f "$1" Version)
 
 work=$(mktemp -d)
@@ -36,21 +34,7 @@ make_layer() {
 }
 
 with_progress "OCI image: packages" "$cache/logs/oci.log" '^Setting up' 0 "cannot make the image's files" make_layer
-layout=$work/layout
-{
-	umoci init --layout "$layout"
-	umoci new --image "$layout:$version"
-	umoci raw add-layer --image "$layout:$version" --history.created "$created" --history.created_by "packaging/oci.sh" "$work/layer.tar"
-	umoci config --image "$layout:$version" --created "$created" --history.created "$created" \
-		--os linux --architecture amd64 --config.user squeezy --config.exposedports 3233/tcp \
-		--config.volume /var/lib/squeezy --config.workingdir /var/lib/squeezy --config.env PATH=/usr/bin:/bin \
-		--config.entrypoint /usr/bin/squeezy --config.cmd serve --config.cmd=--config --config.cmd=/etc/squeezy/squeezy.toml \
-		--config.label "org.opencontainers.image.version=$version" \
-		--config.label "org.opencontainers.image.title=squeezy" \
-		--config.label "org.opencontainers.image.licenses=(Apache-2.0 OR MIT) AND GPL-2.0-only"
-	umoci gc --layout "$layout"
-} >"$cache/logs/oci-layout.log" 2>&1 || { show_failure "$cache/logs/oci-layout.log"; die "cannot make the OCI image"; }
-mkdir -p "$directory"
-archive=$directory/squeezy_${version}_amd64.oci.tar
-tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$layout" -cf "$archive" .
-say "$archive"
+"$root/packaging/archive.sh" "$directory" squeezy "$version" "$work/layer.tar" \
+	--config.user squeezy --config.exposedports 3233/tcp \
+	--config.volume /var/lib/squeezy --config.workingdir /var/lib/squeezy --config.env PATH=/usr/bin:/bin \
+	--config.entrypoint /usr/bin/squeezy --config.cmd serve --config.cmd=--config --config.cmd=/etc/squeezy/squeezy.toml

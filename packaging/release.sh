@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds a release: Debian packages of Squeezy, of each runtime and of containerd's runtime, OCI image, bill of
-# materials and checksums, in build/release. From nothing it takes half an hour on two processors, most of it for the guest's kernel. The same
-# commit on the same Debian gives the same bytes.
+# Builds a release: Debian packages of Squeezy, of each runtime and of containerd's runtime, OCI images, manifests for
+# Kubernetes, bill of materials and checksums, in build/release. From nothing it takes half an hour on two processors,
+# most of it for the guest's kernel. The same commit on the same Debian gives the same bytes.
 # usage: packaging/release.sh [--package]
 #
-# --package leaves out the OCI image of the daemon, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the checksums are signed.
+# --package leaves out the OCI image of the daemon, which needs root. With $SQUEEZY_SIGNING_KEY, a key of gpg, the
+# checksums are signed.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -48,6 +49,10 @@ for definition in "$root"/runtimes/*/function.toml; do
 	packages+=("$("$own/runtime.sh" "$(basename "$(dirname "$definition")")" "$release")")
 done
 printf '%s\n' "${packages[@]}" "$shim"
+"$own/node.sh" "$release" "${packages[0]}" "$shim"
+for manifest in runtimeclass daemonset removal; do
+	sed "s/@VERSION@/$version/" "$own/kubernetes/$manifest.yaml" >"$release/squeezy-$manifest.yaml"
+done
 if [ "${1:-}" != --package ]; then
 	"$own/oci.sh" "$release" "${packages[@]}"
 fi

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the package of what has been built, installs it with apt into a Debian tree that it boots with
-# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. About three
-# minutes. As root; the kernel, the image of functions/html, those of runtimes and target/release/squeezy have to be
-# there: make run and make runtimes have made them.
+# Builds the packages of what has been built, installs them with apt into a Debian tree that it boots with
+# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. Then the image
+# for nodes tells the tree's containerd of its runtime, and takes it away. About four minutes. As root; the kernel, the
+# image of functions/html, those of runtimes and the programs in target/release have to be there: make run, make runtimes
+# and cargo build --release -p squeezy-shim have made them.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -37,14 +38,15 @@ install_debian() {
 }
 
 install_squeezy() {
-	local package
-	package=$("$own/debian.sh" "$work")
-	[ "$(sha256sum <"$package")" = "$(sha256sum <"$("$own/debian.sh" "$work/again")")" ] || die "two packages of the same differ"
-	cp "$package" "$tree/squeezy.deb"
+	local name
+	for name in squeezy squeezy-guest squeezy-shim; do
+		cp "$("$own/debian.sh" "$name" "$work")" "$tree/$name.deb"
+	done
+	cmp "$tree/squeezy.deb" "$("$own/debian.sh" squeezy "$work/again")" || die "two packages of the same differ"
 	cp "$("$own/runtime.sh" python "$work")" "$tree/runtime.deb"
 	# Nothing runs in the tree yet; apt finds all that the package depends on.
 	chroot "$tree" apt-get -qq update >"$work/apt" 2>&1 || die "apt: $(tail -1 "$work/apt")"
-	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy.deb /runtime.deb >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
+	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy-guest.deb /squeezy.deb /squeezy-shim.deb /runtime.deb containerd >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
 	# Another daemon may run on this machine, whose network the tree shares.
 	sed -i 's/^listen = .*/listen = "127.0.0.1:3299"/' "$tree/etc/squeezy/squeezy.toml"
 	# The default where the host has huge pages for it; more depends on what the unit allows.
@@ -130,13 +132,50 @@ grep -q 'squeezy.toml: line 7: memory: "lots"' "$work/journal" || complain "it d
 inside squeezy doctor --config /etc/squeezy/squeezy.toml >"$work/doctor" 2>&1 && complain "the doctor finds nothing wrong"
 grep -q 'line 7' "$work/doctor" || complain "the doctor does not say what is wrong"
 
-inside apt-get -qq remove -y squeezy squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be removed"
-for file in etc/squeezy/squeezy.toml var/lib/squeezy/key; do
+mkdir -p "$tree/var/lib/squeezy/layers"
+inside apt-get -qq remove -y squeezy squeezy-guest squeezy-shim squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be removed"
+for file in etc/squeezy/squeezy.toml etc/containerd/conf.d/squeezy.toml var/lib/squeezy/key; do
 	[ -f "$tree/$file" ] || complain "a removal takes /$file along"
 done
 # The package does not know it.
 rm "$tree"/usr/lib/squeezy/images/html.*
 inside apt-get -qq purge -y squeezy squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be purged"
+[ -d "$tree/var/lib/squeezy/layers" ] || complain "a purge of the service takes what is the shim's along"
+inside apt-get -qq purge -y squeezy-guest squeezy-shim >/dev/null 2>&1 || complain "the shim cannot be purged"
 [ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
+
+archive=$("$own/node.sh" "$work" "$tree/squeezy-guest.deb" "$tree/squeezy-shim.deb")
+mkdir "$work/layout"
+tar -C "$work/layout" -xf "$archive"
+umoci unpack --image "$work/layout:$(dpkg-deb -f "$tree/squeezy.deb" Version)" "$work/bundle" >"$work/umoci" 2>&1 ||
+	die "the image cannot be unpacked: $(tail -1 "$work/umoci")"
+cp -a "$work/bundle/rootfs" "$tree/node-image"
+mkdir -p "$tree/node-image"/{proc,dev}
+# node ACTION: what a privileged pod of the image does, in the node's process namespace.
+node() {
+	# shellcheck disable=SC2016 # for the shell inside
+	inside unshare --mount sh -c 'cd /node-image && mount --rbind / host && mount --bind /proc proc && mount --bind /dev dev &&
+		PATH=/usr/bin:/bin exec /usr/sbin/chroot . /usr/bin/squeezy-node "$1"' sh "$1" >"$work/said" 2>&1 ||
+		complain "$1: $(tail -1 "$work/said")"
+}
+containerd_process() {
+	inside systemctl show --property MainPID --value containerd
+}
+until_true "containerd runs" systemctl --quiet is-active containerd
+cp "$tree/etc/containerd/config.toml" "$work/config.toml"
+first=$(containerd_process)
+node install
+second=$(containerd_process)
+[ "$first" != "$second" ] || complain "containerd was not restarted: $(cat "$work/said")"
+until_true "it knows the runtime" ctr version
+inside containerd config dump | grep -q io.containerd.squeezy.v2 || complain "containerd does not know the runtime"
+node install
+[ "$second" = "$(containerd_process)" ] || complain "containerd was restarted for nothing"
+node remove
+until_true "it runs without the runtime" ctr version
+cmp "$work/config.toml" "$tree/etc/containerd/config.toml" || complain "its configuration is another than before"
+[ -z "$(find "$tree"/{var/lib,usr/lib,run}/squeezy "$tree"/usr/local/bin/containerd-shim-* 2>/dev/null)" ] ||
+	complain "a removal leaves something"
+say "a node has the runtime, and has nothing of it afterwards"
 say "all right"
