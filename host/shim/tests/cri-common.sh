@@ -23,8 +23,12 @@ cat >>"$work/config.toml" <<TOML
   [plugins."io.containerd.grpc.v1.cri".containerd]
     default_runtime_name = "squeezy"
 TOML
-# As docs/kubernetes.md says for each version of containerd.
-if [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
+# As docs/kubernetes.md says for each version of containerd; or by squeezy-node, where `by_image` is set.
+if [ -n "${by_image-}" ]; then
+	# shellcheck source-path=SCRIPTDIR source=node-common.sh
+	. "$here/node-common.sh"
+	squeezy_node install
+elif [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
 	sed -i "1i imports = [\"$packaging/containerd.toml\"]" "$work/config.toml"
 else
 	sed '/^version/d' "$packaging/containerd.toml" >>"$work/config.toml"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs pods in a VM through CRI, as kubelet does: with Debian's containerd and a newer one.
+# Runs pods in a VM through CRI, as kubelet does: with Debian's containerd and a newer one, and the shim as the image
+# squeezy-node installs and removes it.
 # usage: host/shim/tests/cri.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
@@ -7,6 +8,8 @@ if [ "${2-}" != inside ]; then
 	debian=$("$(dirname "$0")/get-containerd.sh")
 	containerds=("$debian:$kubernetes" "$kubernetes")
 fi
+# shellcheck disable=SC2034 # it is for what is sourced
+by_image=yes
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"
 
@@ -184,3 +187,11 @@ mounts | diff "$work/mounts" - || die "there are other mounts than before"
 [ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
 
 kill "$containerd"
+wait "$containerd" || true
+
+echo "nothing is left of the shim"
+squeezy_node remove
+cmp /etc/containerd/config.toml "$work/config-before.toml" || die "containerd's configuration is another than before"
+for file in /usr/local/bin/containerd-shim-squeezy-v2 /usr/lib/squeezy /var/lib/squeezy /run/squeezy; do
+	[ ! -e "$file" ] || die "$file is left"
+done
