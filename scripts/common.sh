@@ -149,6 +149,27 @@ show_failure() {
 	tail -15 "$1" >&2
 }
 
+# build_programs SOURCE WHAT COMMAND...: sets programs, a directory in the cache with what COMMAND builds of Go modules. Its
+# name is that of the directory SOURCE and the hash of what is in it; the last two are kept. COMMAND puts WHAT into
+# $programs.new and names each package in a line. It runs once for all who need the same.
+build_programs() {
+	local name=${1##*/} what=$2
+	local log=$cache/logs/$name.log
+	programs=$cache/$name/$(tree_hash "$1" | cut -c1-16)
+	shift 2
+	[ ! -d "$programs" ] || return 0
+	hold_lock "$name" >&2
+	if [ ! -d "$programs" ]; then
+		rm -rf "$programs.new"
+		mkdir -p "$programs.new"
+		with_progress "building $what: packages" "$log" '^[a-z]' 0 "cannot build $what: see $log" "$@" >&2
+		mv "$programs.new" "$programs"
+		keep_newest "$cache/$name" 2
+	fi
+	# Whatever runs next may run for long.
+	exec 9>&-
+}
+
 # keep_newest DIRECTORY COUNT: removes all but the COUNT entries of DIRECTORY that were used last.
 keep_newest() {
 	local entry

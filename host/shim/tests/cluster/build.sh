@@ -5,7 +5,6 @@ set -euo pipefail
 . "$(dirname "$0")/../../../../scripts/common.sh"
 
 source=$root/host/shim/tests/cluster
-programs=$cache/cluster/$(tree_hash "$source" | cut -c1-16)
 
 # They tell each other their version, which is in none of their files.
 version=$(sed -n 's/.*k8s.io\/kubernetes \(v1[^ ]*\).*/\1/p' "$source/go.mod")
@@ -19,15 +18,5 @@ build() {
 		-o "$programs.new/" tool
 }
 
-if [ ! -d "$programs" ]; then
-	hold_lock cluster >&2
-fi
-if [ ! -d "$programs" ]; then
-	rm -rf "$programs.new"
-	mkdir -p "$programs.new"
-	log=$cache/logs/cluster.log
-	with_progress "building Kubernetes: packages" "$log" '^[a-z]' 0 "cannot build Kubernetes: see $log" build >&2
-	mv "$programs.new" "$programs"
-	keep_newest "$cache/cluster" 2
-fi
+build_programs "$source" Kubernetes build
 echo "$programs"

@@ -6,7 +6,6 @@ set -euo pipefail
 . "$(dirname "$0")/../../../../scripts/common.sh"
 
 source=$root/host/shim/tests/kubernetes
-programs=$cache/kubernetes/$(tree_hash "$source" | cut -c1-16)
 
 go() {
 	# These file systems need headers of C, and nobody here has them.
@@ -18,16 +17,5 @@ build() {
 	go test -v -c -o "$programs.new/" sigs.k8s.io/cri-tools/cmd/critest
 }
 
-if [ ! -d "$programs" ]; then
-	hold_lock kubernetes >&2
-fi
-if [ ! -d "$programs" ]; then
-	rm -rf "$programs.new"
-	mkdir -p "$programs.new"
-	log=$cache/logs/kubernetes.log
-	with_progress "building containerd and crictl: packages" "$log" '^[a-z]' 0 "cannot build containerd and crictl: see $log" \
-		build >&2
-	mv "$programs.new" "$programs"
-	keep_newest "$cache/kubernetes" 2
-fi
+build_programs "$source" "containerd and crictl" build
 echo "$programs"

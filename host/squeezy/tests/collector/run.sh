@@ -6,16 +6,10 @@ set -euo pipefail
 . "$(dirname "$0")/../../../../scripts/common.sh"
 
 source=$root/host/squeezy/tests/collector
-program=$cache/collector/$(tree_hash "$source" | cut -c1-16)/collector
-if [ ! -x "$program" ]; then
-	hold_lock collector
-fi
-if [ ! -x "$program" ]; then
-	mkdir -p "$(dirname "$program")" "$cache/logs"
-	(cd "$source" && GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -trimpath -ldflags=-s -o "$program.new" .) \
-		>"$cache/logs/collector.log" 2>&1 ||
-		die "cannot build the collector: $(tail -n 1 "$cache/logs/collector.log")"
-	mv "$program.new" "$program"
-	keep_newest "$cache/collector" 2
-fi
-exec "$program" "$@"
+build() {
+	cd "$source"
+	GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -v -trimpath -ldflags=-s -o "$programs.new/collector" .
+}
+
+build_programs "$source" "the collector" build
+exec "$programs/collector" "$@"
