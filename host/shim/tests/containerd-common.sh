@@ -107,6 +107,10 @@ remove() {
 	ctr task rm "$1" 2>/dev/null
 	ctr container rm "$1"
 }
+# log: what the servers say.
+log() {
+	cat /run/squeezy/shim/*/servers/*.log
+}
 # reclaims: of servers' logs, how many pods have given back their memory.
 reclaims() {
 	grep -c 'the memory of a pod is back' || true

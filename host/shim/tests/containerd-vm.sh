@@ -5,9 +5,6 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"
 
-log() {
-	cat /run/squeezy/shim/*/servers/*.log
-}
 # log_has COUNT TEXT: whether so many lines of the server's log have it.
 log_has() {
 	[ "$(log | grep -c "$2")" = "$1" ]

@@ -63,13 +63,13 @@ work() {
 links() {
 	busybox ip link | grep -c '^[0-9]'
 }
-# log: what the server of the VM that nobody kills says.
-log() {
+# steady_log: what the server of the VM that nobody kills says.
+steady_log() {
 	cat /run/squeezy/shim/*/servers/"$steady.log"
 }
 # back COUNT: whether so many pods of that VM have given back their memory.
 back() {
-	[ "$(log | reclaims)" -ge "$1" ]
+	[ "$(steady_log | reclaims)" -ge "$1" ]
 }
 
 make_layer
@@ -84,7 +84,7 @@ steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
 until_true 60 is_removed visitor
 until_true 30 back 1
-at_start=$(log | plugged)
+at_start=$(steady_log | plugged)
 [ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
 echo "$count pods, and kills (seed $seed)"
@@ -131,10 +131,10 @@ only_one_vm() {
 }
 until_true 120 only_one_vm
 run_pod visitor steady 2>"$work/said" || die "it takes no pods any more"
-before=$(log | reclaims)
+before=$(steady_log | reclaims)
 until_true 60 is_removed visitor
 until_true 30 back $((before + 1))
-[ "$(log | plugged)" = "$at_start" ] || die "its pods have $(log | plugged) bytes instead of $at_start"
+[ "$(steady_log | plugged)" = "$at_start" ] || die "its pods have $(steady_log | plugged) bytes instead of $at_start"
 
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left

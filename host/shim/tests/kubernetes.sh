@@ -44,9 +44,6 @@ of() {
 	shift
 	kubectl exec "$name" -c server -- "$@"
 }
-log() {
-	cat /run/squeezy/shim/*/servers/*.log
-}
 has_pods() {
 	[ "$(pods | grep -c .)" = "$1" ]
 }
