@@ -129,14 +129,51 @@ start_containerd
 until_true 30 is state main CONTAINER_RUNNING
 crictl exec --sync "${ids[side]}" busybox id -u >/dev/null
 
-echo "what cannot be is refused with a sentence"
-# refused WORDS COMMAND...
+# refused WORDS COMMAND...: fails if a command does not, or without these words.
 refused() {
 	local words=$1
 	shift
 	said=$("$@" 2>&1) && die "it ran: $said"
 	[[ $said == *"$words"* ]] || die "it said: $said"
 }
+
+echo "a container's memory limit changes while it runs"
+# Its memory is full before it writes the first byte.
+container grows 'busybox dd if=/dev/zero bs=16M count=1 | { head -c 1 >/dev/null; echo holds; exec sleep 100000; }'
+start web grows
+until_true 30 log_has grows holds
+# limit: what containerd has as the limit of its memory.
+limit() {
+	crictl inspect -o json "${ids[grows]}" |
+		python3 -c 'import json, sys; print(json.load(sys.stdin)["info"]["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] >> 20)'
+}
+# set_limit MIB
+set_limit() {
+	crictl update --memory $(($1 << 20)) "${ids[grows]}"
+}
+# take MIB: adds a process to it that has so much memory for a moment.
+take() {
+	crictl exec --sync "${ids[grows]}" busybox dd if=/dev/zero of=/dev/null bs="$1M" count="${2-1}"
+}
+refused "a memory limit of 256 MiB is more than the pod's partition of 128 MiB" set_limit 256
+refused "bytes of private memory, not 8388608" set_limit 8
+[ "$(limit)" = 64 ] || die "its limit is $(limit) MiB after what was refused"
+set_limit 96 >/dev/null
+[ "$(limit)" = 96 ] || die "its limit is $(limit) MiB"
+# With what it holds, more than it might have before, and for longer than it takes to see that.
+take 64 20 >/dev/null || die "it has less than its new limit"
+set_limit 32 >/dev/null
+is state grows CONTAINER_RUNNING || die "it is $(what state grows)"
+take 24 1000000 >/dev/null 2>&1 && die "it may have more than its new limit"
+until_true 30 is state grows CONTAINER_EXITED
+is reason grows OOMKilled || die "it has ended because of: $(what reason grows)"
+is exitCode grows 137 || die "it has ended with $(what exitCode grows)"
+for name in main side; do
+	is state $name CONTAINER_RUNNING || die "$name is $(what state $name)"
+done
+crictl rm "${ids[grows]}" >/dev/null
+
+echo "what cannot be is refused with a sentence"
 linux=', "sysctls": {"kernel.shm_rmid_forced": "1"}' pod odd
 refused kernel.shm_rmid_forced crictl runp --runtime squeezy "$work/pods/odd.json"
 more=', "devices": [{"container_path": "/dev/odd", "host_path": "/dev/null", "permissions": "r"}]' container odd true
