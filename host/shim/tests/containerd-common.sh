@@ -29,7 +29,7 @@ export PATH=$programs:$work/bin:$PATH
 
 die() {
 	echo "${0##*/}: $*" >&2
-	tail -n 20 "$work"/containerd.log /run/squeezy/shim/*/servers/*.log >&2 || true
+	tail -n 20 "$work"/containerd.log /run/squeezy/shim/*/servers/*.log "$work"/logs/*.log >&2 || true
 	exit 1
 }
 
@@ -67,9 +67,11 @@ make_layer() {
 		ln -s busybox "$work/layer/bin/$command"
 	done
 }
-# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`; its tag is that or `test`.
+# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`; its tag is that or `test`. It
+# is called `name` and executes `entrypoint`, in JSON: busybox and a shell if they are not set.
 make_image() {
-	local directory digests='' layers='' number=0
+	local directory digests='' layers='' number=0 command='"Cmd":["sh"]'
+	[ -z "${entrypoint-}" ] || command='"Entrypoint":'$entrypoint
 	mkdir -p "$work/image"
 	for directory; do
 		number=$((number + 1))
@@ -77,9 +79,9 @@ make_image() {
 		digests+=${digests:+,}\"sha256:$(sha256sum "$work/image/$number.tar" | cut -d' ' -f1)\"
 		layers+=${layers:+,}\"$number.tar\"
 	done
-	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"],"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
+	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],'"$command"',"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
 		>"$work/image/config.json"
-	echo '[{"Config":"config.json","RepoTags":["busybox:'"${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
+	echo '[{"Config":"config.json","RepoTags":["'"${name:-busybox}:${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
 	tar -C "$work/image" -cf "$work/image.tar" .
 }
 

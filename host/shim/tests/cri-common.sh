@@ -40,11 +40,15 @@ cat >"$work/cni/10-pods.conflist" <<JSON
 ]}
 JSON
 
+# import_image NAME: gives containerd the image that was made, which has this name.
+import_image() {
+	ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
+	until_true 30 crictl inspecti "$1"
+}
 # Starts containerd, and gives it the image that was made.
 start_with_image() {
 	start_containerd
-	ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
-	until_true 30 crictl inspecti "$image"
+	import_image "$image"
 }
 mounts() {
 	cut -d' ' -f2 /proc/self/mounts | sort
