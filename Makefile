@@ -59,12 +59,15 @@ test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in a cluster, with two versions of containerd
 	@scripts/install-dependencies.sh test
 	@guest/image/initramfs.sh >/dev/null
+	@runtimes/build.sh native
 	cargo build -p squeezy-shim
 	@containerd=$$(host/shim/tests/kubernetes/build.sh) && \
 	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
+	@host/shim/tests/knative.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+	@host/shim/tests/openwhisk.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
 # Several at a time, see there.

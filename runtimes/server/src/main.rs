@@ -25,10 +25,12 @@ use place::Layout;
 use std::{fs::File, net::Ipv4Addr, path::PathBuf, process::ExitCode, rc::Rc};
 use tokio::net::TcpListener;
 
-/// Serves POST /init, which brings code, and POST /run, on 127.0.0.1.
+/// Serves POST /init, which brings code, and POST /run.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Where it listens.
+    /// Where it listens: in a pod, whose clients are outside, 0.0.0.0.
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    address: Ipv4Addr,
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// Where the code is put; emptied before.
@@ -50,7 +52,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { port, place, file, packed, numbered, launcher } = Arguments::parse();
+    let Arguments { address, port, place, file, packed, numbered, launcher } = Arguments::parse();
     // Descriptor 3 is what the processes of actions answer on. Taken here, nothing that is to be inherited
     // by them, or closed when they are executed, has that number.
     let taken = File::open("/dev/null");
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
     let served =
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|tokio| {
             tokio.block_on(tokio::task::LocalSet::new().run_until(async {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+                let listener = TcpListener::bind((address, port)).await?;
                 http::serve(listener, Rc::new(server::Server::new(layout, launcher, numbered)))
                     .await
             }))
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("squeezy-runtime: cannot serve on port {port}: {error}");
+            eprintln!("squeezy-runtime: cannot serve on {address}:{port}: {error}");
             ExitCode::FAILURE
         }
     }

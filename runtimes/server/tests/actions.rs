@@ -158,6 +158,14 @@ if __name__ == "__main__":
 "#;
 
 #[test]
+fn it_listens_for_others_only_if_it_is_told_to() {
+    let open = Server::start(&["--address", "0.0.0.0", "--file", "exec"]);
+    let closed = Server::native();
+    assert!(TcpStream::connect(("127.0.0.2", open.port)).is_ok());
+    assert!(TcpStream::connect(("127.0.0.2", closed.port)).is_err());
+}
+
+#[test]
 fn python_code_is_called_and_logs_end_with_each_call() {
     let Some(server) = Server::python() else { return };
     assert_eq!(server.run(json!({})).0, 409);
