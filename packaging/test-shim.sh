@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the packages of the shim and the image for nodes of what has been built, and installs and removes them in trees
-# of their own: the packages with dpkg, without what they depend on, and the image as a pod of its DaemonSet does. About
-# half a minute. As root; the kernel, the initramfs and target/release/containerd-shim-squeezy-v2 have to be there.
+# of their own: the packages with dpkg, without what they depend on, and the image as a pod of its DaemonSet does. About a
+# minute. As root; the kernel, the initramfs and target/release/containerd-shim-squeezy-v2 have to be there.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"

@@ -107,7 +107,7 @@ say "a call of code is answered"
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
 first=$(inside systemctl show --property MainPID --value squeezy)
-vm=$(inside pgrep --parent "$first" qemu) || complain "there is no VM"
+vm=$(inside pgrep --oldest --parent "$first" qemu) || complain "there is no VM"
 inside kill -KILL "$first"
 until_true "it is started again after a kill" sh -c "! kill -0 $first && ! kill -0 $vm && systemctl --quiet is-active squeezy && squeezy function get html"
 
@@ -139,9 +139,10 @@ for file in etc/squeezy/squeezy.toml etc/containerd/conf.d/squeezy.toml var/lib/
 done
 # The package does not know it.
 rm "$tree"/usr/lib/squeezy/images/html.*
-inside apt-get -qq purge -y squeezy squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be purged"
+# The others are forgotten.
+inside apt-get -qq purge -y squeezy >"$work/apt" 2>&1 || complain "it cannot be purged: $(tail -1 "$work/apt")"
 [ -d "$tree/var/lib/squeezy/layers" ] || complain "a purge of the service takes what is the shim's along"
-inside apt-get -qq purge -y squeezy-guest squeezy-shim >/dev/null 2>&1 || complain "the shim cannot be purged"
+inside apt-get -qq purge -y squeezy-shim >"$work/apt" 2>&1 || complain "the shim cannot be purged: $(tail -1 "$work/apt")"
 [ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
 
