@@ -74,12 +74,13 @@ async fn who_touches_an_area_again_and_again_lives_and_gets_nothing() {
     // Nearly all of them are kept.
     let area = empty[empty.len() / 2];
     let swept = async || vm.memory().await.unwrap().swept_bytes;
-    let before = swept().await;
-    for round in 1..=4 {
+    for _ in 0..4 {
+        let before = swept().await;
         touch(&file, &[area], AREA_BYTES as usize);
         wait_until("the host takes it back", || empty_areas(&file).contains(&area)).await;
         timeout(LONG, async {
-            while swept().await < before + round * AREA_BYTES {
+            // The host may look in the middle of it, and discard more than it has counted.
+            while swept().await == before {
                 sleep(Duration::from_millis(50)).await;
             }
         })

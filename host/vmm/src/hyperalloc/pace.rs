@@ -29,7 +29,8 @@ impl Pace {
         self.areas
     }
 
-    /// Learns from what has been discarded. Areas with nothing behind them say nothing about others.
+    /// Learns from what has been discarded. Areas with nothing behind them say nothing about others. The next batch is at
+    /// most twice as large: what follows may be in pieces, or swapped out.
     pub(super) fn learn(&mut self, Discarded { bytes, took }: Discarded) {
         if bytes == 0 {
             return;
@@ -37,7 +38,9 @@ impl Pace {
         let areas = IN_HAND.as_nanos() * u128::from(bytes)
             / (took.as_nanos().max(1) * u128::from(AREA_BYTES));
         // Trees are taken as a whole.
-        self.areas = u32::try_from(areas).unwrap_or(u32::MAX).clamp(TREE_AREAS, MOST_AREAS);
+        self.areas = u32::try_from(areas)
+            .unwrap_or(u32::MAX)
+            .clamp(TREE_AREAS, MOST_AREAS.min(2 * self.areas));
     }
 }
 
@@ -55,11 +58,14 @@ mod tests {
         };
         // Nothing, huge pages, small ones, very slow ones, and one small page in each area.
         assert_eq!(after(32, 0, 0), FIRST_AREAS);
-        assert_eq!(after(32, AREA_BYTES, 160), MOST_AREAS);
+        assert_eq!(after(32, AREA_BYTES, 160), 64);
+        assert_eq!(after(64, AREA_BYTES, 320), MOST_AREAS);
+        assert_eq!(after(128, AREA_BYTES, 640), MOST_AREAS);
         assert_eq!(after(128, AREA_BYTES, 25_600), 10);
         assert_eq!(after(10, AREA_BYTES, 1_000_000), TREE_AREAS);
-        assert_eq!(after(8, AREA_BYTES, 500), 32);
+        assert_eq!(after(8, AREA_BYTES, 500), 16);
+        assert_eq!(after(16, AREA_BYTES, 1000), 32);
         assert_eq!(after(32, 4096, 100), TREE_AREAS);
-        assert_eq!(after(1, AREA_BYTES, 0), MOST_AREAS);
+        assert_eq!(after(1, AREA_BYTES, 0), 16);
     }
 }

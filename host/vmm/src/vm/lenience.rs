@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 ///
 /// An honest kernel reads up to seven bytes past the end of a page (`load_unaligned_zeropad`), of a name or a packet
 /// that a function has given it, say. Behind the last page of an area there may be one that the host keeps, and then the
-/// read has the host put a page there, of up to 2 MiB. A function that wants its VM to be ended has to fill pages at the
-/// ends of areas, each before one that is kept, and have them read within a second: a few, but not more than eight
-/// without great luck. A guest that breaks the rules can use as much, and it is discarded within a second.
+/// read has the host put a page there, of up to 2 MiB. A function that fills all it may have for that can have it done
+/// wherever an area of its own is before one that is kept: it ends its VM if that is so in nine places or more. A guest
+/// that breaks the rules can use as much, and it is discarded at the next look.
 const STRAY_BYTES: u64 = TREE_AREAS as u64 * AREA_BYTES;
 /// How long a warning counts. Whoever reads the memory of the VMM (`gcore`) may do so again.
 const WARNED_FOR: Duration = Duration::from_mins(10);
