@@ -398,7 +398,7 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	actor_kill(&pieces);
 }
 
-/* Each page that is freed could be the one that a block lacked: nobody may take that for granted. */
+/* Each page that is freed could be the one that a block lacked: nobody may count on it. */
 TEST(memory_in_pieces_is_joined_while_pages_come_and_go, .seconds = 300)
 {
 	struct rlimit files = { 80000, 80000 };
