@@ -82,7 +82,8 @@ install_squeezy() {
 
 install_shim() {
 	place_program containerd-shim-squeezy-v2
-	place 644 "$own/kubernetes/containerd.toml" "$tree/etc/containerd/conf.d/squeezy.toml"
+	# Not where containerd reads it by itself: version 1 of it would do without what its configuration says beside.
+	place 644 "$own/kubernetes/containerd.toml" "$tree/usr/share/squeezy/containerd.toml"
 	place_documents CHANGELOG.md docs/{kubernetes,cri}.md packaging/kubernetes/runtimeclass.yaml host/shim/src/shim.toml
 }
 

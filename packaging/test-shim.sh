@@ -50,15 +50,15 @@ done
 make_node "$work/node"
 files "$work/node" >"$work/before"
 dpkg_in "$work/node" --install "${packages[@]}" || die "dpkg: $(tail -1 "$work/dpkg")"
-grep -q "squeezy-shim: restart containerd" "$work/dpkg" || die "it does not say what to do next"
+grep -q "squeezy-shim: containerd has to be told" "$work/dpkg" || die "it does not say what to do next"
 for file in usr/bin/containerd-shim-squeezy-v2 usr/lib/squeezy/kernel/release/bzImage usr/lib/squeezy/initramfs.cpio \
-	etc/containerd/conf.d/squeezy.toml usr/share/doc/squeezy-shim/{copyright,kubernetes.md,shim.toml,runtimeclass.yaml} \
+	usr/share/squeezy/containerd.toml usr/share/doc/squeezy-shim/{copyright,kubernetes.md,shim.toml,runtimeclass.yaml} \
 	usr/share/doc/squeezy-guest/{copyright,kernel/build.sh}; do
 	[ -s "$work/node/$file" ] || die "the packages have no /$file"
 done
 [[ $(chroot "$work/node" containerd-shim-squeezy-v2 -v) == io.containerd.squeezy.v2* ]] || die "the shim does not run"
 # As docs/kubernetes.md says for containerd 1.
-sed /^version/d "$work/node/etc/containerd/conf.d/squeezy.toml" >>"$work/node/etc/containerd/config.toml"
+sed /^version/d "$work/node/usr/share/squeezy/containerd.toml" >>"$work/node/etc/containerd/config.toml"
 chroot "$work/node" containerd --config /etc/containerd/config.toml config dump | grep -q io.containerd.squeezy.v2 ||
 	die "containerd does not know the runtime"
 printf 'version = 2\n' >"$work/node/etc/containerd/config.toml"
@@ -70,9 +70,7 @@ grep -q "pods run in its VMs" "$work/dpkg" || die "it does not say why it is not
 [ -x "$work/node/usr/bin/containerd-shim-squeezy-v2" ] || die "pods that run have lost their program"
 rm "$work/node/run/squeezy/shim/0123/servers/45-0.sock"
 dpkg_in "$work/node" --remove squeezy-shim || die "dpkg: $(tail -1 "$work/dpkg")"
-for file in var/lib/squeezy/layers/some etc/containerd/conf.d/squeezy.toml; do
-	[ -e "$work/node/$file" ] || die "a removal takes /$file along"
-done
+[ -e "$work/node/var/lib/squeezy/layers/some" ] || die "a removal takes the layers along"
 dpkg_in "$work/node" --purge squeezy-shim squeezy-guest || die "dpkg: $(tail -1 "$work/dpkg")"
 files "$work/node" | diff "$work/before" - || die "a purge leaves something"
 [ -z "$(find "$work/node" -name '*squeezy*' ! -path '*/dpkg/*')" ] || die "a purge leaves directories"

@@ -134,7 +134,7 @@ grep -q 'line 7' "$work/doctor" || complain "the doctor does not say what is wro
 
 mkdir -p "$tree/var/lib/squeezy/layers"
 inside apt-get -qq remove -y squeezy squeezy-guest squeezy-shim squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be removed"
-for file in etc/squeezy/squeezy.toml etc/containerd/conf.d/squeezy.toml var/lib/squeezy/key; do
+for file in etc/squeezy/squeezy.toml var/lib/squeezy/key; do
 	[ -f "$tree/$file" ] || complain "a removal takes /$file along"
 done
 # The package does not know it.

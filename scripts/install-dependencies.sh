@@ -51,6 +51,7 @@ TABLE
 		cat <<'TABLE'
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
+curl curl tests of pods
 openssl openssl tests of the daemon's certificate
 iproute2 ip tests of the network of functions and pods
 npm npm the test of OpenWhisk's own client

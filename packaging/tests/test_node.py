@@ -24,6 +24,7 @@ SHIM = "usr/local/bin/containerd-shim-squeezy-v2"
 KERNEL = "usr/lib/squeezy/kernel/release/bzImage"
 CONFIG = "etc/containerd/config.toml"
 IMPORT = "etc/containerd/conf.d/squeezy.toml"
+SNIPPET = "usr/share/squeezy/containerd.toml"
 # A node's own programs, none of which is used but for these: whoever asks for a restart with a configuration that
 # containerd cannot read is told so.
 SYSTEMCTL = """#!/bin/sh
@@ -59,7 +60,9 @@ def containerd():
     given = os.environ.get("SQUEEZY_CONTAINERD")
     if given:
         return pathlib.Path(given)
-    found = subprocess.run(CHECKOUT / "host/shim/tests/get-containerd.sh", check=True, stdout=subprocess.PIPE, text=True)
+    found = subprocess.run(
+        CHECKOUT / "host/shim/tests/get-containerd.sh", check=True, stdout=subprocess.PIPE, text=True
+    )
     return pathlib.Path(found.stdout.strip()) / "containerd"
 
 
@@ -108,7 +111,7 @@ class NodeTest(unittest.TestCase):
         write(self.image / "usr/bin/containerd-shim-squeezy-v2", f"#!/bin/sh\necho shim {version}\n", 0o755)
         write(self.image / KERNEL, f"kernel {version}")
         write(self.image / "usr/lib/squeezy/initramfs.cpio", f"initramfs {version}")
-        write(self.image / IMPORT, (PACKAGING / "containerd.toml").read_text() + further)
+        write(self.image / SNIPPET, (PACKAGING / "containerd.toml").read_text() + further)
 
     def command(self, action, *options):
         return ["/bin/busybox", "sh", *options, self.image / "usr/bin/squeezy-node", action, self.host]
@@ -147,7 +150,11 @@ class NodeTest(unittest.TestCase):
         for path in sorted((self.host / below).rglob("*")):
             name = str(path.relative_to(self.host))
             known = path.lstat()
-            if known.st_nlink > 1 and stat.S_ISREG(known.st_mode) or name in ("restarts", "run", "etc", "etc/containerd"):
+            if (
+                known.st_nlink > 1
+                and stat.S_ISREG(known.st_mode)
+                or name in ("restarts", "run", "etc", "etc/containerd")
+            ):
                 continue
             content = path.read_bytes() if path.is_file() else None
             found[name] = (known.st_mode, content, known.st_ino)
@@ -244,7 +251,7 @@ class NodeTest(unittest.TestCase):
         self.assertEqual(((self.host / CONFIG).read_text(), self.restarts()), (BY_HAND, 0))
 
     def test_what_was_written_after_it_stays(self):
-        text = 'version = 2\nimports = []\n'
+        text = "version = 2\nimports = []\n"
         self.configure(text)
         self.install()
         with (self.host / CONFIG).open("a") as file:
@@ -299,15 +306,56 @@ class NodeTest(unittest.TestCase):
         self.refuses("install", "apt install qemu-system-x86 seabios erofs-utils bubblewrap\n")
         self.assertFalse((self.host / SHIM).exists())
 
-    def test_it_does_not_overwrite_what_debian_has_installed(self):
+    def test_it_leaves_alone_what_debian_has_installed(self):
         self.configure(DEBIAN)
         write(self.host / "var/lib/dpkg/info/squeezy-guest.list", "")
-        self.refuses("install", "install squeezy-shim of the same release")
+        write(self.host / KERNEL, "Debian's")
+        for action in "install", "remove":
+            self.refuses(action, "Debian package squeezy-guest")
+        write(self.host / "var/lib/dpkg/info/squeezy-shim.list", "")
+        before = self.without_inodes()
+        for action in self.install, self.remove:
+            self.assertIn("Debian package squeezy-shim: nothing to do", action())
+        self.assertEqual((self.without_inodes(), self.restarts()), (before, 0))
 
     def test_a_shim_that_does_not_run_is_not_told_of(self):
         self.configure(DEBIAN)
-        write(self.image / "usr/bin/containerd-shim-squeezy-v2", "#!/bin/sh\necho GLIBC_2.36 not found\nexit 1\n", 0o755)
+        write(
+            self.image / "usr/bin/containerd-shim-squeezy-v2", "#!/bin/sh\necho GLIBC_2.36 not found\nexit 1\n", 0o755
+        )
         self.refuses("install", "the shim does not run on this node: GLIBC_2.36 not found")
+        self.assertFalse((self.host / SHIM).exists())
+
+    def test_a_newer_shim_that_does_not_run_replaces_nothing(self):
+        self.configure(DEBIAN)
+        self.install()
+        before = self.without_inodes()
+        self.set_image("0.2.0")
+        write(
+            self.image / "usr/bin/containerd-shim-squeezy-v2", "#!/bin/sh\necho GLIBC_2.41 not found\nexit 1\n", 0o755
+        )
+        status, said = self.run_node("install")
+        self.assertEqual(status, 1, said)
+        self.assertEqual((self.without_inodes(), self.restarts()), (before, 1))
+
+    def test_a_section_that_an_import_replaces_is_not_called_installed(self):
+        if self.second:
+            self.skipTest("does not apply: containerd 2 adds imports to sections")
+        self.configure('version = 2\nimports = ["/etc/containerd/more/*.toml"]\n')
+        self.install()
+        write(self.host / "etc/containerd/more/other.toml", OTHER_RUNTIME + "\n")
+        status, said = self.run_node("install")
+        self.assertEqual(status, 1, said)
+        self.assertIn("something that it imports replaces it", said)
+
+    def test_a_file_of_somebody_else_is_no_import_of_ours(self):
+        if not self.second:
+            self.skipTest("does not apply: containerd 1 is not given imports")
+        self.configure(self.default())
+        write(self.host / IMPORT, BY_HAND)
+        self.assertIn("has the runtime already", self.install())
+        self.remove()
+        self.assertEqual((self.host / IMPORT).read_text(), BY_HAND)
 
     def test_pods_that_run_are_not_left_without_their_program(self):
         self.configure(DEBIAN)
@@ -318,13 +366,14 @@ class NodeTest(unittest.TestCase):
         self.assertEqual((status, said), (1, "squeezy-node: pods run in VMs on this node: delete them first\n"))
         self.assertEqual(self.without_inodes(), before)
 
-    def test_a_restart_that_fails_is_tried_again(self):
+    def test_a_restart_that_fails_is_undone_and_tried_again(self):
         self.configure(DEBIAN)
         write(self.host / "broken", "")
         for _ in range(2):
             status, said = self.run_node("install")
             self.assertEqual(status, 1)
-            self.assertIn("cannot restart containerd", said)
+            self.assertIn("cannot restart containerd with the runtime, which was taken out again", said)
+            self.assertEqual((self.host / CONFIG).read_text(), DEBIAN)
         (self.host / "broken").unlink()
         self.install()
         self.assertEqual(self.restarts(), 1)
@@ -354,9 +403,12 @@ class NodeTest(unittest.TestCase):
             while reached:
                 self.assertEqual(self.run_node(other)[0], 0)
                 (self.host / "restarts").unlink(missing_ok=True)
+                before = self.configuration()
                 reached = self.kill_at(action, step)
                 self.dump()
-                pending = (self.host / "run/squeezy-restart-containerd").exists()
+                # What is written beside the configuration is not read.
+                after = {name: known for name, known in self.configuration().items() if name.endswith(".toml")}
+                pending = (self.host / "run/squeezy-restart-containerd").exists() or after != before
                 status, said = self.run_node(action)
                 self.assertEqual(status, 0, said)
                 self.assertEqual(self.without_inodes(), expected, f"{action}, killed after {step}")

@@ -52,7 +52,9 @@ for number in $(seq 20); do
 	at second 8012 environment >"$work/many-$number" &
 	many+=("$!")
 done
-wait "${many[@]}" || die "one of 20 at a time has failed"
+for one in "${many[@]}"; do
+	wait "$one" || die "one of 20 at a time has failed"
+done
 [ "$(sort -u "$work"/many-*)" = "$said" ] || die "they were told: $(sort -u "$work"/many-*)"
 # The autoscaler's numbers, which name their pod.
 at second 9090 metrics >"$work/metrics"

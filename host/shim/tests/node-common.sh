@@ -25,7 +25,7 @@ install -D "$checkout/packaging/kubernetes/squeezy-node" "$node_image/usr/bin/sq
 install -D "$shim" "$node_image/usr/bin/containerd-shim-squeezy-v2"
 install -D -m 644 "$checkout/build/kernel/release/bzImage" "$node_image/usr/lib/squeezy/kernel/release/bzImage"
 install -D -m 644 "$checkout/build/initramfs.cpio" "$node_image/usr/lib/squeezy/initramfs.cpio"
-install -D -m 644 "$checkout/packaging/kubernetes/containerd.toml" "$node_image/etc/containerd/conf.d/squeezy.toml"
+install -D -m 644 "$checkout/packaging/kubernetes/containerd.toml" "$node_image/usr/share/squeezy/containerd.toml"
 
 # squeezy_node install|remove: what a pod of the image does.
 squeezy_node() {
