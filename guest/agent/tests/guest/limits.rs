@@ -132,21 +132,20 @@ pub(super) async fn limits_of_processors_change(client: &Client) {
     client.delete("spins", 0).await;
 }
 
-/// Both use all processors for the same time; one has ten times the other's share.
+/// Both want all processors at the same time; one has ten times the other's share.
 pub(super) async fn processors_are_shared_as_told(client: &Client) {
-    let script = "
-        spin() { i=0; trap 'echo $i; exit' TERM; while :; do i=$((i+1)); done; }
-        spin & a=$!; spin & b=$!; sleep 4; kill $a $b; wait";
-    let shared = |id, millis: u32| {
-        let mut spec = shell(id, script);
+    for (id, millis) in [("much", 1000), ("little", 100)] {
+        let mut spec = shell(id, "spin() { while :; do :; done; }; spin & spin & wait");
         spec["cpu_share_millis"] = millis.into();
-        run(client, spec)
-    };
-    let (much, little) = tokio::join!(shared("much", 1000), shared("little", 100));
-    let rounds = |(_, log): (ExitReason, String)| -> u64 {
-        log.lines().map(|line| line.parse::<u64>().expect(line)).sum()
-    };
-    let (much, little) = (rounds(much), rounds(little));
-    eprintln!("{much} rounds beside {little}");
-    assert!(much > 3 * little, "{much} rounds beside {little}");
+        client.start(spec).await.unwrap();
+    }
+    let used = async |id| client.get::<Usage>(&format!("/v1/instances/{id}/usage")).await.cpu_us;
+    let before = (used("much").await, used("little").await);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let (much, little) = (used("much").await - before.0, used("little").await - before.1);
+    eprintln!("{much} us of CPU time beside {little}");
+    assert!(much > 3 * little, "{much} us beside {little}");
+    for id in ["much", "little"] {
+        client.delete(id, 0).await;
+    }
 }
