@@ -72,7 +72,7 @@ says '200 {"ok":true}' first init "$code"
 run_pod second "$manifest"
 until_true 60 listens second
 [ "$(pgrep -c qemu-system)" = 1 ] || die "there is not one VM"
-[[ $(post second run "$(call 0)") == [45]"?? "* ]] || die "it runs before it is initialized"
+[[ $(post second run "$(call 0)") == [45]??" "* ]] || die "it runs before it is initialized"
 says '200 {"ok":true}' second init "$code"
 for number in 1 2 3; do
 	for name in first second; do
