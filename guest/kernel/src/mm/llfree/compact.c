@@ -53,13 +53,8 @@ bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least)
 	return entry >= least && entry < LLFREE_AREA_PAGES;
 }
 
-/**
- * llfree_is_of_type() - what the tree of an area is used for
- * @zone: where it is
- * @area: which
- * @type: perhaps this
- */
-bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
+/* Whether the tree of an area is used for @type. */
+static bool is_of_type(const struct llfree_zone *zone, u32 area,
 		       enum llfree_type type)
 {
 	return type_of(llfree_load(&zone->tree[area / LLFREE_TREE_AREAS])) == type;
@@ -98,7 +93,7 @@ static long find_fullest(const struct llfree_zone *zone, u32 source,
 		entry = llfree_load(&zone->area[area]);
 		if (entry < least || area == source)
 			continue;
-		other = !llfree_is_of_type(zone, area, LLFREE_MOVABLE);
+		other = !is_of_type(zone, area, LLFREE_MOVABLE);
 		if (entry < free[other] &&
 		    (!order || llfree_area_has_run(zone, area, order))) {
 			free[other] = entry;

@@ -105,19 +105,23 @@ static struct llfree_areas look_at(const struct llfree_zone *zone, u32 tree)
 	return areas_in(zone, tree * LLFREE_TREE_AREAS, areas_of(zone, tree));
 }
 
-/* Whether single pages of a tree are left to others who looks for small blocks. */
+/* Whether single pages of a tree are left for others while blocks are looked for. */
 static bool has_plenty(u32 entry)
 {
 	return (entry & LLFREE_TREE_FREE) >= LLFREE_AREA_PAGES;
 }
 
-static bool has_run(const struct llfree_zone *zone, u32 tree, unsigned int order)
+/* Whether a tree has a run of @order; @to_take: one that can be had now. */
+static bool has_run(const struct llfree_zone *zone, u32 tree, unsigned int order,
+		    bool to_take)
 {
 	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
 	u32 i;
 
 	for (i = 0; i < count; i++)
-		if (llfree_area_has_run(zone, first + i, order))
+		if ((!to_take ||
+		     offers(llfree_load(&zone->area[first + i]), 1U << order, true)) &&
+		    llfree_area_has_run(zone, first + i, order))
 			return true;
 	return false;
 }
@@ -143,7 +147,7 @@ static void tree_remember(const struct llfree_zone *zone, u32 tree,
 			break;
 		old = seen;
 	}
-	if (has_run(zone, tree, order))
+	if (has_run(zone, tree, order, false))
 		tree_forget(entry);
 }
 
@@ -160,7 +164,7 @@ static bool promises(const struct llfree_zone *zone, u32 tree, unsigned int orde
 	if (!order || (order <= 6 && has_plenty(llfree_load(&zone->tree[tree]))))
 		return true;
 	if (order < LLFREE_AREA_ORDER) {
-		if (has_run(zone, tree, order))
+		if (has_run(zone, tree, order, false))
 			return true;
 		tree_remember(zone, tree, order);
 		return false;
@@ -254,12 +258,12 @@ static bool mixes(enum llfree_type of, enum llfree_type type)
 /*
  * How bad a tree is to begin with, 0 for none better, UNFIT for not at all or
  * no better than @limit. What the host need not bring back comes before what it
- * has to; a tree of the own type, or nearly so, before an empty one before others', above all
- * those where they go on; a half full one before a nearly empty or nearly full
- * one: the one is soon free, the other soon used up. Pages that move and pages
- * that do not come together last of all, even if the host has to bring something
- * back for that: it does so once, and an area with one page that stays is kept
- * from it, and from huge pages, for good.
+ * has to; a tree of the own type, or nearly so, before an empty one before
+ * others', above all those where they go on; a half full one before a nearly empty
+ * or nearly full one: the one is soon free, the other soon used up. Pages that move
+ * and pages that do not come together last of all, even if the host has to bring
+ * something back for that: it does so once, and an area with one page that stays is
+ * kept from it, and from huge pages, for good.
  */
 static int badness(const struct llfree_zone *zone, u32 tree, unsigned int order,
 		   enum llfree_type type, int limit)
@@ -510,18 +514,6 @@ long llfree_get_any(struct llfree_zone *zone, unsigned int order,
 	return page;
 }
 
-static bool offers_run(const struct llfree_zone *zone, u32 tree, unsigned int order)
-{
-	const u32 first = tree * LLFREE_TREE_AREAS, count = areas_of(zone, tree);
-	u32 i;
-
-	for (i = 0; i < count; i++)
-		if (offers(llfree_load(&zone->area[first + i]), 1U << order, true) &&
-		    llfree_area_has_run(zone, first + i, order))
-			return true;
-	return false;
-}
-
 /**
  * llfree_look_for() - whether 1 << @order pages are free in a row
  * @zone: where
@@ -541,7 +533,7 @@ bool llfree_look_for(const struct llfree_zone *zone, unsigned int order)
 	for (tree = 0; tree < zone->trees; tree++) {
 		if (!llfree_tree_has(zone, tree, order))
 			continue;
-		if (order >= LLFREE_AREA_ORDER || offers_run(zone, tree, order))
+		if (order >= LLFREE_AREA_ORDER || has_run(zone, tree, order, true))
 			return true;
 		/* Nobody has to look again before something is freed. */
 		if (order)

@@ -72,8 +72,6 @@ int llfree_put(struct llfree_zone *zone, u64 page, unsigned int order);
 
 u32 llfree_emptiable(const struct llfree_zone *zone);
 bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least);
-bool llfree_is_of_type(const struct llfree_zone *zone, u32 area,
-		       enum llfree_type type);
 long llfree_get_beside(struct llfree_zone *zone, u32 source, unsigned int order);
 
 void llfree_doom(struct llfree_zone *zone);
