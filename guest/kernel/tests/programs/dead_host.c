@@ -13,11 +13,9 @@
 #include "squeezy.h"
 #include "system.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #define FILES		"/sys/kernel/mm/llfree/"
@@ -106,8 +104,6 @@ static const char *traced(void)
 /* With trace_event=llfree:llfree_zone. Those of boot memory are there before tracing is. */
 TEST(zones_are_traced_as_they_are_set_up)
 {
-	if (mount("tracefs", TRACING, "tracefs", 0, NULL) && errno != EBUSY)
-		FAIL("tracefs: %m");
 	ASSERT(strstr(traced(), "llfree_zone: zone=partition0"), "%.500s", traced());
 	ASSERT(write_text(TRACING "events/llfree/llfree_wait/enable", "1"), "%m");
 }

@@ -17,7 +17,6 @@
 #include <linux/kernel-page-flags.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #define FILES "/sys/kernel/mm/llfree/"
@@ -179,8 +178,6 @@ TEST(a_failed_allocation_is_traced)
 	static char trace[64 * KIB];
 	struct actor actor;
 
-	if (mount("tracefs", EVENTS, "tracefs", 0, NULL) && errno != EBUSY)
-		FAIL("tracefs: %m");
 	ASSERT(write_text(EVENTS "events/llfree/llfree_alloc_failed/enable", "1"), "%m");
 	actor = actor_start(2, "wants_huge_pages", NULL);
 	actor_hear(&actor);

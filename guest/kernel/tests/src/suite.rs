@@ -201,6 +201,13 @@ impl Suite {
         report.assert_passed();
     }
 
+    /// Checks what `suite` makes of a name with LLFree, without a host, and with one that takes what is free of these
+    /// pages.
+    pub fn check_with_llfree(suite: impl Fn(&str) -> Self, name: &str, host_takes: Llfree) {
+        suite(&format!("{name}-llfree")).parameters(&["llfree=partitions"]).check();
+        suite(&format!("{name}-taken")).host_takes(host_takes).check();
+    }
+
     /// Boots and runs the programs.
     pub fn run(self) -> Report {
         let runtime =

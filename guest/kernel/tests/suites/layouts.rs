@@ -109,8 +109,7 @@ fn one_partition() {
 #[test]
 #[ignore = "the same with free lists is run always: run by `make stress`"]
 fn one_partition_with_llfree() {
-    one("one-llfree").parameters(&["llfree=partitions"]).check();
-    one("one-taken").host_takes(Llfree::Partitions).check();
+    Suite::check_with_llfree(one, "one", Llfree::Partitions);
 }
 
 fn a_hundred_and_twenty_eight(name: &str) -> Suite {
@@ -133,8 +132,7 @@ fn a_hundred_and_twenty_eight_partitions() {
 #[test]
 #[ignore = "the same with free lists is run always: run by `make stress`"]
 fn a_hundred_and_twenty_eight_partitions_with_llfree() {
-    a_hundred_and_twenty_eight("128-llfree").parameters(&["llfree=partitions"]).check();
-    a_hundred_and_twenty_eight("128-taken").host_takes(Llfree::Partitions).check();
+    Suite::check_with_llfree(a_hundred_and_twenty_eight, "128", Llfree::Partitions);
 }
 
 /// More than the page allocator has a block for: the state of LLFree comes from memblock.
@@ -164,8 +162,7 @@ fn memory_for_every_memory_map() {
 #[test]
 #[ignore = "the same with free lists is run always: run by `make stress`"]
 fn memory_for_every_memory_map_with_llfree() {
-    memory_maps("memmap-llfree").parameters(&["llfree=partitions"]).check();
-    memory_maps("memmap-taken").host_takes(Llfree::Partitions).check();
+    Suite::check_with_llfree(memory_maps, "memmap", Llfree::Partitions);
 }
 
 /// Huge pages take base memory at boot. x86 warns by itself when there is no memory for a memory map;

@@ -361,8 +361,7 @@ fn zeroing_on_free() {
 /// What the host gives back is zero, too.
 fn zeroing_by_llfree(kernel: Kernel) {
     for parameter in ["init_on_alloc=1", "init_on_free=1"] {
-        zeroing("init-llfree", kernel, parameter).parameters(&LLFREE).check();
-        zeroing("init-taken", kernel, parameter).host_takes(Llfree::All).check();
+        Suite::check_with_llfree(|name| zeroing(name, kernel, parameter), "init", Llfree::All);
     }
 }
 

@@ -24,15 +24,13 @@ fn races_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes eight minutes"]
 fn races_with_llfree() {
-    stress("stress-llfree", Kernel::Release, 60).parameters(&["llfree=partitions"]).check();
-    stress("stress-taken", Kernel::Release, 60).host_takes(Llfree::All).check();
+    Suite::check_with_llfree(|name| stress(name, Kernel::Release, 60), "stress", Llfree::All);
 }
 
 #[test]
 #[ignore = "takes twenty minutes"]
 fn races_with_llfree_on_the_debug_kernel() {
-    stress("stress-llfree-debug", Kernel::Debug, 150).parameters(&["llfree=partitions"]).check();
-    stress("stress-taken-debug", Kernel::Debug, 150).host_takes(Llfree::All).check();
+    Suite::check_with_llfree(|name| stress(name, Kernel::Debug, 150), "stress-debug", Llfree::All);
 }
 
 fn full(name: &str) -> Suite {
@@ -49,8 +47,7 @@ fn full_partitions_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes twenty minutes"]
 fn full_partitions_with_llfree_on_the_debug_kernel() {
-    full("stress-full-llfree-debug").parameters(&["llfree=partitions"]).check();
-    full("stress-full-taken-debug").host_takes(Llfree::All).check();
+    Suite::check_with_llfree(full, "stress-full-debug", Llfree::All);
 }
 
 fn as_many_as_there_can_be(name: &str) -> Suite {
@@ -67,6 +64,5 @@ fn as_many_partitions_as_there_can_be() {
 #[test]
 #[ignore = "plugs 32 GiB of address space, and takes minutes"]
 fn as_many_partitions_as_there_can_be_with_llfree() {
-    as_many_as_there_can_be("255-llfree").parameters(&["llfree=partitions"]).check();
-    as_many_as_there_can_be("255-taken").host_takes(Llfree::Partitions).check();
+    Suite::check_with_llfree(as_many_as_there_can_be, "255", Llfree::Partitions);
 }
