@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help release run test test-fast test-off test-squeezers test-vm test-kubernetes stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run test test-fast test-off test-squeezers test-vm test-kubernetes test-packages stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -69,6 +69,11 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	@host/shim/tests/knative.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/openwhisk.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+
+test-packages: programs kernel-release image ## the Debian packages and the image for nodes: installed, used and removed, as root
+	@runtimes/build.sh python
+	@packaging/test-shim.sh
+	@packaging/test.sh
 
 # Several at a time, see there.
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image runtimes selftests ## long races in VMs, and a long soak

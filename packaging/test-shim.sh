@@ -24,7 +24,7 @@ make_node() {
 	mknod -m 666 "$1/dev/null" c 1 3
 	: >"$1/var/lib/dpkg/status"
 	: >"$1/usr/share/seabios/bios-256k.bin"
-	cp "$debian/containerd" "$1/usr/bin/containerd"
+	cp "$debian/containerd" /usr/bin/flock "$1/usr/bin/"
 	# Those of the shim are containerd's, and one more.
 	for library in /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/lib{c,m,gcc_s}.so.[0-9]; do
 		install -D "$library" "$1$library"
@@ -33,6 +33,9 @@ make_node() {
 		printf '#!/bin/sh\n' >"$1/usr/bin/$program"
 		chmod 755 "$1/usr/bin/$program"
 	done
+	# Its service does not run.
+	# shellcheck disable=SC2016 # for systemctl
+	printf '[ "$2" != --property=ExecStart ] || echo "argv[]=/usr/bin/containerd ;"\n' >>"$1/usr/bin/systemctl"
 	printf 'version = 2\n' >"$1/etc/containerd/config.toml"
 }
 # files TREE: all that is no directory, without what dpkg writes down.

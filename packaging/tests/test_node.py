@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import time
 import unittest
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,11 +29,17 @@ SNIPPET = "usr/share/squeezy/containerd.toml"
 # A node's own programs, none of which is used but for these: whoever asks for a restart with a configuration that
 # containerd cannot read is told so.
 SYSTEMCTL = """#!/bin/sh
-[ ! -e /etc/containerd/config.toml ] || said=$(containerd --config /etc/containerd/config.toml config dump 2>&1) || exit 1
+case "$*" in
+"show --property=MainPID --value containerd") said=0; [ ! -e /process ] || read -r said </process; echo "$said"; exit ;;
+"show --property=ExecStart --value containerd") read -r said </unit; echo "$said"; exit ;;
+esac
+[ ! -e /etc/containerd/config.toml ] || said=$(/usr/bin/containerd --config /etc/containerd/config.toml config dump 2>&1) || exit 1
 [ ! -e /broken ] || exit 1
 echo "$*" >>/restarts
 """
 OTHERS = ["qemu-system-x86_64", "mkfs.erofs", "bwrap"]
+# What systemctl says of a service that does not run: all of it is on one line.
+UNIT = "{{ path=/usr/bin/containerd ; argv[]=/usr/bin/containerd{} ; ignore_errors=no ; start_time=[n/a] ; pid=0 }}\n"
 # What Debian's package of containerd has.
 DEBIAN = """version = 2
 
@@ -77,6 +84,8 @@ class NodeTest(unittest.TestCase):
         cls.programs = cls.place / "programs"
         cls.add_program(containerd(), "usr/bin/containerd")
         cls.add_program("/bin/busybox", "bin/sh")
+        cls.add_program("/bin/busybox", "bin/sleep")
+        cls.add_program("/usr/bin/flock", "usr/bin/flock")
         version = subprocess.run(
             ["chroot", cls.programs, "containerd", "--version"], check=True, stdout=subprocess.PIPE, text=True
         ).stdout
@@ -105,6 +114,7 @@ class NodeTest(unittest.TestCase):
         for name in OTHERS:
             write(self.host / "usr/bin" / name, "", 0o755)
         write(self.host / "usr/bin/systemctl", SYSTEMCTL, 0o755)
+        write(self.host / "unit", UNIT.format(""))
         write(self.host / "usr/share/seabios/bios-256k.bin", "")
 
     def set_image(self, version, further=""):
@@ -172,7 +182,7 @@ class NodeTest(unittest.TestCase):
 
     def dump(self):
         """What containerd makes of its configuration."""
-        command = ["chroot", self.host, "containerd", "--config", f"/{CONFIG}", "config", "dump"]
+        command = ["chroot", self.host, "/usr/bin/containerd", "--config", f"/{CONFIG}", "config", "dump"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
@@ -377,6 +387,72 @@ class NodeTest(unittest.TestCase):
         (self.host / "broken").unlink()
         self.install()
         self.assertEqual(self.restarts(), 1)
+
+    def assert_section_goes_to(self, name):
+        """The runtime is in that configuration of the node, and in no other one; and is taken out of it again."""
+        self.configure(DEBIAN)
+        write(self.host / name, OTHER_RUNTIME)
+        self.assertIn(f"added the runtime to /{name}", self.install())
+        self.assertEqual((self.host / CONFIG).read_text(), DEBIAN)
+        self.assertIn("io.containerd.squeezy.v2", (self.host / name).read_text())
+        self.remove()
+        self.assertEqual((self.host / name).read_text(), OTHER_RUNTIME)
+
+    def test_the_configuration_is_the_one_of_the_service(self):
+        for arguments in "--config /etc/other.toml", "--log-level info -c=/etc/other.toml":
+            with self.subTest(arguments):
+                self.setUp()
+                write(self.host / "unit", UNIT.format(f" {arguments}"))
+                self.assert_section_goes_to("etc/other.toml")
+
+    def test_what_runs_is_asked_before_its_unit_which_has_variables(self):
+        write(self.host / "unit", UNIT.format(" $OPTIONS"))
+        write(self.host / "process", "17\n")
+        write(self.host / "proc/17/cmdline", "/usr/bin/containerd\0--config\0/etc/other.toml\0")
+        self.assert_section_goes_to("etc/other.toml")
+
+    def test_the_program_is_the_one_of_the_service(self):
+        self.configure(DEBIAN)
+        write(self.host / "usr/local/bin/containerd", "#!/bin/sh\necho another one; exit 1\n", 0o755)
+        self.install()
+        self.assert_known()
+
+    def test_a_node_whose_containerd_is_no_service_is_left_alone(self):
+        self.configure(DEBIAN)
+        (self.host / "unit").write_text("")
+        self.refuses("install", "this node has no service containerd")
+        self.assertFalse((self.host / SHIM).exists())
+        self.remove()
+
+    def test_a_link_that_leads_out_of_the_node_is_not_followed(self):
+        self.configure(DEBIAN)
+        outside = self.place / "outside"
+        outside.mkdir(exist_ok=True)
+        (self.host / "usr/local").symlink_to(outside)
+        self.refuses("install", "/usr/local on this node is a link that only leads there from its own root")
+        self.assertEqual(list(outside.iterdir()), [])
+        # One within it is.
+        (self.host / "usr/local").unlink()
+        (self.host / "var/usrlocal").mkdir(parents=True)
+        (self.host / "usr/local").symlink_to("../var/usrlocal")
+        self.install()
+        self.assertTrue((self.host / "var/usrlocal/bin").is_dir())
+
+    def test_one_after_the_other(self):
+        self.configure(DEBIAN)
+        self.install()
+        with (self.host / "usr/bin/systemctl").open("a") as script:
+            script.write(": >/restarting; while [ ! -e /go ]; do sleep 0.05; done\n")
+        with subprocess.Popen(self.command("remove"), stdout=subprocess.PIPE, text=True) as removal:
+            while not (self.host / "restarting").exists():
+                time.sleep(0.01)
+            with subprocess.Popen(self.command("install"), stdout=subprocess.PIPE, text=True) as installation:
+                self.assertIn("waiting for another", installation.stdout.readline())
+                (self.host / "go").touch()
+                self.assertIn("nothing of the runtime any more", removal.communicate(timeout=TIMEOUT)[0])
+                self.assertIn("this node has shim 0.1.0", installation.communicate(timeout=TIMEOUT)[0])
+        self.assert_known()
+        self.assertTrue((self.host / SHIM).exists())
 
     def kill_at(self, action, step):
         """Kill it when it has traced that many commands; return whether it had so many."""
