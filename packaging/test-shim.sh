@@ -62,6 +62,7 @@ done
 [[ $(chroot "$work/node" containerd-shim-squeezy-v2 -v) == io.containerd.squeezy.v2* ]] || die "the shim does not run"
 # As docs/kubernetes.md says for containerd 1.
 sed /^version/d "$work/node/usr/share/squeezy/containerd.toml" >>"$work/node/etc/containerd/config.toml"
+printf '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n' >>"$work/node/etc/containerd/config.toml"
 chroot "$work/node" containerd --config /etc/containerd/config.toml config dump | grep -q io.containerd.squeezy.v2 ||
 	die "containerd does not know the runtime"
 printf 'version = 2\n' >"$work/node/etc/containerd/config.toml"

@@ -20,7 +20,7 @@ PACKAGING = CHECKOUT / "packaging/kubernetes"
 # Seconds.
 TIMEOUT = 120
 # Commands of the script from one that it is killed at to the next.
-STRIDE = int(os.environ.get("SQUEEZY_STRIDE", "17"))
+STRIDE = int(os.environ.get("SQUEEZY_STRIDE", "37"))
 SHIM = "usr/local/bin/containerd-shim-squeezy-v2"
 KERNEL = "usr/lib/squeezy/kernel/release/bzImage"
 CONFIG = "etc/containerd/config.toml"
@@ -187,6 +187,11 @@ class NodeTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
+    def runtimes(self):
+        """The names of those that containerd knows."""
+        text = self.dump() if (self.host / CONFIG).exists() else self.default()
+        return set(re.findall(r"\.containerd\.runtimes\.([^].]+)\]\n", text))
+
     def assert_known(self):
         section = re.search(r"\.runtimes\.squeezy\]\n(.*?)(\n\s*\[|\Z)", self.dump(), re.DOTALL)
         self.assertIsNotNone(section)
@@ -218,10 +223,11 @@ class NodeTest(unittest.TestCase):
                 self.setUp()
                 if text is not None:
                     self.configure(text)
-                before = self.without_inodes()
+                before, known = self.without_inodes(), self.runtimes()
                 said = self.install()
                 self.assertIn("this node has shim 0.1.0", said)
                 self.assert_known()
+                self.assertEqual(self.runtimes(), known | {"squeezy"})
                 self.assertEqual(self.restarts(), 1)
                 self.assertEqual((self.host / SHIM).stat().st_mode & 0o777, 0o755)
                 self.assertEqual((self.host / KERNEL).read_text(), "kernel 0.1.0")
@@ -453,6 +459,27 @@ class NodeTest(unittest.TestCase):
                 self.assertIn("this node has shim 0.1.0", installation.communicate(timeout=TIMEOUT)[0])
         self.assert_known()
         self.assertTrue((self.host / SHIM).exists())
+
+    def test_a_containerd_that_serves_no_pods_with_it_is_restarted_without(self):
+        self.configure(DEBIAN)
+        write(self.host / "serves", "ok\n")
+        write(
+            self.host / "usr/bin/ctr",
+            '#!/bin/sh\nread -r said </serves; echo "io.containerd.grpc.v1  cri  linux/amd64  $said"\n',
+            0o755,
+        )
+        with (self.host / "usr/bin/systemctl").open("a") as script:
+            script.write(
+                "said=ok\nwhile read -r line; do case $line in *squeezy*) said=error ;; esac; done"
+                " </etc/containerd/config.toml\necho $said >/serves\n"
+            )
+        status, said = self.run_node("install")
+        self.assertEqual(status, 1)
+        self.assertIn("containerd serves no pods with the runtime, which was taken out again", said)
+        self.assertEqual(((self.host / CONFIG).read_text(), self.restarts()), (DEBIAN, 2))
+        # Where it served none before, that is no reason.
+        write(self.host / "serves", "error\n")
+        self.install()
 
     def kill_at(self, action, step):
         """Kill it when it has traced that many commands; return whether it had so many."""
