@@ -68,6 +68,7 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
 	@host/shim/tests/knative.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/openwhisk.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+	@host/shim/tests/daemonset.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
 test-packages: programs kernel-release image ## the Debian packages and the image for nodes: installed, used and removed, as root

@@ -55,8 +55,8 @@ maven_jar() {
 	rmdir "$new"
 }
 
-# debian_programs PACKAGE PROGRAM...: sets programs, a directory in the cache with these programs of /usr/bin, extracted
-# from Debian's package, which would start a server if it were installed.
+# debian_programs PACKAGE PROGRAM...: sets programs, a directory in the cache with these programs, extracted from Debian's
+# package, which would start a server if it were installed.
 debian_programs() {
 	local package=$1 program missing=
 	shift
@@ -71,7 +71,7 @@ debian_programs() {
 	(cd "$work" && { "${apt[@]}" download "$package" || { "${apt[@]}" update && "${apt[@]}" download "$package"; }; }) \
 		>"$work/log" 2>&1 || die "cannot download Debian's package $package: $(tail -n 1 "$work/log")"
 	dpkg-deb --extract "$work/$package"_*.deb "$work"
-	for program in "$@"; do mv "$work/usr/bin/$program" "$programs"; done
+	for program in "$@"; do find "$work/usr" -type f -path "*bin/$program" -exec mv {} "$programs" \;; done
 	rm -rf "$work"
 }
 

@@ -75,7 +75,7 @@ start_cluster() {
 	start_program kube-apiserver --etcd-servers=http://127.0.0.1:2379 --advertise-address="$node" --cert-dir="$work/keys" \
 		--service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$work/keys/accounts.pub" \
 		--service-account-signing-key-file="$work/keys/accounts.key" --authorization-mode=RBAC \
-		--token-auth-file="$work/keys/tokens.csv" --service-cluster-ip-range=10.96.0.0/16 \
+		--token-auth-file="$work/keys/tokens.csv" --allow-privileged --service-cluster-ip-range=10.96.0.0/16 \
 		--kubelet-preferred-address-types=InternalIP
 	until_true 120 kubectl get --raw /readyz
 	start_program kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0

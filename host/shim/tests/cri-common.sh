@@ -1,4 +1,6 @@
-# What the tests through CRI share; to be sourced as containerd-common.sh is.
+# What the tests through CRI share; to be sourced as containerd-common.sh is. `installer` is who installs the shim: `pod`
+# for the pods of squeezy-node's DaemonSet, before which runc runs all pods; `image` for what such a pod runs; the test
+# itself if it is not set.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # it is for what is sourced
@@ -16,18 +18,20 @@ timeout: 120
 YAML
 cat >>"$work/config.toml" <<TOML
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "$image"
+  sandbox_image = "${sandbox_image-$image}"
+  # Root of a container may not lower it below its own.
+  restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "${programs##*:}"
     conf_dir = "$work/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    default_runtime_name = "squeezy"
+    default_runtime_name = "$([ "${installer-}" = pod ] && echo runc || echo squeezy)"
 TOML
-# As docs/kubernetes.md says for each version of containerd; or by squeezy-node, where `by_image` is set.
-if [ -n "${by_image-}" ]; then
+# Otherwise as docs/kubernetes.md says for each version of containerd.
+if [ -n "${installer-}" ]; then
 	# shellcheck source-path=SCRIPTDIR source=node-common.sh
 	. "$here/node-common.sh"
-	squeezy_node install
+	[ "$installer" = pod ] || squeezy_node install
 elif [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
 	sed -i "1i imports = [\"$packaging/containerd.toml\"]" "$work/config.toml"
 else

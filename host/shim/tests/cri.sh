@@ -9,7 +9,7 @@ if [ "${2-}" != inside ]; then
 	containerds=("$debian:$kubernetes" "$kubernetes")
 fi
 # shellcheck disable=SC2034 # it is for what is sourced
-by_image=yes
+installer=image
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"
 
