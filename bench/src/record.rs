@@ -30,6 +30,10 @@ pub(crate) struct Header {
     pub(crate) accelerator: String,
     /// `ram` or `memfd`; `none` for plain processes.
     pub(crate) memory_backend: String,
+    /// The host's `shmem_enabled` where the backend is `memfd`: with `never`, the memory is in pages
+    /// of 4 KiB. Lines from before 2026-11-28 do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shmem_enabled: Option<String>,
     /// The guest's kernel and its configuration; `none` without a guest.
     pub(crate) kernel: String,
     /// The VMM's version; `none` without a guest.
@@ -144,17 +148,21 @@ pub(crate) fn recorded_path(build: &Path, experiment: &str) -> PathBuf {
 pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
     let headers =
         || records.iter().map(|record| &record.header).filter(|header| header.vmm != NO_GUEST);
-    let all = |value: fn(&Header) -> &str| {
-        let mut values: Vec<&str> = headers().map(value).collect();
+    let all = |value: fn(&Header) -> String| {
+        let mut values: Vec<String> = headers().map(value).collect();
         values.sort_unstable();
         values.dedup();
         values.join(" and ")
+    };
+    let backend = |header: &Header| match &header.shmem_enabled {
+        Some(setting) => format!("{} (shmem_enabled={setting})", header.memory_backend),
+        None => header.memory_backend.clone(),
     };
     let guest = headers().next().map_or(String::new(), |header| {
         format!(
             "QEMU {}, Linux {}, ",
             header.vmm.trim_start_matches("QEMU "),
-            all(|header| &header.kernel)
+            all(|header| header.kernel.clone())
         )
     });
     records.first().map(|record| &record.header).map_or(String::new(), |header| {
@@ -164,7 +172,7 @@ pub(crate) fn describe_run<F>(records: &[Measured<F>]) -> String {
         format!(
             "{}, {guest}memory backend {}; medians with quartiles",
             header.accelerator,
-            all(|header| &header.memory_backend)
+            all(backend)
         )
     })
 }
@@ -216,6 +224,7 @@ pub(crate) mod tests {
             trial,
             accelerator: "tcg".to_owned(),
             memory_backend: "ram".to_owned(),
+            shmem_enabled: None,
             kernel: "6.12.0 release".to_owned(),
             vmm: "QEMU 7.2.0".to_owned(),
         }

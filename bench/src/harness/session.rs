@@ -5,7 +5,9 @@ use crate::{
     error::{BenchError, Result},
     record::{Guest, Header, Measured, NO_GUEST, Recorded, Writer},
 };
-use squeezy_vmm::{Accelerator, AcceleratorKind, Artifacts, Kernel, VmConfig, Vmm};
+use squeezy_vmm::{
+    Accelerator, AcceleratorKind, Artifacts, Kernel, MemoryBackend, SharedHugePages, VmConfig, Vmm,
+};
 use std::{
     fmt,
     time::{Duration, Instant},
@@ -66,12 +68,14 @@ impl<F: Recorded> Session<F> {
     /// The header of a line, with a guest or without.
     pub(crate) fn header(&self, method: &str, trial: u32, guest: Option<&Guest>) -> Header {
         let (kernel, vmm) = guest.map_or((NO_GUEST, NO_GUEST), |g| (&*g.kernel, &*g.vmm));
+        let is_file = self.options.memory_backend == MemoryBackend::Memfd;
         Header {
             experiment: self.experiment.to_owned(),
             method: method.to_owned(),
             trial,
             accelerator: self.accelerator.kind.to_string(),
             memory_backend: self.options.memory_backend.to_string(),
+            shmem_enabled: is_file.then(|| SharedHugePages::of_host().setting),
             kernel: kernel.to_owned(),
             vmm: vmm.to_owned(),
         }

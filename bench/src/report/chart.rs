@@ -26,6 +26,7 @@ pub(crate) const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub(crate) const GREEN: RGBColor = RGBColor(0, 158, 115);
 pub(crate) const VERMILION: RGBColor = RGBColor(213, 94, 0);
 pub(crate) const PURPLE: RGBColor = RGBColor(204, 121, 167);
+const YELLOW: RGBColor = RGBColor(240, 228, 66);
 const SKY: RGBColor = RGBColor(86, 180, 233);
 const BLACK_LINE: RGBColor = RGBColor(60, 60, 60);
 const GREY: RGBColor = RGBColor(120, 120, 120);
@@ -37,7 +38,8 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         | "soft, pages" | "memfd" | "instance" => BLUE,
         "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" | "never shrinks" => VERMILION,
         "balloon" | "eager" | "reporting, order 0" => ORANGE,
-        "numa" | "pageout" | "overcommit" => PURPLE,
+        "numa" | "pageout" | "overcommit" | "reporting, 100ms" => PURPLE,
+        "reporting, order 0, 100ms" => YELLOW,
         "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" | "soft" | "squeezy, no affinity" => SKY,
         "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
