@@ -1,6 +1,7 @@
 //! Which areas of a tree.
 
 use crate::layout::TREE_AREAS;
+use std::ops::Range;
 
 /// A tree of a zone, counted from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,20 @@ impl AreaSet {
         self.numbers().take(count as usize).fold(Self::EMPTY, Self::with)
     }
 
+    /// Those that are next to each other, from the lowest up.
+    pub fn runs(self) -> impl Iterator<Item = Range<u32>> {
+        let mut left = u32::from(self.0);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let start = left.trailing_zeros();
+            let end = start + (left >> start).trailing_ones();
+            left &= !0 << end;
+            Some(start..end)
+        })
+    }
+
     /// Their numbers, from the lowest up.
     pub fn numbers(self) -> impl Iterator<Item = u32> {
         (0..TREE_AREAS).filter(move |&number| self.contains(number))
@@ -78,6 +93,9 @@ mod tests {
     fn a_set_has_what_was_put_in() {
         let set = AreaSet::EMPTY.with(7).with(2).with(5);
         assert_eq!(set.numbers().collect::<Vec<_>>(), [2, 5, 7]);
+        assert_eq!(set.with(6).runs().collect::<Vec<_>>(), [2..3, 5..8]);
+        assert_eq!(AreaSet::first(8).runs().next(), Some(0..8));
+        assert_eq!(AreaSet::EMPTY.runs().next(), None);
         assert_eq!(set.lowest(2), AreaSet::EMPTY.with(2).with(5));
         assert_eq!(set.without(AreaSet::EMPTY.with(5)).len(), 2);
         assert_eq!(AreaSet::first(3), AreaSet(0b111));

@@ -116,16 +116,21 @@ impl ZoneMemory {
         part.file.discard_if_any(at(pages.start)..at(pages.end))
     }
 
-    /// Where areas are, neighbours as one range.
+    /// Where areas are, neighbours as one range. Areas that cannot be discarded are left out.
     fn runs(&self, areas: &[TreeAreas]) -> Vec<(&FilePart, Range<u64>)> {
         let mut runs: Vec<(&FilePart, Range<u64>)> = Vec::new();
         for &(tree, areas) in areas {
-            for (part, range) in areas.numbers().filter_map(|area| self.range(tree, area)) {
-                match runs.last_mut() {
-                    Some((last, run)) if run.end == range.start && std::ptr::eq(*last, part) => {
-                        run.end = range.end;
+            let first = tree.0 * TREE_AREAS;
+            for run in areas.intersection(self.usable(tree)).runs() {
+                for (part, range) in self.ranges(first + run.start..first + run.end) {
+                    match runs.last_mut() {
+                        Some((last, before))
+                            if before.end == range.start && std::ptr::eq(*last, part) =>
+                        {
+                            before.end = range.end;
+                        }
+                        _ => runs.push((part, range)),
                     }
-                    _ => runs.push((part, range)),
                 }
             }
         }
@@ -138,8 +143,16 @@ impl ZoneMemory {
             return None;
         }
         let area = tree.0 * TREE_AREAS + area;
-        let part = self.parts.iter().find(|part| part.areas.contains(&area))?;
-        let start = part.file.start + u64::from(area - part.areas.start) * AREA_BYTES;
-        Some((&part.file, start..start + AREA_BYTES))
+        self.ranges(area..area + 1).next()
+    }
+
+    /// Where areas of the zone are, which may be in several parts.
+    fn ranges(&self, areas: Range<u32>) -> impl Iterator<Item = (&FilePart, Range<u64>)> {
+        self.parts.iter().filter_map(move |part| {
+            let start = areas.start.max(part.areas.start);
+            let end = areas.end.min(part.areas.end);
+            let at = |area: u32| part.file.start + u64::from(area - part.areas.start) * AREA_BYTES;
+            (start < end).then(|| (&part.file, at(start)..at(end)))
+        })
     }
 }
