@@ -120,6 +120,18 @@ impl MemoryFile {
         }
     }
 
+    /// The same for a range with next to nothing behind it: only those of its pieces of so many bytes in which there is
+    /// something. To discard the rest, too, Linux would look at all that it is mapped to.
+    pub(crate) fn discard_strays(&self, range: Range<u64>, piece_bytes: u64) -> io::Result<()> {
+        let mut left = range.clone();
+        while let Some(data) = self.first_data(&left)? {
+            let start = data - (data - range.start) % piece_bytes;
+            left.start = (start + piece_bytes).min(range.end);
+            self.discard(start..left.start)?;
+        }
+        Ok(())
+    }
+
     /// As [`Self::discard`]; returns how many bytes of host memory that were, with those that were swapped out, and how
     /// long the discard itself took. Whatever others do to the rest of the file meanwhile does not count.
     ///
@@ -253,6 +265,19 @@ mod tests {
         assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, 0);
         assert_eq!(memory.discard_counted(0..4 * MIB).unwrap().0, 2 * PAGE_BYTES);
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_strays_into_a_range_is_discarded_by_pieces() {
+        let memory = written(&[3, 100, 515, 1023]);
+        let discards = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counter = discards.clone();
+        memory.before_discard.set(move || {
+            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        memory.discard_strays(3 * PAGE_BYTES..1023 * PAGE_BYTES, MIB).unwrap();
+        assert_eq!(memory.resident(0..4 * MIB).unwrap(), PAGE_BYTES, "the last one is not in it");
+        assert_eq!(discards.load(std::sync::atomic::Ordering::Relaxed), 2);
     }
 
     /// Two partitions' memory goes at the same moment, say.

@@ -121,12 +121,10 @@ impl ReclaimZone {
         let discarded = self.memory.discard(&backed);
         drop(hand);
         // That there is nothing behind these is the guest's word. What is found later, it has used.
-        let also_discarded = self.memory.discard(&evicted);
-        if let Ok(discarded) = discarded {
-            self.pace.learn(discarded);
-        }
+        let strays_discarded = self.memory.discard_strays(&evicted);
+        let discarded = discarded.map(|discarded| self.pace.learn(discarded));
         let mut result = Ok(());
-        for (areas, discarded) in [(backed, discarded), (evicted, also_discarded)] {
+        for (areas, discarded) in [(backed, discarded), (evicted, strays_discarded)] {
             if let Err(error) = discarded {
                 self.give_up(&areas);
                 result = result.and(Err(error));

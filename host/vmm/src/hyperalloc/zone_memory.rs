@@ -104,6 +104,13 @@ impl ZoneMemory {
         Ok(sum)
     }
 
+    /// Discards what there is behind areas of which the guest says that there is nothing.
+    pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<()> {
+        self.runs(areas)
+            .into_iter()
+            .try_for_each(|(part, run)| part.file.discard_strays(run, AREA_BYTES))
+    }
+
     /// Discards what there is in a run of single pages of an area, by their numbers in it.
     pub(super) fn discard_pages(
         &self,
