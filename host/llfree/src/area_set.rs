@@ -1,6 +1,6 @@
 //! Which areas of a tree.
 
-use crate::layout::TREE_AREAS;
+use crate::{layout::TREE_AREAS, runs::runs};
 use std::ops::Range;
 
 /// A tree of a zone, counted from its start.
@@ -65,18 +65,9 @@ impl AreaSet {
         self.numbers().take(count as usize).fold(Self::EMPTY, Self::with)
     }
 
-    /// Those that are next to each other, from the lowest up.
+    /// Areas in a row, as numbers in the tree, from the lowest up.
     pub fn runs(self) -> impl Iterator<Item = Range<u32>> {
-        let mut left = u32::from(self.0);
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let start = left.trailing_zeros();
-            let end = start + (left >> start).trailing_ones();
-            left &= !0 << end;
-            Some(start..end)
-        })
+        runs(TREE_AREAS, move |number| self.contains(number))
     }
 
     /// Their numbers, from the lowest up.

@@ -24,6 +24,7 @@ mod layout;
 mod mapping;
 mod memory;
 mod page_set;
+mod runs;
 mod zone;
 
 pub use area_set::{AreaSet, TreeIndex};

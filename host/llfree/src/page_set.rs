@@ -1,6 +1,9 @@
 //! Which pages of an area.
 
-use crate::layout::{AREA_PAGES, AREA_WORDS};
+use crate::{
+    layout::{AREA_PAGES, AREA_WORDS},
+    runs::runs,
+};
 use std::ops::Range;
 
 /// Pages of one area, a bit for each.
@@ -20,13 +23,7 @@ impl PageSet {
 
     /// Pages in a row, as numbers in the area, from the lowest up.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> {
-        let mut next = 0;
-        std::iter::from_fn(move || {
-            let start = (next..AREA_PAGES).find(|&number| self.contains(number))?;
-            let end = (start..AREA_PAGES).find(|&number| !self.contains(number));
-            next = end.unwrap_or(AREA_PAGES);
-            Some(start..next)
-        })
+        runs(AREA_PAGES, |number| self.contains(number))
     }
 }
 
