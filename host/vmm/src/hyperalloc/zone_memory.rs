@@ -126,19 +126,12 @@ impl ZoneMemory {
     /// Where areas are, neighbours as one range. Areas that cannot be discarded are left out.
     fn runs(&self, areas: &[TreeAreas]) -> Vec<(&FilePart, Range<u64>)> {
         let mut runs: Vec<(&FilePart, Range<u64>)> = Vec::new();
-        for &(tree, areas) in areas {
-            let first = tree.0 * TREE_AREAS;
-            for run in areas.intersection(self.usable(tree)).runs() {
-                for (part, range) in self.ranges(first + run.start..first + run.end) {
-                    match runs.last_mut() {
-                        Some((last, before))
-                            if before.end == range.start && std::ptr::eq(*last, part) =>
-                        {
-                            before.end = range.end;
-                        }
-                        _ => runs.push((part, range)),
-                    }
+        for (part, range) in areas.iter().flat_map(|&(tree, areas)| self.ranges(tree, areas)) {
+            match runs.last_mut() {
+                Some((last, run)) if run.end == range.start && std::ptr::eq(*last, part) => {
+                    run.end = range.end;
                 }
+                _ => runs.push((part, range)),
             }
         }
         runs
@@ -146,20 +139,24 @@ impl ZoneMemory {
 
     /// Where an area is, if it can be discarded.
     fn range(&self, tree: TreeIndex, area: u32) -> Option<(&FilePart, Range<u64>)> {
-        if !self.usable(tree).contains(area) {
-            return None;
-        }
-        let area = tree.0 * TREE_AREAS + area;
-        self.ranges(area..area + 1).next()
+        self.ranges(tree, AreaSet::EMPTY.with(area)).next()
     }
 
-    /// Where areas of the zone are, which may be in several parts.
-    fn ranges(&self, areas: Range<u32>) -> impl Iterator<Item = (&FilePart, Range<u64>)> {
-        self.parts.iter().filter_map(move |part| {
-            let start = areas.start.max(part.areas.start);
-            let end = areas.end.min(part.areas.end);
-            let at = |area: u32| part.file.start + u64::from(area - part.areas.start) * AREA_BYTES;
-            (start < end).then(|| (&part.file, at(start)..at(end)))
+    /// Where those of a tree's areas are that can be discarded: in a row, and in one part, as one range.
+    fn ranges(
+        &self,
+        tree: TreeIndex,
+        areas: AreaSet,
+    ) -> impl Iterator<Item = (&FilePart, Range<u64>)> {
+        let first = tree.0 * TREE_AREAS;
+        areas.intersection(self.usable(tree)).runs().flat_map(move |run| {
+            self.parts.iter().filter_map(move |part| {
+                let start = (first + run.start).max(part.areas.start);
+                let end = (first + run.end).min(part.areas.end);
+                let at =
+                    |area: u32| part.file.start + u64::from(area - part.areas.start) * AREA_BYTES;
+                (start < end).then(|| (&part.file, at(start)..at(end)))
+            })
         })
     }
 }
