@@ -78,6 +78,7 @@ impl ReclaimZone {
     /// discarded. Stops between two batches if the guest asks for some of them.
     pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
         let mut left = count;
+        let mut spare = Spare::of_trees(self.zone.trees().count());
         let free: Vec<_> = self
             .zone
             .trees()
@@ -85,7 +86,6 @@ impl ReclaimZone {
             .collect();
         // First what there may be memory of the host's behind: the rest is only a promise to the guest.
         for only_evicted in [false, true] {
-            let mut spare = Spare::of_trees(free.len());
             let part = |free: &Free| if only_evicted { free.evicted } else { free.backed() };
             let trees = free.iter().map(|(tree, free)| (*tree, free.of(part(free))));
             let mut trees = trees.filter(|(_, free)| !free.areas.is_empty()).peekable();
