@@ -10,10 +10,8 @@ squeezy=${SQUEEZY:-$root/target/release/squeezy}
 	echo "record: $squeezy is missing: make programs" >&2
 	exit 1
 }
-setting=/sys/kernel/mm/transparent_hugepage/shmem_enabled
-if grep -q '\[never\]' $setting 2>/dev/null; then
-	echo "record: without huge pages for shared memory, experiments about it show another machine: echo advise > $setting" >&2
-fi
+# Without them, experiments about memory in a file show another machine.
+"$squeezy" doctor | grep -A 1 '^slow *shared huge pages' >&2 || true
 if [ $# = 0 ]; then
 	for folder in "$root"/bench/results/*/; do
 		set -- "$@" "$(basename "$folder")"
