@@ -86,3 +86,18 @@ start_cluster() {
 	until_true 120 kubectl get node node
 	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
 }
+stop_cluster() {
+	local program
+	for program in kubelet kube-scheduler kube-controller-manager kube-apiserver etcd; do
+		pkill -x "$(cut -c1-15 <<<"$program")"
+	done
+}
+
+# status KIND NAME PATH: a part of an object.
+status() {
+	kubectl get "$1" "$2" -o jsonpath="{$3}"
+}
+# is POD PATH VALUE: what a part of a pod is.
+is() {
+	[ "$(status pod "$1" "$2")" = "$3" ]
+}

@@ -57,7 +57,11 @@ start_with_image() {
 mounts() {
 	cut -d' ' -f2 /proc/self/mounts | sort
 }
-# plugged: of a server's log, how much memory the VM's pods had after the last one that gave its own back, in bytes.
+# each_plugged: of a server's log, how much memory the VM's pods had after each one that gave its own back, in bytes.
+each_plugged() {
+	sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p'
+}
+# plugged: the same after the last one.
 plugged() {
-	sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p' | tail -n 1
+	each_plugged | tail -n 1
 }

@@ -61,9 +61,6 @@ is_rolled_out() {
 log_of() {
 	kubectl --namespace kube-system logs -l "app=$1" -c "$2" --tail=100
 }
-has_run() {
-	[ "$(kubectl get pod hello -o jsonpath='{.status.phase}')" = Succeeded ]
-}
 
 make_layer
 cp -r "$work/layer" "$work/pause"
@@ -89,7 +86,7 @@ said=$(log_of squeezy-node install)
 echo "a pod runs in a VM"
 kubectl apply -f "$packaging/runtimeclass.yaml" >/dev/null
 kubectl apply -f "$here/manifests/hello.yaml" >/dev/null
-until_true 120 has_run
+until_true 120 is hello .status.phase Succeeded
 [ "$(kubectl logs hello)" = "hello from 6.12" ] || die "it said: $(kubectl logs hello)"
 kubectl delete pod hello --timeout=60s >/dev/null
 until_true 60 no_vm_is_left
@@ -102,9 +99,10 @@ said=$(log_of squeezy-removal remove)
 [[ $said == *"this node has nothing of the runtime any more"* ]] || die "it said: $said"
 [ "$(restarts)" = 2 ] || die "containerd was restarted $(restarts) times"
 cmp /etc/containerd/config.toml "$work/config-before.toml" || die "containerd's configuration is another than before"
-[ -z "$(find "$work"/node/*/*/changed \( -name '*squeezy*' ! -type c \))" ] || die "left: $(find "$work"/node/*/*/changed -name '*squeezy*')"
+# What was there before and has gone is a character device in an overlay.
+left=$(find "$work"/node/*/*/changed -name '*squeezy*' ! -type c)
+[ -z "$left" ] || die "left: $left"
 kubectl --namespace kube-system delete daemonset squeezy-removal --timeout=60s >/dev/null
 rm "$work/is-service"
-for program in kubelet kube-scheduler kube-controller-manager kube-apiserver etcd containerd; do
-	pkill -x "$(cut -c1-15 <<<"$program")"
-done
+stop_cluster
+pkill -x containerd

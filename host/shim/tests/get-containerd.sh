@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the directory with Debian's containerd, its shim for runc, and ctr, extracted from its package, which would start a daemon if it
-# were installed.
+# Prints the directory with Debian's containerd, its shim for runc, and ctr, extracted from its package, which would start
+# a daemon if it were installed.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../../scripts/common.sh
 . "$(dirname "$0")/../../../scripts/common.sh"

@@ -19,13 +19,6 @@ fi
 # shellcheck source-path=SCRIPTDIR source=cluster-common.sh
 . "$here/cluster-common.sh"
 
-# status KIND NAME PATH: a part of an object.
-status() {
-	kubectl get "$1" "$2" -o jsonpath="{$3}"
-}
-is() {
-	[ "$(status pod "$1" "$2")" = "$3" ]
-}
 # pods: the names of the web servers that are there.
 pods() {
 	kubectl get pods -l app=web -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
@@ -50,7 +43,7 @@ has_pods() {
 # least_plugged: how much memory the VM's pods had at the least, in bytes, once more than `before` of them had given back
 # theirs. Several do at a time, so the last line may not be that.
 least_plugged() {
-	log | sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p' | tail -n +$((before + 1)) | sort -n | head -n 1
+	log | each_plugged | tail -n +$((before + 1)) | sort -n | head -n 1
 }
 since() {
 	python3 -c "import sys; print(f'{float(sys.argv[2]) - float(sys.argv[1]):.1f} s')" "$1" "$EPOCHREALTIME"
@@ -268,7 +261,5 @@ has_no_records() {
 }
 until_true 180 has_no_records
 [ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
-for program in kubelet kube-scheduler kube-controller-manager kube-apiserver etcd; do
-	pkill -x "$(cut -c1-15 <<<"$program")"
-done
+stop_cluster
 kill "$containerd"

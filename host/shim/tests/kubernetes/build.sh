@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the directory with a containerd that is newer than Debian's, its shim for runc, crictl, critest and network plugins, built from
-# their Go modules.
+# Prints the directory with a containerd that is newer than Debian's, its shim for runc, crictl, critest and network
+# plugins, built from their Go modules.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../../../scripts/common.sh
 . "$(dirname "$0")/../../../../scripts/common.sh"
