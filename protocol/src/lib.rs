@@ -20,6 +20,7 @@
 //! | `POST /v1/instances/ID/signal` | [`SignalRequest`] | nothing, when the signal is sent |
 //! | `PUT /v1/instances/ID/limits` | [`LimitsRequest`] | nothing, when it has these limits; if refused, it has those it had. Not of an instance inside another one |
 //! | `GET /v1/instances/ID/usage` | | [`Usage`] |
+//! | `GET /v1/instances/ID/busy` | | `u64`: for how many microseconds its processes have run, or at least one of them has waited for a processor or a drive |
 //! | `GET /v1/instances/ID/processes` | | `Vec<u32>`, the ids of its processes as the guest's init sees them, without that of its sandbox; not of an instance inside another one |
 //! | `POST /v1/instances/ID/freeze` | | [`Instance`], when none of its processes runs any more; refused while a request is under way |
 //! | `POST /v1/instances/ID/thaw` | | [`Instance`], whose processes run again; no error if they did. If it is doomed, as with a request |

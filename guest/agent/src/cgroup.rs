@@ -200,6 +200,19 @@ impl Cgroup {
         })
     }
 
+    /// For how long its processes have run since its start, and at least one of them has waited for a processor (also for
+    /// its quota) or a drive, in microseconds.
+    pub fn busy_us(&self) -> io::Result<u64> {
+        let read = |file: &str| fs::read_to_string(self.path.join(file));
+        let parts_us = [
+            value_of(&read("cpu.stat")?, "usage_usec"),
+            stall_us(&read("cpu.pressure")?),
+            stall_us(&read("io.pressure")?),
+        ];
+        let sum_us = parts_us.into_iter().try_fold(0_u64, |sum, us| sum.checked_add(us?));
+        Ok(sum_us.ok_or(io::ErrorKind::InvalidData)?)
+    }
+
     /// How many of its processes were killed by any OOM killer: for `memory.max`, for a full partition or for
     /// the whole guest.
     pub fn oom_kills(&self) -> u64 {
@@ -279,9 +292,23 @@ fn value_of(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// For how long at least one process has waited, as the kernel's pressure stall information says it, in microseconds.
+fn stall_us(text: &str) -> Option<u64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stalls_of_some_are_counted() {
+        let text = "some avg10=0.00 avg60=1.50 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(stall_us(text), Some(4711));
+        assert_eq!(stall_us("full total=7\n"), None);
+        assert_eq!(stall_us(""), None);
+    }
 
     #[test]
     fn who_is_not_empty_soon_is_looked_at_more_seldom() {

@@ -209,6 +209,7 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
                     Ok(empty(StatusCode::NO_CONTENT))
                 }
                 (&Method::GET, ["usage"]) => Ok(ok(&state.instances.get(&id)?.usage().await?)),
+                (&Method::GET, ["busy"]) => Ok(ok(&state.instances.get(&id)?.busy_us()?)),
                 (&Method::GET, ["processes"]) => {
                     Ok(ok(&state.instances.get(&id)?.processes().await?))
                 }

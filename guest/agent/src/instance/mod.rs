@@ -418,6 +418,11 @@ impl Entry {
         Ok(Usage { private_bytes, ..measured })
     }
 
+    /// For how long its processes have run, or waited for a processor or a drive, in microseconds.
+    pub fn busy_us(&self) -> Result<u64, ApiError> {
+        self.own_cgroup()?.busy_us().map_err(|error| self.unmeasured(error))
+    }
+
     /// Its processes, without process 1 of its namespace.
     pub async fn processes(&self) -> Result<Vec<u32>, ApiError> {
         self.look_at(processes::without_first).await

@@ -123,6 +123,17 @@ pub(super) async fn limits_of_processors_change(client: &Client) {
     let much = used_in_2_s(json!({"cpu_limit_millis": 2000})).await;
     eprintln!("{little} us of CPU time with a quota, {much} without");
     assert!(little < 600_000 && much > 2 * little, "{little} and {much}");
+    // Whoever waits for his quota is busy, and whoever sleeps is not.
+    client.start(shell("sleeps", "exec sleep 100000")).await.unwrap();
+    let limits = json!({"cpu_limit_millis": 50}).to_string();
+    client.call("PUT", "/v1/instances/spins/limits", limits).await;
+    let busy = async |id| client.get::<u64>(&format!("/v1/instances/{id}/busy")).await;
+    let before = (busy("spins").await, busy("sleeps").await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (spins, sleeps) = (busy("spins").await - before.0, busy("sleeps").await - before.1);
+    eprintln!("who spins was busy for {spins} us, who sleeps for {sleeps}");
+    assert!(spins > 1_500_000 && sleeps < 50_000, "{spins} and {sleeps}");
+    client.delete("sleeps", 0).await;
     for wrong in
         [json!({"cpu_limit_millis": 1}), json!({"cpu_share_millis": 1 << 21}), json!({"pids": 1})]
     {

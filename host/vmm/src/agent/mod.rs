@@ -191,6 +191,12 @@ impl AgentClient {
         self.get(&format!("/v1/instances/{id}/usage")).await
     }
 
+    /// For how long the processes of an instance have run, or at least one of them has waited for a processor or a drive,
+    /// since its start.
+    pub async fn busy(&self, id: &InstanceId) -> Result<Duration> {
+        self.get(&format!("/v1/instances/{id}/busy")).await.map(Duration::from_micros)
+    }
+
     /// Adds a layer of the pool, which the host has written, for instances to start on.
     pub async fn add_layer(&self, layer: Layer) -> Result<()> {
         self.send(Method::POST, "/v1/layers", encode(&layer)?, Some(self.limit)).await.map(drop)
