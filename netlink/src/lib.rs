@@ -50,6 +50,11 @@ impl InterfaceIndex {
         Ok(Self(netdevice::name_to_index(any, name)?))
     }
 
+    /// As the kernel counts it.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// The name of the interface in the network namespace of this thread.
     pub fn name(self) -> io::Result<String> {
         let any = socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None)?;

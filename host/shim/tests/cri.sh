@@ -19,10 +19,11 @@ paths='"masked_paths": ["/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/versio
 	"readonly_paths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]'
 # Each container has processes of its own (CONTAINER).
 pid=1
-# pod NAME: writes the configuration of a pod, with more of its "linux" in `linux`.
+# pod NAME: writes the configuration of a pod, with more of its "linux" in `linux`, and `annotations`.
 pod() {
 	cat >"$work/pods/$1.json" <<JSON
 {"metadata": {"name": "$1", "namespace": "shop", "uid": "$1"}, "hostname": "$1", "log_directory": "$work/logs",
+ "annotations": {${annotations-}},
  "linux": {"resources": {"memory_limit_in_bytes": 134217728},
  "security_context": {"namespace_options": {"pid": $pid}}${linux-}}}
 JSON
@@ -201,6 +202,72 @@ is exitCode seen 143 || die "it has ended with $(what exitCode seen)"
 is state sees CONTAINER_RUNNING || die "it is $(what state sees)"
 crictl stopp "${ids[shared]}" >/dev/null
 crictl rmp "${ids[shared]}" >/dev/null
+
+echo "a pod that has nothing to do is frozen until it has"
+annotations='"dev.squeezy/freeze-after": "soon"' pod idle
+refused "a number of seconds" crictl runp --runtime squeezy "$work/pods/idle.json"
+annotations='"dev.squeezy/freeze-after": "1"' pod idle
+ids[idle]=$(crictl runp --runtime squeezy "$work/pods/idle.json")
+# Nothing is started for a tick, which would be computing. The end takes longer than it takes to be frozen.
+# shellcheck disable=SC2016 # it is for the container's shell
+container ticks '
+	trap "sleep 4; exit 7" TERM
+	busybox httpd -p 80 -h /etc
+	busybox mkfifo /tmp/never; exec 3<>/tmp/never
+	while :; do
+		echo tick; read -t 0.3 nothing <&3
+		while [ -e /tmp/computes ]; do i=$((i + 1)); [ $((i % 500)) = 0 ] && echo tick; done
+	done'
+start idle ticks
+address=$(crictl inspectp -o go-template --template '{{.status.network.ip}}' "${ids[idle]}")
+ticks() {
+	wc -l <"$work/logs/ticks.log"
+}
+is_frozen() {
+	local before
+	before=$(ticks)
+	sleep 1.5
+	[ "$(ticks)" = "$before" ]
+}
+# answers SECONDS: whether it does in that time.
+answers() {
+	curl --silent --max-time "$1" --write-out '%{time_total}' "http://$address/hostname" >"$work/said"
+	[ "$(head -n 1 "$work/said")" = idle ]
+}
+has_ticked() {
+	[ "$(ticks)" -gt "$before" ]
+}
+for _ in 1 2 3 4 5; do
+	until_true 30 is_frozen
+	before=$(ticks)
+	answers 20 || die "it has answered: $(cat "$work/said")"
+	frozen=$(tail -n 1 "$work/said")
+	until_true 10 has_ticked
+	answers 20 || die "it has answered: $(cat "$work/said")"
+	echo "	answered after $frozen s, and after $(tail -n 1 "$work/said") s when it ran"
+done
+until_true 30 is_frozen
+is state ticks CONTAINER_RUNNING || die "containerd says that it is $(what state ticks)"
+crictl stats --id "${ids[ticks]}" >/dev/null
+is_frozen || die "being measured has thawed it"
+# For longer than it takes to be frozen.
+said=$(crictl exec --sync "${ids[ticks]}" sh -c 'sleep 3; echo slept')
+[ "$said" = slept ] || die "it said: $said"
+until_true 30 is_frozen
+crictl exec --sync "${ids[ticks]}" busybox touch /tmp/computes
+sleep 4
+is_frozen && die "it was frozen while it computed"
+crictl exec --sync "${ids[ticks]}" busybox rm /tmp/computes
+until_true 30 is_frozen
+ctr --namespace k8s.io task pause "${ids[ticks]}"
+answers 3 && die "it is paused and answers"
+ctr --namespace k8s.io task resume "${ids[ticks]}"
+answers 20 || die "it has answered: $(cat "$work/said")"
+until_true 30 is_frozen
+crictl stop --timeout 20 "${ids[ticks]}" >/dev/null
+is exitCode ticks 7 || die "it has ended with $(what exitCode ticks)"
+crictl stopp "${ids[idle]}" >/dev/null
+crictl rmp "${ids[idle]}" >/dev/null
 
 echo "containers end, one by one"
 crictl stop --timeout 10 "${ids[main]}" >/dev/null

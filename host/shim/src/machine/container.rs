@@ -116,6 +116,11 @@ impl Made {
         &self.spec.id
     }
 
+    /// Whether its process has a standard input.
+    pub(super) fn has_input(&self) -> bool {
+        self.spec.input
+    }
+
     /// Whether it is one of this pod's.
     pub(super) fn belongs_to(&self, pod: &Pod) -> bool {
         self.pod.is_same(pod)
@@ -175,6 +180,20 @@ impl Made {
                 Err(error)
             }
         }
+    }
+
+    /// Keeps its processes from running, and gives back what memory they do not need.
+    pub(super) async fn pause(&self, booted: &Booted) -> Result<()> {
+        process::pause(booted.vm.agent()?, self.id()).await?;
+        self.pod.set_paused(self.number, true).await;
+        Ok(())
+    }
+
+    /// Lets them run again.
+    pub(super) async fn resume(&self, booted: &Booted) -> Result<()> {
+        process::resume(booted.vm.agent()?, self.id()).await?;
+        self.pod.set_paused(self.number, false).await;
+        Ok(())
     }
 
     /// The spec of one more process in it.

@@ -2,6 +2,7 @@
 
 mod boot;
 mod container;
+mod idle;
 mod network;
 mod pod;
 mod process;
@@ -11,6 +12,7 @@ mod volumes;
 use crate::{
     Id, Name,
     error::{Error, ErrorKind, Result},
+    freezer::Use,
     layers::{Cache, Guest, Pool},
     network::Networks,
     serve::Assignment,
@@ -21,6 +23,7 @@ use crate::{
 use boot::boot;
 use container::Made;
 use futures_util::future::BoxFuture;
+use idle::Idle;
 use pod::Pod;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, Layer, TerminalSize};
 use squeezy_vmm::{VmError, mechanism::Mechanism};
@@ -86,6 +89,8 @@ struct Running {
     /// Its id in the guest.
     pid: u32,
     _one: OwnedSemaphorePermit,
+    /// Keeps its pod from being frozen: there may be something to do for this process that nobody else sees.
+    one_use: Option<Use<Idle>>,
 }
 
 impl Machine {
@@ -157,9 +162,21 @@ impl Machine {
         self.started.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn runs(&self, name: Name, instance: Instance, one: OwnedSemaphorePermit) {
-        let running = Running { instance: instance.id, pid: instance.pid, _one: one };
+    fn runs(
+        &self,
+        name: Name,
+        instance: Instance,
+        one: OwnedSemaphorePermit,
+        one_use: Option<Use<Idle>>,
+    ) {
+        let Instance { id, pid, .. } = instance;
+        let running = Running { instance: id, pid, _one: one, one_use };
         self.inside().running.insert(name, running);
+    }
+
+    /// Lets the pod of a container run as long as there is what this returns.
+    async fn begin_use(&self, container: &Id) -> Result<Option<Use<Idle>>> {
+        self.container(container)?.pod().begin_use().await
     }
 
     /// A process of a container that has this id in the guest.
@@ -177,11 +194,12 @@ impl Vm for Machine {
     fn create_pod<'a>(&'a self, id: &'a Id, pod: &'a spec::Pod) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let booted = self.boot().await?;
-            let connection = match &pod.network {
-                Some(path) => network::connect(&booted, path).await?,
-                None => None,
-            };
-            self.inside().pods.insert(id.clone(), Pod::new(pod.host_name.clone(), connection));
+            let (connection, traffic) = network::connect(&booted, pod).await?;
+            let mut made = Pod::new(pod.host_name.clone(), connection);
+            if let (Some(after), Some(traffic)) = (pod.freeze_after, traffic) {
+                made = made.frozen_after(&booted, id, after, traffic).await;
+            }
+            self.inside().pods.insert(id.clone(), made);
             Ok(())
         })
     }
@@ -210,8 +228,11 @@ impl Vm for Machine {
     fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
             let (container, one) = (self.container(id)?, self.one_process()?);
+            let one_use = self.begin_use(id).await?;
             let (instance, output) = container.start(&self.booted()?).await?;
-            self.runs(id.clone().into(), instance, one);
+            // What it is to read may come at any time.
+            let one_use = one_use.filter(|_| container.has_input());
+            self.runs(id.clone().into(), instance, one, one_use);
             Ok(output)
         })
     }
@@ -221,10 +242,11 @@ impl Vm for Machine {
             let (container, one) = (self.container(&name.task)?, self.one_process()?);
             let (booted, spec) = (self.booted()?, container.added(self.number(), added));
             process::check_length(&spec)?;
+            let one_use = self.begin_use(&name.task).await?;
             let agent = booted.vm.agent()?;
             let instance = process::start(agent, &spec).await?;
             let output = process::output(agent, &spec).await?;
-            self.runs(name.clone(), instance, one);
+            self.runs(name.clone(), instance, one, one_use);
             Ok(output)
         })
     }
@@ -256,25 +278,38 @@ impl Vm for Machine {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let (booted, instance) = (self.booted()?, self.instance(name)?);
-            process::signal(booted.vm.agent()?, &instance, signal, all).await
+            // What is frozen can be killed, too, and that waits for nothing.
+            let one_use = match signal {
+                Signal::KILL => self.container(&name.task)?.pod().keep(),
+                _ => self.begin_use(&name.task).await?,
+            };
+            process::signal(booted.vm.agent()?, &instance, signal, all).await?;
+            if let (Some(running), Some(one_use)) = (self.inside().running.get_mut(name), one_use) {
+                // It has its own way to end, which may take a while.
+                running.one_use.get_or_insert(one_use);
+            }
+            Ok(())
         })
     }
 
     fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            process::pause(self.booted()?.vm.agent()?, self.container(id)?.id()).await
+            let (booted, _use) = (self.booted()?, self.begin_use(id).await?);
+            self.container(id)?.pause(&booted).await
         })
     }
 
     fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            process::resume(self.booted()?.vm.agent()?, self.container(id)?.id()).await
+            let (booted, _use) = (self.booted()?, self.begin_use(id).await?);
+            self.container(id)?.resume(&booted).await
         })
     }
 
     fn resize<'a>(&'a self, name: &'a Name, size: TerminalSize) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let (booted, instance) = (self.booted()?, self.instance(name)?);
+            let _use = self.begin_use(&name.task).await?;
             Ok(booted.vm.agent()?.resize_terminal(&instance, size).await?)
         })
     }

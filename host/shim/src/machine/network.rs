@@ -3,25 +3,59 @@
 use super::{Booted, volumes::on_host};
 use crate::{
     error::{Error, Result},
-    network::Connection,
+    network::{Connection, Traffic},
+    spec::Pod,
 };
 use std::{path::Path, sync::Arc};
 
-/// Connects a pod with the network namespace that was made for it. Nothing if that has no address.
-pub(super) async fn connect(booted: &Arc<Booted>, path: &Path) -> Result<Option<Connection>> {
+/// Connects a pod with the network namespace that was made for it, and sees its traffic if it is to be frozen without.
+/// Nothing if it has no network.
+pub(super) async fn connect(
+    booted: &Arc<Booted>,
+    pod: &Pod,
+) -> Result<(Option<Connection>, Option<Traffic>)> {
+    let connected = match &pod.network {
+        Some(path) => connect_with(booted, path, pod.freeze_after.is_some()).await?,
+        None => None,
+    };
+    match connected {
+        Some((connection, traffic)) => Ok((Some(connection), traffic)),
+        None if pod.freeze_after.is_some() => Err(Error::invalid(
+            "the pod has no network, by which it could be seen that it has nothing to do: leave out the annotation \
+             dev.squeezy/freeze-after",
+        )),
+        None => Ok((None, None)),
+    }
+}
+
+async fn connect_with(
+    booted: &Arc<Booted>,
+    path: &Path,
+    listens: bool,
+) -> Result<Option<(Connection, Option<Traffic>)>> {
     let failed = |error: &dyn std::fmt::Display| {
         let place = path.display();
         Error::failed(format_args!("cannot connect the pod's network namespace {place}: {error}"))
     };
     let (networks, namespace) = (booted.networks.clone(), path.to_owned());
-    let connected = on_host(move || networks.connect(&namespace)).await;
-    let Some(connection) = connected.map_err(|error| failed(&error))? else { return Ok(None) };
-    let agent = booted.vm.agent()?;
-    match agent.add_network(connection.number(), connection.network()).await {
-        Ok(()) => Ok(Some(connection)),
+    let connected = on_host(move || {
+        let connection = networks.connect(&namespace)?;
+        Ok(connection.map(|connection| (listens.then(|| connection.listen()), connection)))
+    });
+    let connected = connected.await.map_err(|error| failed(&error))?;
+    let Some((listening, connection)) = connected else { return Ok(None) };
+    let added = async {
+        let traffic = listening.map(|listening| listening.and_then(Traffic::of)).transpose();
+        let traffic = traffic.map_err(|error| failed(&error))?;
+        let added = booted.vm.agent()?.add_network(connection.number(), connection.network());
+        added.await.map_err(|error| failed(&error))?;
+        Ok(traffic)
+    };
+    match added.await {
+        Ok(traffic) => Ok(Some((connection, traffic))),
         Err(error) => {
             disconnect(booted, connection).await;
-            Err(failed(&error))
+            Err(error)
         }
     }
 }

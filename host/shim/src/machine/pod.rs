@@ -3,12 +3,15 @@
 use super::{
     Booted,
     container::FILES_PART,
+    idle::Idle,
     network, process,
     volumes::{check, on_host, remove},
 };
 use crate::{
+    Id,
     error::{Error, ErrorKind, Result},
-    network::Connection,
+    freezer::{Freezer, Use},
+    network::{Connection, Traffic},
     volumes,
 };
 use squeezy_protocol::{
@@ -24,7 +27,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Most containers of a pod.
 const MAX_CONTAINERS: usize = 32;
@@ -40,6 +43,8 @@ const FOREVER_SECONDS: &str = "2147483647";
 pub(super) struct Pod {
     host_name: Option<String>,
     inside: Arc<tokio::sync::Mutex<Inside>>,
+    /// If it is frozen when it has nothing to do.
+    freezer: Option<Arc<Freezer<Idle>>>,
 }
 
 /// Locked while memory is plugged, reclaimed or entered: whoever comes then finds it there or gone.
@@ -51,6 +56,8 @@ struct Inside {
     members: BTreeSet<u64>,
     /// Of these, the ones that run, which is what others can join.
     running: BTreeMap<u64, InstanceId>,
+    /// Of these, the ones that containerd has paused.
+    paused: BTreeSet<u64>,
     /// The volumes that its containers share, by what they are instead of on the host.
     shared: BTreeMap<PathBuf, u32>,
     /// The process that keeps the partition while there are such volumes, whose files are in it, and the PID namespace
@@ -62,13 +69,49 @@ struct Inside {
     copies: BTreeMap<u32, u64>,
     /// With its network, until the pod is deleted. Without one, its containers have a loopback interface only.
     connection: Option<Connection>,
+    /// Freezes it, as long as there is a connection.
+    watcher: JoinSet<()>,
 }
 
 impl Pod {
     /// A pod with this host name, without containers.
     pub(super) fn new(host_name: Option<String>, connection: Option<Connection>) -> Self {
         let inside = Inside { connection, ..Inside::default() };
-        Self { host_name, inside: Arc::new(tokio::sync::Mutex::new(inside)) }
+        Self { host_name, inside: Arc::new(tokio::sync::Mutex::new(inside)), freezer: None }
+    }
+
+    /// The same, frozen after it has had nothing to do for this time.
+    pub(super) async fn frozen_after(
+        self,
+        booted: &Arc<Booted>,
+        id: &Id,
+        after: Duration,
+        traffic: Traffic,
+    ) -> Self {
+        let idle = Idle { booted: booted.clone(), pod: self.clone(), traffic };
+        let freezer = Freezer::new(idle, id.clone(), after);
+        let (watched, id) = (freezer.clone(), id.clone());
+        self.inside.lock().await.watcher.spawn(async move {
+            if let Err(error) = watched.watch().await {
+                tracing::error!(
+                    "pod {id} is never frozen any more, for its traffic is not seen: {error}"
+                );
+            }
+        });
+        Self { freezer: Some(freezer), ..self }
+    }
+
+    /// Lets its containers run, but for those that are paused, as long as there is what this returns.
+    pub(super) async fn begin_use(&self) -> Result<Option<Use<Idle>>> {
+        match &self.freezer {
+            Some(freezer) => freezer.begin_use().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps it from being frozen, though it may be already, as long as there is what this returns.
+    pub(super) fn keep(&self) -> Option<Use<Idle>> {
+        self.freezer.as_ref().map(Freezer::keep)
     }
 
     /// Its host name.
@@ -78,8 +121,10 @@ impl Pod {
 
     /// Ends its connection. Nothing runs in it any more.
     pub(super) async fn disconnect(&self, booted: &Booted) {
-        let connection = self.inside.lock().await.connection.take();
-        if let Some(connection) = connection {
+        let mut inside = self.inside.lock().await;
+        inside.watcher.abort_all();
+        if let Some(connection) = inside.connection.take() {
+            drop(inside);
             network::disconnect(booted, connection).await;
         }
     }
@@ -171,9 +216,26 @@ impl Pod {
         self.inside.lock().await.copies.remove(&volume);
     }
 
+    /// A container that runs is paused from now on, or is no more.
+    pub(super) async fn set_paused(&self, container: u64, is_paused: bool) {
+        let mut inside = self.inside.lock().await;
+        if is_paused && inside.running.contains_key(&container) {
+            inside.paused.insert(container);
+        } else {
+            inside.paused.remove(&container);
+        }
+    }
+
+    /// The containers that run and are not paused.
+    pub(super) async fn unpaused(&self) -> Vec<InstanceId> {
+        let inside = self.inside.lock().await;
+        let running = inside.running.iter().filter(|(number, _)| !inside.paused.contains(number));
+        running.map(|(_, id)| id.clone()).collect()
+    }
+
     /// The instance of a container has ended, and the container is as it was made.
     pub(super) async fn stopped(&self, container: u64) {
-        self.inside.lock().await.running.remove(&container);
+        self.inside.lock().await.ended(container);
     }
 
     /// A container has ended; all of them, and the pod, if `container` is absent. With the last one, or with the pod if
@@ -187,11 +249,12 @@ impl Pod {
         match container {
             Some(number) => {
                 inside.members.remove(&number);
-                inside.running.remove(&number);
+                inside.ended(number);
             }
             None => {
                 inside.members.clear();
                 inside.running.clear();
+                inside.paused.clear();
             }
         }
         let is_over = inside.members.is_empty() && (inside.keeper.is_none() || container.is_none());
@@ -209,6 +272,11 @@ impl Pod {
 }
 
 impl Inside {
+    fn ended(&mut self, container: u64) {
+        self.running.remove(&container);
+        self.paused.remove(&container);
+    }
+
     /// Starts an instance beside one that runs, or alone if there is none.
     async fn start(&mut self, agent: &AgentClient, spec: &InstanceSpec) -> Result<Instance> {
         while let Some(other) = self.keeper.iter().chain(self.running.values()).next().cloned() {
@@ -230,7 +298,10 @@ impl Inside {
                     return Err(Error::state("the processes of the pod have ended"));
                 }
             }
-            self.running.retain(|_, running| *running != other);
+            let gone = self.running.iter().find(|(_, running)| **running == other);
+            if let Some(number) = gone.map(|(number, _)| *number) {
+                self.ended(number);
+            }
         }
         let alone = InstanceSpec {
             company: Company::None,

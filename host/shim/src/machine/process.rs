@@ -122,15 +122,24 @@ pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<()> {
 
 async fn freeze(agent: &AgentClient, id: &InstanceId) -> Result<(), VmError> {
     agent.freeze(id).await?;
-    match agent.squeeze(id).await {
-        Ok(squeezed) => {
-            let bytes = squeezed.reported_bytes;
-            tracing::info!("instance {id} is frozen, and {bytes} bytes of it are the host's");
+    let bytes = squeeze(agent, id).await?;
+    tracing::info!("instance {id} is frozen, and {bytes} bytes of it are the host's");
+    Ok(())
+}
+
+/// Lets the runtime and the partition of a frozen instance give back what they do not need, and freezes it again. Returns
+/// how many bytes of free memory are the host's now.
+pub(super) async fn squeeze(agent: &AgentClient, id: &InstanceId) -> Result<u64, VmError> {
+    let bytes = match agent.squeeze(id).await {
+        Ok(squeezed) => squeezed.reported_bytes,
+        Err(error) => {
+            tracing::warn!("instance {id} has given nothing back: {error}");
+            0
         }
-        Err(error) => tracing::warn!("instance {id} has given nothing back: {error}"),
-    }
+    };
     // Its runtime was to run meanwhile.
-    agent.freeze(id).await.map(drop)
+    agent.freeze(id).await?;
+    Ok(bytes)
 }
 
 /// Thaws an instance.

@@ -5,7 +5,8 @@
 //! one neighbour and one route, whatever the pod's network is made of, and the tap device takes nothing from it that has
 //! another sender.
 
-use super::settings::Settings;
+use super::{settings::Settings, traffic::listen};
+use socket2::Socket;
 use squeezy_netlink::{InterfaceIndex, Namespace, Netlink};
 use squeezy_protocol::network::{GATEWAY, Network};
 use std::io;
@@ -77,6 +78,14 @@ impl Connection {
     /// What the guest makes of it.
     pub fn network(&self) -> Network {
         self.uplink.network
+    }
+
+    /// A socket that sees the pod's [`Traffic`](super::Traffic) from now on.
+    ///
+    /// # Errors
+    /// There are no resources for it.
+    pub fn listen(&self) -> io::Result<Socket> {
+        self.pod.run(|| listen(InterfaceIndex::of(&self.tap)?))
     }
 
     /// Moves the tap device to the namespace `spare`. The pod's namespace is as it was before, whether that succeeds or

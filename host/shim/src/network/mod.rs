@@ -8,8 +8,10 @@ mod connection;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 pub use connection::Connection;
+pub use traffic::Traffic;
 
 use connection::Uplink;
 use squeezy_netlink::{InterfaceIndex, Namespace, Netlink, apart};

@@ -5,6 +5,7 @@ use super::*;
 use crate::skip::skip;
 use outside::{HOST, Outside, PUBLIC};
 use rustix::event::{PollFd, PollFlags, poll};
+use socket2::{SockRef, TcpKeepalive};
 use squeezy_protocol::network::GATEWAY;
 use std::{
     fs::File,
@@ -14,7 +15,9 @@ use std::{
     path::PathBuf,
     process::Command,
     thread,
+    time::Duration,
 };
+use tokio::time::{sleep, timeout};
 
 /// A network namespace, as it is made for a pod, and what can be reached from it.
 struct Pod {
@@ -224,4 +227,59 @@ fn only_a_pods_own_namespace_with_an_address_is_connected() {
     assert!(networks.connect(Path::new("/proc/self/ns/none")).is_err());
     pod.said("ip address flush dev outside");
     assert!(networks.connect(&pod.path()).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn traffic_is_what_a_pod_may_have_to_do_with() {
+    let Some((pod, networks, connection, guest)) = connected() else { return };
+    let traffic = Traffic::of(connection.listen().unwrap()).unwrap();
+    let comes_soon = async || timeout(Duration::from_millis(100), traffic.seen()).await.is_ok();
+    assert!(!traffic.take().unwrap() && !comes_soon().await);
+
+    let listener = guest.run(|| TcpListener::bind((HOST, 80))).unwrap();
+    let mut client = pod.outside(|| TcpStream::connect((HOST, 80))).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    traffic.seen().await.unwrap();
+    assert!(traffic.take().unwrap());
+    assert!(!traffic.take().unwrap() && !comes_soon().await);
+    for _ in 0..3 {
+        client.write_all(b"?").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        assert!(traffic.take().unwrap());
+        server.write_all(b"!").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert!(comes_soon().await);
+        assert!(!traffic.take().unwrap() && !comes_soon().await);
+    }
+
+    // What only keeps the connection open is none.
+    let second = Duration::from_secs(1);
+    let keep = TcpKeepalive::new().with_time(second).with_interval(second);
+    SockRef::from(&client).set_tcp_keepalive(&keep).unwrap();
+    let received = || {
+        let counters = guest.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
+        counters.lines().filter(|line| line.starts_with("Tcp:")).collect::<String>()
+    };
+    let before = received();
+    for _ in 0..100 {
+        if received() != before {
+            break;
+        }
+        sleep(second / 10).await;
+    }
+    assert_ne!(received(), before, "no probe has come");
+    assert!(!traffic.take().unwrap());
+
+    drop(client);
+    server.read_to_end(&mut Vec::new()).unwrap();
+    assert!(traffic.take().unwrap());
+    let socket = pod.outside(|| UdpSocket::bind((PUBLIC, 0))).unwrap();
+    let to = socket.local_addr().unwrap();
+    guest.run(|| UdpSocket::bind((HOST, 0))?.send_to(b"datagram", to)).unwrap();
+    socket.recv_from(&mut [0; 16]).unwrap();
+    assert!(traffic.take().unwrap());
+
+    networks.disconnect(connection).unwrap();
+    let gone = timeout(second, traffic.seen()).await.unwrap();
+    assert!(gone.is_err() && !traffic.take().unwrap_or(false));
 }

@@ -6,11 +6,14 @@ use crate::{
     error::{Error, Result},
 };
 use squeezy_protocol::InstanceSpec;
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
 const VM: &str = "dev.squeezy/vm";
+const FREEZE_AFTER: &str = "dev.squeezy/freeze-after";
+/// The longest time that a pod can ask for, in seconds.
+const MAX_FREEZE_AFTER_S: u64 = 86400;
 
 /// What decides where a pod goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Pod {
     pub network: Option<PathBuf>,
     /// Its host name, if it has one.
     pub host_name: Option<String>,
+    /// How long it has nothing to do before it is frozen; never without.
+    pub freeze_after: Option<Duration>,
 }
 
 /// The pod of a spec.
@@ -67,6 +72,7 @@ pub(super) fn pod(document: &Document) -> Result<Pod> {
             Some(path) => Some(absolute("the pod's network namespace", path)?),
         },
         host_name: host_name(&document.hostname)?,
+        freeze_after: annotation(FREEZE_AFTER).map(freeze_after).transpose()?,
     })
 }
 
@@ -92,6 +98,17 @@ fn check_host(document: &Document) -> Result<()> {
         Some((name, value)) => refused(&format!("sysctl {name:?} = {value:?}")),
         None => Ok(()),
     }
+}
+
+fn freeze_after(seconds: &str) -> Result<Duration> {
+    let number = Some(seconds).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = number.and_then(|text| text.parse().ok());
+    let number = number.filter(|number| (1..=MAX_FREEZE_AFTER_S).contains(number));
+    number.map(Duration::from_secs).ok_or_else(|| {
+        Error::invalid(format_args!(
+            "annotation {FREEZE_AFTER} is {seconds:?}: it is a number of seconds from 1 to {MAX_FREEZE_AFTER_S}"
+        ))
+    })
 }
 
 fn host_name(name: &str) -> Result<Option<String>> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use squeezy_protocol::{
     Capability, InstanceUser, Privileges, Resource, ResourceLimit, TerminalSize,
 };
+use std::time::Duration;
 
 /// What `ctr run --memory-limit` of containerd 1.6.20 writes, without the lists of masked paths and devices.
 fn single() -> Value {
@@ -45,7 +46,8 @@ fn pod() -> Value {
             "io.kubernetes.cri.sandbox-id": "5f",
             "io.kubernetes.cri.sandbox-namespace": "shop",
             "io.kubernetes.cri.sandbox-memory": "134217728",
-            "dev.squeezy/vm": "front"
+            "dev.squeezy/vm": "front",
+            "dev.squeezy/freeze-after": "30"
         },
         "mounts": [{"destination": "/dev/shm", "type": "bind", "source": "/run/containerd/shm"}],
         "hostname": "web",
@@ -117,6 +119,7 @@ fn a_task_of_ctr_is_a_pod_and_its_container_in_one() {
         vm: "default".to_owned(),
         network: None,
         host_name: None,
+        freeze_after: None,
     };
     let Spec::Single(found, Container { process, .. }) = spec else { panic!("{spec:?}") };
     assert_eq!(found, pod);
@@ -135,8 +138,19 @@ fn a_pod_of_kubernetes_is_described_by_its_annotations() {
         vm: "front".to_owned(),
         network: Some("/var/run/netns/cni-1".into()),
         host_name: Some("web".to_owned()),
+        freeze_after: Some(Duration::from_secs(30)),
     };
     assert_eq!(spec, Spec::Pod(expected));
+}
+
+#[test]
+fn a_pod_is_frozen_after_seconds_only() {
+    for text in ["0", "86401", "-1", "+5", "1.5", "30s", ""] {
+        let mut document = pod();
+        document["annotations"]["dev.squeezy/freeze-after"] = json!(text);
+        let error = parse(&document).unwrap_err();
+        assert!(error.message.contains("seconds from 1 to 86400"), "{text}: {error}");
+    }
 }
 
 #[test]
