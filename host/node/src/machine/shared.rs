@@ -4,13 +4,13 @@ use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition, PartitionNumber};
 use squeezy_vmm::{
-    BoxFuture, Grain, Llfree, MemoryUse, Taken, Vm, VmError,
+    BoxFuture, Grain, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// How long a guest may take to drop its page cache, and again to say which partitions it has, before it is paused.
+/// How long a guest may take to say which partitions it has before it is paused.
 const READY_LIMIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct SharedVm {
@@ -31,17 +31,6 @@ impl SharedVm {
         let partition = partition.filter(|_| self.vm.can_take_free())?;
         // A failure has been logged, and costs nothing but memory.
         self.vm.take_free(partition, Grain::Area).await.ok()
-    }
-
-    /// What a pause should not keep on the host goes first. Returns the partitions.
-    async fn make_ready_for_pause(&self) -> Result<Vec<Partition>, VmError> {
-        let drop = async {
-            match self.vm.config().llfree {
-                Llfree::All => self.vm.agent()?.drop_page_cache().await,
-                Llfree::Off | Llfree::Partitions => Ok(()),
-            }
-        };
-        make_ready(drop, self.vm.partitions()).await
     }
 
     async fn resident_bytes(&self) -> u64 {
@@ -122,7 +111,7 @@ impl Machine for SharedVm {
 
     fn settle(&self) -> BoxFuture<'_, Result<(), VmError>> {
         Box::pin(async {
-            if self.paused.settle(&self.vm, self.make_ready_for_pause()).await? {
+            if self.paused.settle(&self.vm, in_time(self.vm.partitions())).await? {
                 // Nothing runs that could miss it. A failure has been logged, and costs nothing but memory.
                 if self.vm.can_take_free() {
                     let _ = self.vm.sweep(Grain::Page).await;
@@ -147,14 +136,11 @@ impl Machine for SharedVm {
     }
 }
 
-/// Has the guest drop its page cache and say which partitions it has. One that does not answer in time is paused as it
-/// is, and its partitions are not known until it runs again: calls that lack memory wait for the pause.
-async fn make_ready(
-    drop: impl Future<Output = Result<(), VmError>>,
+/// The partitions, if the guest names them in time. One that does not is paused all the same, and its partitions are not
+/// known until it runs again: calls that lack memory wait for the pause.
+async fn in_time(
     look: impl Future<Output = Result<Vec<Partition>, VmError>>,
 ) -> Result<Vec<Partition>, VmError> {
-    // A failure costs nothing but memory, and the next call will say what is wrong.
-    let _ = timeout(READY_LIMIT, drop).await;
     timeout(READY_LIMIT, look).await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
@@ -169,18 +155,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_guest_that_does_not_answer_is_paused_all_the_same() {
         let begin = Instant::now();
-        let ready = timeout(LONG, make_ready(pending(), pending())).await;
-        assert!(ready.expect("nobody waits for it").unwrap().is_empty());
+        let partitions = timeout(LONG, in_time(pending())).await;
+        assert!(partitions.expect("nobody waits for it").unwrap().is_empty());
         assert!(begin.elapsed() <= Duration::from_secs(2), "{:?}", begin.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_slow_with_one_thing_has_its_time_for_the_other() {
+    async fn whoever_fails_in_time_has_failed() {
         let partitions = async {
             sleep(Duration::from_millis(900)).await;
             Err(VmError::NoAgent)
         };
-        let ready = timeout(LONG, make_ready(pending(), partitions)).await;
-        assert_eq!(ready.expect("nobody waits for it"), Err(VmError::NoAgent));
+        assert_eq!(in_time(partitions).await, Err(VmError::NoAgent));
     }
 }
