@@ -42,7 +42,7 @@ pub(crate) fn colour(method: &str) -> RGBColor {
         "reporting, order 0, 100ms" => YELLOW,
         "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" | "soft" | "squeezy, no affinity" => SKY,
-        "microvm" | "hyperalloc, stopped" | "nothing, llfree" => BLACK_LINE,
+        "microvm" | "hyperalloc, stopped" | "nothing, llfree" | "overcommit, memfd" => BLACK_LINE,
         _ => GREEN,
     }
 }
