@@ -144,17 +144,18 @@ impl<F: Freezable> Freezer<F> {
             sleep(self.after / LOOKS).await;
             // Uses first: one that ends in between has set `was_used` by then.
             let is_used = self.is_used() | self.was_used.swap(false, Ordering::Relaxed);
-            if self.what.take_traffic()? || is_used {
+            let busy = if self.what.take_traffic()? || is_used {
+                None
+            } else {
+                let busy = self.what.busy().await;
+                busy.inspect_err(|error| {
+                    self.tell(problem, "cannot see whether it computes", error)
+                })
+                .ok()
+            };
+            let Some(busy) = busy else {
                 (since, before) = (Instant::now(), None);
                 continue;
-            }
-            let busy = match self.what.busy().await {
-                Ok(busy) => busy,
-                Err(error) => {
-                    self.tell(problem, "cannot see whether it computes", &error);
-                    (since, before) = (Instant::now(), None);
-                    continue;
-                }
             };
             let now = Instant::now();
             let computes = |(then, before): (Instant, Duration)| {

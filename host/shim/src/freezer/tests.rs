@@ -200,21 +200,14 @@ async fn what_it_has_computed_for_traffic_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_it_is_being_frozen_thaws_it() {
-    let bench = Bench::new(2);
-    sleep(AFTER + LATENCY / 4).await;
-    bench.freezer.what.send();
-    sleep(3 * LATENCY).await;
-    // The second one runs.
-    assert_eq!((bench.frozen(), bench.fake().freezes), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_comes_in_the_last_step_thaws_it() {
-    let bench = Bench::new(1);
-    sleep(AFTER + LATENCY / 4).await;
-    bench.freezer.what.send();
-    sleep(3 * LATENCY).await;
-    assert_eq!((bench.frozen(), bench.fake().freezes), (0, 1));
+    // In the last step; and before the second one, which is not frozen then.
+    for things in [1, 2] {
+        let bench = Bench::new(things);
+        sleep(AFTER + LATENCY / 4).await;
+        bench.freezer.what.send();
+        sleep(3 * LATENCY).await;
+        assert_eq!((bench.frozen(), bench.fake().freezes), (0, 1), "of {things}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,10 +24,8 @@ impl Freezable for Idle {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let agent = self.booted.vm.agent()?;
-            for id in self.pod.unpaused().await {
-                // Also if only the answer gets lost.
-                frozen.push(id);
-            }
+            // Whatever comes of it: an answer may get lost.
+            *frozen = self.pod.unpaused().await;
             for id in frozen.iter() {
                 if wanted() {
                     return Ok(());
