@@ -78,12 +78,12 @@ impl ReclaimZone {
     /// discarded. Stops between two batches if the guest asks for some of them.
     pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
         let mut left = count;
-        let mut spare = Spare::of_trees(self.zone.trees().count());
         let free: Vec<_> = self
             .zone
             .trees()
             .map(|tree| (tree, self.zone.free_areas(tree).of(self.memory.usable(tree))))
             .collect();
+        let mut spare = Spare::of_trees(free.len());
         // First what there may be memory of the host's behind: the rest is only a promise to the guest.
         for only_evicted in [false, true] {
             let part = |free: &Free| if only_evicted { free.evicted } else { free.backed() };
