@@ -174,17 +174,16 @@ impl Cgroup {
 
     /// Its processes.
     pub fn processes(&self) -> io::Result<Vec<u32>> {
-        let processes = fs::read_to_string(self.path.join("cgroup.procs"))?;
+        let processes = self.read("cgroup.procs")?;
         Ok(processes.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// What is charged to it now; nothing of what is not.
     pub fn usage(&self) -> io::Result<Usage> {
-        let read = |file: &str| fs::read_to_string(self.path.join(file));
         let number = |file: &str| -> io::Result<u64> {
-            read(file)?.trim().parse().map_err(io::Error::other)
+            self.read(file)?.trim().parse().map_err(io::Error::other)
         };
-        let (cpu, memory) = (read("cpu.stat")?, read("memory.stat")?);
+        let (cpu, memory) = (self.read("cpu.stat")?, self.read("memory.stat")?);
         let of = |text: &str, name: &str| value_of(text, name).ok_or(io::ErrorKind::InvalidData);
         Ok(Usage {
             memory_bytes: number("memory.current")?,
@@ -203,11 +202,10 @@ impl Cgroup {
     /// For how long its processes have run since its start, and at least one of them has waited for a processor (also for
     /// its quota) or a drive, in microseconds.
     pub fn busy_us(&self) -> io::Result<u64> {
-        let read = |file: &str| fs::read_to_string(self.path.join(file));
         let parts_us = [
-            value_of(&read("cpu.stat")?, "usage_usec"),
-            stall_us(&read("cpu.pressure")?),
-            stall_us(&read("io.pressure")?),
+            value_of(&self.read("cpu.stat")?, "usage_usec"),
+            stall_us(&self.read("cpu.pressure")?),
+            stall_us(&self.read("io.pressure")?),
         ];
         let sum_us = parts_us.into_iter().try_fold(0_u64, |sum, us| sum.checked_add(us?));
         Ok(sum_us.ok_or(io::ErrorKind::InvalidData)?)
@@ -216,12 +214,16 @@ impl Cgroup {
     /// How many of its processes were killed by any OOM killer: for `memory.max`, for a full partition or for
     /// the whole guest.
     pub fn oom_kills(&self) -> u64 {
-        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        let events = self.read("memory.events").unwrap_or_default();
         value_of(&events, "oom_kill").unwrap_or(0)
     }
 
+    fn read(&self, file: &str) -> io::Result<String> {
+        fs::read_to_string(self.path.join(file))
+    }
+
     fn event(&self, name: &str) -> Option<u64> {
-        let events = fs::read_to_string(self.path.join("cgroup.events")).ok()?;
+        let events = self.read("cgroup.events").ok()?;
         value_of(&events, name)
     }
 
