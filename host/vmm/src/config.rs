@@ -149,7 +149,7 @@ pub enum Llfree {
     Off,
     /// Those of the partitions.
     Partitions,
-    /// Those, and the memory that the guest boots with.
+    /// Those, that of the shared partition, and the memory that the guest boots with.
     All,
 }
 

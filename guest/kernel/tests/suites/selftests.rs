@@ -167,6 +167,25 @@ fn a_guest_goes_on_without_its_host_on_the_debug_kernel() {
     dead_host("dead-host-debug", Kernel::Debug).base(1024 * MIB).check();
 }
 
+/// Memory of another device.
+const MORE_MEMORY: [&str; 6] = [
+    "-m",
+    "maxmem=8G",
+    "-object",
+    "memory-backend-ram,id=more,size=128M",
+    "-device",
+    "virtio-mem-pci,memdev=more,requested-size=128M",
+];
+
+#[test]
+fn the_shared_partition_while_the_host_takes() {
+    Suite::new("shared-taken", Kernel::Release, usual(), &[PLUGS, "shared_zone"])
+        .host_takes(Llfree::All)
+        .arguments(&MORE_MEMORY)
+        .data()
+        .check();
+}
+
 /// A VM without partitions, with so much memory.
 fn boot_memory(name: &str, kernel: Kernel, bytes: u64) -> Suite {
     let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };

@@ -4,7 +4,8 @@
  * large enough for more than 120 GiB of partitions.
  *
  * llfree=all: the memory that the kernel has booted with is LLFree's, but for
- * ZONE_DMA, which is too small, and ZONE_MOVABLE, to which memory is added later.
+ * ZONE_DMA, which is too small, and ZONE_MOVABLE, to which memory is added later:
+ * mm/squeezy/ makes that a zone of LLFree's if it is the shared partition's alone.
  *
  * A zone spans holes, and what has never been given to the page allocator: the
  * kernel itself, and this state. All of that is allocated for ever. It costs 66
@@ -31,12 +32,11 @@ bool __llfree_has_boot_memory(void)
 
 /**
  * llfree_keep_room() - keep room in the state for zones that are added later
- * @zones: how many
- * @pages: of each of them
+ * @bytes: of llfree_zone_bytes(), for all of them
  */
-void __init llfree_keep_room(unsigned int zones, unsigned long pages)
+void __init llfree_keep_room(u64 bytes)
 {
-	kept_bytes += zones * llfree_zone_bytes(pages);
+	kept_bytes += bytes;
 }
 
 static bool __init is_boot_zone(const struct zone *zone)

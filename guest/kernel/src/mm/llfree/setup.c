@@ -3,13 +3,15 @@
  * Which zones LLFree has the pages of, and the state of them, which the host maps.
  *
  * llfree= on the command line says which: `partitions' are the private partitions
- * of mm/squeezy/, `all' is the memory that the kernel has booted with, too, but
- * for ZONE_DMA.
+ * of mm/squeezy/, `all' is ordinary memory, too: what the kernel has booted with,
+ * but for ZONE_DMA, and the shared partition.
  */
 #include <linux/gfp.h>
 #include <linux/init.h>
 #include <linux/io.h>
+#include <linux/memory.h>
 #include <linux/mm.h>
+#include <linux/notifier.h>
 #include <linux/slab.h>
 
 #include "setup.h"
@@ -96,17 +98,16 @@ void llfree_begin(void *memory, u64 bytes)
 
 /**
  * llfree_prepare() - make room for zones that are added
- * @zones: how many; nobody asks twice
- * @pages: of each of them
+ * @zones: how many at most; nobody asks twice
+ * @bytes: of llfree_zone_bytes(), for all of them
  *
  * That of the state has been kept by llfree_keep_room().
  *
  * Return: 0, or -ENOMEM.
  */
-int llfree_prepare(unsigned int zones, unsigned long pages)
+int llfree_prepare(unsigned int zones, u64 bytes)
 {
-	if (!header ||
-	    used + zones * llfree_zone_bytes(pages) > header->total_bytes ||
+	if (!header || used + bytes > header->total_bytes ||
 	    header->zones + zones > LLFREE_MAX_ZONES)
 		return -ENOMEM;
 	added_zones = kvcalloc(zones, sizeof(*added_zones), GFP_KERNEL);
@@ -191,6 +192,39 @@ bool __llfree_veto_kexec(void)
 	return true;
 }
 
+/* Does any zone of LLFree's have this page, or room for it? */
+static bool has_room_for(unsigned long pfn)
+{
+	const struct llfree_description *zone = header->zone;
+
+	for (; zone < header->zone + header->zones; zone++)
+		if (pfn >= zone->start_page &&
+		    pfn - zone->start_page < (u64)zone->areas * LLFREE_AREA_PAGES)
+			return true;
+	return false;
+}
+
+/*
+ * With a shared partition, ZONE_MOVABLE is LLFree's, and would be the zone of all
+ * memory that is added. But the state of a zone has the size that it had when the
+ * zone got its first page, so other memory is refused, before anything has been
+ * done with it. Memory is onlined in blocks, all of which is somebody's if the
+ * first page is: slots of partitions are whole blocks.
+ */
+static int refuse_other_memory(struct notifier_block *block,
+			       unsigned long action, void *data)
+{
+	const struct memory_notify *memory = data;
+
+	if (action != MEM_PREPARE_ONLINE ||
+	    !zone_is_llfree(&NODE_DATA(0)->node_zones[ZONE_MOVABLE]) ||
+	    has_room_for(memory->start_pfn))
+		return NOTIFY_OK;
+	pr_err_ratelimited("llfree: memory at %#llx stays offline: no zone has room for it\n",
+			   PFN_PHYS(memory->start_pfn));
+	return notifier_from_errno(-EINVAL);
+}
+
 /* Of zones that are older than sysfs. */
 static int __init create_files(void)
 {
@@ -199,6 +233,7 @@ static int __init create_files(void)
 
 	if (!header)
 		return 0;
+	hotplug_memory_notifier(refuse_other_memory, DEFAULT_CALLBACK_PRI);
 	rc = llfree_create_files(virt_to_phys(header), header->total_bytes);
 	if (rc)
 		warn_of_no_files("anything", rc);

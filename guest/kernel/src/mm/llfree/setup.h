@@ -8,7 +8,7 @@ bool llfree_wants_partitions(void);
 bool llfree_wants_boot_memory(void);
 
 /* Before slab and the page allocator work. */
-void llfree_keep_room(unsigned int zones, unsigned long pages);
+void llfree_keep_room(u64 bytes);
 u64 llfree_header_bytes(void);
 u64 llfree_zone_bytes(unsigned long pages);
 void llfree_begin(void *memory, u64 bytes);
@@ -17,7 +17,7 @@ int llfree_attach_zone(struct llfree_kernel_zone *kernel_zone, struct zone *zone
 		       const char *name);
 
 /* Afterwards. */
-int llfree_prepare(unsigned int zones, unsigned long pages);
+int llfree_prepare(unsigned int zones, u64 bytes);
 void llfree_add_zone(struct zone *zone, unsigned long start_pfn,
 		     unsigned long pages, const char *name);
 

@@ -84,11 +84,15 @@ bool __squeezy_veto_reporting(void)
 void __init squeezy_early_init(void)
 {
 	const u64 size = squeezy_parameters.partition_size;
+	const u64 shared_size = squeezy_parameters.shared_size;
+	const u64 unit = memory_block_size_bytes();
 
-	if (squeezy_parameters.nr > SQUEEZY_MAX_PARTITIONS || size > BIT_ULL(MAX_PHYSMEM_BITS))
+	if (squeezy_parameters.nr > SQUEEZY_MAX_PARTITIONS ||
+	    max(size, shared_size) > BIT_ULL(MAX_PHYSMEM_BITS))
 		return;
 	squeezy_keep_room_for_zones(squeezy_parameters.nr,
-				    PHYS_PFN(round_up(size, memory_block_size_bytes())));
+				    PHYS_PFN(round_up(size, unit)),
+				    PHYS_PFN(round_up(shared_size, unit)));
 }
 
 static void squeezy_init_partition(struct squeezy_partition *p,
@@ -167,6 +171,7 @@ static bool squeezy_setup(u64 addr, u64 size, u64 block_size)
 		mhp_set_default_online_type(MMOP_ONLINE_MOVABLE);
 
 	squeezy_init_shared();
+	squeezy_init_shared_zone();
 	static_branch_enable(&squeezy_key);
 	squeezy_memmap_reserve();
 	if (squeezy_init_sysfs())

@@ -29,7 +29,7 @@ int squeezy_make_layout(const struct squeezy_parameters *parameters, u64 addr,
 {
 	const u64 unit = max_t(u64, block_size, MAX_ORDER_NR_PAGES * PAGE_SIZE);
 	const u64 limit = 1ULL << 46;
-	u64 partition, shared, slot, start;
+	u64 partition, shared, slot, shared_slot, start;
 
 	*why = NULL;
 	if (!parameters->nr || parameters->nr > SQUEEZY_MAX_PARTITIONS)
@@ -47,8 +47,8 @@ int squeezy_make_layout(const struct squeezy_parameters *parameters, u64 addr,
 	partition = round_up(parameters->partition_size, unit);
 	shared = round_up(parameters->shared_size, unit);
 	slot = round_up(partition, memory_block_size);
-	start = round_up(addr, memory_block_size) +
-		round_up(shared, memory_block_size);
+	shared_slot = round_up(shared, memory_block_size);
+	start = round_up(addr, memory_block_size) + shared_slot;
 
 	/* The number of blocks in a request to the device has 16 bits. */
 	if (div64_u64(partition, block_size) > U16_MAX)
@@ -62,6 +62,7 @@ int squeezy_make_layout(const struct squeezy_parameters *parameters, u64 addr,
 	layout->partition_pages = PHYS_PFN(partition);
 	layout->slot_pages = PHYS_PFN(slot);
 	layout->shared_pages = PHYS_PFN(shared);
+	layout->shared_slot_pages = PHYS_PFN(shared_slot);
 	layout->first_pfn = PHYS_PFN(start);
 	layout->nr = parameters->nr;
 	layout->run = partition == slot ?

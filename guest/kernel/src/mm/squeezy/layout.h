@@ -23,6 +23,8 @@ struct squeezy_parameters {
  * @partition_pages: pages of one private partition
  * @slot_pages: distance between two slots, whole memory blocks
  * @shared_pages: pages of the shared partition
+ * @shared_slot_pages: the same rounded up to whole memory blocks, which end where
+ *	slot 0 starts
  * @first_pfn: first page of slot 0
  * @nr: number of private partitions
  * @run: most partitions that one request to the device can be about; 1 where
@@ -32,6 +34,7 @@ struct squeezy_layout {
 	unsigned long partition_pages;
 	unsigned long slot_pages;
 	unsigned long shared_pages;
+	unsigned long shared_slot_pages;
 	unsigned long first_pfn;
 	unsigned int nr;
 	unsigned int run;

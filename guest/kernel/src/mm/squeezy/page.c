@@ -2,7 +2,6 @@
 /*
  * Which page belongs to which partition.
  */
-#include <linux/memory.h>
 #include <linux/mm.h>
 
 #include "page.h"
@@ -86,15 +85,11 @@ struct folio *squeezy_folio_at(unsigned long pfn)
 struct zone *squeezy_zone_for_pfn(unsigned long pfn)
 {
 	struct squeezy_partition *p = squeezy_pfn_partition(pfn);
-	u64 shared;
 
 	if (p)
 		return &p->zone;
-	if (!squeezy_enabled() || pfn >= squeezy_layout.first_pfn)
-		return NULL;
-	shared = round_up(PFN_PHYS(squeezy_layout.shared_pages),
-			  memory_block_size_bytes());
-	if (squeezy_layout.first_pfn - pfn > PHYS_PFN(shared))
+	if (!squeezy_enabled() || pfn >= squeezy_layout.first_pfn ||
+	    squeezy_layout.first_pfn - pfn > squeezy_layout.shared_slot_pages)
 		return NULL;
 	return &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
 }

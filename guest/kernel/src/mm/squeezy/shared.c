@@ -17,6 +17,7 @@
 #include <linux/swap.h>
 
 #include "../internal.h"
+#include "../llfree/zone.h"
 #include "shared.h"
 
 /* Leads to the node's ZONE_MOVABLE and nowhere else. */
@@ -63,8 +64,15 @@ static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
 	if (gfp_zone(gfp) != ZONE_MOVABLE || !populated_zone(zone))
 		return NULL;
 	folio = squeezy_get_shared(gfp, order);
-	if (folio || order || !gfpflags_allow_blocking(gfp) ||
-	    current->flags & PF_MEMALLOC)
+	if (folio || !gfpflags_allow_blocking(gfp) || current->flags & PF_MEMALLOC)
+		return folio;
+
+	/* Rather than reclaim cache while the host has free pages in hand. */
+	if (zone_is_llfree(zone)) {
+		llfree_wait_for_host(zone);
+		folio = squeezy_get_shared(gfp, order);
+	}
+	if (folio || order)
 		return folio;
 
 	wakeup_kswapd(zone, gfp, 0, ZONE_MOVABLE);

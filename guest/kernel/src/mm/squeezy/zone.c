@@ -3,7 +3,8 @@
  * The pages of a partition, which are kept as those of a zone are: on its free
  * lists, and on the per-CPU lists before these. Or LLFree keeps them, if llfree=
  * is on the command line: then the host may take what is free in any state and
- * gives it back, and I2 in core.h says that nobody in the guest has a page.
+ * gives it back, and I2 in core.h says that nobody in the guest has a page. With
+ * llfree=all it keeps those of the shared partition, too.
  *
  * A partition has no watermarks, no fallback and no kswapd. This file, batch.c
  * and failed.c are the only ones that know where its free pages are.
@@ -22,17 +23,42 @@
 #include "page.h"
 #include "zone.h"
 
+/* Whether there is room for what LLFree knows of the shared partition. */
+static bool squeezy_has_room_for_shared __ro_after_init;
+
+/* The zone of the shared partition, the node's ZONE_MOVABLE. */
+static struct zone *squeezy_shared_zone(void)
+{
+	return &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
+}
+
+static u64 squeezy_room_for_zones(unsigned int partitions, unsigned long pages,
+				  unsigned long shared_pages)
+{
+	u64 bytes = partitions * llfree_zone_bytes(pages);
+
+	if (squeezy_has_room_for_shared)
+		bytes += llfree_zone_bytes(shared_pages);
+	return bytes;
+}
+
 /**
  * squeezy_keep_room_for_zones - keep room for what LLFree knows of partitions
  * @partitions: how many may be set up
  * @pages: that each of them may have
+ * @shared_pages: those of whole memory blocks that the shared one may have
  *
- * Memory is still memblock's.
+ * What kernelcore= or movablecore= makes movable is Linux's, and so is the shared
+ * partition then. Memory is still memblock's.
  */
 void __init squeezy_keep_room_for_zones(unsigned int partitions,
-					unsigned long pages)
+					unsigned long pages,
+					unsigned long shared_pages)
 {
-	llfree_keep_room(partitions, pages);
+	squeezy_has_room_for_shared = partitions && shared_pages &&
+				      llfree_wants_boot_memory() &&
+				      !populated_zone(squeezy_shared_zone());
+	llfree_keep_room(squeezy_room_for_zones(partitions, pages, shared_pages));
 }
 
 /**
@@ -42,8 +68,36 @@ void __init squeezy_keep_room_for_zones(unsigned int partitions,
  */
 int squeezy_prepare_zones(void)
 {
-	return llfree_wants_partitions() ?
-		llfree_prepare(squeezy_layout.nr, squeezy_layout.partition_pages) : 0;
+	const struct squeezy_layout *layout = &squeezy_layout;
+
+	if (!llfree_wants_partitions())
+		return 0;
+	return llfree_prepare(layout->nr + squeezy_has_room_for_shared,
+			      squeezy_room_for_zones(layout->nr,
+						     layout->partition_pages,
+						     layout->shared_slot_pages));
+}
+
+/**
+ * squeezy_init_shared_zone - have LLFree keep the pages of the shared partition
+ *
+ * If it has room for them, and nobody has added other memory to the zone before.
+ * There is room for it, by squeezy_prepare_zones().
+ */
+void squeezy_init_shared_zone(void)
+{
+	const struct squeezy_layout *layout = &squeezy_layout;
+	struct zone *zone = squeezy_shared_zone();
+
+	if (!squeezy_has_room_for_shared)
+		return;
+	get_online_mems();
+	if (populated_zone(zone))
+		pr_info("squeezy: the shared partition is not LLFree's: other memory is movable, too\n");
+	else
+		llfree_add_zone(zone, layout->first_pfn - layout->shared_slot_pages,
+				layout->shared_slot_pages, "shared");
+	put_online_mems();
 }
 
 /**

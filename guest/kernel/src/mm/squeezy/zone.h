@@ -4,8 +4,10 @@
 
 #include "core.h"
 
-void squeezy_keep_room_for_zones(unsigned int partitions, unsigned long pages);
+void squeezy_keep_room_for_zones(unsigned int partitions, unsigned long pages,
+				 unsigned long shared_pages);
 int squeezy_prepare_zones(void);
+void squeezy_init_shared_zone(void);
 void squeezy_init_zone(struct squeezy_partition *p);
 struct folio *squeezy_alloc_folio(struct squeezy_partition *p, gfp_t gfp,
 				  unsigned int order);
