@@ -121,15 +121,17 @@ impl MemoryFile {
     }
 
     /// The same for a range with next to nothing behind it: only those of its pieces of so many bytes in which there is
-    /// something. To discard the rest, too, Linux would look at all that it is mapped to.
-    pub(crate) fn discard_strays(&self, range: Range<u64>, piece_bytes: u64) -> io::Result<()> {
-        let mut left = range.clone();
+    /// something. To discard the rest, too, Linux would look at all that it is mapped to. Returns how many bytes of host
+    /// memory that were.
+    pub(crate) fn discard_strays(&self, range: Range<u64>, piece_bytes: u64) -> io::Result<u64> {
+        let (mut left, mut sum) = (range.clone(), 0);
         while let Some(data) = self.first_data(&left)? {
             let start = data - (data - range.start) % piece_bytes;
             left.start = (start + piece_bytes).min(range.end);
-            self.discard(start..left.start)?;
+            let (bytes, _) = self.discard_counted(start..left.start)?;
+            sum += bytes;
         }
-        Ok(())
+        Ok(sum)
     }
 
     /// As [`Self::discard`]; returns how many bytes of host memory that were, with those that were swapped out, and how

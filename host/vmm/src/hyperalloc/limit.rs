@@ -124,6 +124,7 @@ impl ReclaimZone {
         let strays_discarded = self.memory.discard_strays(&evicted);
         let discarded = discarded.map(|discarded| self.pace.learn(discarded));
         let mut result = Ok(());
+        let strays_discarded = strays_discarded.map(drop);
         for (areas, discarded) in [(backed, discarded), (evicted, strays_discarded)] {
             if let Err(error) = discarded {
                 self.give_up(&areas);
@@ -162,6 +163,6 @@ impl ReclaimZone {
 
     /// Discards what the guest has touched of the areas that it does not have; returns how many bytes that was.
     pub(super) fn enforce(&self) -> io::Result<u64> {
-        Ok(self.memory.discard(&self.kept.areas())?.bytes)
+        self.memory.discard_strays(&self.kept.areas())
     }
 }

@@ -104,11 +104,10 @@ impl ZoneMemory {
         Ok(sum)
     }
 
-    /// Discards what there is behind areas of which the guest says that there is nothing.
-    pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<()> {
-        self.runs(areas)
-            .into_iter()
-            .try_for_each(|(part, run)| part.file.discard_strays(run, AREA_BYTES))
+    /// Discards what there is behind areas behind which there should be nothing; returns how many bytes that were.
+    pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<u64> {
+        let runs = self.runs(areas).into_iter();
+        runs.map(|(part, run)| part.file.discard_strays(run, AREA_BYTES)).sum()
     }
 
     /// Discards what there is in a run of single pages of an area, by their numbers in it.
