@@ -2,8 +2,15 @@
 
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 use squeezy_netlink::InterfaceIndex;
-use std::{io, mem::MaybeUninit};
-use tokio::io::{Interest, unix::AsyncFd};
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, RawFd},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    runtime::Handle,
+};
 
 /// There is something to read, or never will be.
 const EVENTS: Interest = Interest::READABLE.add(Interest::ERROR);
@@ -13,11 +20,37 @@ const MAX_READ: usize = 64;
 /// Sees packets of either direction over IPv4, but for those of TCP that neither open, close nor carry anything: with
 /// them, the kernels at both ends of a connection keep it open while nobody uses it.
 #[derive(Debug)]
-pub struct Traffic(AsyncFd<Socket>);
+pub struct Traffic(AsyncFd<Patient>);
+
+/// A packet socket. To close it, the kernel waits until no processor is about to look at it, which takes tens of
+/// milliseconds, and no thread of the runtime should wait for that.
+#[derive(Debug)]
+struct Patient(Option<Socket>);
+
+impl Patient {
+    fn socket(&self) -> &Socket {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl AsRawFd for Patient {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket().as_raw_fd()
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        if let (Some(socket), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn_blocking(move || drop(socket));
+        }
+    }
+}
 
 impl Traffic {
     /// That which a socket of [`Connection::listen`](super::Connection::listen) sees. Takes a runtime.
     pub fn of(socket: Socket) -> io::Result<Self> {
+        let socket = Patient(Some(socket));
         // SAFETY: the descriptor is owned by the `AsyncFd`, which never gives it away.
         Ok(Self(unsafe { AsyncFd::register_with_interest(socket, EVENTS) }?))
     }
@@ -28,7 +61,7 @@ impl Traffic {
     /// The device is gone.
     pub fn take(&self) -> io::Result<bool> {
         for seen in 0..MAX_READ {
-            match read(self.0.get_ref()) {
+            match read(self.0.get_ref().socket()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(seen > 0),
                 read => read?,
             }
@@ -43,7 +76,8 @@ impl Traffic {
     pub async fn seen(&self) -> io::Result<()> {
         loop {
             // If this would block, it was not ready.
-            if let Ok(read) = self.0.ready(EVENTS).await?.try_io(|socket| read(socket.get_ref())) {
+            let mut ready = self.0.ready(EVENTS).await?;
+            if let Ok(read) = ready.try_io(|socket| read(socket.get_ref().socket())) {
                 return read;
             }
         }
