@@ -10,7 +10,13 @@ pub enum Command {
     /// Boot this VM; answered by `VmBooted` or `VmFailed`.
     BootVm(VmIndex),
     /// Pause this VM, which has no running instance; answered by `VmPaused`.
-    PauseVm(VmIndex),
+    PauseVm {
+        /// The VM.
+        vm: VmIndex,
+        /// Whether it keeps what only makes the next start in it faster. Not if its instances are not expected to be
+        /// called soon: all of them have been squeezed.
+        keeps_page_cache: bool,
+    },
     /// Resume a VM that is paused or being paused, before doing anything else in it. Not answered.
     ResumeVm(VmIndex),
     /// Give the guest memory that it has asked for, besides that of its instances, until the VM ends; answered by `Lent`.

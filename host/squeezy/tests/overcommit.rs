@@ -238,6 +238,59 @@ fn a_paused_vm_keeps_nothing_that_is_free_where_the_host_can_take_it() {
     assert!(taken.0 < kept.0 * 0.9 && taken.1 < kept.1 * 0.9, "{taken:?}, {kept:?}");
 }
 
+/// Reads all files of its image when it starts, and keeps 400 MiB.
+const READING: &str = r#"
+import os
+kept = os.urandom(1 << 20) * 400
+for directory, _, files in os.walk("/usr"):
+    for file in files:
+        path = os.path.join(directory, file)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                while file.read(1 << 20):
+                    pass
+
+def answer():
+    return {}
+"#;
+
+/// What a start leaves there makes the next one faster, so it stays until the instance is squeezed.
+#[test]
+fn a_paused_vm_keeps_its_page_cache_until_its_instances_have_been_squeezed() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let function = copy_of_html(&build, images.path(), "reads", Some(&server(READING)));
+    let start = |memory: &str| {
+        let configuration = format!(
+            "memory = \"{memory}\"\npolicy = \"overcommit\"\nmemory_backend = \"memfd\"\n\
+             freeze_after_seconds = 0.2\n{function}memory_limit = \"512M\"\n"
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+        let call = "/namespaces/_/actions/reads?blocking=true&result=true";
+        let (status, result) = daemon.ask("POST", call, Some(json!({})));
+        assert_eq!(status, 200, "{result}");
+        (daemon, directory)
+    };
+    // What it costs in MiB, once it is paused and its instance was squeezed so many times.
+    let paused_mib = |daemon: &Daemon, squeezes: f64| {
+        let metrics = daemon.metrics();
+        let of = |series: &str| value(&metrics, series).unwrap_or(0.0);
+        let is_it = of("squeezy_vms{state=\"paused\"}") == 1.0
+            && of("squeezy_squeeze_seconds_count{function=\"reads\"}") == squeezes;
+        is_it.then(|| of("squeezy_memory_committed_bytes") / 1048576.0)
+    };
+    // A quarter and a half of 2 GiB is more than the instance holds, and of 1 GiB less.
+    let (daemon, _directory) = start("2G");
+    let kept_mib = until("the VM to be paused", || paused_mib(&daemon, 0.0));
+    drop(daemon);
+    let (daemon, _directory) = start("1G");
+    let dropped_mib = until("the page cache to go", || {
+        paused_mib(&daemon, 1.0).filter(|&mib| mib < kept_mib - 40.0)
+    });
+    println!("{kept_mib} MiB with its page cache, {dropped_mib} without");
+}
+
 /// Keeps 200 MiB that are unlike each other, and says whether they are as they were.
 const KEEPING: &str = r#"
 import os

@@ -254,7 +254,7 @@ impl ProcessHost {
             Command::BootVm(vm) => return Some(Event::VmBooted(vm)),
             Command::EndVm { vm, .. } => return Some(Event::VmEnded(vm)),
             // The VM has no base memory, so pausing it would free nothing.
-            Command::PauseVm(_)
+            Command::PauseVm { .. }
             | Command::ResumeVm(_)
             | Command::Condemn(_)
             | Command::Prewarmed(_)

@@ -319,7 +319,7 @@ impl Simulation<'_> {
                 }
                 self.later(END, What::Ended(vm));
             }
-            Command::PauseVm(vm) => self.later(PAUSE, What::Paused(vm)),
+            Command::PauseVm { vm, .. } => self.later(PAUSE, What::Paused(vm)),
             // No guest asks.
             Command::LendVm { .. } | Command::Prewarmed(_) => {}
             Command::ResumeVm(vm) => self.charge(vm, self.places[vm.0 as usize].base_bytes),

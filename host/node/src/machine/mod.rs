@@ -66,6 +66,11 @@ pub trait Machine: Send + Sync {
         let _ = most_bytes;
         Box::pin(async { Ok(0) })
     }
+    /// Gives up what its guest has read of its drives and no process has mapped, if the host can take that. The next start
+    /// reads it again.
+    fn drop_page_cache(&self) -> BoxFuture<'_, Result<(), VmError>> {
+        Box::pin(async { Ok(()) })
+    }
     /// Sets whether it should be paused or running; [`Self::settle`] makes it so.
     fn want_paused(&self, paused: bool);
     /// Pauses or resumes it, whichever was wanted last. Wait for this before doing anything in it, because a

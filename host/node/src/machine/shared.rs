@@ -4,7 +4,7 @@ use super::{Machine, MachineDetails, ResizeOutcome, paused::Paused};
 use crate::guest::{Guest, Share, VmGuest};
 use squeezy_protocol::{InstanceSpec, Partition, PartitionNumber};
 use squeezy_vmm::{
-    BoxFuture, Grain, MemoryUse, Taken, Vm, VmError,
+    BoxFuture, Grain, Llfree, MemoryUse, Taken, Vm, VmError,
     mechanism::{Mechanism, Slot, Slots},
 };
 use std::{sync::Arc, time::Duration};
@@ -101,6 +101,15 @@ impl Machine for SharedVm {
             match &*self.paused.partitions().await {
                 Some(partitions) => Ok(partitions.clone()),
                 None => self.vm.partitions().await,
+            }
+        })
+    }
+
+    fn drop_page_cache(&self) -> BoxFuture<'_, Result<(), VmError>> {
+        Box::pin(async {
+            match self.vm.config().llfree {
+                Llfree::All => self.vm.agent()?.drop_page_cache().await,
+                Llfree::Off | Llfree::Partitions => Ok(()),
             }
         })
     }

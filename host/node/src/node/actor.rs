@@ -218,7 +218,7 @@ impl Actor {
     fn command(&mut self, now: Moment, command: Command) {
         match command {
             Command::BootVm(vm) => self.boot(vm),
-            Command::PauseVm(vm) => self.pause(vm),
+            Command::PauseVm { vm, keeps_page_cache } => self.pause(vm, keeps_page_cache),
             Command::ResumeVm(vm) => self.resume(vm),
             Command::EndVm { vm, reason } => self.end_vm(vm, reason),
             Command::LendVm { vm, bytes } => self.lend(vm, bytes),

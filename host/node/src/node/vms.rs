@@ -25,6 +25,8 @@ use tokio::{
 
 /// How long a VM may take to report its memory, so that one that hangs does not delay a status.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// How long a guest may take to drop its page cache before it is paused.
+const DROP_LIMIT: Duration = Duration::from_secs(1);
 
 impl Actor {
     /// Collects the status. Reading the VMs' memory takes a moment, so that is done in a task.
@@ -125,13 +127,17 @@ impl Actor {
         }
     }
 
-    pub(super) fn pause(&mut self, vm: VmIndex) {
+    pub(super) fn pause(&mut self, vm: VmIndex, keeps_page_cache: bool) {
         let to_doom = self.to_doom(vm);
         let Some((machine, now, generation)) = self.want_paused(vm, true) else { return };
         self.begin(async move {
             // Before the pause begins, which a request would have to wait for.
             let wanted = || now.load(Relaxed) == generation;
             let doomed = doom(to_doom, wanted).await;
+            if !keeps_page_cache && wanted() {
+                // A failure costs nothing but memory, and the next call will say what is wrong.
+                let _ = timeout(DROP_LIMIT, machine.drop_page_cache()).await;
+            }
             // Otherwise this would pause it before a later pause has doomed anybody.
             if !wanted() {
                 return Completion::Nothing;

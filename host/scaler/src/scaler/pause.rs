@@ -19,8 +19,11 @@ impl Scaler {
             && self.pool.within(index).all(rests)
             && self.waiting_in(index).next().is_none()
         {
+            // One without instances is kept for the next start.
+            let is_cold = self.pool.within(index).next().is_some()
+                && self.pool.within(index).all(|number| squeeze_manager.is_squeezed(number));
             self.pausing.insert(index);
-            commands.push(Command::PauseVm(index));
+            commands.push(Command::PauseVm { vm: index, keeps_page_cache: !is_cold });
         }
     }
 

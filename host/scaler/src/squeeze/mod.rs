@@ -184,6 +184,15 @@ impl SqueezeManager {
         self.running.contains_key(&number)
     }
 
+    /// Whether a frozen instance has been squeezed since it ran.
+    pub fn is_squeezed(&self, number: InstanceNumber) -> bool {
+        self.frozen.get(&number).is_some_and(|frozen| {
+            !self.ready.contains(&(frozen.since, number))
+                && !self.running.contains_key(&number)
+                && !self.failed.contains(&number)
+        })
+    }
+
     /// When another instance may become eligible, if nothing happens before.
     pub fn deadline(&self, now: Moment) -> Option<Moment> {
         let since = Moment(now.0.saturating_sub(self.policy.frozen_for));

@@ -61,6 +61,22 @@ fn who_was_frozen_just_now_is_left_alone() {
 }
 
 #[test]
+fn an_instance_is_squeezed_until_it_runs() {
+    let mut squeeze_manager = squeeze_manager(&[200, 200]);
+    squeeze_manager.begin(n(0));
+    assert!(!squeeze_manager.is_squeezed(n(0)), "not yet");
+    squeeze_manager.squeezed(n(0), 10 * MIB, Duration::from_millis(10));
+    assert!(squeeze_manager.is_squeezed(n(0)) && !squeeze_manager.is_squeezed(n(1)));
+    squeeze_manager.thawed(n(0));
+    assert!(!squeeze_manager.is_squeezed(n(0)));
+    squeeze_manager.frozen(at(9), n(0), F, 200 * MIB);
+    assert!(!squeeze_manager.is_squeezed(n(0)));
+    squeeze_manager.begin(n(1));
+    squeeze_manager.failed(n(1));
+    assert!(!squeeze_manager.is_squeezed(n(1)));
+}
+
+#[test]
 fn processors_that_work_do_not_squeeze() {
     let mut squeeze_manager = squeeze_manager(&[200, 200, 200]);
     assert_eq!(squeeze_manager.choose(at(5), 2), None);

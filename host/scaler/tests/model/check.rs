@@ -20,14 +20,16 @@ impl Model {
                 assert!(*lent_bytes <= self.policies.vms[vm.0 as usize].instance_bytes, "too much");
                 *self.charged_bytes.entry(vm).or_default() += bytes;
             }
-            Command::PauseVm(vm) => {
+            Command::PauseVm { vm, keeps_page_cache } => {
+                let is_empty = self.instances.values().all(|instance| instance.vm != vm);
+                assert!(keeps_page_cache || !is_empty, "nobody in it was squeezed");
                 assert_eq!(self.vms.insert(vm, VmModel::Paused), Some(VmModel::Up));
                 let rest = self.instances.values().filter(|b| b.vm == vm).all(|b| b.frozen);
                 assert!(rest && self.stranded.values().all(|&(v, _)| v != vm), "paused while busy");
             }
             Command::ResumeVm(vm) => {
                 assert_eq!(self.vms.insert(vm, VmModel::Up), Some(VmModel::Paused));
-                self.pending.retain(|command| *command != Command::PauseVm(vm));
+                self.pending.retain(|command| !pauses(command, vm));
                 self.charged_bytes.insert(vm, self.base_bytes(vm));
                 let within = self.instances.values_mut().filter(|entry| entry.vm == vm);
                 within.for_each(|entry| entry.doomed = false);
@@ -40,7 +42,7 @@ impl Model {
                 let before = self.vms.insert(vm, VmModel::Ending);
                 match before {
                     Some(VmModel::Paused) => {
-                        self.pending.retain(|command| *command != Command::PauseVm(vm));
+                        self.pending.retain(|command| !pauses(command, vm));
                     }
                     _ => {
                         assert_eq!(before, Some(VmModel::Up));
@@ -126,7 +128,7 @@ impl Model {
                 assert!(std::mem::take(&mut entry.doomed), "condemned what may be in use");
                 assert!(!std::mem::replace(&mut entry.condemned, true), "condemned twice");
                 assert_eq!(self.vms[&vm], VmModel::Paused, "condemned in a VM that runs");
-                assert!(!self.pending.contains(&Command::PauseVm(vm)), "it is not paused yet");
+                assert!(!self.is_being_paused(vm), "it is not paused yet");
                 let mut others = self.instances.iter().filter(|(_, e)| e.vm == vm && !e.condemned);
                 let later = others.any(|(&number, other)| (other.free_since, number) > used);
                 assert!(later, "condemned the one that was used last");

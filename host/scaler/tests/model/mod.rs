@@ -224,7 +224,7 @@ impl Model {
             return;
         }
         let which = which % self.pending.len();
-        if let Command::PauseVm(vm) = self.pending[which] {
+        if let Command::PauseVm { vm, .. } = self.pending[which] {
             self.doom_some(vm, resident_bytes);
         }
         let command = self.pending.swap_remove(which);
@@ -236,7 +236,7 @@ impl Model {
                 }
                 if well { Event::VmBooted(vm) } else { Event::VmFailed(vm) }
             }
-            Command::PauseVm(vm) => {
+            Command::PauseVm { vm, .. } => {
                 let resident_bytes = if well { resident_bytes } else { u64::MAX };
                 if well {
                     self.paused(vm, resident_bytes);
@@ -329,12 +329,16 @@ impl Model {
     /// A guest has not got so much of a loan. Its VM may be paused or ending by now; then that does not matter before it
     /// runs again.
     fn lent(&mut self, vm: VmIndex, refused_bytes: u64) {
-        let is_being_paused = self.pending.contains(&Command::PauseVm(vm));
+        let is_being_paused = self.is_being_paused(vm);
         let runs = self.vms[&vm] == VmModel::Up || is_being_paused;
         if let Some(charged_bytes) = self.charged_bytes.get_mut(&vm).filter(|_| runs) {
             *charged_bytes -= refused_bytes;
         }
         *self.lent_bytes.entry(vm).or_default() -= refused_bytes;
+    }
+
+    fn is_being_paused(&self, vm: VmIndex) -> bool {
+        self.pending.iter().any(|command| pauses(command, vm))
     }
 
     /// Before a VM is paused, some of what is frozen in it is doomed. Others have to do with the rest.
@@ -381,7 +385,7 @@ impl Model {
             requests.into_iter().flatten().for_each(|request| self.answer(request));
         }
         self.pending.retain(|command| match command {
-            Command::PauseVm(index)
+            Command::PauseVm { vm: index, .. }
             | Command::EndVm { vm: index, .. }
             | Command::Reclaim { vm: index, .. } => *index != vm,
             Command::Start { instance, .. }
@@ -517,4 +521,9 @@ impl Model {
         assert!(!self.waiting.keys().any(|&request| self.has_waited_too_long(request)));
         assert!(self.scaler.next_deadline().is_none_or(|deadline| deadline > self.now));
     }
+}
+
+/// Whether it is this VM that is to be paused.
+fn pauses(command: &Command, vm: VmIndex) -> bool {
+    matches!(command, Command::PauseVm { vm: paused, .. } if *paused == vm)
 }

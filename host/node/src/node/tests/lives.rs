@@ -229,6 +229,8 @@ async fn a_call_that_meets_a_pause_is_answered_by_a_vm_that_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_or_a_resume_that_fails_costs_no_call() {
     for (operation, fate) in [
+        (Operation::DropPageCache, Fate::Fails),
+        (Operation::DropPageCache, Fate::Hangs),
         (Operation::Pause, Fate::Fails),
         (Operation::Pause, Fate::Hangs),
         (Operation::Resume, Fate::Fails),

@@ -17,6 +17,7 @@ pub(in crate::node) enum Operation {
     Squeeze,
     Doom,
     Condemn,
+    DropPageCache,
     Pause,
     Resume,
     Stop,

@@ -12,7 +12,7 @@ fn with_doomed(free_bytes: u64) -> Scaler {
     let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
     let vms = [VmPolicy { max_instances: 2, ..vm() }, vm()];
     let mut scaler = freezing(1000, squeeze, &vms, &[V, W, V]);
-    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [pause(V)]);
     let doomed = [(2, Event::Doomed(n(0))), (2, Event::Doomed(n(1)))];
     assert_eq!(play(&mut scaler, &doomed), []);
     play(&mut scaler, &[(2, Event::VmPaused { vm: V, resident_bytes: 80 })]);
@@ -77,7 +77,7 @@ fn who_cannot_be_condemned_ends_with_the_vm() {
         [(3, request(5)), (3, Event::Doomed(n(0))), (3, Event::Answered(n(1))), (4, Event::Tick)];
     play(&mut scaler, &events);
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 30 };
-    assert_eq!(play(&mut scaler, &[(4, frozen)]), [Command::PauseVm(V)]);
+    assert_eq!(play(&mut scaler, &[(4, frozen)]), [pause(V)]);
     play(&mut scaler, &[(4, Event::VmPaused { vm: V, resident_bytes: 80 })]);
     let taken = scaler.budget.free_bytes() - 70;
     assert!(scaler.budget.commit(taken));
@@ -243,7 +243,7 @@ fn a_condemned_instance_of_a_retired_function_waits_for_the_memory_that_its_vm_n
 fn who_could_not_be_condemned_can_be_squeezed() {
     let squeeze = crate::SqueezePolicy { floor_bytes: 60, ceiling_bytes: 60, ..SQUEEZE };
     let mut scaler = freezing(1000, squeeze, &[vm(), vm()], &[V, W]);
-    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[40, 30]), [pause(V)]);
     let paused = Event::VmPaused { vm: V, resident_bytes: 80 };
     play(&mut scaler, &[(2, Event::Doomed(n(0))), (2, paused)]);
     let taken = scaler.budget.free_bytes() - 70;

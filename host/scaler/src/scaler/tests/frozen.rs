@@ -51,7 +51,7 @@ pub(super) fn start_and_freeze(scaler: &mut Scaler, resident_bytes: &[u64]) -> V
 /// bytes of base memory.
 pub(super) fn with_frozen(budget: u64) -> Scaler {
     let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
-    assert_eq!(start_and_freeze(&mut scaler, &[30]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[30]), [pause(V)]);
     play(&mut scaler, &[(2, Event::VmPaused { vm: V, resident_bytes: 40 })]);
     scaler
 }
@@ -73,7 +73,7 @@ fn a_frozen_instance_is_squeezed_and_costs_less() {
     assert_eq!(scaler.budget().committed_bytes(), 110, "it runs while it is squeezed");
     let cpu = Duration::from_millis(10);
     let squeezed = Event::Squeezed { instance: n(0), resident_bytes: 10, cpu };
-    assert_eq!(play(&mut scaler, &[(4, squeezed)]), [Command::PauseVm(V)]);
+    assert_eq!(play(&mut scaler, &[(4, squeezed)]), [pause_cold(V)]);
     assert_eq!(scaler.budget().committed_bytes(), 20);
 }
 
@@ -113,7 +113,7 @@ fn a_frozen_instance_gets_its_memory_back_before_its_request() {
     let reclaim = Command::Reclaim { vm: W, instance: n(1) };
     assert_eq!(play(&mut scaler, &[(2, Event::Stopped(n(1)))]), [reclaim]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
-    let paused = Command::PauseVm(W);
+    let paused = pause(W);
     assert_eq!(play(&mut scaler, &[(2, Event::Reclaimed(n(1)))]), [RESUME, thaw, paused]);
     assert_eq!(scaler.budget().committed_bytes(), 120);
 }
@@ -131,7 +131,7 @@ fn nobody_is_ended_for_memory_that_freezing_brings() {
     assert_eq!(play(&mut scaler, &events), [Command::Freeze(n(1))]);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(2), thaw: true };
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 40 };
-    assert_eq!(play(&mut scaler, &[(2, frozen)]), [RESUME, thaw, Command::PauseVm(W)]);
+    assert_eq!(play(&mut scaler, &[(2, frozen)]), [RESUME, thaw, pause(W)]);
     assert_eq!(scaler.budget().committed_bytes(), 160);
 }
 
@@ -141,7 +141,7 @@ fn a_call_waits_for_no_freeze_that_has_begun_later() {
     let squeeze = crate::SqueezePolicy { floor_bytes: 1000, ceiling_bytes: 1000, ..SQUEEZE };
     let (busy, function) = (VmIndex(2), FunctionIndex(2));
     let mut scaler = freezing(1000, squeeze, &[vm(), vm(), vm()], &[V, W, busy]);
-    assert_eq!(start_and_freeze(&mut scaler, &[60]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[60]), [pause(V)]);
     let events = [
         (2, Event::VmPaused { vm: V, resident_bytes: 70 }),
         (2, request_to(function, 1)),
@@ -172,7 +172,7 @@ fn nobody_waits_for_a_freeze_that_brings_nothing() {
     let whole = VmPolicy { instance_bytes: 0, base_bytes: 100, ..vm() };
     let vms = [vm(), whole, vm()];
     let mut scaler = freezing(1000, squeeze, &vms, &[V, W, VmIndex(2)]);
-    assert_eq!(start_and_freeze(&mut scaler, &[60]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[60]), [pause(V)]);
     let events = [
         (2, Event::VmPaused { vm: V, resident_bytes: 70 }),
         (2, request_to(G, 1)),

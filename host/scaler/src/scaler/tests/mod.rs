@@ -74,6 +74,14 @@ fn dispatch(instance: u64, request: u64) -> Command {
     Command::Dispatch { instance: n(instance), request: RequestNumber(request), thaw: false }
 }
 
+fn pause(vm: VmIndex) -> Command {
+    Command::PauseVm { vm, keeps_page_cache: true }
+}
+
+fn pause_cold(vm: VmIndex) -> Command {
+    Command::PauseVm { vm, keeps_page_cache: false }
+}
+
 /// Precedes every other command for the VM of `F` while it is paused.
 const RESUME: Command = Command::ResumeVm(V);
 

@@ -7,7 +7,7 @@ fn with_paused(budget: u64) -> Scaler {
     let mut scaler = with_frozen(budget);
     play(&mut scaler, &[(2, request(1)), (2, Event::Answered(n(0))), (3, Event::Tick)]);
     let frozen = Event::Frozen { instance: n(0), resident_bytes: 15 };
-    assert_eq!(play(&mut scaler, &[(3, frozen)]), [Command::PauseVm(V)]);
+    assert_eq!(play(&mut scaler, &[(3, frozen)]), [pause(V)]);
     play(&mut scaler, &[(3, Event::VmPaused { vm: V, resident_bytes: 19 })]);
     assert_eq!(scaler.vm_state(V), Some(VmState::Paused { since: at(2) }));
     scaler
@@ -29,7 +29,7 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
 /// partition that its guest has named.
 fn with_liar(budget: u64, resident_bytes: u64) -> (Scaler, Vec<Command>) {
     let mut scaler = freezing(budget, SQUEEZE, &[vm(), vm()], &[V, W]);
-    assert_eq!(start_and_freeze(&mut scaler, &[15]), [Command::PauseVm(V)]);
+    assert_eq!(start_and_freeze(&mut scaler, &[15]), [pause(V)]);
     let commands = play(&mut scaler, &[(3, Event::VmPaused { vm: V, resident_bytes })]);
     (scaler, commands)
 }
@@ -66,7 +66,7 @@ fn an_empty_vm_is_paused_until_it_is_ended() {
     let stops = [RESUME, stop(0, StopReason::Evicted)];
     assert_eq!(play(&mut scaler, &[(3, Event::EvictIdle)]), stops);
     let events = [(3, Event::Stopped(n(0))), (4, Event::Reclaimed(n(0)))];
-    assert_eq!(play(&mut scaler, &events), [Command::PauseVm(V)]);
+    assert_eq!(play(&mut scaler, &events), [pause(V)]);
     play(&mut scaler, &[(4, Event::VmPaused { vm: V, resident_bytes: 3 })]);
     assert_eq!(scaler.budget().committed_bytes(), 3);
     assert_eq!(play(&mut scaler, &[(64, Event::Tick)]), [end(StopReason::KeepAliveOver)]);
@@ -136,15 +136,15 @@ fn a_call_waits_for_no_pause_that_has_begun_later() {
     };
     let paused = |vm| Event::VmPaused { vm, resident_bytes: 50 };
     for (request, &vm) in (0..3).zip(&vms) {
-        assert_eq!(use_at(&mut scaler, 0, vm, request), [Command::PauseVm(vm)]);
+        assert_eq!(use_at(&mut scaler, 0, vm, request), [pause(vm)]);
         play(&mut scaler, &[(1, paused(vm))]);
     }
     let taken = scaler.budget.free_bytes() - 100;
     assert!(scaler.budget.commit(taken));
-    assert_eq!(use_at(&mut scaler, 2, vms[1], 10), [Command::PauseVm(vms[1])]);
+    assert_eq!(use_at(&mut scaler, 2, vms[1], 10), [pause(vms[1])]);
     let last = FunctionIndex(3);
     assert_eq!(play(&mut scaler, &[(3, request_to(last, 11))]), [], "its VM needs 110 bytes");
-    assert_eq!(use_at(&mut scaler, 3, vms[2], 12), [Command::PauseVm(vms[2])]);
+    assert_eq!(use_at(&mut scaler, 3, vms[2], 12), [pause(vms[2])]);
     let evicted = Command::EndVm { vm: vms[0], reason: StopReason::Evicted };
     assert_eq!(play(&mut scaler, &[(4, paused(vms[1]))]), [evicted]);
 }

@@ -177,7 +177,7 @@ fn a_full_vm_that_is_paused_gets_the_memory_to_make_room() {
     let another = FunctionIndex(2);
     assert_eq!(play(&mut scaler, &[(4, request_to(another, 2))]), [Command::Freeze(n(1))]);
     let frozen = Event::Frozen { instance: n(1), resident_bytes: 15 };
-    let commands = [RESUME, stop(0, StopReason::Evicted), Command::PauseVm(W)];
+    let commands = [RESUME, stop(0, StopReason::Evicted), pause(W)];
     assert_eq!(play(&mut scaler, &[(4, frozen)]), commands);
 }
 

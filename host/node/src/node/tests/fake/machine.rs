@@ -281,6 +281,10 @@ impl Machine for FakeMachine {
         Box::pin(async move { Ok(bytes) })
     }
 
+    fn drop_page_cache(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.perform(Operation::DropPageCache, AGENT_LIMIT).await.map(drop) })
+    }
+
     fn want_paused(&self, paused: bool) {
         self.lock().wants_pause = paused;
     }
