@@ -60,7 +60,8 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	@scripts/install-dependencies.sh test
 	@guest/image/initramfs.sh >/dev/null
 	@runtimes/build.sh native
-	cargo build -p squeezy-shim
+	cargo build -p squeezy-shim -p squeezy-requests
+	cargo build -p squeezy-requests --target x86_64-unknown-linux-musl
 	@containerd=$$(host/shim/tests/kubernetes/build.sh) && \
 	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The programs that are released, and the platforms that they are built for.
 PROGRAMS = {
     "x86_64-unknown-linux-gnu": ["squeezy", "squeezy-bench", "squeezy-shim"],
-    "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads", "squeezy-runtime"],
+    "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads", "squeezy-runtime", "squeezy-requests"],
 }
 
 

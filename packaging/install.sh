@@ -14,6 +14,8 @@ package=${1:?$usage}
 tree=${2:?$usage}
 shift 2
 programs=${SQUEEZY_PROGRAMS:-$root/target/release}
+# Those that run in images without a C library.
+static_programs=${SQUEEZY_STATIC_PROGRAMS:-$root/target/x86_64-unknown-linux-musl/release}
 library=$tree/usr/lib/squeezy
 documents=$tree/usr/share/doc/$package
 
@@ -22,9 +24,9 @@ place() {
 	[ -e "$2" ] || die "${2#"$root/"} is missing: make kernel image programs"
 	install -D -m "$1" "$2" "$3"
 }
-# place_program NAME
+# place_program NAME [DIRECTORY]
 place_program() {
-	place 755 "$programs/$1" "$tree/usr/bin/$1"
+	place 755 "${2:-$programs}/$1" "$tree/usr/bin/$1"
 	strip "$tree/usr/bin/$1"
 }
 # place_documents FILE...
@@ -82,6 +84,7 @@ install_squeezy() {
 
 install_shim() {
 	place_program containerd-shim-squeezy-v2
+	place_program squeezy-requests "$static_programs"
 	# Not where containerd reads it by itself: version 1 of it would do without what its configuration says beside.
 	place 644 "$own/kubernetes/containerd.toml" "$tree/usr/share/squeezy/containerd.toml"
 	place_documents CHANGELOG.md docs/{kubernetes,cri}.md packaging/kubernetes/runtimeclass.yaml host/shim/src/shim.toml

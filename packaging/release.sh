@@ -27,9 +27,12 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
 RUSTFLAGS="--remap-path-prefix=$root=squeezy --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(cd "$root" && rustc --print sysroot)=rust"
 export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/dist
+static=x86_64-unknown-linux-musl
+export SQUEEZY_STATIC_PROGRAMS=$root/target/package/$static/dist
 
 programs() {
-	(cd "$root" && cargo build --locked --profile dist -p squeezy -p squeezy-bench -p squeezy-shim)
+	(cd "$root" && cargo build --locked --profile dist -p squeezy -p squeezy-bench -p squeezy-shim &&
+		cargo build --locked --profile dist --target "$static" -p squeezy-requests)
 }
 
 "$root/guest/kernel/build.sh" release
@@ -50,7 +53,7 @@ for definition in "$root"/runtimes/*/function.toml; do
 done
 printf '%s\n' "${packages[@]}" "$shim"
 "$own/node.sh" "$release" "${packages[0]}" "$shim"
-for manifest in runtimeclass daemonset removal; do
+for manifest in runtimeclass daemonset requests removal; do
 	sed "s/@VERSION@/$version/" "$own/kubernetes/$manifest.yaml" >"$release/squeezy-$manifest.yaml"
 done
 if [ "${1:-}" != --package ]; then

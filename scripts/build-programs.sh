@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds target/release/squeezy, and with --experiments beside it squeezy-bench and the shim that it measures.
+# Builds target/release/squeezy, and with --experiments beside it squeezy-bench, the shim that it measures, and
+# squeezy-requests, which needs no C library.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -19,6 +20,8 @@ programs() {
 	for package in "${packages[@]}"; do
 		(cd "$root" && cargo build --release -p "$package")
 	done
+	[ "${#packages[@]}" = 1 ] ||
+		(cd "$root" && cargo build --release --target x86_64-unknown-linux-musl -p squeezy-requests)
 }
 
 mkdir -p "$build"

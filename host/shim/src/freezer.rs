@@ -112,6 +112,13 @@ impl<F: Freezable> Freezer<F> {
         Use(self.clone())
     }
 
+    /// Has it thawed in a moment, and keeps it from being frozen: for what does not wait for it to run.
+    pub fn wake(self: &Arc<Self>) -> Use<F> {
+        let begun = self.keep();
+        self.thawing.notify_waiters();
+        begun
+    }
+
     /// Freezes it while it has nothing to do, for ever. It may be left frozen if this is dropped, which is for when nothing
     /// of it is to run again.
     ///

@@ -75,7 +75,7 @@ mod tests {
             vm: vm.to_owned(),
             network: None,
             host_name: None,
-            freeze_after: None,
+            freeze: None,
         }
     }
 

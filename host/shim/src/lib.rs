@@ -23,6 +23,7 @@ mod network;
 pub mod owner;
 pub mod program;
 pub mod registry;
+mod requests;
 pub mod serve;
 pub mod service;
 pub mod settings;

@@ -59,6 +59,11 @@ evictionHard: {memory.available: 100Mi}
 # Sooner than in other clusters, where a changed volume takes a minute.
 syncFrequency: 5s
 YAML
+# What pods may request together, if it is not all there is.
+if [ -n "${node_mib-}" ]; then
+	total_mib=$(($(busybox awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo) >> 10))
+	echo "systemReserved: {memory: $((total_mib - 100 - node_mib))Mi}" >>"$work/kubelet.yaml"
+fi
 
 # start_program NAME ARGUMENT...: in the background, with a log of its own.
 start_program() {

@@ -111,7 +111,7 @@ remove() {
 }
 # log: what the servers say.
 log() {
-	cat /run/squeezy/shim/*/servers/*.log
+	sort --stable --key=1,1 /run/squeezy/shim/*/servers/*.log
 }
 # reclaims: of servers' logs, how many pods have given back their memory.
 reclaims() {

@@ -16,6 +16,9 @@ if [ "${2-}" != inside ]; then
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$here/cri-common.sh"
+# It can be filled.
+# shellcheck disable=SC2034 # it is for what is sourced
+node_mib=2048
 # shellcheck source-path=SCRIPTDIR source=cluster-common.sh
 . "$here/cluster-common.sh"
 
@@ -171,6 +174,109 @@ PYTHON
 until_true 120 measured
 echo "	$(measured)"
 kubectl delete pod holds >/dev/null
+
+echo "pods that are frozen request what they occupy"
+sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' "$packaging/requests.yaml" | kubectl apply -f - >/dev/null
+# What the DaemonSet would run, with its rights; there is no image of it here.
+kubectl --namespace kube-system delete daemonset squeezy-requests >/dev/null
+kubectl --namespace kube-system create token squeezy-requests >"$work/keys/requests"
+mkdir -p /run/squeezy/requests
+ln -s "$(dirname "$shim")/squeezy-requests" "$work/bin/squeezy-requests"
+start_requests() {
+	start_program squeezy-requests --server "https://$node:6443" --token-file "$work/keys/requests" \
+		--certificate-file "$work/keys/apiserver.crt"
+	requests=$!
+	until_true 10 test -S /run/squeezy/requests/socket
+}
+# requested: what the pods of a Deployment request for their containers, in bytes, a line each.
+requested() {
+	kubectl get pods -l app=frozen -o jsonpath='{range .items[*]}{.spec.containers[0].resources.requests.memory}{"\n"}{end}' |
+		sed 's/^128Mi$/134217728/'
+}
+# all_request TEST BYTES: each of them requests less (-lt) than that, or so much (-eq).
+all_request() {
+	local bytes
+	[ -n "$(requested)" ] || return
+	for bytes in $(requested); do
+		test "$bytes" "$1" "$2" || return
+	done
+}
+frozen_pod() {
+	kubectl get pods -l app=frozen -o jsonpath='{.items[0].metadata.name}'
+}
+start_requests
+kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
+kubectl rollout status deployment frozen --timeout=180s >/dev/null || die_with_events "it is not ready"
+until_true 60 all_request -lt $((64 << 20))
+all_request -ge $((1 << 20)) || die "it requests $(requested)"
+echo "	$(requested) bytes of $((128 << 20))"
+begin=$EPOCHREALTIME
+says "$(frozen_pod)" page warm || die "it says: $(page "$(frozen_pod)" page)"
+echo "	answered after $(since "$begin")"
+all_request -eq $((128 << 20)) || die "it runs and requests $(requested)"
+until_true 60 all_request -lt $((64 << 20))
+[ "$(kubectl exec "$(frozen_pod)" -- cat /www/page)" = warm ] || die "exec does not work in it"
+is "$(frozen_pod)" '.status.containerStatuses[0].restartCount' 0 || die "it was restarted"
+
+echo "on a node that is full they wait"
+until_true 60 all_request -lt $((64 << 20))
+# All that is left, but for what the pod does without now.
+free_mib=$(kubectl get node node -o json | python3 -c '
+import json, subprocess, sys
+def mib(text):
+    units = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 10**3, "M": 10**6, "G": 10**9, "": 1}
+    unit = text.lstrip("0123456789")
+    return int(text[:len(text) - len(unit)]) * units[unit] / 2**20
+free = mib(json.load(sys.stdin)["status"]["allocatable"]["memory"])
+pods = json.loads(subprocess.run(["kubectl", "get", "pods", "--all-namespaces", "-o", "json"], capture_output=True, check=True).stdout)
+for pod in pods["items"]:
+    free -= sum(mib(c["resources"].get("requests", {}).get("memory", "0")) for c in pod["spec"]["containers"])
+    free -= mib(pod["spec"].get("overhead", {}).get("memory", "0"))
+print(int(free))')
+# What is refused because the other one rises at that moment is made again.
+kubectl create -f - >/dev/null <<YAML
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: greedy}
+spec:
+  selector: {matchLabels: {app: greedy}}
+  template:
+    metadata: {labels: {app: greedy}}
+    spec:
+      runtimeClassName: squeezy
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: docker.io/library/busybox:test
+        command: [sleep, "100000"]
+        resources: {requests: {memory: "$((free_mib - 60))Mi"}, limits: {memory: "$((free_mib - 60))Mi"}}
+YAML
+kubectl rollout status deployment greedy --timeout=180s >/dev/null || die_with_events "the node is not full"
+waits() {
+	! timeout 5 curl --silent --fail "http://$(status pod "$(frozen_pod)" .status.podIP):8080/page" &&
+		[[ $(kubectl get pod "$(frozen_pod)" -o jsonpath='{.status.conditions[?(@.type=="PodResizePending")].reason}') == Deferred ]]
+}
+until_true 60 waits
+kubectl delete deployment greedy --timeout=60s >/dev/null
+until_true 60 says "$(frozen_pod)" page warm
+
+echo "without anybody who changes requests they run all the same"
+until_true 60 all_request -lt $((64 << 20))
+kill "$requests"
+wait "$requests" || true
+until_true 60 says "$(frozen_pod)" page warm
+start_requests
+runs_in_full() {
+	says "$(frozen_pod)" page warm && all_request -eq $((128 << 20))
+}
+until_true 60 runs_in_full
+kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
+none_is_frozen() {
+	[ -z "$(kubectl get pods -l app=frozen -o name)" ]
+}
+until_true 60 none_is_frozen
+kill "$requests"
+wait "$requests" || true
 
 echo "five in one VM"
 begin=$EPOCHREALTIME

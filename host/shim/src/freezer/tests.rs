@@ -228,6 +228,23 @@ async fn whoever_uses_it_thaws_it_and_finds_it_running_until_he_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_wakes_it_finds_it_running_in_a_moment() {
+    // While it runs, when it is frozen, and in the middle of that.
+    for after in [Duration::ZERO, FROZEN_AFTER, AFTER + LATENCY / 4] {
+        let bench = Bench::new(2);
+        sleep(after).await;
+        let woken = bench.freezer.wake();
+        sleep(4 * LATENCY).await;
+        assert_eq!(bench.frozen(), 0, "{after:?}");
+        sleep(10 * AFTER).await;
+        assert_eq!(bench.frozen(), 0, "{after:?}");
+        drop(woken);
+        sleep(2 * FROZEN_AFTER).await;
+        assert_eq!(bench.frozen(), 2, "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_is_not_frozen_any_further_once_somebody_waits_for_it() {
     let bench = Bench::new(20);
     sleep(AFTER + LATENCY).await;

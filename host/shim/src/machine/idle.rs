@@ -1,17 +1,43 @@
 //! What is frozen of a pod that has nothing to do: its containers, but for those that containerd has paused.
 
 use super::{Booted, pod::Pod, process};
-use crate::{error::Result, freezer::Freezable, network::Traffic};
+use crate::{error::Result, freezer::Freezable, network::Traffic, requests::MemoryRequest};
 use futures_util::future::{BoxFuture, join_all};
 use squeezy_protocol::{ErrorCode, InstanceId};
 use squeezy_vmm::VmError;
 use std::{io, sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+/// How often to look whether a pod is wanted that is being frozen.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A pod that is frozen when it has nothing to do.
 pub(super) struct Idle {
     pub(super) booted: Arc<Booted>,
     pub(super) pod: Pod,
     pub(super) traffic: Traffic,
+    /// What it requests in its cluster, if that is what it occupies while it is frozen.
+    pub(super) request: Option<Arc<MemoryRequest>>,
+}
+
+impl Idle {
+    /// What these of its containers, which are frozen, occupy of the host, in bytes.
+    async fn occupied_bytes(&self, frozen: &[InstanceId]) -> Result<u64> {
+        let agent = self.booted.vm.agent()?;
+        let (mut partition, mut outside_bytes) = (None, 0u64);
+        for id in frozen {
+            partition =
+                partition.or(unless_ended(agent.instance(id).await)?.and_then(|i| i.partition));
+            let usage = unless_ended(agent.usage(id).await)?;
+            outside_bytes =
+                outside_bytes.saturating_add(usage.map_or(0, |usage| usage.memory_bytes));
+        }
+        let inside_bytes = match partition {
+            Some(number) => self.booted.vm.partition_resident(number).await?,
+            None => 0,
+        };
+        Ok(inside_bytes.saturating_add(outside_bytes))
+    }
 }
 
 impl Freezable for Idle {
@@ -42,6 +68,17 @@ impl Freezable for Idle {
                     "instance {id} has nothing to do: {bytes} bytes of it are the host's"
                 );
             }
+            // A pod of which nothing runs begins to run without being thawed.
+            let Some(request) = self.request.as_ref().filter(|_| !frozen.is_empty()) else {
+                return Ok(());
+            };
+            match self.occupied_bytes(frozen).await {
+                Ok(bytes) => tokio::select! {
+                    () = request.fall(bytes) => {}
+                    () = until(wanted) => {}
+                },
+                Err(error) => tracing::warn!("what a frozen pod occupies is not known: {error}"),
+            }
             Ok(())
         })
     }
@@ -49,6 +86,10 @@ impl Freezable for Idle {
     fn thaw<'a>(&'a self, frozen: &'a Vec<InstanceId>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let agent = self.booted.vm.agent()?;
+            // Others may have been given what it does without.
+            if let Some(request) = &self.request {
+                request.rise().await?;
+            }
             // All of them, whichever fails.
             let thawed = join_all(frozen.iter().map(|id| agent.thaw(id))).await;
             thawed.into_iter().try_for_each(|thawed| unless_ended(thawed).map(drop))
@@ -73,6 +114,13 @@ impl Freezable for Idle {
             }
             Ok(busy)
         })
+    }
+}
+
+/// Waits until this is so.
+async fn until(is_so: &(dyn Fn() -> bool + Sync)) {
+    while !is_so() {
+        sleep(LOOK_INTERVAL).await;
     }
 }
 

@@ -196,8 +196,8 @@ impl Vm for Machine {
             let booted = self.boot().await?;
             let (connection, traffic) = network::connect(&booted, pod).await?;
             let mut made = Pod::new(pod.host_name.clone(), connection);
-            if let (Some(after), Some(traffic)) = (pod.freeze_after, traffic) {
-                made = made.frozen_after(&booted, id, after, traffic).await;
+            if let (Some(freeze), Some(traffic)) = (&pod.freeze, traffic) {
+                made = made.frozen(&booted, id, freeze, traffic).await;
             }
             self.inside().pods.insert(id.clone(), made);
             Ok(())
@@ -278,10 +278,11 @@ impl Vm for Machine {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let (booted, instance) = (self.booted()?, self.instance(name)?);
-            // What is frozen can be killed, too, and that waits for nothing.
+            // It waits for nothing: what is frozen can be killed, too, and has other signals when it runs.
+            let pod = self.container(&name.task)?.pod().clone();
             let one_use = match signal {
-                Signal::KILL => self.container(&name.task)?.pod().keep(),
-                _ => self.begin_use(&name.task).await?,
+                Signal::KILL => pod.keep(),
+                _ => pod.wake(),
             };
             process::signal(booted.vm.agent()?, &instance, signal, all).await?;
             if let (Some(running), Some(one_use)) = (self.inside().running.get_mut(name), one_use) {

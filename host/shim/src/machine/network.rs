@@ -15,12 +15,12 @@ pub(super) async fn connect(
     pod: &Pod,
 ) -> Result<(Option<Connection>, Option<Traffic>)> {
     let connected = match &pod.network {
-        Some(path) => connect_with(booted, path, pod.freeze_after.is_some()).await?,
+        Some(path) => connect_with(booted, path, pod.freeze.is_some()).await?,
         None => None,
     };
     match connected {
         Some((connection, traffic)) => Ok((Some(connection), traffic)),
-        None if pod.freeze_after.is_some() => Err(Error::invalid(
+        None if pod.freeze.is_some() => Err(Error::invalid(
             "the pod has no network, by which it could be seen that it has nothing to do: leave out the annotation \
              dev.squeezy/freeze-after",
         )),

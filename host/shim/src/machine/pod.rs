@@ -12,11 +12,14 @@ use crate::{
     error::{Error, ErrorKind, Result},
     freezer::{Freezer, Use},
     network::{Connection, Traffic},
+    requests::{MemoryRequest, Socket},
+    spec::Freeze,
     volumes,
 };
 use squeezy_protocol::{
     Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice, Volume,
 };
+use squeezy_requests::SOCKET;
 use squeezy_vmm::{
     AgentClient, Resize, VmError,
     mechanism::{Slot, outside_bytes},
@@ -80,16 +83,18 @@ impl Pod {
         Self { host_name, inside: Arc::new(tokio::sync::Mutex::new(inside)), freezer: None }
     }
 
-    /// The same, frozen after it has had nothing to do for this time.
-    pub(super) async fn frozen_after(
+    /// The same, frozen when it has nothing to do.
+    pub(super) async fn frozen(
         self,
         booted: &Arc<Booted>,
         id: &Id,
-        after: Duration,
+        freeze: &Freeze,
         traffic: Traffic,
     ) -> Self {
-        let idle = Idle { booted: booted.clone(), pod: self.clone(), traffic };
-        let freezer = Freezer::new(idle, id.clone(), after);
+        let request = freeze.requests_occupied.clone();
+        let request = request.map(|pod| MemoryRequest::of_running(pod, Socket(SOCKET.into())));
+        let idle = Idle { booted: booted.clone(), pod: self.clone(), traffic, request };
+        let freezer = Freezer::new(idle, id.clone(), freeze.after);
         let (watched, id) = (freezer.clone(), id.clone());
         self.inside.lock().await.watcher.spawn(async move {
             if let Err(error) = watched.watch().await {
@@ -107,6 +112,11 @@ impl Pod {
             Some(freezer) => freezer.begin_use().await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Has its containers run in a moment, and as long as there is what this returns.
+    pub(super) fn wake(&self) -> Option<Use<Idle>> {
+        self.freezer.as_ref().map(Freezer::wake)
     }
 
     /// Keeps it from being frozen, though it may be already, as long as there is what this returns.

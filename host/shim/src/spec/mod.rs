@@ -13,7 +13,7 @@ mod volumes;
 
 pub use container::{Container, Root};
 pub use limits::{Limits, update};
-pub use pod::Pod;
+pub use pod::{Freeze, Pod};
 pub use process::Process;
 pub use volumes::{Volume, VolumeKind};
 

@@ -6,14 +6,20 @@ use crate::{
     error::{Error, Result},
 };
 use squeezy_protocol::InstanceSpec;
+use squeezy_requests::{ObjectName, PodName};
 use std::{path::PathBuf, time::Duration};
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+const NAME: &str = "io.kubernetes.cri.sandbox-name";
+const UID: &str = "io.kubernetes.cri.sandbox-uid";
 const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
 const VM: &str = "dev.squeezy/vm";
 const FREEZE_AFTER: &str = "dev.squeezy/freeze-after";
+const FROZEN_REQUEST: &str = "dev.squeezy/frozen-request";
 /// The longest time that a pod can ask for, in seconds.
 const MAX_FREEZE_AFTER_S: u64 = 86400;
+/// The shortest one if it requests what it occupies then: each time costs the cluster several writes.
+const MIN_REQUEST_AFTER: Duration = Duration::from_secs(10);
 
 /// What decides where a pod goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +34,17 @@ pub struct Pod {
     pub network: Option<PathBuf>,
     /// Its host name, if it has one.
     pub host_name: Option<String>,
-    /// How long it has nothing to do before it is frozen; never without.
-    pub freeze_after: Option<Duration>,
+    /// How it is frozen when it has nothing to do; never without.
+    pub freeze: Option<Freeze>,
+}
+
+/// How a pod is frozen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// How long it has nothing to do before.
+    pub after: Duration,
+    /// The pod in its cluster, if it requests what it occupies then.
+    pub requests_occupied: Option<PodName>,
 }
 
 /// The pod of a spec.
@@ -72,7 +87,7 @@ pub(super) fn pod(document: &Document) -> Result<Pod> {
             Some(path) => Some(absolute("the pod's network namespace", path)?),
         },
         host_name: host_name(&document.hostname)?,
-        freeze_after: annotation(FREEZE_AFTER).map(freeze_after).transpose()?,
+        freeze: freeze(document)?,
     })
 }
 
@@ -98,6 +113,47 @@ fn check_host(document: &Document) -> Result<()> {
         Some((name, value)) => refused(&format!("sysctl {name:?} = {value:?}")),
         None => Ok(()),
     }
+}
+
+fn freeze(document: &Document) -> Result<Option<Freeze>> {
+    let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
+    let after = annotation(FREEZE_AFTER).map(freeze_after).transpose()?;
+    let is_occupied = match annotation(FROZEN_REQUEST) {
+        None => false,
+        Some("occupied") => true,
+        Some(other) => {
+            return Err(Error::invalid(format_args!(
+                "annotation {FROZEN_REQUEST} is {other:?}: it can be \"occupied\""
+            )));
+        }
+    };
+    let Some(after) = after else {
+        return match is_occupied {
+            true => Err(Error::invalid(format_args!(
+                "annotation {FROZEN_REQUEST} is for pods that are frozen: add {FREEZE_AFTER}"
+            ))),
+            false => Ok(None),
+        };
+    };
+    if is_occupied && after < MIN_REQUEST_AFTER {
+        return Err(Error::invalid(format_args!(
+            "annotation {FREEZE_AFTER} is {}: with {FROZEN_REQUEST} it is at least {}",
+            after.as_secs(),
+            MIN_REQUEST_AFTER.as_secs()
+        )));
+    }
+    let name = |of: &str| -> Result<ObjectName> {
+        let found =
+            annotation(of).ok_or_else(|| format!("it is missing, and {FROZEN_REQUEST} needs it"));
+        found
+            .and_then(str::parse)
+            .map_err(|error| Error::invalid(format_args!("annotation {of}: {error}")))
+    };
+    let pod = || -> Result<PodName> {
+        Ok(PodName { namespace: name(NAMESPACE)?, name: name(NAME)?, uid: name(UID)? })
+    };
+    let requests_occupied = is_occupied.then(pod).transpose()?;
+    Ok(Some(Freeze { after, requests_occupied }))
 }
 
 fn freeze_after(seconds: &str) -> Result<Duration> {

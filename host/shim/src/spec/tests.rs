@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use squeezy_protocol::{
     Capability, InstanceUser, Privileges, Resource, ResourceLimit, TerminalSize,
 };
+use squeezy_requests::{ObjectName, PodName};
 use std::time::Duration;
 
 /// What `ctr run --memory-limit` of containerd 1.6.20 writes, without the lists of masked paths and devices.
@@ -119,7 +120,7 @@ fn a_task_of_ctr_is_a_pod_and_its_container_in_one() {
         vm: "default".to_owned(),
         network: None,
         host_name: None,
-        freeze_after: None,
+        freeze: None,
     };
     let Spec::Single(found, Container { process, .. }) = spec else { panic!("{spec:?}") };
     assert_eq!(found, pod);
@@ -138,7 +139,7 @@ fn a_pod_of_kubernetes_is_described_by_its_annotations() {
         vm: "front".to_owned(),
         network: Some("/var/run/netns/cni-1".into()),
         host_name: Some("web".to_owned()),
-        freeze_after: Some(Duration::from_secs(30)),
+        freeze: Some(Freeze { after: Duration::from_secs(30), requests_occupied: None }),
     };
     assert_eq!(spec, Spec::Pod(expected));
 }
@@ -151,6 +152,39 @@ fn a_pod_is_frozen_after_seconds_only() {
         let error = parse(&document).unwrap_err();
         assert!(error.message.contains("seconds from 1 to 86400"), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_frozen_pod_requests_what_it_occupies_if_it_says_so() {
+    let mut document = pod();
+    let said = |document: &Value| match parse(document) {
+        Ok(Spec::Pod(pod)) => pod.freeze.and_then(|freeze| freeze.requests_occupied),
+        other => panic!("{other:?}"),
+    };
+    let refusal = |document: &Value| parse(document).unwrap_err().message;
+    document["annotations"]["dev.squeezy/frozen-request"] = json!("occupied");
+    let missing = refusal(&document);
+    assert!(missing.contains("sandbox-name") && missing.contains("missing"), "{missing}");
+    document["annotations"]["io.kubernetes.cri.sandbox-name"] = json!("web-0");
+    document["annotations"]["io.kubernetes.cri.sandbox-uid"] = json!("8f14e45f-ceea");
+    let name = |text: &str| text.parse::<ObjectName>().unwrap();
+    let expected =
+        PodName { namespace: name("shop"), name: name("web-0"), uid: name("8f14e45f-ceea") };
+    assert_eq!(said(&document), Some(expected));
+
+    for (annotation, value, reason) in [
+        ("io.kubernetes.cri.sandbox-name", "../web", "no name of Kubernetes"),
+        ("dev.squeezy/frozen-request", "none", "it can be \"occupied\""),
+        ("dev.squeezy/freeze-after", "9", "at least 10"),
+    ] {
+        let mut document = document.clone();
+        document["annotations"][annotation] = json!(value);
+        let refused = refusal(&document);
+        assert!(refused.contains(annotation) && refused.contains(reason), "{refused}");
+    }
+    document["annotations"].as_object_mut().unwrap().remove("dev.squeezy/freeze-after");
+    let refused = refusal(&document);
+    assert!(refused.contains("add dev.squeezy/freeze-after"), "{refused}");
 }
 
 #[test]

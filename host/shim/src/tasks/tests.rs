@@ -85,7 +85,7 @@ fn pod() -> Pod {
         vm: "default".to_owned(),
         network: None,
         host_name: None,
-        freeze_after: None,
+        freeze: None,
     }
 }
 

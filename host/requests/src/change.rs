@@ -1,0 +1,252 @@
+//! What a request takes: a look at the pod, a change, and for one that is to run, its node's word that it has room.
+
+use crate::{
+    cluster::{Cluster, Problem},
+    pod::Admission,
+};
+use squeezy_requests::{Answer, Request};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often to look whether the node has taken over what a pod requests.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a node may take to say that a pod requests something else than before. kubelet takes one second and a half.
+const SEEN_AFTER: Duration = Duration::from_secs(3);
+
+/// Does what a request says, by then; `goes_on` is whether anybody still waits for it.
+pub fn answer(
+    request: &Request,
+    cluster: &impl Cluster,
+    until: Instant,
+    goes_on: impl Fn() -> bool,
+) -> Answer {
+    let done = match request.occupied_bytes {
+        Some(bytes) => fall(request, bytes, cluster, until),
+        None => rise(request, cluster, until, goes_on),
+    };
+    match done {
+        Ok(()) | Err(Problem::Gone) => Answer::Done,
+        Err(Problem::Refused(why)) => Answer::Refused { why },
+        Err(Problem::Failed(why)) => Answer::Failed { why },
+    }
+}
+
+/// A pod that is frozen requests what it occupies, if it could have its limits back.
+fn fall(
+    request: &Request,
+    occupied_bytes: u64,
+    cluster: &impl Cluster,
+    until: Instant,
+) -> Result<(), Problem> {
+    let pod = cluster.pod(&request.pod, until)?;
+    let fallen = pod.fallen(occupied_bytes).map_err(Problem::Refused)?;
+    match fallen {
+        Some(patch) => cluster
+            .resize(&request.pod, &patch, until)
+            .map_err(|denied| denied.into_problem(|_| true)),
+        None => Ok(()),
+    }
+}
+
+/// A pod that is to run requests its limits, and its node has room for them.
+fn rise(
+    request: &Request,
+    cluster: &impl Cluster,
+    until: Instant,
+    goes_on: impl Fn() -> bool,
+) -> Result<(), Problem> {
+    let before = cluster.pod(&request.pod, until)?;
+    let patch = before.risen().map_err(Problem::Refused)?;
+    let asked = Instant::now();
+    if let Some(patch) = &patch {
+        // What is wrong with it otherwise is nothing that its tenant could help.
+        let is_quota = |message: &str| message.contains("exceeded quota");
+        cluster
+            .resize(&request.pod, patch, until)
+            .map_err(|denied| denied.into_problem(is_quota))?;
+    }
+    // What the node says of a pod may be older than what the pod requested last, and be true of what it requests now by
+    // accident.
+    let mut may_be_old = patch.is_some() && before.admission() != Admission::Admitted;
+    loop {
+        match cluster.pod(&request.pod, until)?.admission() {
+            Admission::Admitted if !may_be_old || asked.elapsed() >= SEEN_AFTER => return Ok(()),
+            Admission::Admitted => {}
+            Admission::Open => may_be_old = false,
+            Admission::NoMemory(why) => return Err(Problem::Refused(why)),
+            Admission::Pending(why) => return Err(Problem::Failed(why)),
+        }
+        if Instant::now() + LOOK_INTERVAL >= until || !goes_on() {
+            return Err(Problem::Failed(
+                "the node has not said yet whether it has room".to_owned(),
+            ));
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cluster::Denied, pod::Pod};
+    use serde_json::{Value, json};
+    use squeezy_requests::PodName;
+    use std::{cell::RefCell, collections::VecDeque};
+
+    /// A cluster with one pod, whose node says the next of these when it is looked at, and the last one from then on.
+    struct Script {
+        requested: RefCell<String>,
+        says: RefCell<VecDeque<Value>>,
+        denial: Option<Denied>,
+        is_gone: bool,
+    }
+
+    impl Script {
+        fn new(requested: &str, says: impl IntoIterator<Item = Value>) -> Self {
+            let says = RefCell::new(says.into_iter().collect());
+            Self {
+                requested: RefCell::new(requested.to_owned()),
+                says,
+                denial: None,
+                is_gone: false,
+            }
+        }
+
+        fn ask(&self, occupied_bytes: Option<u64>) -> Answer {
+            let request = Request { pod: pod(), occupied_bytes };
+            answer(&request, self, Instant::now() + Duration::from_millis(450), || true)
+        }
+    }
+
+    impl Cluster for Script {
+        fn pod(&self, _: &PodName, _: Instant) -> Result<Pod, Problem> {
+            if self.is_gone {
+                return Err(Problem::Gone);
+            }
+            let mut says = self.says.borrow_mut();
+            let status = if says.len() > 1 { says.pop_front() } else { says.front().cloned() };
+            let pod = json!({
+                "metadata": { "uid": "1", "resourceVersion": "7" },
+                "spec": { "containers": [{ "name": "c", "resources": {
+                    "limits": { "memory": "128Mi" }, "requests": { "memory": *self.requested.borrow() },
+                } }] },
+                "status": status,
+            });
+            Ok(serde_json::from_value(pod).unwrap())
+        }
+
+        fn resize(&self, _: &PodName, patch: &Value, _: Instant) -> Result<(), Denied> {
+            if let Some(denial) = &self.denial {
+                return Err(denial.clone());
+            }
+            let request = &patch["spec"]["containers"][0]["resources"]["requests"]["memory"];
+            *self.requested.borrow_mut() = request.as_str().unwrap().to_owned();
+            Ok(())
+        }
+    }
+
+    fn pod() -> PodName {
+        let name = |text: &str| text.parse().unwrap();
+        PodName { namespace: name("default"), name: name("web"), uid: name("1") }
+    }
+
+    /// The node says that the container has this request.
+    fn has(request: &str) -> Value {
+        json!({ "containerStatuses": [{ "name": "c", "resources": { "requests": { "memory": request } } }] })
+    }
+
+    fn pending(message: &str) -> Value {
+        let condition = json!({ "type": "PodResizePending", "status": "True", "reason": "Deferred", "message": message });
+        json!({ "conditions": [condition] })
+    }
+
+    fn denied(status: u16, message: &str) -> Option<Denied> {
+        Some(Denied { status, message: message.to_owned() })
+    }
+
+    #[test]
+    fn a_pod_falls_from_its_limit_and_rises_to_it() {
+        let cluster = Script::new("128Mi", [has("128Mi")]);
+        assert_eq!(cluster.ask(Some(20 << 20)), Answer::Done);
+        assert_eq!(*cluster.requested.borrow(), (20 << 20).to_string());
+        *cluster.says.borrow_mut() = [has("20Mi"), has("20Mi"), has("20Mi"), has("128Mi")].into();
+        assert_eq!(cluster.ask(None), Answer::Done);
+        assert_eq!(
+            (cluster.requested.borrow().as_str(), cluster.says.borrow().len()),
+            ("128Mi", 1)
+        );
+    }
+
+    #[test]
+    fn only_what_has_its_limit_falls() {
+        // By its own word, or because its node has not admitted it yet: it might never rise again.
+        let smaller = Script::new("64Mi", [has("64Mi")]);
+        assert!(matches!(smaller.ask(Some(20 << 20)), Answer::Refused { .. }));
+        for says in [has("64Mi"), json!({}), pending("Node didn't have enough resource: memory")] {
+            let open = Script::new("128Mi", [says]);
+            assert!(matches!(open.ask(Some(20 << 20)), Answer::Refused { .. }));
+            assert_eq!(*open.requested.borrow(), "128Mi");
+        }
+    }
+
+    #[test]
+    fn what_a_node_said_before_is_not_taken_for_its_word() {
+        // It has not seen the fall when the pod rises, and says what it requested before that.
+        let cluster = Script::new("1Mi", [has("128Mi"), has("128Mi"), has("1Mi"), has("128Mi")]);
+        assert_eq!(cluster.ask(None), Answer::Done);
+        assert_eq!(cluster.says.borrow().len(), 1, "it has been waited for");
+    }
+
+    #[test]
+    fn a_node_without_memory_is_told_from_one_that_says_nothing() {
+        let full = Script::new(
+            "1Mi",
+            [has("1Mi"), pending("Node didn't have enough resource: memory, used: 1")],
+        );
+        assert!(
+            matches!(full.ask(None), Answer::Refused { why } if why.contains("memory, used: 1"))
+        );
+        for says in [has("1Mi"), pending("node has disk pressure")] {
+            let silent = Script::new("1Mi", [has("1Mi"), says]);
+            assert!(matches!(silent.ask(None), Answer::Failed { .. }));
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_told_from_a_system_that_fails() {
+        let rises = |denial| Script { denial, ..Script::new("1Mi", [has("1Mi")]) }.ask(None);
+        let falls = |denial| Script { denial, ..Script::new("128Mi", [has("128Mi")]) }.ask(Some(1));
+        let quota =
+            "pods \"web\" is forbidden: exceeded quota: small, requested: requests.memory=127Mi";
+        assert!(matches!(rises(denied(403, quota)), Answer::Refused { .. }));
+        for (status, message) in [
+            (403, "pods \"web\" is forbidden: User \"x\" cannot patch resource \"pods/resize\""),
+            (422, "Pod \"web\" is invalid: Pod QOS Class may not change as a result of resizing"),
+        ] {
+            assert!(matches!(rises(denied(status, message)), Answer::Failed { .. }), "{message}");
+            assert!(matches!(falls(denied(status, message)), Answer::Refused { .. }), "{message}");
+        }
+        for (status, message) in
+            [(500, "etcdserver: request timed out"), (401, "Unauthorized"), (429, "later")]
+        {
+            assert!(matches!(rises(denied(status, message)), Answer::Failed { .. }), "{message}");
+            assert!(matches!(falls(denied(status, message)), Answer::Failed { .. }), "{message}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_to_be_done_for_a_pod_that_is_gone() {
+        let gone = Script { is_gone: true, ..Script::new("1Mi", [has("1Mi")]) };
+        assert_eq!((gone.ask(None), gone.ask(Some(1))), (Answer::Done, Answer::Done));
+    }
+
+    #[test]
+    fn nobody_looks_for_whoever_has_gone() {
+        let cluster = Script::new("1Mi", [has("1Mi")]);
+        let request = Request { pod: pod(), occupied_bytes: None };
+        let until = Instant::now() + Duration::from_secs(60);
+        assert!(matches!(answer(&request, &cluster, until, || false), Answer::Failed { .. }));
+    }
+}
