@@ -60,6 +60,7 @@ for file in usr/bin/containerd-shim-squeezy-v2 usr/lib/squeezy/kernel/release/bz
 	[ -s "$work/node/$file" ] || die "the packages have no /$file"
 done
 [[ $(chroot "$work/node" containerd-shim-squeezy-v2 -v) == io.containerd.squeezy.v2* ]] || die "the shim does not run"
+[[ $(chroot "$work/node" squeezy-requests --version) == "squeezy-requests "* ]] || die "squeezy-requests does not run"
 # As docs/kubernetes.md says for containerd 1.
 sed /^version/d "$work/node/usr/share/squeezy/containerd.toml" >>"$work/node/etc/containerd/config.toml"
 printf '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n' >>"$work/node/etc/containerd/config.toml"

@@ -12,7 +12,7 @@ use std::{
 
 /// How often to look whether the node has taken over what a pod requests.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a node may take to say that a pod requests something else than before. kubelet takes one second and a half.
+/// How long a node may take to say that a pod requests something else than before. kubelet takes two seconds at times.
 const SEEN_AFTER: Duration = Duration::from_secs(3);
 
 /// Does what a request says, by then; `goes_on` is whether anybody still waits for it.

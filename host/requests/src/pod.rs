@@ -156,17 +156,15 @@ impl Pod {
 
     /// Its containers with their memory limits, as they are written and in bytes.
     fn limits(&self) -> Result<Vec<(&Container, &str, u64)>, String> {
-        let limit_of = |container: &'_ Container| -> Result<u64, String> {
-            let Container { name, resources, .. } = container;
-            let limit = resources.limits.get(MEMORY);
-            let limit = limit.ok_or_else(|| format!("container {name} has no memory limit"))?;
-            bytes(limit).ok_or_else(|| format!("the memory limit of container {name} is {limit:?}"))
-        };
         let containers = self.spec.containers.iter();
         containers
             .map(|container| {
-                let bytes = limit_of(container)?;
-                Ok((container, container.resources.limits[MEMORY].as_str(), bytes))
+                let name = &container.name;
+                let limit = container.resources.limits.get(MEMORY);
+                let limit = limit.ok_or_else(|| format!("container {name} has no memory limit"))?;
+                let bytes = bytes(limit)
+                    .ok_or_else(|| format!("the memory limit of container {name} is {limit:?}"))?;
+                Ok((container, limit.as_str(), bytes))
             })
             .collect()
     }

@@ -62,6 +62,8 @@ pub struct MemoryRequest<C: Cluster = Socket> {
 /// What is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// It is what it was when the pod began: less than its limit if another server left it so, or if its manifest says so.
+    Begun,
     /// It is the pod's limit.
     Limit,
     /// It may be less.
@@ -76,7 +78,7 @@ impl<C: Cluster> MemoryRequest<C> {
     /// That of a pod which runs from now on. If another server of the same pod was killed while it was frozen, it is less
     /// than the pod's limit; that is made up for.
     pub fn of_running(pod: PodName, cluster: C) -> Arc<Self> {
-        let (state, asking) = (Mutex::new(State::Less), std::sync::Mutex::default());
+        let (state, asking) = (Mutex::new(State::Begun), std::sync::Mutex::default());
         let request = Arc::new(Self { pod, cluster, state, asking });
         request.ask_on(Duration::ZERO);
         request
@@ -112,6 +114,11 @@ impl<C: Cluster> MemoryRequest<C> {
         let mut state = self.state.lock().await;
         let before = *state;
         let since = match before {
+            // It has run with that before.
+            State::Begun => {
+                self.ask_on(Duration::ZERO);
+                return Ok(());
+            }
             State::Limit => return Ok(()),
             State::Less | State::Unsure => Instant::now(),
             State::Unanswered(since) => since,

@@ -46,9 +46,11 @@ SH
 restarts() {
 	wc -l <"$work/restarts"
 }
-# apply MANIFEST: as a user does who has put the image into the registry.
+# apply MANIFEST: as a user does who has put the image into the registry. There is no proxy for services here.
 apply() {
-	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' "$packaging/$1.yaml" | kubectl apply -f - >/dev/null
+	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' \
+		-e "s,command: \[squeezy-requests\],command: [squeezy-requests\, --server\, 'https://$node:6443']," \
+		"$packaging/$1.yaml" | kubectl apply -f - >/dev/null
 }
 # is_rolled_out NAME: a DaemonSet's pod is ready on the node.
 is_rolled_out() {
@@ -73,6 +75,7 @@ import_image "$image"
 name=pause entrypoint='["/bin/sleep","1000000"]' make_image "$work/pause"
 import_image docker.io/library/pause:test
 mkdir "$node_image/host" "$node_image/tmp"
+install "$(dirname "$shim")/../x86_64-unknown-linux-musl/debug/squeezy-requests" "$node_image/usr/bin/squeezy-requests"
 name=squeezy-node entrypoint='["/usr/bin/squeezy-node"]' make_image "$node_image"
 import_image docker.io/library/squeezy-node:test
 start_cluster
@@ -90,6 +93,22 @@ until_true 120 is hello .status.phase Succeeded
 [ "$(kubectl logs hello)" = "hello from 6.12" ] || die "it said: $(kubectl logs hello)"
 kubectl delete pod hello --timeout=60s >/dev/null
 until_true 60 no_vm_is_left
+
+echo "a frozen pod requests what it occupies"
+apply requests
+is_rolled_out squeezy-requests
+kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
+kubectl rollout status deployment frozen --timeout=180s >/dev/null || die "it is not ready"
+# In bytes, and not 128Mi as in its manifest.
+requests_little() {
+	local requested
+	requested=$(kubectl get pods -l app=frozen -o jsonpath='{.items[0].spec.containers[0].resources.requests.memory}')
+	[[ $requested =~ ^[0-9]+$ ]] && [ "$requested" -lt $((64 << 20)) ]
+}
+until_true 60 requests_little
+kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
+until_true 60 no_vm_is_left
+kubectl --namespace kube-system delete daemonset squeezy-requests --timeout=60s >/dev/null
 
 echo "the other one removes it"
 kubectl --namespace kube-system delete daemonset squeezy-node --timeout=60s >/dev/null

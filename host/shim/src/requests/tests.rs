@@ -201,15 +201,17 @@ async fn what_asks_on_does_not_forget_a_fall_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_never_sure_of_its_limit_asks_for_it_before_it_runs_again() {
+async fn a_pod_that_never_had_its_limit_runs_as_it_did_and_asks_on() {
     let script = Arc::new(Script::default());
-    script.answers([failed(), not_asked()]);
+    script.answers([refused(), not_asked(), refused()]);
     let request = MemoryRequest::of_running(pod(), script.clone());
     sleep(Duration::from_millis(1)).await;
     request.fall(1).await;
     script.take_asked();
     request.rise().await.unwrap();
-    assert_eq!(script.take_asked(), [None]);
+    sleep(2 * ASK_INTERVAL).await;
+    assert_eq!(script.take_asked(), [None, None]);
+    assert_eq!(*request.state.lock().await, State::Limit);
 }
 
 #[tokio::test(start_paused = true)]
