@@ -49,7 +49,7 @@ restarts() {
 # apply MANIFEST: as a user does who has put the image into the registry. There is no proxy for services here.
 apply() {
 	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' \
-		-e "s,command: \[squeezy-requests\],command: [squeezy-requests\, --server\, 'https://$node:6443']," \
+		-e "s,command: \[\(.*squeezy-requests\)\],command: [\1\, --server\, 'https://$node:6443']," \
 		"$packaging/$1.yaml" | kubectl apply -f - >/dev/null
 }
 # is_rolled_out NAME: a DaemonSet's pod is ready on the node.
