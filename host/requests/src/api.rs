@@ -6,14 +6,12 @@ use crate::{
 };
 use serde_json::Value;
 use squeezy_requests::PodName;
+use squeezy_trust::trusting;
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio_rustls::rustls::crypto::ring;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The longest answer, in bytes: a pod may have 1.5 MiB in the API server's database, and its JSON is longer.
 const MAX_ANSWER_BYTES: u64 = 4 << 20;
@@ -115,24 +113,6 @@ fn of_pod() -> Option<String> {
     // An address of IPv6 has colons.
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     Some(format!("https://{host}:{port}"))
-}
-
-/// TLS for servers that the certificates in this file vouch for.
-fn trusting(file: &Path) -> Result<TlsConfig, String> {
-    let pem = fs::read(file).map_err(|error| error.to_string())?;
-    let certificates = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-        Ok(_) => None,
-        Err(error) => Some(Err(error.to_string())),
-    });
-    let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
-    if certificates.is_empty() {
-        return Err("no certificate in PEM".to_owned());
-    }
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&certificates))
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .build())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod interrupt;
 mod output;
 mod run;
 mod serve;
-mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;

@@ -1,10 +1,10 @@
 //! A client's connection to its daemon.
 
-use crate::trust::{SYSTEM, trusting};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::Value;
 use squeezy_node::ImageError;
+use squeezy_trust::{SYSTEM, trusting};
 use std::{
     fmt::Display,
     path::{Path, PathBuf},

@@ -18,7 +18,6 @@ mod tests;
 mod trouble;
 
 use super::{config::Collector, key::random, metrics::Watch, web::Page};
-use crate::trust::{SYSTEM, trusting};
 pub use call::TracedCall;
 use clock::Clock;
 pub use events::Traced;
@@ -27,6 +26,7 @@ use ids::Ids;
 use queue::Queue;
 use span::Span;
 use squeezy_scaler::Moment;
+use squeezy_trust::{SYSTEM, trusting};
 use std::{
     env, fs,
     path::{Path, PathBuf},
