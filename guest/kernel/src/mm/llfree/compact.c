@@ -43,13 +43,16 @@ u32 llfree_emptiable(const struct llfree_zone *zone)
 /**
  * llfree_is_emptiable() - whether an area is one that can be emptied
  * @zone: where it is
- * @area: which
+ * @area: which; one outside of the zone cannot be
  * @least: what llfree_emptiable() has said
  */
 bool llfree_is_emptiable(const struct llfree_zone *zone, u32 area, u32 least)
 {
-	const u16 entry = llfree_load(&zone->area[area]);
+	u16 entry;
 
+	if (area >= zone->areas)
+		return false;
+	entry = llfree_load(&zone->area[area]);
 	return entry >= least && entry < LLFREE_AREA_PAGES;
 }
 

@@ -169,6 +169,9 @@ static bool promises(const struct llfree_zone *zone, u32 tree, unsigned int orde
 		tree_remember(zone, tree, order);
 		return false;
 	}
+	/* Two areas that are no pair are no reason. */
+	if (order > LLFREE_AREA_ORDER)
+		return llfree_tree_has(zone, tree, order);
 	look = look_at(zone, tree);
 	return look.whole || look.evicted;
 }

@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 
 #include "page.h"
+#include "shared.h"
 
 /**
  * squeezy_pfn_partition - the partition whose slot a page frame is in
@@ -91,7 +92,7 @@ struct zone *squeezy_zone_for_pfn(unsigned long pfn)
 	if (!squeezy_enabled() || pfn >= squeezy_layout.first_pfn ||
 	    squeezy_layout.first_pfn - pfn > squeezy_layout.shared_slot_pages)
 		return NULL;
-	return &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
+	return squeezy_shared_zone();
 }
 
 /**

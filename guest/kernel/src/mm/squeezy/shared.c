@@ -58,7 +58,7 @@ static bool squeezy_reclaim_shared(gfp_t gfp)
 /* Returns NULL if the allocation is to fall back to other zones. */
 static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
 {
-	struct zone *zone = squeezy_shared_zonelist._zonerefs[0].zone;
+	struct zone *zone = squeezy_shared_zone();
 	struct folio *folio;
 
 	if (gfp_zone(gfp) != ZONE_MOVABLE || !populated_zone(zone))
@@ -67,13 +67,19 @@ static struct folio *squeezy_alloc_shared(gfp_t gfp, unsigned int order)
 	if (folio || !gfpflags_allow_blocking(gfp) || current->flags & PF_MEMALLOC)
 		return folio;
 
-	/* Rather than reclaim cache while the host has free pages in hand. */
-	if (zone_is_llfree(zone)) {
+	if (order)
+		return NULL;
+
+	/*
+	 * Rather than reclaim cache while the host has free pages in hand. What is
+	 * read ahead is not worth the wait, which may last for the host's whole sweep.
+	 */
+	if (zone_is_llfree(zone) && !(gfp & __GFP_NORETRY)) {
 		llfree_wait_for_host(zone);
-		folio = squeezy_get_shared(gfp, order);
+		folio = squeezy_get_shared(gfp, 0);
+		if (folio)
+			return folio;
 	}
-	if (folio || order)
-		return folio;
 
 	wakeup_kswapd(zone, gfp, 0, ZONE_MOVABLE);
 	return squeezy_reclaim_shared(gfp) ? squeezy_get_shared(gfp, 0) : NULL;
@@ -109,7 +115,7 @@ int squeezy_charge_file(struct folio *folio, gfp_t gfp)
 	struct mem_cgroup *before;
 	int rc;
 
-	if (folio_zone(folio) != squeezy_shared_zonelist._zonerefs[0].zone)
+	if (folio_zone(folio) != squeezy_shared_zone())
 		return mem_cgroup_charge(folio, NULL, gfp);
 
 	before = set_active_memcg(root_mem_cgroup);
@@ -125,6 +131,6 @@ void squeezy_init_shared(void)
 {
 	struct zoneref *zoneref = &squeezy_shared_zonelist._zonerefs[0];
 
-	zoneref->zone = &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
+	zoneref->zone = squeezy_shared_zone();
 	zoneref->zone_idx = ZONE_MOVABLE;
 }

@@ -21,16 +21,11 @@
 #include "core.h"
 #include "failed.h"
 #include "page.h"
+#include "shared.h"
 #include "zone.h"
 
 /* Whether there is room for what LLFree knows of the shared partition. */
 static bool squeezy_has_room_for_shared __ro_after_init;
-
-/* The zone of the shared partition, the node's ZONE_MOVABLE. */
-static struct zone *squeezy_shared_zone(void)
-{
-	return &NODE_DATA(0)->node_zones[ZONE_MOVABLE];
-}
 
 static u64 squeezy_room_for_zones(unsigned int partitions, unsigned long pages,
 				  unsigned long shared_pages)

@@ -69,6 +69,7 @@ static void an_area_is_emptied_if_its_pages_fit_into_fuller_ones(struct kunit *t
 	KUNIT_EXPECT_FALSE(test, llfree_is_emptiable(zone, 0, least));
 	KUNIT_EXPECT_FALSE(test, llfree_is_emptiable(zone, 2, least));
 	KUNIT_EXPECT_FALSE(test, llfree_is_emptiable(zone, 4, least));
+	KUNIT_EXPECT_FALSE(test, llfree_is_emptiable(zone, AREAS, 0));
 }
 
 /* As compaction does it: the used pages of all emptiable areas, one at a time. */

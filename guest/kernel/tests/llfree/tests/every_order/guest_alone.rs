@@ -16,7 +16,8 @@ fn all_but(world: &World, free: Free) -> Vec<Block> {
 /// Who looks for a block where there is none does not keep others from single pages meanwhile: one page more is
 /// free than such a block has, and two processors want one.
 fn in_nobodys_way(name: &str, order: u32, free: Free) {
-    let state: &'static State = Box::leak(Box::new(State::new(2)));
+    let areas = if order > 9 { 4 } else { 2 };
+    let state: &'static State = Box::leak(Box::new(State::new(areas)));
     let runs = explore(2, || {
         let world = World::new(state);
         let of = if order < 9 { Type::Movable } else { Type::Huge };
@@ -44,6 +45,11 @@ fn in_nobodys_way(name: &str, order: u32, free: Free) {
     });
     println!("{name}: {runs} orders");
     assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn who_finds_no_pair_of_huge_pages_is_in_nobodys_way() {
+    in_nobodys_way("order 10", 10, |page| page == 0 || (512..1536).contains(&page));
 }
 
 #[test]
