@@ -32,11 +32,13 @@ pub trait Guest: Send + Sync {
     fn freeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Instance>>;
     /// Makes a frozen instance give back memory that it does not use.
     fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>>;
-    /// Has the host take the free memory of an instance's partition by itself; `None` if it cannot.
+    /// Has the host take the free memory of an instance's partition by itself, single pages only as long as `goes_on`;
+    /// `None` if it cannot.
     fn take_free<'a>(
         &'a self,
         instance: &'a Instance,
         grain: Grain,
+        goes_on: Box<dyn Fn() -> bool + Send>,
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
     /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
     /// `None` if that is not possible in its VM.
@@ -110,10 +112,11 @@ impl Guest for VmGuest {
         &'a self,
         instance: &'a Instance,
         grain: Grain,
+        goes_on: Box<dyn Fn() -> bool + Send>,
     ) -> BoxFuture<'a, Option<Result<Taken>>> {
         Box::pin(async move {
             let partition = instance.partition.filter(|_| self.vm.can_take_free())?;
-            Some(self.vm.take_free(partition, grain).await)
+            Some(self.vm.take_free_while(partition, grain, goes_on).await)
         })
     }
 

@@ -278,14 +278,18 @@ impl Instance {
         }
     }
 
-    /// Makes it give back memory that it does not use while it is frozen.
-    pub(crate) async fn squeeze(&self) -> Result<SqueezeReport, InstanceError> {
+    /// Makes it give back memory that it does not use while it is frozen, which is as long as `rests`.
+    pub(crate) async fn squeeze(
+        &self,
+        rests: impl Fn() -> bool + Send + 'static,
+    ) -> Result<SqueezeReport, InstanceError> {
         let begin = Instant::now();
         let before = self.guest.instance(&self.id).await?;
         let before_bytes = self.guest.resident(&before).await.ok_or(InstanceError::NotMeasured)?;
         let Squeezed { instance, heap, heap_problem, reported_bytes, report_problem } =
             self.guest.squeeze(&self.id).await?;
-        let given_back = match self.guest.take_free(&instance, Grain::Page).await {
+        let taken = self.guest.take_free(&instance, Grain::Page, Box::new(rests)).await;
+        let given_back = match taken {
             Some(taken) => taken.map(|taken| taken.bytes).map_err(|error| error.to_string()),
             // Then the guest has reported what is free.
             None => report_problem.map_or(Ok(reported_bytes), Err),

@@ -48,7 +48,7 @@ impl Actor {
             log: Arc::default(),
             ready: None,
             requests: BTreeSet::new(),
-            generation: 0,
+            generation: Arc::default(),
             doomed: None,
             left: None,
         };

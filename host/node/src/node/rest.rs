@@ -4,6 +4,10 @@ use super::{actor::Actor, message::Completion};
 use crate::{Guest, InstanceError, NodeEvent, SqueezeReport, instance::Instance};
 use squeezy_scaler::{Event, InstanceNumber};
 use squeezy_vmm::{Grain, Taken};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// What is known of an instance that has just been frozen.
 #[derive(Default)]
@@ -14,13 +18,28 @@ pub(super) struct AtRest {
     resident_bytes: Option<u64>,
 }
 
+/// Since when an instance is frozen.
+struct Rest {
+    generation: u64,
+    /// What it is now.
+    now: Arc<AtomicU64>,
+}
+
+impl Rest {
+    /// Whether it still is.
+    fn lasts(&self) -> bool {
+        self.now.load(Relaxed) == self.generation
+    }
+}
+
 async fn at_rest(
     guest: &dyn Guest,
     instance: &squeezy_protocol::Instance,
     measures: bool,
 ) -> AtRest {
     // That it could not be taken has been logged, and costs nothing but memory.
-    let taken = guest.take_free(instance, Grain::Area).await.and_then(Result::ok);
+    let taken = guest.take_free(instance, Grain::Area, Box::new(|| true)).await;
+    let taken = taken.and_then(Result::ok);
     let resident_bytes = if measures { guest.resident(instance).await } else { None };
     AtRest { taken, resident_bytes }
 }
@@ -28,7 +47,7 @@ async fn at_rest(
 impl Actor {
     pub(super) fn freeze(&mut self, instance: InstanceNumber) {
         let measures = self.measures_frozen;
-        self.begin_at_rest(instance, async move |frozen, generation| {
+        self.begin_at_rest(instance, async move |frozen, Rest { generation, .. }| {
             let result = match frozen.freeze().await {
                 Ok(Some(seen)) => Ok(at_rest(&*frozen.guest, &seen, measures).await),
                 other => other.map(|_| AtRest::default()),
@@ -38,8 +57,9 @@ impl Actor {
     }
 
     pub(super) fn squeeze(&mut self, instance: InstanceNumber) {
-        self.begin_at_rest(instance, async move |frozen, generation| {
-            let result = frozen.squeeze().await;
+        self.begin_at_rest(instance, async move |frozen, rest| {
+            let generation = rest.generation;
+            let result = frozen.squeeze(move || rest.lasts()).await;
             Completion::Squeezed { instance, generation, result }
         });
     }
@@ -48,19 +68,20 @@ impl Actor {
     fn begin_at_rest<F: Future<Output = Completion> + Send + 'static>(
         &mut self,
         instance: InstanceNumber,
-        work: impl FnOnce(Instance, u64) -> F,
+        work: impl FnOnce(Instance, Rest) -> F,
     ) {
         let Some(entry) = self.instances.get_mut(&instance) else { return };
         let Some(resting) = entry.instance() else { return };
-        entry.generation += 1;
-        let work = work(resting, entry.generation);
+        let generation = entry.generation.fetch_add(1, Relaxed) + 1;
+        let work = work(resting, Rest { generation, now: entry.generation.clone() });
         let machine = entry.machine.clone();
         self.begin_in(machine, work);
     }
 
     /// Whether an instance has been neither frozen nor thawed since this generation.
     fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
-        self.instances.get(&instance).is_some_and(|entry| entry.generation == generation)
+        let now = self.instances.get(&instance).map(|entry| entry.generation.load(Relaxed));
+        now == Some(generation)
     }
 
     pub(super) fn frozen(

@@ -105,7 +105,7 @@ pub(super) struct InstanceEntry {
     /// The calls that it serves.
     pub(super) requests: BTreeSet<RequestNumber>,
     /// Counts freezes and thaws: a result from an earlier generation is stale.
-    pub(super) generation: u64,
+    pub(super) generation: Arc<AtomicU64>,
     /// Its partition, if it has been doomed.
     pub(super) doomed: Option<PartitionNumber>,
     /// The partition that it was in, if it has been stopped.

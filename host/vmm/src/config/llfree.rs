@@ -3,7 +3,7 @@
 use super::{GuestClock, Llfree, MemoryBackend, VmConfig, Vmm};
 
 /// Words in QEMU's arguments that rule out work on the guest's allocator.
-const NOT_WITH_LLFREE: [(&[&str], &str); 4] = [
+const NOT_WITH_LLFREE: [(&[&str], &str); 6] = [
     (
         &["vfio", "vhost", "iommufd"],
         "a device that accesses the guest's memory by itself would keep pages that the host has given back",
@@ -15,6 +15,14 @@ const NOT_WITH_LLFREE: [(&[&str], &str); 4] = [
     (
         &["icount", "thread=single"],
         "QEMU then executes the guest's atomic instructions in several steps",
+    ),
+    (
+        &["-incoming", "-loadvm"],
+        "the host would work on a guest that began somewhere else, with memory that it has taken from nobody",
+    ),
+    (
+        &["-readconfig", "-smp"],
+        "it could say anything of what must not be, or that there is one processor",
     ),
     (
         &["reboot=reset"],
@@ -98,6 +106,10 @@ mod tests {
             (["-icount", "shift=0"], "`-icount`: QEMU then"),
             (["-accel", "tcg,thread=single"], "in several steps"),
             (["-action", "reboot=reset"], "starts anew"),
+            (["-incoming", "defer"], "`-incoming`: the host would"),
+            (["-loadvm", "before"], "began somewhere else"),
+            (["-readconfig", "more.cfg"], "could say anything"),
+            (["-smp", "1"], "one processor"),
         ] {
             let problem = with(arguments).unwrap();
             assert!(problem.contains(expected), "{problem}");

@@ -60,6 +60,7 @@ impl HostMemory {
     }
 
     /// The memory at a range of the guest's physical addresses, if it is in one piece.
+    #[cfg(test)]
     pub(crate) fn at(&self, guest: &Range<u64>) -> Option<MemoryPiece> {
         self.pieces().find_map(|piece| piece.part(guest))
     }

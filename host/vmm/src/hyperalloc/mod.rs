@@ -88,9 +88,10 @@ impl Reclaimer {
             .then(|| Some(state.address..state.address.checked_add(state.bytes)?))
             .flatten()
             .ok_or_else(|| refuse("its size makes no sense".to_owned()))?;
-        let part = memory.at(&range).and_then(|piece| piece.file);
+        // What else the guest has is discarded at times, and to read it then would have the host look for memory for it.
+        let part = memory.base.iter().find_map(|piece| piece.part(&range)?.file);
         let Some(FilePart { file, start }) = part else {
-            return Err(refuse("it is not in the guest's memory".to_owned()));
+            return Err(refuse("it is not in the memory that the guest boots with".to_owned()));
         };
         let lock = StateLock::new(&*file).map_err(refuse)?;
         let mapping = Mapping::new(&*file, start, state.bytes);
@@ -125,15 +126,24 @@ impl Reclaimer {
         Ok(Some(bytes))
     }
 
-    /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take
-    /// milliseconds for each GiB.
+    #[cfg(test)]
     pub(crate) fn take(&self, guest: &Range<u64>, grain: Grain) -> Result<Taken> {
-        let zones = self.zones.iter().filter(|zone| zone.is_within(guest));
-        take_of(zones.map(LockedZone::work), grain, || true)
+        self.take_while(guest, grain, || true)
     }
 
-    /// The same for all zones, but for those that somebody else works on at the moment. Single pages are taken only as
-    /// long as `goes_on`.
+    /// Gives back the free memory of the zones that are within these of the guest's physical addresses. May take
+    /// milliseconds for each GiB. Single pages are taken only as long as `goes_on`.
+    pub(crate) fn take_while(
+        &self,
+        guest: &Range<u64>,
+        grain: Grain,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Taken> {
+        let zones = self.zones.iter().filter(|zone| zone.is_within(guest));
+        take_of(zones.map(LockedZone::work), grain, goes_on)
+    }
+
+    /// The same for all zones, but for those that somebody else works on at the moment.
     pub(crate) fn take_idle(&self, grain: Grain, goes_on: impl Fn() -> bool) -> Result<Taken> {
         take_of(self.zones.iter().filter_map(LockedZone::work_if_idle), grain, goes_on)
     }

@@ -158,8 +158,20 @@ impl Vm {
     /// Gives the free memory of a partition back to the host, without the guest. The partition's number comes from
     /// the guest, so it may be invalid.
     pub async fn take_free(&self, partition: PartitionNumber, grain: Grain) -> Result<Taken> {
+        self.take_free_while(partition, grain, || true).await
+    }
+
+    /// The same. Single pages are taken only as long as `goes_on`: while they are, whoever lives there finds some of its
+    /// own free pages taken.
+    pub async fn take_free_while(
+        &self,
+        partition: PartitionNumber,
+        grain: Grain,
+        goes_on: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Taken> {
         let guest = self.partition_memory(partition)?.guest;
-        self.shared.take_free(move |reclaimer| reclaimer.take(&guest, grain)).await
+        let take = move |reclaimer: &Reclaimer| reclaimer.take_while(&guest, grain, goes_on);
+        self.shared.take_free(take).await
     }
 
     /// The same for all memory that the guest's kernel lets the host take, but for what the host is taking already.

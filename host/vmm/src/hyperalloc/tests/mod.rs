@@ -192,7 +192,8 @@ fn a_state_that_cannot_be_is_refused() {
     let guest = Guest::new();
     let cases = [
         (LlfreeState { address: 0, bytes: STATE_BYTES }, "no LLFree state"),
-        (LlfreeState { address: BASE_BYTES, bytes: STATE_BYTES }, "not in the guest's memory"),
+        (LlfreeState { address: BASE_BYTES, bytes: STATE_BYTES }, "that the guest boots with"),
+        (LlfreeState { address: GIB, bytes: STATE_BYTES }, "that the guest boots with"),
         (LlfreeState { address: u64::MAX - 4095, bytes: STATE_BYTES }, "makes no sense"),
         (LlfreeState { address: STATE, bytes: u64::MAX }, "makes no sense"),
         (LlfreeState { address: STATE, bytes: 4096 }, "too small"),

@@ -265,7 +265,12 @@ impl Guest for FakeGuest {
         })
     }
 
-    fn take_free<'a>(&'a self, _: &'a Instance, _: Grain) -> BoxFuture<'a, Option<Result<Taken>>> {
+    fn take_free<'a>(
+        &'a self,
+        _: &'a Instance,
+        _: Grain,
+        _: Box<dyn Fn() -> bool + Send>,
+    ) -> BoxFuture<'a, Option<Result<Taken>>> {
         Box::pin(async { None })
     }
 
