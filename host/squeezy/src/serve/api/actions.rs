@@ -153,14 +153,13 @@ pub async fn put(
     State(api): State<Api>,
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
-    // What is made of the body lives until the end.
-    Extension(_held): Extension<HeldForBody>,
+    Extension(held): Extension<HeldForBody>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;
     let (action, code) = put::read(&body)?;
     drop(body);
-    Ok(Json(api.service.put(name, action, code, options.overwrite).await?))
+    Ok(Json(api.service.put(name, action, code, options.overwrite, held).await?))
 }
 
 pub async fn delete(

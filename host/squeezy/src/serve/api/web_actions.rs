@@ -335,7 +335,7 @@ mod tests {
         let web = r#"{ "annotations": [{ "key": "web-export", "value": true }] }"#;
         let name = QualifiedName::guest("f");
         let web = serde_json::from_str(web).unwrap();
-        service.put_action(name.clone(), web, None, true).await.unwrap();
+        service.put_action(name.clone(), web, None, true, ()).await.unwrap();
         let (bodies, strangers) = (service.bodies.clone(), Strangers::new(16 << 20));
         let api = Api { tenants: service.tenants.clone(), service, bodies, strangers };
         let ask = || {

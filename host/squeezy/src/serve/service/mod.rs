@@ -166,18 +166,23 @@ impl Service {
     }
 
     /// Creates or changes an action atomically, even if the client stops waiting. Calls of a former version are served by
-    /// that until an instance of this one is up; whoever waits for that for too long hears of the change before.
+    /// that until an instance of this one is up; whoever waits for that for too long hears of the change before. `held`, of
+    /// what there is to read it from, is dropped when it is changed.
     pub async fn put_action(
         self: &Arc<Self>,
         name: QualifiedName,
         body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
+        held: impl Send + 'static,
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         let service = self.clone();
         let asker = self.tenancy(&name.namespace)?;
-        let change = async move { service.change(name, asker, body, code, overwrite).await };
+        let change = async move {
+            let _held = held;
+            service.change(name, asker, body, code, overwrite).await
+        };
         let (action, roll) = to_the_end(change).await?;
         Roll::wait(roll).await;
         Ok(action)

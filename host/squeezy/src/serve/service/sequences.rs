@@ -164,13 +164,14 @@ impl Service {
         body: ActionBody,
         code: Option<GivenCode>,
         overwrite: bool,
+        held: impl Send + 'static,
     ) -> Result<Value, ServiceError> {
         let is_sequence = match &body.exec {
             Some(exec) => exec.kind == SEQUENCE,
             None => self.sequence(&name).is_some(),
         };
         if !is_sequence {
-            return Ok(self.put_action(name, body, code, overwrite).await?.describe());
+            return Ok(self.put_action(name, body, code, overwrite, held).await?.describe());
         }
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         if code.is_some() {
@@ -179,7 +180,11 @@ impl Service {
         }
         let service = self.clone();
         let asker = self.tenancy(&name.namespace)?;
-        to_the_end(async move { service.change_sequence(name, asker, body, overwrite).await }).await
+        let change = async move {
+            let _held = held;
+            service.change_sequence(name, asker, body, overwrite).await
+        };
+        to_the_end(change).await
     }
 
     async fn change_sequence(

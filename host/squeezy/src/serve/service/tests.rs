@@ -85,7 +85,7 @@ async fn waiting(service: &Arc<Service>, id: &str) -> Call {
 async fn a_change_keeps_those_who_wait() {
     let (service, hold, _directory) = service().await;
     let call = waiting(&service, "1").await;
-    service.put_action(name("f"), body("{}"), None, true).await.unwrap();
+    service.put_action(name("f"), body("{}"), None, true, ()).await.unwrap();
     // The node executes requests in order, but a boot may end at any time.
     assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
     drop(hold);
@@ -111,7 +111,7 @@ async fn a_web_call_that_waits_goes_to_no_version_that_would_not_have_admitted_i
     let (service, hold, _directory) = service().await;
     let change = async |annotations: Value, parameters: Value| {
         let text = json!({ "annotations": annotations, "parameters": parameters }).to_string();
-        service.put_action(name("f"), body(&text), None, true).await.unwrap();
+        service.put_action(name("f"), body(&text), None, true, ()).await.unwrap();
     };
     let exported = || json!([{ "key": "web-export", "value": true }]);
     let secret = json!([{ "key": "web-export", "value": true }, { "key": "require-whisk-auth", "value": "s" }]);
@@ -139,9 +139,9 @@ async fn a_web_call_that_waits_goes_to_no_version_that_would_not_have_admitted_i
 async fn a_change_keeps_what_it_does_not_say() {
     let (service, _hold, _directory) = service().await;
     let text = r#"{ "parameters": [{ "key": "a", "value": 1 }], "limits": { "timeout": 5 } }"#;
-    service.put_action(name("f"), body(text), None, true).await.unwrap();
+    service.put_action(name("f"), body(text), None, true, ()).await.unwrap();
     let text = r#"{ "exec": { "kind": "blackbox", "image": "f" }, "annotations": [] }"#;
-    let action = service.put_action(name("f"), body(text), None, true).await.unwrap();
+    let action = service.put_action(name("f"), body(text), None, true, ()).await.unwrap();
     assert_eq!((action.revision, action.arguments(&[], Map::new())), (3, json!({ "a": 1 })));
     assert_eq!(action.describe()["limits"]["timeout"], 5);
 }
@@ -152,7 +152,7 @@ async fn limits_are_in_force_or_refused() {
     let limits = |text: &str| {
         let body =
             format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {text} }}"#);
-        service.put_action(name("g"), self::body(&body), None, true)
+        service.put_action(name("g"), self::body(&body), None, true, ())
     };
     let action = limits(r#"{ "memory": 256, "logs": 1 }"#).await.unwrap();
     assert_eq!(action.image.function.memory_bytes, 256 << 20);
@@ -193,7 +193,7 @@ async fn who_was_accepted_can_ask_what_came_of_it() {
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_nothing_half_done() {
     let (service, _hold, _directory) = service().await;
-    let put = service.put_action(name("f"), ActionBody::default(), None, true);
+    let put = service.put_action(name("f"), ActionBody::default(), None, true, ());
     tokio::select! {
         biased;
         _ = put => unreachable!("the node has not been asked yet"),
@@ -222,7 +222,7 @@ async fn what_cannot_be_kept_is_not_made() {
     let (service, _hold, directory) = service().await;
     // A directory cannot be replaced by a file.
     fs::create_dir_all(directory.path().join("actions.json/x")).unwrap();
-    let put = service.put_action(name("f"), body("{}"), None, true).await;
+    let put = service.put_action(name("f"), body("{}"), None, true, ()).await;
     assert!(matches!(put, Err(ServiceError::Internal(_))));
     assert_eq!(service.action(&name("f")).unwrap().revision, 1);
     assert_eq!(service.node.status().await.unwrap().functions.len(), 1);
@@ -235,7 +235,7 @@ async fn an_action_without_its_image_is_kept() {
     let text =
         format!(r#"{{ "exec": {{ "kind": "blackbox", "image": "f" }}, "limits": {limits} }}"#);
     let change = body(&text);
-    let digest = service.put_action(name("g"), change, None, false).await.unwrap().describe();
+    let digest = service.put_action(name("g"), change, None, false, ()).await.unwrap().describe();
     let digest = digest["exec"]["digest"].as_str().unwrap().to_owned();
     // What is now built under its name is not its image.
     let kept = directory.path().join("pinned").join(&digest["sha256:".len()..]);
@@ -253,7 +253,7 @@ async fn an_action_without_its_image_is_kept() {
         (&json!("f"), &json!(64))
     );
     assert!(matches!(service.callable(&name("g")).await, Err(ServiceError::Unavailable(_))));
-    let again = || service.put_action(name("g"), ActionBody::default(), None, false);
+    let again = || service.put_action(name("g"), ActionBody::default(), None, false, ());
     assert!(matches!(again().await, Err(ServiceError::Exists)));
     // It is served again, unchanged, once its image is back.
     fs::rename(directory.path().join("kept"), &kept).unwrap();
@@ -267,7 +267,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     let change =
         body(r#"{ "exec": { "kind": "blackbox", "image": "f" }, "limits": { "timeout": 5 } }"#);
     for name in ["g", "h"] {
-        service.put_action(self::name(name), change.clone(), None, false).await.unwrap();
+        service.put_action(self::name(name), change.clone(), None, false, ()).await.unwrap();
     }
     let digest = service.action(&name("g")).unwrap().describe()["exec"]["digest"].clone();
     let kept = directory.path().join("pinned").join(&digest.as_str().unwrap()["sha256:".len()..]);
@@ -276,7 +276,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     service.restore().await;
     assert!(service.describe_action(&name("h")).unwrap()["problem"].is_string());
     let image = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
-    let changed = service.put_action(name("g"), image, None, true).await.unwrap();
+    let changed = service.put_action(name("g"), image, None, true, ()).await.unwrap();
     assert_eq!((changed.revision, changed.body.limits().timeout), (2, Some(5)));
     assert_eq!(service.delete_action(name("h")).await.unwrap()["name"], "h");
     assert!(service.describe_action(&name("h")).is_none());
@@ -299,16 +299,16 @@ async fn each_action_runs_what_it_was_made_of() {
     let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
     for name in ["g", "h"] {
         fs::write(service.files.image("f"), name).unwrap();
-        service.put_action(self::name(name), body(exec), None, false).await.unwrap();
+        service.put_action(self::name(name), body(exec), None, false, ()).await.unwrap();
     }
     fs::write(service.files.image("f"), "refused").unwrap();
-    let refused = service.put_action(name("g"), body(exec), None, false).await;
+    let refused = service.put_action(name("g"), body(exec), None, false, ()).await;
     assert!(matches!(refused, Err(ServiceError::Exists)));
     let wrong = exec.replace("}", "").to_owned() + r#"}, "limits": { "memory": 0 } }"#;
-    let refused = service.put_action(name("g"), body(&wrong), None, true).await;
+    let refused = service.put_action(name("g"), body(&wrong), None, true, ()).await;
     assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{refused:?}");
     // The function's configuration does not apply either.
-    service.put_action(name("h"), body(r#"{ "annotations": [] }"#), None, true).await.unwrap();
+    service.put_action(name("h"), body(r#"{ "annotations": [] }"#), None, true, ()).await.unwrap();
     assert_eq!(programs(&service, &["g", "h"]), ["g", "h"]);
     service.actions.forget_all();
     service.restore().await;
@@ -354,10 +354,10 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     let (service, _hold, _directory) = service().await;
     let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
     let acme: Namespace = "acme".parse().unwrap();
-    let refused = service.put_action(name("/acme/f"), body(exec), None, false).await;
+    let refused = service.put_action(name("/acme/f"), body(exec), None, false, ()).await;
     assert!(matches!(refused, Err(ServiceError::NotFound)));
     service.create_namespace(&acme, Map::new()).await.unwrap();
-    let made = service.put_action(name("/acme/f"), body(exec), None, false).await.unwrap();
+    let made = service.put_action(name("/acme/f"), body(exec), None, false, ()).await.unwrap();
     let own = service.action(&name("f")).unwrap();
     let status = service.node.status().await.unwrap();
     assert_ne!(status.vm_of[&made.index], status.vm_of[&own.index]);
@@ -370,11 +370,11 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     // It may have so many actions.
     let one = json!({ "actions": 1, "concurrent_calls": 1 }).as_object().unwrap().clone();
     service.set_quotas(&acme, one).await.unwrap();
-    let refused = service.put_action(name("/acme/g"), body(exec), None, false).await;
+    let refused = service.put_action(name("/acme/g"), body(exec), None, false, ()).await;
     let refused = refused.unwrap_err().to_string();
     assert_eq!(refused, "The namespace may have 1 actions: delete one first.");
-    service.put_action(name("/acme/f"), body(exec), None, true).await.unwrap();
-    service.put_action(name("g"), body(exec), None, false).await.unwrap();
+    service.put_action(name("/acme/f"), body(exec), None, true, ()).await.unwrap();
+    service.put_action(name("g"), body(exec), None, false, ()).await.unwrap();
     service.delete_action(name("g")).await.unwrap();
     // They are there again, each in its place.
     service.actions.forget_all();
@@ -392,7 +392,7 @@ async fn a_namespace_whose_actions_cannot_be_removed_yet_ends_later() {
     let acme: Namespace = "acme".parse().unwrap();
     service.create_namespace(&acme, Map::new()).await.unwrap();
     let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
-    service.put_action(name("/acme/f"), body(exec), None, false).await.unwrap();
+    service.put_action(name("/acme/f"), body(exec), None, false, ()).await.unwrap();
     // A file cannot take the place of a directory.
     let (file, aside) = (directory.path().join("actions.json"), directory.path().join("aside"));
     fs::rename(&file, &aside).unwrap();
@@ -436,7 +436,7 @@ async fn who_is_nearer_to_the_call_goes_before_whom_is_farther() {
     service.put_package(name("b"), package(&binding), false).await.unwrap();
     let image = r#"{ "exec": { "kind": "blackbox", "image": "f" }, "#;
     let action = body(&format!("{image}{} }}", pairs("cd", "action")));
-    service.put_action(name("p/g"), action, None, false).await.unwrap();
+    service.put_action(name("p/g"), action, None, false, ()).await.unwrap();
 
     let right = json!({ "a": "package", "b": "package", "c": "action", "d": "call" });
     assert_eq!(arguments(&service, "p/g", json!({ "d": "call" })).await, right);
@@ -461,7 +461,7 @@ async fn who_is_nearer_to_the_call_goes_before_whom_is_farther() {
 async fn an_action_s_package_is_there_as_long_as_the_action() {
     let (service, _hold, _directory) = service().await;
     let image = body(r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#);
-    let put = |called| service.put_action(name(called), image.clone(), None, false);
+    let put = |called| service.put_action(name(called), image.clone(), None, false, ());
     assert!(matches!(put("p/g").await, Err(ServiceError::NotFound)));
     service.put_package(name("p"), package("{}"), false).await.unwrap();
     let binding = package(r#"{ "binding": { "name": "p" } }"#);

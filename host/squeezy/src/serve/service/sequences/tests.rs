@@ -17,13 +17,13 @@ fn body(value: Value) -> ActionBody {
 /// Puts a sequence; returns what is wrong with it, if anything.
 async fn put(service: &Arc<Service>, called: &str, components: &[&str]) -> Option<String> {
     let exec = json!({ "exec": { "kind": "sequence", "components": components } });
-    let put = service.put(name(called), body(exec), None, true).await;
+    let put = service.put(name(called), body(exec), None, true, ()).await;
     put.err().map(|error| error.to_string())
 }
 
 async fn put_action(service: &Arc<Service>, called: &str) {
     let image = json!({ "exec": { "kind": "blackbox", "image": "f" } });
-    service.put_action(name(called), body(image), None, true).await.unwrap();
+    service.put_action(name(called), body(image), None, true, ()).await.unwrap();
 }
 
 async fn put_package(service: &Arc<Service>, called: &str, package: Value) -> Option<String> {
@@ -51,10 +51,10 @@ async fn a_sequence_is_an_action_like_others() {
     put_action(&service, "g").await;
     assert_eq!(put(&service, "s", &["/_/f", "/guest/g"]).await, None);
     let again = json!({ "exec": { "kind": "sequence", "components": ["/_/f"] } });
-    let refused = service.put(name("s"), body(again), None, false).await;
+    let refused = service.put(name("s"), body(again), None, false, ()).await;
     assert!(matches!(refused, Err(ServiceError::Exists)));
     let parameters = json!({ "parameters": [{ "key": "a", "value": 1 }] });
-    let changed = service.put(name("s"), body(parameters), None, true).await.unwrap();
+    let changed = service.put(name("s"), body(parameters), None, true, ()).await.unwrap();
     assert_eq!(changed["exec"]["components"], json!(["/guest/f", "/guest/g"]));
     assert_eq!(changed["version"], "0.0.2");
     assert_eq!(service.describe_action(&name("s")).unwrap(), changed);
@@ -189,7 +189,7 @@ async fn a_web_action_may_be_a_sequence() {
     assert_eq!(put(&service, "s", &["/_/f"]).await, None);
     assert!(matches!(service.web_action(&name("s")), Err(ServiceError::NotFound)));
     let exported = json!({ "annotations": [{ "key": "web-export", "value": true }] });
-    service.put(name("s"), body(exported), None, true).await.unwrap();
+    service.put(name("s"), body(exported), None, true, ()).await.unwrap();
     let (callee, _) = service.web_action(&name("s")).unwrap();
     assert_eq!(callee.name(), &name("s"));
 }
