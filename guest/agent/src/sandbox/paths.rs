@@ -32,25 +32,50 @@ const HIDDEN: [&str; 16] = [
 /// A file that shows nothing, in the new root.
 const NOTHING: &str = "dev/null";
 
-/// Covers these paths of the new root, which is the working directory, and those of every instance: read-only ones with
-/// themselves, hidden ones with a file that shows nothing or the empty directory `empty`. What is not there is left out,
-/// and links of the image lead nowhere but into the root.
-pub fn cover(read_only: &[String], hidden: &[String], empty: &str) -> io::Result<()> {
-    let root = openat(CWD, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    for place in places(&root, &READ_ONLY, read_only) {
-        let place = place?;
-        Tree::all_of(&place)?.read_only()?.put(&place)?;
+/// What hidden paths are covered with.
+pub struct Covers {
+    /// A file that shows nothing.
+    file: OwnedFd,
+    /// An empty directory.
+    directory: OwnedFd,
+}
+
+impl Covers {
+    /// Takes the file from the new root, which is the working directory, and the directory from the path `empty`. Before
+    /// there are volumes in the root: at /dev, one may have a link to a file of the machine instead.
+    pub fn take(empty: &str) -> io::Result<Self> {
+        Ok(Self { file: open(NOTHING)?, directory: open(empty)? })
     }
-    // After these, which would show what is hidden below them.
-    for place in places(&root, &HIDDEN, hidden) {
-        let place = place?;
-        let by = match FileType::from_raw_mode(fstat(&place)?.st_mode) {
-            FileType::Directory => empty,
-            _ => NOTHING,
-        };
-        Tree::of(by)?.put(&place)?;
+
+    /// Covers these paths of the new root, which is the working directory, and those of every instance: read-only ones
+    /// with themselves, hidden ones with what shows nothing. What is not there is left out.
+    ///
+    /// Links of the image and of volumes lead nowhere but into the root. Another container may write to a volume
+    /// meanwhile: with a link, something else of this root is covered, or the start fails, and nothing of the machine is
+    /// shown. It can also give what is covered another name, or its name to something else, at any time. So what is
+    /// covered in a volume is not kept from the pod's other containers, nor from this one if they help it.
+    pub fn put(&self, read_only: &[String], hidden: &[String]) -> io::Result<()> {
+        let root = open(".")?;
+        for place in places(&root, &READ_ONLY, read_only) {
+            let place = place?;
+            Tree::all_of(&place)?.read_only()?.put(&place)?;
+        }
+        // After these, which would show what is hidden below them.
+        for place in places(&root, &HIDDEN, hidden) {
+            let place = place?;
+            let by = match FileType::from_raw_mode(fstat(&place)?.st_mode) {
+                FileType::Directory => &self.directory,
+                _ => &self.file,
+            };
+            Tree::at(by)?.put(&place)?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Opens something only to say where it is.
+fn open(path: &str) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Those of all these paths that are there.

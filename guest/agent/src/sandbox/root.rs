@@ -1,7 +1,7 @@
 //! The instance's root: an overlay over the shared image, and its own kernel file systems. All of it is in
 //! the instance's mount namespace and ends with its last process.
 
-use super::{Plan, paths, tree::Tree, user::User, volumes};
+use super::{Plan, paths::Covers, tree::Tree, user::User, volumes};
 use crate::init::{SANDBOX, mount_filesystem};
 use rustix::{
     fs::{CWD, FileType, Mode, makedev, mknodat},
@@ -79,12 +79,14 @@ pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
         mount_bind(source, target)?;
         mount_remount(target, MountFlags::BIND | flags, "")?;
     }
-    paths::cover(&spec.read_only_paths, &spec.hidden_paths, &format!("../{EMPTY}"))?;
+    let covers = Covers::take(&format!("../{EMPTY}"))?;
+    volumes::put(taken, user)?;
+    // After volumes, in which some of these paths may be, and while the empty directory is mounted here.
+    covers.put(&spec.read_only_paths, &spec.hidden_paths)?;
     // The old root is now stacked on the new one, and is unmounted.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")?;
-    volumes::put(taken, user)?;
     if !Path::new(&spec.working_directory).exists() {
         // Where it cannot be made, entering it says so.
         let _ = volumes::make_directory(&spec.working_directory, user);

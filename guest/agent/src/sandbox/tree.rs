@@ -19,7 +19,12 @@ impl Tree {
         Self::open(CWD, path, OpenTreeFlags::empty())
     }
 
-    /// What is mounted there, and at all places below.
+    /// What is there, whatever is mounted on it.
+    pub fn at(place: impl AsFd) -> io::Result<Self> {
+        Self::open(place, "", OpenTreeFlags::AT_EMPTY_PATH)
+    }
+
+    /// What is there, and mounted at all places below.
     pub fn all_of(place: impl AsFd) -> io::Result<Self> {
         Self::open(place, "", OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::AT_RECURSIVE)
     }

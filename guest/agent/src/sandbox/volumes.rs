@@ -39,7 +39,7 @@ pub fn take<'a>(
     mounts.iter().zip(sources).map(|pair| take(pair).map_err(naming(pair.0))).collect()
 }
 
-/// Puts them into the root, which is that of this process.
+/// Puts them into the root, which is the working directory.
 pub fn put(volumes: Vec<Taken<'_>>, user: &User) -> io::Result<()> {
     for volume in volumes {
         put_one(&volume, user).map_err(naming(volume.mount))?;
@@ -55,7 +55,7 @@ fn put_one(volume: &Taken<'_>, user: &User) -> io::Result<()> {
     volume.tree.put(&place)
 }
 
-/// Makes a directory of the root, unless it is there.
+/// Makes a directory of the root, which is the working directory, unless it is there.
 pub fn make_directory(path: &str, user: &User) -> io::Result<()> {
     place(path, true, user).map(drop)
 }
@@ -64,7 +64,7 @@ pub fn make_directory(path: &str, user: &User) -> io::Result<()> {
 /// not through descriptors and roots of other processes either.
 fn place(target: &str, is_directory: bool, user: &User) -> io::Result<OwnedFd> {
     let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let root = openat(CWD, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let ends = target.match_indices('/').skip(1).map(|(end, _)| end).chain([target.len()]);
     let mut parent = root.try_clone()?;
     for end in ends {

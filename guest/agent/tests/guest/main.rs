@@ -121,6 +121,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(files_of_the_host_are_read_and_change);
     case!(an_empty_volume_is_shared_and_has_an_end);
     case!(volumes_are_nowhere_but_in_the_root);
+    case!(paths_in_volumes_are_covered);
     case!(a_network_is_shared_and_has_a_device_to_itself);
     case!(a_network_stays_while_somebody_is_in_it);
     case!(many_instances);

@@ -182,3 +182,39 @@ pub(super) async fn volumes_are_nowhere_but_in_the_root(client: &Client) {
         sent(client, "DELETE", number, String::new()).await;
     }
 }
+
+pub(super) async fn paths_in_volumes_are_covered(client: &Client) {
+    let files = [
+        file("shown", "shown\n"),
+        file("secret", "secret\n"),
+        directory("secrets"),
+        file("secrets/key", "secret\n"),
+        link("elsewhere", "/www/hello"),
+        link("outside", "/proc/1/root"),
+    ];
+    sent(client, "POST", 7, volume(0o755, &files)).await;
+    sent(client, "POST", 8, writable(0o1777)).await;
+    let volumes = json!([
+        {"volume": 7, "target": "/data", "read_only": true},
+        {"volume": 8, "target": "/shared", "read_only": false},
+        // What hides files is the machine's own, and not what is there.
+        {"volume": 7, "file": "shown", "target": "/dev/null", "read_only": true},
+    ]);
+    let script = "cat /data/shown /data/secret /www/hello; ls /data/secrets
+        (echo x > /shared/file) 2> /tmp/errors || echo closed";
+    let mut spec = mounted("covered", script, volumes);
+    spec["hidden_paths"] =
+        json!(["/data/secret", "/data/secrets", "/data/elsewhere", "/data/absent"]);
+    spec["read_only_paths"] = json!(["/shared", "/data/absent"]);
+    let (reason, log) = run(client, spec.clone()).await;
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), "shown\nclosed\n"));
+    for field in ["hidden_paths", "read_only_paths"] {
+        let mut spec = spec.clone();
+        spec[field] = json!(["/data/outside"]);
+        let error = client.start(spec).await.unwrap_err();
+        assert!(error.message.contains("/data/outside: "), "{error:?}");
+    }
+    for number in [7, 8] {
+        sent(client, "DELETE", number, String::new()).await;
+    }
+}
