@@ -29,7 +29,10 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked for.
 const OPEN_INTERVAL: Duration = Duration::from_millis(5);
 /// How long nobody may read once the process has ended, before the rest of its output is given up.
-const STALL_LIMIT: Duration = Duration::from_secs(5);
+pub const STALL_LIMIT: Duration = Duration::from_secs(5);
+/// How long the guest may take for the next piece of what a container has written that has ended, with all that it had
+/// started: it has the end, too, and is late only where it or the host is too busy for anything.
+pub const GUEST_LIMIT: Duration = Duration::from_secs(60);
 /// How often it is looked whether what was written last has been read.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 /// How much is written at a time, in bytes: what a FIFO holds.
@@ -119,13 +122,14 @@ impl Fifo {
 
 /// Writes what a process writes to its FIFO until the end, then closes it; without a FIFO it is discarded. A reader that
 /// is slow makes the process wait, not this lose anything. Only when `has_ended` says that the process has ended, nobody
-/// waits for longer than 5 s without progress.
+/// waits for longer without progress than [`STALL_LIMIT`] for the reader, and `from_limit` for what there is to read.
 pub async fn copy(
     from: impl AsyncRead + Unpin,
     mut to: Option<Fifo>,
     mut has_ended: watch::Receiver<bool>,
+    from_limit: Duration,
 ) {
-    let copied = copy_all(from, &mut to, &mut has_ended).await;
+    let copied = copy_all(from, &mut to, &mut has_ended, from_limit).await;
     if let Err(error) = copied {
         let name = to
             .as_ref()
@@ -138,10 +142,11 @@ async fn copy_all(
     mut from: impl AsyncRead + Unpin,
     to: &mut Option<Fifo>,
     has_ended: &mut watch::Receiver<bool>,
+    from_limit: Duration,
 ) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let length = within_limit(has_ended, from.read(&mut chunk)).await?;
+        let length = within(from_limit, has_ended, from.read(&mut chunk)).await?;
         match to {
             Some(fifo) if length == 0 => return fifo.is_read(has_ended).await,
             Some(fifo) => fifo.write_all(&chunk[..length], has_ended).await?,
@@ -158,7 +163,7 @@ impl Fifo {
         has_ended: &mut watch::Receiver<bool>,
     ) -> io::Result<()> {
         while !rest.is_empty() {
-            let written = within_limit(has_ended, self.writer.write(rest)).await?;
+            let written = within(STALL_LIMIT, has_ended, self.writer.write(rest)).await?;
             rest = &rest[written..];
         }
         Ok(())
@@ -177,29 +182,30 @@ impl Fifo {
                     }
                 }
             };
-            left = within_limit(has_ended, read).await?;
+            left = within(STALL_LIMIT, has_ended, read).await?;
         }
         Ok(())
     }
 }
 
 /// Waits for the next piece, but not for ever once the process has ended.
-async fn within_limit<T>(
+async fn within<T>(
+    limit: Duration,
     has_ended: &mut watch::Receiver<bool>,
     piece: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     tokio::select! {
         biased;
         piece = piece => piece,
-        () = stall(has_ended) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing has moved for {STALL_LIMIT:?}"))),
+        () = stall(limit, has_ended) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing has moved for {limit:?}"))),
     }
 }
 
-/// Returns [`STALL_LIMIT`] after the process has ended or this was called, whichever is later.
-async fn stall(has_ended: &mut watch::Receiver<bool>) {
+/// Returns so long after the process has ended or this was called, whichever is later.
+async fn stall(limit: Duration, has_ended: &mut watch::Receiver<bool>) {
     // Whoever does not tell any more will not tell of an end either.
     let _ = has_ended.wait_for(|ended| *ended).await;
-    sleep(STALL_LIMIT).await;
+    sleep(limit).await;
 }
 
 #[cfg(test)]

@@ -319,7 +319,8 @@ impl Task for Service {
         let name = name_of(&request.id, &request.exec_id)?;
         let number = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         let size = TerminalSize { columns: number(request.width), rows: number(request.height) };
-        self.tasks.resize(&name, size).await?;
+        let tasks = self.tasks.clone();
+        Self::to_end(async move { tasks.resize(&name, size).await }).await?;
         Ok(api::Empty::new())
     }
 

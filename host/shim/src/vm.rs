@@ -49,8 +49,8 @@ pub trait Vm: Send + Sync {
     fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>>;
     /// What a pod or container uses now.
     fn usage<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Usage>>;
-    /// Changes the limits of a container that was started; what is absent stays as it is. If that fails, it has those that it
-    /// had.
+    /// Changes the limits of a container; what is absent stays as it is. One that was not started has them when it starts,
+    /// and is not being started meanwhile. If that fails, it has those that it had.
     fn update<'a>(&'a self, id: &'a Id, limits: Limits) -> BoxFuture<'a, Result<()>>;
     /// Waits until the VM has ended without having been stopped, and says why. Never returns before it has booted.
     fn ended(&self) -> BoxFuture<'_, String>;

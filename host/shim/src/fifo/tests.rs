@@ -24,7 +24,7 @@ fn reader(path: &str) -> thread::JoinHandle<Vec<u8>> {
 /// Copies what a process that has ended already has written.
 fn copied(text: Vec<u8>, to: Option<Fifo>) -> JoinHandle<()> {
     let (_, has_ended) = watch::channel(true);
-    tokio::spawn(async move { copy(text.as_slice(), to, has_ended).await })
+    tokio::spawn(async move { copy(text.as_slice(), to, has_ended, GUEST_LIMIT).await })
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn output_goes_on_after_containerd_has_restarted() {
     let opened = Fifo::open(&path).await.unwrap();
     let (mut process, output) = duplex(64);
     let (tell, has_ended) = watch::channel(false);
-    let copying = tokio::spawn(copy(output, opened, has_ended));
+    let copying = tokio::spawn(copy(output, opened, has_ended, GUEST_LIMIT));
     drop(before);
     process.write_all(b"nobody reads this yet").await.unwrap();
     let after = reader(&path);
@@ -106,8 +106,29 @@ async fn while_the_process_runs_a_slow_reader_is_waited_for() {
     let opened = Fifo::open(&path).await.unwrap();
     let (_tell, has_ended) = watch::channel(false);
     let text = vec![b'x'; 1 << 20];
-    let copying = copy(text.as_slice(), opened, has_ended);
+    let copying = copy(text.as_slice(), opened, has_ended, GUEST_LIMIT);
     assert!(timeout(Duration::from_secs(3600), copying).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_is_late_is_waited_for_as_long_as_its_limit_says() {
+    for (late, expected) in [(GUEST_LIMIT / 2, &b"late"[..]), (GUEST_LIMIT * 2, b"")] {
+        let directory = TempDir::new().unwrap();
+        let path = fifo(&directory);
+        let mut reader =
+            File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
+        let opened = Fifo::open(&path).await.unwrap();
+        let (mut guest, output) = duplex(64);
+        let (_tell, has_ended) = watch::channel(true);
+        let copying = tokio::spawn(copy(output, opened, has_ended, GUEST_LIMIT));
+        sleep(late).await;
+        let _ = guest.write_all(b"late").await;
+        drop(guest);
+        copying.await.unwrap();
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        assert_eq!(text, expected, "{late:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,9 +11,9 @@ use squeezy_protocol::{
     Company, Instance, InstanceId, InstanceSpec, LimitsRequest, PartitionNumber,
 };
 use squeezy_vmm::mechanism::outside_bytes;
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 /// How long an instance may wait for its partition, in milliseconds. It is plugged already.
@@ -36,16 +36,26 @@ fn told(limit_bytes: u64, partition_bytes: u64) -> u64 {
     watched(limit_bytes, partition_bytes).unwrap_or(u64::MAX)
 }
 
+/// Gives an instance that is not started yet these limits; what is absent stays as it is.
+fn limit(spec: &mut InstanceSpec, limits: Limits, partition_bytes: u64) {
+    if let Some(bytes) = limits.memory_bytes.map(|bytes| bounded(bytes, partition_bytes)) {
+        spec.private_limit_bytes = watched(bytes, partition_bytes);
+        spec.files_limit_bytes = Some(bytes / FILES_PART);
+    }
+    spec.cpu_share_millis = limits.cpu_share_millis.or(spec.cpu_share_millis);
+    spec.cpu_limit_millis = limits.cpu_limit_millis.or(spec.cpu_limit_millis);
+}
+
 /// A container that was made.
 pub(super) struct Made {
     number: u64,
-    spec: InstanceSpec,
+    id: InstanceId,
+    /// What it is started with. Its limits are those that it has now.
+    spec: Mutex<InstanceSpec>,
     pod: Pod,
     layers: Mutex<Option<Taken>>,
     /// Until it has ended.
     volumes: Mutex<Option<Volumes>>,
-    /// The most private memory that it may have, in bytes.
-    memory_limit_bytes: AtomicU64,
     /// Its partition, while it runs.
     partition: Mutex<Option<PartitionNumber>>,
 }
@@ -76,18 +86,12 @@ impl Made {
             }
         };
         let (root, limits) = (&container.spec.root, container.spec.limits);
-        let memory_limit_bytes =
-            bounded(limits.memory_bytes.unwrap_or(partition_bytes), partition_bytes);
         let process = &container.spec.process;
-        let spec = InstanceSpec {
+        let mut spec = InstanceSpec {
             layers: taken.offsets().to_vec(),
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(outside_bytes(partition_bytes)),
             company_memory_limit_bytes: Some(outside_bytes(partition_bytes)),
-            private_limit_bytes: watched(memory_limit_bytes, partition_bytes),
-            files_limit_bytes: Some(memory_limit_bytes / FILES_PART),
-            cpu_share_millis: limits.cpu_share_millis,
-            cpu_limit_millis: limits.cpu_limit_millis,
             filters: container.spec.filters.clone(),
             shared_processes: container.spec.shares_processes,
             host_name: pod.host_name(),
@@ -99,26 +103,21 @@ impl Made {
             // containerd's identifiers are longer than the agent's, and have other letters.
             ..process::spec(format!("container-{number}"), process, container.has_input)
         };
+        let memory_bytes = limits.memory_bytes.or(Some(partition_bytes));
+        limit(&mut spec, Limits { memory_bytes, ..limits }, partition_bytes);
         let (layers, volumes) = (Mutex::new(Some(taken)), Mutex::new(Some(volumes)));
-        Ok(Self {
-            number,
-            spec,
-            pod,
-            layers,
-            volumes,
-            memory_limit_bytes: memory_limit_bytes.into(),
-            partition: Mutex::default(),
-        })
+        let (id, spec) = (spec.id.clone(), Mutex::new(spec));
+        Ok(Self { number, id, spec, pod, layers, volumes, partition: Mutex::default() })
     }
 
     /// Its instance.
     pub(super) fn id(&self) -> &InstanceId {
-        &self.spec.id
+        &self.id
     }
 
     /// Whether its process has a standard input.
     pub(super) fn has_input(&self) -> bool {
-        self.spec.input
+        lock(&self.spec).input
     }
 
     /// Whether it is one of this pod's.
@@ -131,12 +130,12 @@ impl Made {
         &self.pod
     }
 
-    /// The most private memory that it may have, in bytes.
-    pub(super) fn memory_limit_bytes(&self) -> u64 {
-        self.memory_limit_bytes.load(Ordering::Relaxed)
+    /// The most private memory that it may have, in bytes, if that is less than its partition.
+    pub(super) fn memory_limit_bytes(&self) -> Option<u64> {
+        lock(&self.spec).private_limit_bytes
     }
 
-    /// Changes its limits while it runs, or none of them.
+    /// Changes its limits, or none of them: at once if it runs, and otherwise for its start, which is not under way.
     pub(super) async fn update(&self, booted: &Booted, limits: Limits) -> Result<()> {
         let most = booted.partition_bytes;
         if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes > most && *bytes < u64::MAX)
@@ -148,16 +147,16 @@ impl Made {
                 most >> 20
             )));
         }
-        let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
-        let request = LimitsRequest {
-            private_limit_bytes: memory_bytes.map(|bytes| told(bytes, most)),
-            cpu_share_millis: limits.cpu_share_millis,
-            cpu_limit_millis: limits.cpu_limit_millis,
-        };
-        booted.vm.agent()?.change_limits(self.id(), request).await?;
-        if let Some(bytes) = memory_bytes {
-            self.memory_limit_bytes.store(bytes, Ordering::Relaxed);
+        if self.partition().is_some() {
+            let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
+            let request = LimitsRequest {
+                private_limit_bytes: memory_bytes.map(|bytes| told(bytes, most)),
+                cpu_share_millis: limits.cpu_share_millis,
+                cpu_limit_millis: limits.cpu_limit_millis,
+            };
+            booted.vm.agent()?.change_limits(&self.id, request).await?;
         }
+        limit(&mut lock(&self.spec), limits, most);
         Ok(())
     }
 
@@ -169,8 +168,9 @@ impl Made {
     /// Starts its process. If that fails, it is as it was.
     pub(super) async fn start(&self, booted: &Arc<Booted>) -> Result<(Instance, Output)> {
         let agent = booted.vm.agent()?;
-        let instance = self.pod.start(agent, self.number, &self.spec).await?;
-        match process::output(agent, &self.spec).await {
+        let spec = lock(&self.spec).clone();
+        let instance = self.pod.start(agent, self.number, &spec).await?;
+        match process::output(agent, &spec).await {
             Ok(output) => {
                 *lock(&self.partition) = instance.partition;
                 Ok((instance, output))
@@ -200,7 +200,7 @@ impl Made {
     pub(super) fn added(&self, number: u64, added: &Added) -> InstanceSpec {
         InstanceSpec {
             company: Company::Inside(self.id().clone()),
-            filters: self.spec.filters.clone(),
+            filters: lock(&self.spec).filters.clone(),
             ..process::spec(format!("added-{number}"), &added.process, added.has_input)
         }
     }
@@ -227,8 +227,12 @@ impl Made {
         }
     }
 
-    /// Gives back what it has. Its process does not run.
+    /// Gives back what it has. Its process does not run, unless nobody could wait for it.
     pub(super) async fn unmake(&self, booted: &Arc<Booted>) {
+        let may_run = lock(&self.partition).take().is_some();
+        if may_run && let Ok(agent) = booted.vm.agent() {
+            let _ = agent.stop(self.id(), Duration::ZERO).await;
+        }
         self.leave_volumes(booted, false).await;
         let _ = self.pod.leave(booted, Some(self.number)).await.await;
         let layers = lock(&self.layers).take();
@@ -246,9 +250,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    const PARTITION_BYTES: u64 = 256 << 20;
+
     #[test]
     fn only_a_limit_below_the_partition_is_watched() {
-        const PARTITION_BYTES: u64 = 256 << 20;
         for (limit_bytes, expected) in [
             (u64::MAX, None),
             (PARTITION_BYTES, None),
@@ -261,5 +266,28 @@ mod tests {
         assert_eq!(told(u64::MAX, PARTITION_BYTES), u64::MAX);
         assert_eq!(told(PARTITION_BYTES, PARTITION_BYTES), u64::MAX);
         assert_eq!(told(100 << 20, PARTITION_BYTES), 100 << 20);
+    }
+
+    #[test]
+    fn what_is_updated_before_the_start_is_what_it_starts_with() {
+        let mut spec = InstanceSpec::new("a".parse().unwrap(), vec!["sh".to_owned()]);
+        let first = Limits {
+            memory_bytes: Some(64 << 20),
+            cpu_share_millis: Some(500),
+            cpu_limit_millis: None,
+        };
+        limit(&mut spec, first, PARTITION_BYTES);
+        let memory = |spec: &InstanceSpec| (spec.private_limit_bytes, spec.files_limit_bytes);
+        assert_eq!(memory(&spec), (Some(64 << 20), Some(32 << 20)));
+        limit(
+            &mut spec,
+            Limits { cpu_limit_millis: Some(250), ..Limits::default() },
+            PARTITION_BYTES,
+        );
+        assert_eq!(memory(&spec), (Some(64 << 20), Some(32 << 20)));
+        assert_eq!((spec.cpu_share_millis, spec.cpu_limit_millis), (Some(500), Some(250)));
+        // No limit but the partition.
+        limit(&mut spec, Limits { memory_bytes: Some(u64::MAX), ..first }, PARTITION_BYTES);
+        assert_eq!(memory(&spec), (None, Some(128 << 20)));
     }
 }

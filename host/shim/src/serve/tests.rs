@@ -60,7 +60,7 @@ impl Running {
         fs::write(path("config.json"), spec.to_string()).unwrap();
         let namespace: Id = "default".parse().unwrap();
         let containerd = "/run/containerd/containerd.sock";
-        let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+        let group = Group::of_namespace("", 128 << 20);
         let registry = Registry::lock(directory.path(), containerd, &namespace).unwrap();
         let Place::New(server, listener) =
             registry.reserve(&"one".parse().unwrap(), &group).unwrap()
@@ -305,7 +305,7 @@ async fn a_task_is_paused_and_resumed_through_the_api() {
 }
 
 #[tokio::test]
-async fn limits_are_changed_through_the_api_while_a_task_runs() {
+async fn limits_are_changed_through_the_api_until_a_task_has_ended() {
     let running = Running::new().await;
     let task = running.task();
     task.create(limit(), &running.create()).await.unwrap();
@@ -315,11 +315,16 @@ async fn limits_are_changed_through_the_api_while_a_task_runs() {
         ..Default::default()
     };
     let limits = update(r#"{"memory":{"limit":67108864},"cpu":{"shares":512}}"#);
-    assert_eq!(code_of(task.update(limit(), &limits).await), Code::FAILED_PRECONDITION);
+    task.update(limit(), &limits).await.unwrap();
     let start = api::StartRequest { id: named("one"), ..Default::default() };
     task.start(limit(), &start).await.unwrap();
     task.update(limit(), &limits).await.unwrap();
     assert_eq!(code_of(task.update(limit(), &update("[")).await), Code::INVALID_ARGUMENT);
+    let kill = api::KillRequest { id: named("one"), signal: 9, all: true, ..Default::default() };
+    task.kill(limit(), &kill).await.unwrap();
+    let wait = api::WaitRequest { id: named("one"), ..Default::default() };
+    task.wait(limit(), &wait).await.unwrap();
+    assert_eq!(code_of(task.update(limit(), &limits).await), Code::FAILED_PRECONDITION);
 }
 
 #[tokio::test]
@@ -362,7 +367,7 @@ async fn a_server_whose_vm_has_ended_is_not_found_and_ends_with_its_last_task() 
     assert_eq!(task.wait(limit(), &wait).await.unwrap().exit_status, 255);
     assert!(!running.is_found());
     // Another server takes the name; this one must leave it alone.
-    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+    let group = Group::of_namespace("", 128 << 20);
     let place =
         running.assignment.registry().unwrap().reserve(&"two".parse().unwrap(), &group).unwrap();
     assert!(matches!(place, Place::New(ref server, _) if *server == running.assignment.server));

@@ -168,6 +168,16 @@ impl Tasks {
         }
     }
 
+    /// Kills a container, however often that has to be tried.
+    pub(super) async fn kill_at_last(self: &Arc<Self>, name: &Name) {
+        // The VM may be busy.
+        while let Err(error) = self.kill(name, Signal::KILL, true).await
+            && error.kind != ErrorKind::NotFound
+        {
+            sleep(KILL_INTERVAL).await;
+        }
+    }
+
     /// Sends a signal to a task or an added process; without a process of its own it ends, if the signal does that.
     ///
     /// # Errors
@@ -279,12 +289,16 @@ impl Tasks {
         self.of_vm(self.vm.usage(&name.task)).await
     }
 
-    /// Changes the limits of a container.
+    /// Changes the limits of a container. One that does not run yet has them when it starts.
     ///
     /// # Errors
-    /// It is not there or does not run, or cannot have these limits.
+    /// It is not there or has ended, or cannot have these limits.
     pub async fn update(&self, name: &Name, limits: Limits) -> Result<()> {
-        self.running(name)?;
+        // Whoever starts it does so with those from before, and has done so then.
+        let _turn = self.turn(name).await?;
+        if self.table().created(name)?.phase == Phase::Stopped {
+            return Err(Error::state(format_args!("task {name} has ended")));
+        }
         self.of_vm(self.vm.update(&name.task, limits)).await
     }
 

@@ -149,7 +149,7 @@ impl Tasks {
             // A pod's end is its containers' end. One that is being created or started ends right after.
             for container in table.containers_of(&name.task) {
                 let tasks = self.clone();
-                tokio::spawn(async move { tasks.kill(&container, Signal::KILL, true).await });
+                tokio::spawn(async move { tasks.kill_at_last(&container).await });
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{Tasks, VM_ENDED, task::Outputs};
 use crate::{
     Name,
     error::Result,
-    fifo,
+    fifo::{self, GUEST_LIMIT, STALL_LIMIT},
     vm::{Ended, Output},
 };
 use std::{sync::Arc, time::Duration};
@@ -33,9 +33,11 @@ impl Tasks {
                 }
             });
         }
+        // What an added process has started may live on, with its output open.
+        let limit = if name.added.is_some() { STALL_LIMIT } else { GUEST_LIMIT };
         let mut copies = JoinSet::new();
-        copies.spawn(fifo::copy(output.stdout, outputs.stdout, has_ended.clone()));
-        copies.spawn(fifo::copy(output.stderr, outputs.stderr, has_ended));
+        copies.spawn(fifo::copy(output.stdout, outputs.stdout, has_ended.clone(), limit));
+        copies.spawn(fifo::copy(output.stderr, outputs.stderr, has_ended, limit));
         let ended = self.of_vm(self.vm.wait(&name)).await.unwrap_or_else(|error| {
             tracing::error!("how {name} has ended is not known: {error}");
             Ended { status: VM_ENDED, out_of_memory: false }

@@ -32,12 +32,17 @@ struct Inside {
     input: (Vec<u8>, usize),
     /// How long the next calls take, in milliseconds, and whether they fail; at once and not, at the end.
     script: Vec<(u64, bool)>,
+    /// How many kills fail from now on.
+    failing_kills: u32,
 }
 
 struct FakeContainer {
     pod: Id,
     has_started: bool,
+    is_starting: bool,
     is_paused: bool,
+    /// Those of the last update.
+    limits: Limits,
     /// How many processes are on their way into it.
     comes: usize,
 }
@@ -47,6 +52,13 @@ impl Inside {
         let started = self.processes.insert(name.clone(), watch::channel(None).0);
         assert!(started.is_none(), "{name} is started twice");
         Output { stdout: Box::new(tokio::io::empty()), stderr: Box::new(tokio::io::empty()) }
+    }
+
+    /// Whether this kill fails.
+    fn kill_fails(&mut self) -> bool {
+        let fails = self.failing_kills > 0;
+        self.failing_kills -= u32::from(fails);
+        fails
     }
 
     fn runs(&self, name: &Name) -> bool {
@@ -86,6 +98,11 @@ impl FakeVm {
         self.inside().script = script;
     }
 
+    /// The next kills fail, so many of them.
+    pub fn fail_kills(&self, count: u32) {
+        self.inside().failing_kills = count;
+    }
+
     /// A process ends by itself, if it runs.
     pub fn end_process(&self, name: &Name, ended: Ended) {
         let mut inside = self.inside();
@@ -97,6 +114,11 @@ impl FakeVm {
     /// What all processes have read from their standard input, and how many have read it to its end.
     pub fn input(&self) -> (Vec<u8>, usize) {
         self.inside().input.clone()
+    }
+
+    /// What a container was updated to last.
+    pub fn limits_of(&self, id: &Id) -> Limits {
+        self.inside().containers[id].limits
     }
 
     /// The VM ends by itself.
@@ -160,7 +182,9 @@ impl Vm for FakeVm {
             let made = FakeContainer {
                 pod: container.pod.clone(),
                 has_started: false,
+                is_starting: false,
                 is_paused: false,
+                limits: Limits::default(),
                 comes: 0,
             };
             assert!(inside.containers.insert(id.clone(), made).is_none(), "{id} is made twice");
@@ -168,10 +192,21 @@ impl Vm for FakeVm {
     }
 
     fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
-        self.call(true, move |inside| {
-            let container = inside.containers.get_mut(id).expect("it is there");
-            assert!(!std::mem::replace(&mut container.has_started, true), "{id} is started twice");
-            inside.start(&id.clone().into())
+        Box::pin(async move {
+            let starting = |is_starting| {
+                let mut inside = self.inside();
+                inside.containers.get_mut(id).expect("it is there").is_starting = is_starting;
+            };
+            starting(true);
+            let started = self.call(true, move |inside| {
+                let container = inside.containers.get_mut(id).expect("it is there");
+                let has_started = std::mem::replace(&mut container.has_started, true);
+                assert!(!has_started, "{id} is started twice");
+                inside.start(&id.clone().into())
+            });
+            let started = started.await;
+            starting(false);
+            started
         })
     }
 
@@ -227,6 +262,9 @@ impl Vm for FakeVm {
         let kills = signal == Signal::KILL;
         Box::pin(async move {
             self.call(!kills, move |_| ()).await?;
+            if kills && self.inside().kill_fails() {
+                return Err(Error::failed("the VM is busy"));
+            }
             let ended = Ended { status: signal.status(), out_of_memory: false };
             if kills {
                 self.inside().end(name, ended);
@@ -286,9 +324,13 @@ impl Vm for FakeVm {
         })
     }
 
-    fn update<'a>(&'a self, id: &'a Id, _: Limits) -> BoxFuture<'a, Result<()>> {
-        self.call(true, move |inside| {
-            assert!(inside.pods.contains(id) || inside.containers.contains_key(id))
+    fn update<'a>(&'a self, id: &'a Id, limits: Limits) -> BoxFuture<'a, Result<()>> {
+        self.call(true, move |inside| match inside.containers.get_mut(id) {
+            Some(container) => {
+                assert!(!container.is_starting, "{id} is updated while it is being started");
+                container.limits = limits;
+            }
+            None => assert!(inside.pods.contains(id)),
         })
     }
 

@@ -39,6 +39,30 @@ async fn a_pod_and_its_container_live_and_leave_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_change_before_the_start_and_after_it_but_not_meanwhile() {
+    let bench = Bench::new();
+    let one = name("one");
+    let limits = |mib: u64| Limits { memory_bytes: Some(mib << 20), ..Limits::default() };
+    assert_eq!(bench.tasks.update(&one, limits(1)).await.unwrap_err().kind, ErrorKind::NotFound);
+    bench.create("one", What::Single(pod(), parts())).await.unwrap();
+    bench.tasks.update(&one, limits(64)).await.unwrap();
+    assert_eq!(bench.vm.limits_of(&one.task), limits(64));
+    bench.vm.follow(vec![(100, false)]);
+    let starting = {
+        let (tasks, one) = (bench.tasks.clone(), one.clone());
+        tokio::spawn(async move { tasks.start(&one).await })
+    };
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    // The fake panics if it comes too early.
+    soon(bench.tasks.update(&one, limits(96))).await.unwrap();
+    soon(starting).await.unwrap().unwrap();
+    assert_eq!(bench.vm.limits_of(&one.task), limits(96));
+    bench.tasks.kill(&one, Signal::KILL, true).await.unwrap();
+    soon(bench.tasks.wait(&one)).await.unwrap();
+    assert_eq!(bench.tasks.update(&one, limits(64)).await.unwrap_err().kind, ErrorKind::State);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_partition_is_told_before_the_exit() {
     let bench = Bench::new();
     bench.create("one", What::Single(pod(), parts())).await.unwrap();

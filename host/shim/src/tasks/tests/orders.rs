@@ -1,6 +1,7 @@
 //! Calls in every order, several at once, over a VM that is slow, fails and dies.
 
 use super::*;
+use crate::spec::Limits;
 use proptest::prelude::*;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -38,6 +39,8 @@ enum Step {
     Delete(&'static str),
     Wait(&'static str),
     Usage(&'static str),
+    /// Of the limits of a task, not of what was added to it.
+    Update(&'static str),
     Pause(&'static str),
     Resume(&'static str),
     /// Its process ends by itself.
@@ -56,6 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => name().prop_map(Step::Delete),
         4 => name().prop_map(Step::Wait),
         1 => name().prop_map(Step::Usage),
+        2 => name().prop_map(Step::Update),
         3 => name().prop_map(Step::Pause),
         2 => name().prop_map(Step::Resume),
         4 => (name(), any::<u8>()).prop_map(|(name, status)| Step::Exit(name, status)),
@@ -107,6 +111,10 @@ async fn run(steps: Vec<Step>, script: Vec<(u64, bool)>) {
                     tasks.processes(&name(task)).await?;
                     tasks.usage(&name(task)).await.map(drop)
                 })
+            }
+            Step::Update(task) => {
+                let task = Name::from(name(task).task);
+                _ = calls.spawn(async move { tasks.update(&task, Limits::default()).await })
             }
             Step::Pause(task) => _ = calls.spawn(async move { tasks.pause(&name(task)).await }),
             Step::Resume(task) => _ = calls.spawn(async move { tasks.resume(&name(task)).await }),

@@ -80,6 +80,14 @@ async fn a_paused_container_can_be_killed_and_ends_with_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_ends_with_its_pod_however_often_that_has_to_be_tried() {
+    let bench = running_with_more().await;
+    bench.vm.fail_kills(3);
+    bench.tasks.kill(&name("pod"), Signal::KILL, true).await.unwrap();
+    assert_eq!(soon(bench.tasks.wait(&name("in"))).await.unwrap().status, 137);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_added_process_that_is_killed_ends_though_its_container_is_paused() {
     let bench = running_with_more().await;
     bench.tasks.pause(&name("in")).await.unwrap();
