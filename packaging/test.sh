@@ -132,7 +132,7 @@ grep -q 'squeezy.toml: line 7: memory: "lots"' "$work/journal" || complain "it d
 inside squeezy doctor --config /etc/squeezy/squeezy.toml >"$work/doctor" 2>&1 && complain "the doctor finds nothing wrong"
 grep -q 'line 7' "$work/doctor" || complain "the doctor does not say what is wrong"
 
-mkdir -p "$tree/var/lib/squeezy/layers"
+mkdir -p "$tree/var/lib/squeezy-shim"
 inside apt-get -qq remove -y squeezy squeezy-guest squeezy-shim squeezy-runtime-python >/dev/null 2>&1 || complain "it cannot be removed"
 for file in etc/squeezy/squeezy.toml var/lib/squeezy/key; do
 	[ -f "$tree/$file" ] || complain "a removal takes /$file along"
@@ -141,9 +141,9 @@ done
 rm "$tree"/usr/lib/squeezy/images/html.*
 # The others are forgotten.
 inside apt-get -qq purge -y squeezy >"$work/apt" 2>&1 || complain "it cannot be purged: $(tail -1 "$work/apt")"
-[ -d "$tree/var/lib/squeezy/layers" ] || complain "a purge of the service takes what is the shim's along"
+[ -d "$tree/var/lib/squeezy-shim" ] || complain "a purge of the service takes what is the shim's along"
 inside apt-get -qq purge -y squeezy-shim >"$work/apt" 2>&1 || complain "the shim cannot be purged: $(tail -1 "$work/apt")"
-[ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy 2>/dev/null)" ] || complain "a purge leaves something"
+[ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy "$tree"/var/lib/squeezy-shim 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
 
 archive=$("$own/node.sh" "$work" "$tree/squeezy-guest.deb" "$tree/squeezy-shim.deb")

@@ -46,6 +46,8 @@ pub fn size_class(memory_bytes: u64) -> Result<u64> {
 pub struct Group {
     /// Readable; no two groups have the same.
     pub key: String,
+    /// Of Kubernetes, whose pods they are.
+    pub namespace: String,
     /// The size of its partitions, in bytes.
     pub partition_bytes: u64,
 }
@@ -59,7 +61,14 @@ impl Group {
         let partition_bytes = size_class(pod.memory_bytes)?;
         // None of these can contain a slash.
         let key = format!("{}/{}/{}", pod.kubernetes_namespace, pod.vm, partition_bytes >> 20);
-        Ok(Self { key, partition_bytes })
+        Ok(Self { key, namespace: pod.kubernetes_namespace.clone(), partition_bytes })
+    }
+
+    /// That of a namespace's pods whose VM has no name, with partitions of this size, in bytes.
+    #[cfg(test)]
+    pub fn of_namespace(namespace: &str, partition_bytes: u64) -> Self {
+        let key = format!("{namespace}/default/{}", partition_bytes >> 20);
+        Self { key, namespace: namespace.to_owned(), partition_bytes }
     }
 }
 

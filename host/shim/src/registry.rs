@@ -24,13 +24,24 @@ use std::{
         net::UnixListener,
     },
     path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// Where the registries are.
 pub const STATE: &str = "/run/squeezy/shim";
 
+/// How long to wait for the lock, and how often to look.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// Most VMs of a group.
 const SERVERS_PER_GROUP: usize = 64;
+
+/// Of the hash of a group, in bytes: tenants choose a part of what is hashed, and nobody is to find what has the hash of
+/// another tenant's group.
+const GROUP_HASH_BYTES: usize = 16;
+/// Of the hash of a containerd and a namespace, in bytes, both of which are the operator's.
+const REGISTRY_HASH_BYTES: usize = 8;
 
 /// Names a server within its registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +49,13 @@ pub struct ServerName(String);
 
 impl ServerName {
     fn new(group: &Group, number: usize) -> Self {
-        Self(format!("{}-{number}", short_hash(&[&group.key])))
+        Self(format!("{}-{number}", hash::<GROUP_HASH_BYTES>(&[&group.key])))
     }
 
     /// Reads a name; `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
         let valid =
-            text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+            text.len() <= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         (valid && !text.is_empty()).then(|| Self(text.to_owned()))
     }
 
@@ -71,12 +82,12 @@ pub enum Place {
 
 impl Registry {
     /// Locks the registry for the namespace of the containerd at this address, below `state` (usually [`STATE`]).
-    /// Waits for whoever has the lock; nobody keeps it for longer than a few file operations.
+    /// Waits for whoever has the lock; nobody keeps it for longer than a few file operations, unless he is stopped.
     ///
     /// # Errors
     /// The directories cannot be made or locked.
     pub fn lock(state: &Path, containerd: &str, namespace: &Id) -> Result<Self> {
-        let directory = state.join(short_hash(&[containerd, namespace.as_str()]));
+        let directory = state.join(hash::<REGISTRY_HASH_BYTES>(&[containerd, namespace.as_str()]));
         let lock = || -> io::Result<File> {
             for part in ["pods", "servers"] {
                 DirBuilder::new().recursive(true).mode(0o700).create(directory.join(part))?;
@@ -88,7 +99,19 @@ impl Registry {
                 .write(true)
                 .mode(0o600)
                 .open(path)?;
-            flock(&file, FlockOperation::LockExclusive)?;
+            let limit = Instant::now() + LOCK_LIMIT;
+            while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                if error != Errno::WOULDBLOCK {
+                    return Err(error.into());
+                }
+                if Instant::now() >= limit {
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        format!("somebody has had it for {LOCK_LIMIT:?}"),
+                    ));
+                }
+                sleep(LOCK_INTERVAL);
+            }
             Ok(file)
         };
         let lock = lock().map_err(|error| {
@@ -181,18 +204,56 @@ impl Registry {
         self.pods_of(server)?.iter().try_for_each(|pod| self.remove(pod))
     }
 
-    /// Says how many pods the VM of a new server has room for.
+    /// Says whose the VM of a new server is, and how many pods it has room for.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn set_room(&self, server: &ServerName, pods: u16) -> Result<()> {
-        write(&self.room_file(server), &pods.to_string())
+    /// The namespace has `most_vms` already, or the file cannot be written.
+    pub fn admit(
+        &self,
+        server: &ServerName,
+        group: &Group,
+        pods: u16,
+        most_vms: usize,
+    ) -> Result<()> {
+        let namespace = &group.namespace;
+        if self.vms_of(namespace)? >= most_vms {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format_args!(
+                    "namespace {namespace:?} has {most_vms} VMs on this node already: let its pods share them \
+                     (dev.squeezy/vm, and limits of one size), or raise vms_per_namespace in shim.toml"
+                ),
+            ));
+        }
+        write(&self.room_file(server), &format!("{pods}\n{namespace}"))
+    }
+
+    /// How many VMs a namespace has whose servers run.
+    fn vms_of(&self, namespace: &str) -> Result<usize> {
+        let directory = self.directory.join("servers");
+        let count = || -> io::Result<usize> {
+            let mut count = 0;
+            for entry in fs::read_dir(&directory)? {
+                let path = entry?.path();
+                let is_of_it = path.extension().is_some_and(|extension| extension == "pods")
+                    && read_to_string(&path).is_ok_and(|text| {
+                        text.split_once('\n').is_some_and(|(_, of)| of == namespace)
+                    });
+                let server = path.file_stem().and_then(|name| ServerName::parse(name.to_str()?));
+                count +=
+                    usize::from(is_of_it && server.is_some_and(|server| self.is_running(&server)));
+            }
+            Ok(count)
+        };
+        count().map_err(|error| {
+            Error::failed(format_args!("cannot read {}: {error}", directory.display()))
+        })
     }
 
     /// How many pods the VM of a server has room for; `otherwise` if nothing is said.
     fn room(&self, server: &ServerName, otherwise: u16) -> u16 {
         let said = read_to_string(self.room_file(server)).ok();
-        said.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+        said.and_then(|text| text.lines().next()?.parse().ok()).unwrap_or(otherwise)
     }
 
     fn room_file(&self, server: &ServerName) -> PathBuf {
@@ -269,14 +330,14 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|error| Error::failed(format_args!("cannot write {}: {error}", path.display())))
 }
 
-/// 16 hexadecimal digits for a sequence of texts.
-fn short_hash(texts: &[&str]) -> String {
+/// Hexadecimal digits for so many bytes of the hash of a sequence of texts.
+fn hash<const BYTES: usize>(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

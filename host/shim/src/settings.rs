@@ -24,6 +24,8 @@ pub struct Settings {
     pub shared_bytes: u64,
     /// Most pods.
     pub pods: u16,
+    /// Most VMs of a namespace.
+    pub vms_per_namespace: usize,
     /// Disk space for images of layers, in bytes.
     pub layers_bytes: u64,
     /// How long it waits for the next pod, in seconds.
@@ -36,6 +38,7 @@ impl Default for Settings {
             processors: 2,
             shared_bytes: 256 << 20,
             pods: 32,
+            vms_per_namespace: 16,
             layers_bytes: 16 << 30,
             idle_seconds: 0,
         }
@@ -49,6 +52,7 @@ struct Written {
     processors: Option<Spanned<i64>>,
     shared_memory_mib: Option<Spanned<i64>>,
     pods: Option<Spanned<i64>>,
+    vms_per_namespace: Option<Spanned<i64>>,
     layers_gib: Option<Spanned<i64>>,
     idle_seconds: Option<Spanned<i64>>,
 }
@@ -96,6 +100,9 @@ impl Settings {
         if let Some(count) = number("pods", &written.pods, 1..=32)? {
             settings.pods = count as u16;
         }
+        if let Some(count) = number("vms_per_namespace", &written.vms_per_namespace, 1..=1024)? {
+            settings.vms_per_namespace = count as usize;
+        }
         if let Some(gib) = number("layers_gib", &written.layers_gib, 1..=1024)? {
             settings.layers_bytes = gib << 30;
         }
@@ -113,17 +120,18 @@ mod tests {
     #[test]
     fn the_example_says_the_defaults() {
         let keys = EXAMPLE.lines().filter(|line| line.contains(" = ")).count();
-        assert_eq!((Settings::parse(EXAMPLE), keys), (Ok(Settings::default()), 5));
+        assert_eq!((Settings::parse(EXAMPLE), keys), (Ok(Settings::default()), 6));
         assert_eq!(Settings::read(Path::new("/nowhere/shim.toml")), Ok(Settings::default()));
     }
 
     #[test]
     fn what_is_said_counts() {
-        let text = "processors = 4\nshared_memory_mib = 512\npods = 8\nlayers_gib = 2\nidle_seconds = 60\n";
+        let text = "processors = 4\nshared_memory_mib = 512\npods = 8\nvms_per_namespace = 3\nlayers_gib = 2\nidle_seconds = 60\n";
         let settings = Settings {
             processors: 4,
             shared_bytes: 512 << 20,
             pods: 8,
+            vms_per_namespace: 3,
             layers_bytes: 2 << 30,
             idle_seconds: 60,
         };

@@ -50,7 +50,7 @@ pub fn start(
                     let begin = || {
                         let settings = Settings::read(settings)?;
                         let pods = room(group.partition_bytes, settings.pods);
-                        registry.set_room(&server, pods)?;
+                        registry.admit(&server, &group, pods, settings.vms_per_namespace)?;
                         let assignment = Assignment {
                             state: state.to_owned(),
                             containerd: task.address.clone(),

@@ -18,6 +18,7 @@ touch "$work/layer/old/hidden" "$work/upper/bin/.wh.yes" "$work/upper/old/.wh..w
 echo "nobody's" >"$work/upper/secret"
 chmod 600 "$work/upper/secret"
 chown 65534:65534 "$work/upper/secret"
+head -c 33554432 /dev/urandom >"$work/upper/large"
 make_image "$work/layer" "$work/upper"
 start_containerd
 ctr image import "$work/image.tar" >/dev/null
@@ -31,7 +32,13 @@ until_true 10 [ -e "$work/events" ]
 echo "the first pod boots a VM"
 detach keeper sleep 100000
 [ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"
-pgrep qemu-system >/dev/null || die "there is no VM"
+vmm=$(pgrep qemu-system) || die "there is no VM"
+
+echo "the host ends it in its turn"
+# What is promised to it is the limit of its pod, 128 MiB, and 40 MiB of overhead.
+total_kib=$(busybox awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo)
+adjusted=$(cat "/proc/$vmm/oom_score_adj")
+[ "$adjusted" = "$((1000 - 168 * 1024 * 1000 / total_kib))" ] || die "its score has $adjusted added"
 
 echo "output, and the exit status"
 for number in 1 2 3; do
@@ -60,6 +67,19 @@ said=$(image=${image%:*}:65534 run owner cat /secret)
 said=$(options=--read-only run read-only sh -c 'echo x >/x || echo no; echo x >/tmp/x && cat /tmp/x' 2>"$work/error" | tr '\n' ' ') || true
 [ "$said" = "no x " ] || die "it said: $said$(cat "$work/error")"
 
+echo "what pods read of a layer is in memory once"
+# cached: how much of files the VM has in memory, in KiB.
+cached() {
+	ctr task exec --exec-id look keeper cat /proc/meminfo </dev/null | busybox awk '$1 == "Cached:" { print $2 }'
+}
+before=$(cached)
+run first sh -c 'cat /large >/dev/null'
+once=$(cached)
+run second sh -c 'cat /large >/dev/null'
+twice=$(cached)
+[ $((once - before)) -ge $((30 << 10)) ] || die "a file of 32 MiB was read, and the VM has $before and then $once KiB of files"
+[ $((twice - once)) -le $((4 << 10)) ] || die "it was read again, and the VM has $once and then $twice KiB of files"
+
 echo "many at once"
 for number in $(seq 12); do
 	run "many-$number" sh -c "echo $number; sleep 1; echo $number >&2" >"$work/many-$number" 2>&1 &
@@ -78,7 +98,7 @@ echo "memory is the host's when a pod has ended"
 # ctr leaves a task that it could not start.
 ctr task rm --force absent >/dev/null 2>&1 || true
 ctr container rm absent
-until_true 30 log_has 24 "the memory of a pod is back"
+until_true 30 log_has 26 "the memory of a pod is back"
 
 echo "a full partition is told"
 status=0
@@ -330,8 +350,8 @@ echo "nothing is left after the last"
 [ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"
 remove keeper
 until_true 30 no_vm_is_left
-[ "$(find /var/lib/squeezy/layers/images -type f | wc -l)" = 2 ] || die "there are other images than those of the layers"
-[ -z "$(ls /var/lib/squeezy/layers/work)" ] || die "something is left of making images"
+[ "$(find /var/lib/squeezy-shim/layers/images -type f | wc -l)" = 2 ] || die "there are other images than those of the layers"
+[ -z "$(ls /var/lib/squeezy-shim/layers/work)" ] || die "something is left of making images"
 
 echo "the VM is killed"
 detach victim sleep 100000

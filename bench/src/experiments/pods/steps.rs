@@ -126,7 +126,7 @@ impl Step {
         let Some(back) = back()?.pop() else { return Ok(()) };
         let figures = Figures::Reclaim {
             size_bytes: POD_BYTES,
-            back_ns: (back.emptied_us + back.latency_us) * 1000,
+            back_ns: back.after_us * 1000,
             request_ns: back.latency_us * 1000,
             migrated_pages,
         };

@@ -20,10 +20,10 @@ pub(crate) struct Booted {
 /// What a server says when it has given back the memory of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Back {
-    /// From the request until the memory was the host's.
+    /// From the end of the pod until its memory was the host's.
+    pub(crate) after_us: u64,
+    /// From the request for it.
     pub(crate) latency_us: u64,
-    /// Until nobody was in the pod any more.
-    pub(crate) emptied_us: u64,
 }
 
 /// What the VMs of all servers that are there are.
@@ -45,7 +45,7 @@ fn of_boot(line: &str) -> Option<Booted> {
 fn of_memory(line: &str) -> Option<Back> {
     let (_, line) = line.split_once("the memory of a pod is back")?;
     let number = |name| value(line, name)?.parse().ok();
-    Some(Back { latency_us: number("latency_us")?, emptied_us: number("emptied_us")? })
+    Some(Back { after_us: number("after_us")?, latency_us: number("latency_us")? })
 }
 
 /// The value of `name=value`, which is in quotation marks if there are spaces in it.
@@ -90,8 +90,8 @@ mod tests {
             vmm: "QEMU 7.2.22".to_owned(),
         };
         assert_eq!(of_boot(line), Some(expected));
-        let line = "2026-11-27T17:00:00.123456Z  INFO the memory of a pod is back latency_us=2100 emptied_us=900";
-        assert_eq!(of_memory(line), Some(Back { latency_us: 2100, emptied_us: 900 }));
+        let line = "2026-11-27T17:00:00.123456Z  INFO the memory of a pod is back after_us=3000 latency_us=2100";
+        assert_eq!(of_memory(line), Some(Back { after_us: 3000, latency_us: 2100 }));
         assert_eq!(of_memory(&line.replace("2100", "soon")), None);
         assert_eq!((of_boot(line), of_memory("the memory of a pod is back")), (None, None));
     }

@@ -152,7 +152,7 @@ async fn a_place_is_given_back_whose_pod_never_came_to_its_server() {
 
 /// Has a place kept for a pod, as `start` does.
 fn reserve(state: &Path, pod: &str) -> Place {
-    let group = Group { key: "/default/128".to_owned(), partition_bytes: 128 << 20 };
+    let group = Group::of_namespace("", 128 << 20);
     registry(state).reserve(&id(pod), &group).unwrap()
 }
 

@@ -5,7 +5,7 @@
 use super::{Cache, Key, ranges::Ranges};
 use crate::error::{Error, ErrorKind, Result};
 use futures_util::future::BoxFuture;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use squeezy_protocol::Layer;
 use std::{
     fs::File,
@@ -15,11 +15,14 @@ use std::{
 };
 use tokio::{sync::Mutex, task::spawn_blocking};
 
+/// The part of a disk, as a divisor, that is left to others. kubelet makes room where less than twice that is free.
+const LEFT_PART: u64 = 20;
+
 /// The guest's side of a pool.
 pub trait Guest: Send + Sync {
     /// Mounts a layer.
     fn add(&self, layer: Layer) -> BoxFuture<'_, Result<()>>;
-    /// Unmounts the layer at this offset. Nothing of it is read any more when this returns.
+    /// Unmounts the layer at this offset, if it is there. Nothing of it is read any more when this returns.
     fn remove(&self, offset_bytes: u64) -> BoxFuture<'_, Result<()>>;
 }
 
@@ -104,15 +107,49 @@ impl Pool {
             ))
         };
         let length_bytes = image.metadata().map_err(|error| failed(&error))?.len();
+        let disk = fstatvfs(&*self.file).map_err(|error| failed(&error))?;
+        let (free_bytes, all_bytes) =
+            (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
+        if !has_room(free_bytes, all_bytes, length_bytes) {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format_args!(
+                    "the node's disk has {} MiB left, which is too little for a layer of {} MiB",
+                    free_bytes >> 20,
+                    length_bytes >> 20
+                ),
+            ));
+        }
         let layer = self.place(&mut ranges, guest, length_bytes, directory).await?;
         let file = self.file.clone();
         spawn_blocking(move || copy(image, &file, layer.offset_bytes, length_bytes))
             .await
             .map_err(|error| failed(&error))?
             .map_err(|error| failed(&error))?;
-        guest.add(layer).await?;
         ranges.add(layer, key);
+        if let Err(error) = guest.add(layer).await {
+            // It may be there though nobody has said so.
+            ranges.clear(layer.offset_bytes);
+            self.remove(&mut ranges, guest, layer).await;
+            return Err(error);
+        }
         Ok(layer.offset_bytes)
+    }
+
+    /// Removes a layer that holds nothing for anybody. Its range stays taken if the guest does not let go of it.
+    async fn remove(&self, ranges: &mut Ranges, guest: &dyn Guest, layer: Layer) {
+        match guest.remove(layer.offset_bytes).await {
+            Ok(()) => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                if let Err(error) =
+                    fallocate(&*self.file, hole, layer.offset_bytes, layer.length_bytes)
+                {
+                    tracing::warn!("a range of the pool cannot be given back: {error}");
+                }
+                ranges.remove(layer.offset_bytes);
+            }
+            Err(error) => tracing::warn!("a layer cannot be removed: {error}"),
+        }
     }
 
     /// Finds a free range, for which others without users may have to go.
@@ -128,18 +165,7 @@ impl Pool {
                 return Ok(layer);
             }
             let Some(oldest) = ranges.clear_oldest() else { break };
-            match guest.remove(oldest.offset_bytes).await {
-                Ok(()) => {
-                    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                    if let Err(error) =
-                        fallocate(&*self.file, hole, oldest.offset_bytes, oldest.length_bytes)
-                    {
-                        tracing::warn!("a range of the pool cannot be given back: {error}");
-                    }
-                    ranges.remove(oldest.offset_bytes);
-                }
-                Err(error) => tracing::warn!("a layer cannot be removed: {error}"),
-            }
+            self.remove(ranges, guest, oldest).await;
         }
         Err(Error::new(
             ErrorKind::Full,
@@ -151,6 +177,12 @@ impl Pool {
             ),
         ))
     }
+}
+
+/// Whether a disk of this size with so much free, in bytes, has room for so much more. Nobody sees what is in the pools of
+/// VMs, and when a disk is full others pay for it.
+fn has_room(free_bytes: u64, all_bytes: u64, more_bytes: u64) -> bool {
+    free_bytes.saturating_sub(more_bytes) >= all_bytes / LEFT_PART
 }
 
 /// Copies an image to its place; where the file system can do that, without copying anything.

@@ -85,6 +85,14 @@ impl Ranges {
         Some(oldest.layer)
     }
 
+    /// A range holds nothing, for nobody, and is taken until it is [removed](Self::remove).
+    pub fn clear(&mut self, offset_bytes: u64) {
+        if let Some(range) = self.taken.get_mut(&offset_bytes) {
+            range.key = None;
+            range.users = 0;
+        }
+    }
+
     /// Gives a range back.
     pub fn remove(&mut self, offset_bytes: u64) {
         self.taken.remove(&offset_bytes);

@@ -4,6 +4,7 @@ mod boot;
 mod container;
 mod idle;
 mod network;
+mod oom;
 mod pod;
 mod process;
 mod usage;
@@ -37,8 +38,8 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Where images of layers are kept.
-pub const LAYERS: &str = "/var/lib/squeezy/layers";
+/// Where images of layers are kept: in a directory of root's, unlike that of the daemon.
+pub const LAYERS: &str = "/var/lib/squeezy-shim/layers";
 
 /// Most processes that the agent is asked to run: it answers 2048 calls at a time, and each process takes a wait, three
 /// streams and some more.
@@ -179,6 +180,18 @@ impl Machine {
         self.container(container)?.pod().begin_use().await
     }
 
+    /// The host's kernel judges the VM by what is promised to its pods, which are others than before.
+    fn promises_have_changed(&self, booted: &Booted) {
+        // Locked meanwhile, so that what is written last is what there is.
+        let inside = self.inside();
+        let pods_bytes = inside.pods.values().map(Pod::memory_bytes);
+        if let Err(error) = oom::judge(booted.vm.process_id(), pods_bytes) {
+            tracing::warn!(
+                "the host would not end this VM in its turn if it had no memory: {error}"
+            );
+        }
+    }
+
     /// A process of a container that has this id in the guest.
     fn listed(&self, container: &Id, pid: u32) -> Listed {
         let inside = self.inside();
@@ -195,11 +208,12 @@ impl Vm for Machine {
         Box::pin(async move {
             let booted = self.boot().await?;
             let (connection, traffic) = network::connect(&booted, pod).await?;
-            let mut made = Pod::new(pod.host_name.clone(), connection);
+            let mut made = Pod::new(pod.host_name.clone(), pod.memory_bytes, connection);
             if let (Some(freeze), Some(traffic)) = (&pod.freeze, traffic) {
                 made = made.frozen(&booted, id, freeze, traffic).await;
             }
             self.inside().pods.insert(id.clone(), made);
+            self.promises_have_changed(&booted);
             Ok(())
         })
     }
@@ -211,6 +225,7 @@ impl Vm for Machine {
             let _ = pod.leave(&booted, None).await.await;
             pod.disconnect(&booted).await;
             self.inside().pods.remove(id);
+            self.promises_have_changed(&booted);
             Ok(())
         })
     }
@@ -390,7 +405,12 @@ impl Guest for Booted {
     }
 
     fn remove(&self, offset_bytes: u64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { Ok(self.vm.agent()?.remove_layer(offset_bytes).await?) })
+        Box::pin(async move {
+            match self.vm.agent()?.remove_layer(offset_bytes).await {
+                Err(VmError::Agent { code: ErrorCode::NotFound, .. }) => Ok(()),
+                removed => Ok(removed?),
+            }
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     spec::Freeze,
     volumes,
 };
+use futures_util::future::join_all;
 use squeezy_protocol::{
     Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice, Volume,
 };
@@ -45,6 +46,8 @@ const FOREVER_SECONDS: &str = "2147483647";
 #[derive(Clone)]
 pub(super) struct Pod {
     host_name: Option<String>,
+    /// Its limit, in bytes.
+    memory_bytes: u64,
     inside: Arc<tokio::sync::Mutex<Inside>>,
     /// If it is frozen when it has nothing to do.
     freezer: Option<Arc<Freezer<Idle>>>,
@@ -77,10 +80,15 @@ struct Inside {
 }
 
 impl Pod {
-    /// A pod with this host name, without containers.
-    pub(super) fn new(host_name: Option<String>, connection: Option<Connection>) -> Self {
+    /// A pod with this host name and limit, in bytes, without containers.
+    pub(super) fn new(
+        host_name: Option<String>,
+        memory_bytes: u64,
+        connection: Option<Connection>,
+    ) -> Self {
         let inside = Inside { connection, ..Inside::default() };
-        Self { host_name, inside: Arc::new(tokio::sync::Mutex::new(inside)), freezer: None }
+        let inside = Arc::new(tokio::sync::Mutex::new(inside));
+        Self { host_name, memory_bytes, inside, freezer: None }
     }
 
     /// The same, frozen when it has nothing to do.
@@ -122,6 +130,11 @@ impl Pod {
     /// Keeps it from being frozen, though it may be already, as long as there is what this returns.
     pub(super) fn keep(&self) -> Option<Use<Idle>> {
         self.freezer.as_ref().map(Freezer::keep)
+    }
+
+    /// Its limit, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// Its host name.
@@ -325,25 +338,27 @@ impl Inside {
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
     async fn end(&mut self, booted: &Booted) {
         let begin = Instant::now();
-        if let (Some(keeper), Ok(agent)) = (self.keeper.take(), booted.vm.agent())
-            && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
-        {
-            tracing::error!("instance {keeper}: {error}");
-        }
-        for number in std::mem::take(&mut self.shared).into_values() {
-            remove(booted, number).await;
-        }
-        if let Some(slot) = self.slot.take() {
-            let emptied = begin.elapsed();
-            if let Some(Resize { latency, plugged_bytes, .. }) = reclaim(booted, slot).await {
-                // With the time until nobody was in it any more, and the memory that the VM's pods have.
-                tracing::info!(
-                    latency_us = latency.as_micros(),
-                    emptied_us = emptied.as_micros(),
-                    plugged_bytes,
-                    "the memory of a pod is back"
-                );
+        let (keeper, shared, slot) =
+            (self.keeper.take(), std::mem::take(&mut self.shared), self.slot.take());
+        let end_keeper = async {
+            if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())
+                && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
+            {
+                tracing::error!("instance {keeper}: {error}");
             }
+        };
+        let removes = join_all(shared.into_values().map(|number| remove(booted, number)));
+        // The guest's kernel lets go of the partition in the moment that nobody is in it any more, if it has been asked to.
+        let reclaimed = async { reclaim(booted, slot?).await };
+        let ((), _, reclaimed) = tokio::join!(end_keeper, removes, reclaimed);
+        if let Some(Resize { latency, plugged_bytes, .. }) = reclaimed {
+            // With what the request took, and the memory that the VM's pods have.
+            tracing::info!(
+                after_us = begin.elapsed().as_micros(),
+                latency_us = latency.as_micros(),
+                plugged_bytes,
+                "the memory of a pod is back"
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    task::{JoinSet, spawn_blocking},
+    task::{JoinHandle, JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 
@@ -123,10 +123,10 @@ impl Volumes {
 
 /// Makes a volume what the directory of the host is that it is a copy of, whenever that changes.
 async fn follow(booted: Arc<Booted>, pod: Pod, number: u32, source: PathBuf, mut last: Copied) {
-    let mut said = String::new();
+    let (mut said, mut looks) = (String::new(), Looks::default());
     loop {
         sleep(LOOK_INTERVAL).await;
-        let looked = look(&booted, &pod, number, &source, &mut last).await;
+        let looked = look(&booted, &pod, number, looks.read(&source).await, &mut last).await;
         let problem = looked.err().map(|error| error.message).unwrap_or_default();
         // Once for each.
         if problem != said && !problem.is_empty() {
@@ -136,15 +136,32 @@ async fn follow(booted: Arc<Booted>, pod: Pod, number: u32, source: PathBuf, mut
     }
 }
 
-/// Changes a volume if what it is a copy of is not what it was last.
+/// Looks at a directory of the host, one look at a time: where that takes for ever, one thread waits for it, and not one
+/// more with each look.
+#[derive(Default)]
+struct Looks(Option<JoinHandle<io::Result<Copied>>>);
+
+impl Looks {
+    async fn read(&mut self, source: &Path) -> io::Result<Copied> {
+        let look = self.0.get_or_insert_with(|| {
+            let source = source.to_owned();
+            spawn_blocking(move || volumes::copy(&source))
+        });
+        let done = timeout(HOST_LIMIT, look).await.map_err(|_| takes_long())?;
+        self.0 = None;
+        done.map_err(io::Error::other)?
+    }
+}
+
+/// Changes a volume if what it is a copy of, as it was read now, is not what it was last.
 async fn look(
     booted: &Booted,
     pod: &Pod,
     number: u32,
-    source: &Path,
+    read: io::Result<Copied>,
     last: &mut Copied,
 ) -> Result<()> {
-    let now = read(source).await.map_err(Error::failed)?;
+    let now = read.map_err(Error::failed)?;
     if now == *last {
         return Ok(());
     }
@@ -170,11 +187,12 @@ pub(super) async fn on_host<T: Send + 'static>(
 ) -> io::Result<T> {
     match timeout(HOST_LIMIT, spawn_blocking(work)).await {
         Ok(done) => done.map_err(io::Error::other)?,
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("it takes longer than {HOST_LIMIT:?}"),
-        )),
+        Err(_) => Err(takes_long()),
     }
+}
+
+fn takes_long() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("it takes longer than {HOST_LIMIT:?}"))
 }
 
 /// Removes a volume from the VM; its files go when nobody has it any more.

@@ -11,6 +11,7 @@ fn id(text: &str) -> Id {
 fn group(kubernetes_namespace: &str, vm: &str, memory_mib: u64) -> Group {
     Group {
         key: format!("{kubernetes_namespace}/{vm}/{memory_mib}"),
+        namespace: kubernetes_namespace.to_owned(),
         partition_bytes: memory_mib << 20,
     }
 }
@@ -55,10 +56,10 @@ fn a_server_has_the_room_that_its_vm_was_made_with() {
     let registry = lock(&state);
     let group = group("shop", "default", 256);
     let (first, _listening) = started(registry.reserve(&id("a"), &group).unwrap());
-    registry.set_room(&first, 2).unwrap();
+    registry.admit(&first, &group, 2, 9).unwrap();
     assert_eq!(joined(registry.reserve(&id("b"), &group).unwrap()), first);
     let (second, listening) = started(registry.reserve(&id("c"), &group).unwrap());
-    registry.set_room(&second, 1).unwrap();
+    registry.admit(&second, &group, 1, 9).unwrap();
     // What it was is nothing to the next of its name.
     drop(listening);
     assert_eq!(started(registry.reserve(&id("d"), &group).unwrap()).0, second);
@@ -72,6 +73,37 @@ fn groups_have_servers_of_their_own() {
     let (front, _one) = started(registry.reserve(&id("a"), &group("shop", "front", 256)).unwrap());
     let (back, _two) = started(registry.reserve(&id("b"), &group("shop", "back", 256)).unwrap());
     assert_ne!(front, back);
+}
+
+#[test]
+fn a_namespace_has_no_more_vms_than_it_may_have_and_others_have_theirs() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let new = |pod: &str, group: &Group| {
+        let (server, listener) = started(registry.reserve(&id(pod), group).unwrap());
+        let admitted = registry.admit(&server, group, 32, 2);
+        if admitted.is_err() {
+            registry.forget(&server).unwrap();
+        }
+        admitted.map(|()| listener)
+    };
+    let of = |vm| group("shop", vm, 256);
+    let _one = new("a", &of("front")).unwrap();
+    let two = new("b", &of("back")).unwrap();
+    let error = new("c", &of("third")).unwrap_err();
+    assert!(error.message.contains("namespace \"shop\" has 2 VMs"), "{error}");
+    assert!(registry.server_of(&id("c")).is_err(), "it has left no place");
+    joined(registry.reserve(&id("d"), &of("front")).unwrap());
+    let _other = new("e", &group("bank", "front", 256)).unwrap();
+    drop(two);
+    new("f", &of("third")).unwrap();
+}
+
+#[test]
+fn a_name_is_of_a_hash_that_nobody_finds_another_text_for() {
+    let name = ServerName::new(&group("shop", "front", 256), 63);
+    assert_eq!(name.as_str().len(), 2 * GROUP_HASH_BYTES + "-63".len());
+    assert_eq!(ServerName::parse(name.as_str()), Some(name));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn settings_are_for_a_new_vm_and_leave_others_alone() {
     assert!(error.message.contains("shim.toml: line 1: unknown field `vcpus`"), "{error}");
     let (pod, other) = ("pod".parse().unwrap(), "other".parse().unwrap());
     assert!(containerd.registry().server_of(&pod).is_err(), "it has no place");
-    let group = Group { key: "shop/default/128".to_owned(), partition_bytes: 128 << 20 };
+    let group = Group::of_namespace("shop", 128 << 20);
     let place = containerd.registry().reserve(&other, &group).unwrap();
     assert!(matches!(place, Place::New(..)));
     containerd.start("pod", "/nowhere/at/all").unwrap();
@@ -90,7 +90,7 @@ fn a_container_is_sent_to_the_server_of_its_pod() {
     let containerd = Containerd::with(&container());
     let (server, _listening) = {
         let registry = containerd.registry();
-        let group = Group { key: "shop/default/128".to_owned(), partition_bytes: 128 << 20 };
+        let group = Group::of_namespace("shop", 128 << 20);
         match registry.reserve(&"pod".parse().unwrap(), &group).unwrap() {
             Place::New(server, listener) => (server, listener),
             Place::Running(_) => panic!("there is none yet"),

@@ -9,6 +9,8 @@ struct Books {
     layers: Lock<Vec<Layer>>,
     /// Layers that cannot be removed.
     stuck: Lock<Vec<u64>>,
+    /// Whether it says that it has not taken what it has taken.
+    is_forgetful: Lock<bool>,
 }
 
 impl Guest for Books {
@@ -16,7 +18,10 @@ impl Guest for Books {
         let mut layers = self.layers.lock().unwrap();
         assert!(layers.iter().all(|other| !other.overlaps(layer)), "{layer:?}");
         layers.push(layer);
-        Box::pin(async { Ok(()) })
+        let is_forgetful = *self.is_forgetful.lock().unwrap();
+        Box::pin(async move {
+            if is_forgetful { Err(Error::failed("the VM does not answer")) } else { Ok(()) }
+        })
     }
 
     fn remove(&self, offset_bytes: u64) -> BoxFuture<'_, Result<()>> {
@@ -129,4 +134,23 @@ async fn a_place_that_the_guest_does_not_give_back_is_not_used_again() {
     // Until it does.
     bench.guest.stuck.lock().unwrap().clear();
     assert_eq!(bench.take(&[&a]).await.unwrap().offsets(), [stuck]);
+}
+
+#[tokio::test]
+async fn a_layer_that_the_guest_has_without_saying_so_is_in_nobodys_way() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b] = ["aaaa", "bbbb"].map(|name| bench.layer(name));
+    *bench.guest.is_forgetful.lock().unwrap() = true;
+    bench.take(&[&a]).await.unwrap_err();
+    *bench.guest.is_forgetful.lock().unwrap() = false;
+    // The guest refuses one that is in the place of another.
+    let of_b = bench.take(&[&b]).await.unwrap();
+    assert!(bench.has(of_b.offsets()[0], "bbbb"));
+    assert_eq!(bench.guest.layers.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_part_of_the_disk_is_left_to_others() {
+    assert!(has_room(10, 100, 5) && has_room(5, 100, 0) && has_room(0, 19, 0));
+    assert!(!has_room(10, 100, 6) && !has_room(4, 100, 0) && !has_room(4, 100, u64::MAX));
 }
