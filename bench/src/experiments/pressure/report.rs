@@ -74,6 +74,14 @@ impl Report for Arguments {
                 );
             }
         }
+        assessments.add(
+            "memfd",
+            "overcommit: GiB-seconds with 70% of the memory where the host takes it, relative to where instances give it",
+            Estimate::ratio(
+                gib_seconds(records, "overcommit, memfd"),
+                gib_seconds(records, "overcommit"),
+            ),
+        );
     }
 
     fn plot(records: &[Line]) -> Chart {
@@ -193,6 +201,14 @@ mod tests {
     fn lines_name_their_units() {
         let required = ["function", "p99_ns", "p99_over_abundant", "gib_seconds"];
         assert_eq!(complaint(&line("squeezy", RESTRICTED, 1.0, 1.0), &required), None);
+    }
+
+    #[test]
+    fn a_host_that_takes_memory_is_compared_with_instances_that_give_it() {
+        let records = [("overcommit", 20.0), ("overcommit, memfd", 18.0)]
+            .map(|(method, gib_seconds)| line(method, RESTRICTED, 1.0, gib_seconds));
+        let assessed = assess::<Arguments>(&repeated(&records));
+        assert_eq!(assessed.last().map(Assessment::verdict), Some(Verdict::Met));
     }
 
     #[test]
