@@ -10,7 +10,7 @@ const MAX_REASON: usize = 300;
 
 /// What knows pods, and changes what they request.
 pub trait Cluster {
-    /// A pod as it is, if it is to stay.
+    /// A pod as it is.
     fn pod(&self, name: &PodName, until: Instant) -> Result<Pod, Problem>;
     /// Changes a pod's resources.
     fn resize(&self, name: &PodName, patch: &Value, until: Instant) -> Result<(), Denied>;
@@ -19,7 +19,7 @@ pub trait Cluster {
 /// Why something is not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The pod is not there any more, or about to end.
+    /// The pod is not there any more.
     Gone,
     /// It is not allowed, for people.
     Refused(String),
@@ -37,14 +37,16 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Whose problem it is: a refusal if it was for something in the request, and `is_refusal` says so of the message.
+    /// Whose problem it is: a refusal if it was for something in the pod, as a 422 always is, or if `is_refusal` says so of
+    /// the message.
     pub fn into_problem(self, is_refusal: impl Fn(&str) -> bool) -> Problem {
         let why = short(&self.message);
         match self.status {
             404 => Problem::Refused(
                 "the cluster cannot change what a pod that runs requests: Kubernetes 1.33 and newer can".to_owned(),
             ),
-            400 | 403 | 422 if is_refusal(&self.message) => Problem::Refused(why),
+            422 => Problem::Refused(why),
+            400 | 403 if is_refusal(&self.message) => Problem::Refused(why),
             _ => Problem::Failed(why),
         }
     }

@@ -6,6 +6,7 @@
 mod api;
 mod change;
 mod cluster;
+mod places;
 mod pod;
 mod quantity;
 mod serve;
@@ -33,7 +34,7 @@ struct Arguments {
     /// The token that the API server knows it by, read again for each request.
     #[arg(long, value_name = "FILE", default_value_os_t = PathBuf::from(ACCOUNT).join("token"))]
     token_file: PathBuf,
-    /// The certificate that vouches for the API server, in PEM.
+    /// The certificate that vouches for the API server, in PEM, read again for each request.
     #[arg(long, value_name = "FILE", default_value_os_t = PathBuf::from(ACCOUNT).join("ca.crt"))]
     certificate_file: PathBuf,
     /// Where servers of VMs find it.
@@ -49,8 +50,8 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .with_target(false)
         .init();
-    let failed = match Api::new(arguments.server, arguments.token_file, &arguments.certificate_file)
-    {
+    let api = Api::new(arguments.server, arguments.token_file, arguments.certificate_file);
+    let failed = match api {
         Ok(api) => match serve::bind(&arguments.socket) {
             Ok(listener) => serve::serve(&listener, &api).to_string(),
             Err(error) => format!("{}: {error}", arguments.socket.display()),

@@ -93,16 +93,20 @@ pub enum Admission {
     Admitted,
     /// It has not yet, or does not say so because a container does not run.
     Open,
-    /// It has no memory for it, for people.
-    NoMemory(String),
-    /// It does not take it over for another reason, for people.
-    Pending(String),
+    /// It does not, for people: it has no room for it now or ever, or another reason. What another resource has no room for
+    /// keeps memory out as well, as a node takes over all or nothing.
+    Refused(String),
 }
 
 impl Pod {
-    /// Whether it is the one with this UID, and is to stay.
-    pub fn stays(&self, uid: &str) -> bool {
-        self.metadata.uid == uid && self.metadata.deletion_timestamp.is_none()
+    /// Whether it is the one with this UID, and no other one of its name.
+    pub fn has_uid(&self, uid: &str) -> bool {
+        self.metadata.uid == uid
+    }
+
+    /// Whether it is about to end. It may run until then, for as long as its grace period is.
+    pub fn is_ending(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
     /// What to change for it to request so many bytes of memory, in proportion to the limits of its containers. Nothing if
@@ -186,9 +190,7 @@ impl Pod {
                 condition.kind == "PodResizePending" && condition.status == "True"
             });
         if let Some(Condition { reason, message, .. }) = pending {
-            let why = short(&format!("{reason}: {message}"));
-            let is_memory = message.contains(MEMORY);
-            return if is_memory { Admission::NoMemory(why) } else { Admission::Pending(why) };
+            return Admission::Refused(short(&format!("{reason}: {message}")));
         }
         let has_it = |container: &Container| {
             let statuses = &self.status.container_statuses;
@@ -287,11 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_or_another_one_does_not_stay() {
+    fn who_is_another_one_or_about_to_end_is_told() {
         let mut here = pod(&[]);
-        assert!(read(here.clone()).stays("u") && !read(here.clone()).stays("v"));
+        let stays = read(here.clone());
+        assert!(stays.has_uid("u") && !stays.has_uid("v") && !stays.is_ending());
         here["metadata"]["deletionTimestamp"] = json!("2026-11-28T12:00:00Z");
-        assert!(!read(here).stays("u"));
+        assert!(read(here).is_ending());
     }
 
     #[test]
@@ -302,14 +305,14 @@ mod tests {
         assert_eq!(read(asked.clone()).admission(), Admission::Open, "it does not run yet");
         asked["status"] = json!({ "containerStatuses": status("1000") });
         assert_eq!(read(asked.clone()).admission(), Admission::Open);
-        for (message, expected) in [
-            ("not enough memory", Admission::NoMemory("Deferred: not enough memory".to_owned())),
-            ("disk pressure", Admission::Pending("Deferred: disk pressure".to_owned())),
+        for (reason, message, expected) in [
+            ("Deferred", "not enough memory", "Deferred: not enough memory"),
+            ("Infeasible", "not enough capacity: cpu", "Infeasible: not enough capacity: cpu"),
         ] {
             asked["status"]["conditions"] = json!([
-                { "type": "PodResizePending", "status": "True", "reason": "Deferred", "message": message }
+                { "type": "PodResizePending", "status": "True", "reason": reason, "message": message }
             ]);
-            assert_eq!(read(asked.clone()).admission(), expected);
+            assert_eq!(read(asked.clone()).admission(), Admission::Refused(expected.to_owned()));
         }
         for same in ["64Mi", "65536Ki", "67108864"] {
             asked["status"] = json!({ "containerStatuses": status(same), "conditions": [] });

@@ -31,8 +31,10 @@ const LOOKS: u32 = 4;
 /// The part of the time, as a divisor, that it may be busy without counting as computing: the runtimes of languages are
 /// never quite still.
 const STILL_PART: u32 = 20;
-/// How long to wait before what could not be thawed is tried again.
+/// How long to wait before what could not be thawed is tried again: half of the time that it has been tried for, from the
+/// former to the latter. What has no room for long is not asked for every second.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What can be frozen.
 pub trait Freezable: Send + Sync + 'static {
@@ -208,12 +210,25 @@ impl<F: Freezable> Freezer<F> {
 
     /// Thaws it, however often that has to be tried.
     async fn thaw_at_last(&self) {
-        let mut problem = None;
+        let (begin, mut problem) = (Instant::now(), None);
         loop {
             let thawed = self.thaw(&mut *self.frozen.lock().await).await;
             let Err(error) = thawed else { return };
             self.tell(&mut problem, "cannot thaw it, and tries again", &error);
-            sleep(RETRY_INTERVAL).await;
+            let pause = (begin.elapsed() / 2).clamp(RETRY_INTERVAL, MAX_RETRY_INTERVAL);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.until_a_use_has_thawed_it() => return,
+            }
+        }
+    }
+
+    async fn until_a_use_has_thawed_it(&self) {
+        loop {
+            self.thawing.notified().await;
+            if *self.frozen.lock().await == F::Frozen::default() {
+                return;
+            }
         }
     }
 

@@ -30,6 +30,9 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often to ask for a pod that runs already.
 const ASK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a node that had no room is taken to have none if nobody says otherwise: a cluster that is too busy to answer
+/// has no more room for that. Longer than kubelet takes to look again at what it has deferred.
+const FULL: Duration = Duration::from_secs(90);
 /// How long a change that nobody has answered may still come: the API server gives up after a minute.
 const LATE: Duration = Duration::from_secs(70);
 /// The unit of what a frozen pod requests, in bytes.
@@ -70,6 +73,8 @@ enum State {
     Less,
     /// It may be less, or may become so: nobody has answered the change.
     Unsure,
+    /// It may be less, and the pod is to run, for which its node had no room at this time.
+    Refused(Instant),
     /// It may be less, and the pod is to run, for which nobody has had an answer since.
     Unanswered(Instant),
 }
@@ -120,7 +125,7 @@ impl<C: Cluster> MemoryRequest<C> {
                 return Ok(());
             }
             State::Limit => return Ok(()),
-            State::Less | State::Unsure => Instant::now(),
+            State::Less | State::Unsure | State::Refused(_) => Instant::now(),
             State::Unanswered(since) => since,
         };
         let why = match self.ask(None).await {
@@ -134,22 +139,29 @@ impl<C: Cluster> MemoryRequest<C> {
                 return Ok(());
             }
             Ok(Answer::Refused { why }) => {
-                *state = State::Less;
+                *state = State::Refused(Instant::now());
                 return Err(Error::failed(format_args!(
-                    "its node has no room for what it may use: {why}"
+                    "there is no room for what it may use: {why}"
                 )));
             }
             Ok(Answer::Failed { why }) | Err(Silence::NotAsked(why) | Silence::NoAnswer(why)) => {
                 why
             }
         };
+        if let State::Refused(at) = before
+            && at.elapsed() < FULL
+        {
+            return Err(Error::failed(format_args!(
+                "there was no room for what it may use, and nobody says otherwise: {why}"
+            )));
+        }
         *state = State::Unanswered(since);
         if since.elapsed() < PATIENCE {
             return Err(Error::failed(format_args!(
-                "nobody says whether its node has room for what it may use: {why}"
+                "nobody says whether there is room for what it may use: {why}"
             )));
         }
-        self.tell("runs, and its node may have no room for what it may use", &why);
+        self.tell("runs, and there may be no room for what it may use", &why);
         self.ask_on(Duration::ZERO);
         Ok(())
     }

@@ -98,6 +98,13 @@ stop_cluster() {
 	done
 }
 
+# apply MANIFEST: as a user does who has put the image into the registry. There is no proxy for services here.
+apply() {
+	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' \
+		-e "s,command: \[\(.*squeezy-requests\)\],command: [\1\, --server\, 'https://$node:6443']," \
+		"$packaging/$1.yaml" | kubectl apply -f - >/dev/null
+}
+
 # status KIND NAME PATH: a part of an object.
 status() {
 	kubectl get "$1" "$2" -o jsonpath="{$3}"

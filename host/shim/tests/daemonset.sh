@@ -9,10 +9,8 @@ if [ "${2-}" != inside ]; then
 		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
 	fi
 	cluster=$("$here/cluster/build.sh"):$("$here/get-etcd.sh"):$("$here/get-runc.sh")
-	tools=$("$here/kubernetes/build.sh")
-	debian=$("$here/get-containerd.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=("$tools:$cluster:$tools" "$debian:$cluster:$tools")
+	containerds=$("$here/containerds.sh" newest debian | sed "s,[^:]*$,$cluster:&,")
 fi
 # shellcheck disable=SC2034 # they are for what is sourced
 installer=pod sandbox_image=docker.io/library/pause:test
@@ -45,12 +43,6 @@ esac
 SH
 restarts() {
 	wc -l <"$work/restarts"
-}
-# apply MANIFEST: as a user does who has put the image into the registry. There is no proxy for services here.
-apply() {
-	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' \
-		-e "s,command: \[\(.*squeezy-requests\)\],command: [\1\, --server\, 'https://$node:6443']," \
-		"$packaging/$1.yaml" | kubectl apply -f - >/dev/null
 }
 # is_rolled_out NAME: a DaemonSet's pod is ready on the node.
 is_rolled_out() {

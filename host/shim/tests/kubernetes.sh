@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs pods of a Kubernetes cluster of one node in a VM, as docs/kubernetes.md says how to install it: with Debian's
 # containerd, or with a newer one.
-# usage: host/shim/tests/kubernetes.sh SHIM
+# usage: [rounds=10] [most=5] host/shim/tests/kubernetes.sh SHIM
+# kubelet is killed `rounds` times, while there are 1 to `most` pods.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${2-}" != inside ]; then
@@ -9,10 +10,8 @@ if [ "${2-}" != inside ]; then
 		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
 	fi
 	cluster=$("$here/cluster/build.sh"):$("$here/get-etcd.sh")
-	tools=$("$here/kubernetes/build.sh")
-	debian=$("$here/get-containerd.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=("$cluster:$tools" "$cluster:$debian:$tools")
+	containerds=$("$here/containerds.sh" newest debian | sed "s,^,$cluster:,")
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$here/cri-common.sh"
@@ -176,10 +175,17 @@ echo "	$(measured)"
 kubectl delete pod holds >/dev/null
 
 echo "pods that are frozen request what they occupy"
-sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' "$packaging/requests.yaml" | kubectl apply -f - >/dev/null
+apply requests
 # What the DaemonSet would run, with its rights; there is no image of it here.
 kubectl --namespace kube-system delete daemonset squeezy-requests >/dev/null
-kubectl --namespace kube-system create token squeezy-requests >"$work/keys/requests"
+# token_of NODE: what a pod of the DaemonSet has on this node.
+token_of() {
+	kubectl create --raw /api/v1/namespaces/kube-system/serviceaccounts/squeezy-requests/token -f - <<-JSON | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["token"])'
+		{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+		 "spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": "$1"}}}
+	JSON
+}
+token_of node >"$work/keys/requests"
 mkdir -p /run/squeezy/requests
 ln -s "$(dirname "$shim")/squeezy-requests" "$work/bin/squeezy-requests"
 start_requests() {
@@ -217,6 +223,15 @@ all_request -eq $((128 << 20)) || die "it runs and requests $(requested)"
 until_true 60 all_request -lt $((64 << 20))
 [ "$(kubectl exec "$(frozen_pod)" -- cat /www/page)" = warm ] || die "exec does not work in it"
 is "$(frozen_pod)" '.status.containerStatuses[0].restartCount' 0 || die "it was restarted"
+
+echo "who has the token of another node cannot change what they request"
+kubectl create -f - >/dev/null <<<'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}'
+said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(token_of elsewhere)" \
+	--request PATCH -H 'Content-Type: application/strategic-merge-patch+json' \
+	"https://$node:6443/api/v1/namespaces/default/pods/$(frozen_pod)/resize" \
+	-d '{"spec": {"containers": [{"name": "server", "resources": {"requests": {"memory": "1Mi"}}}]}}')
+[[ $said == *"changes pods of its own node only"* ]] || die "it said: $said"
+kubectl delete node elsewhere >/dev/null
 
 echo "on a node that is full they wait"
 until_true 60 all_request -lt $((64 << 20))
@@ -330,9 +345,9 @@ seed=${seed-$(date +%s)}
 echo "kubelet is killed while pods come and go (seed $seed)"
 RANDOM=$seed
 mounts >"$work/mounts"
-for _ in $(seq 10); do
+for _ in $(seq "${rounds-10}"); do
 	# Never none, so that it is one VM.
-	kubectl scale deployment web --replicas=$((1 + RANDOM % 5)) >/dev/null
+	kubectl scale deployment web --replicas=$((1 + RANDOM % ${most-5})) >/dev/null
 	sleep "$((RANDOM % 8)).$((RANDOM % 10))"
 	kill -9 "$kubelet"
 	wait "$kubelet" 2>/dev/null || true

@@ -9,8 +9,12 @@ pub const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// TLS for servers that the certificates in this file vouch for, in PEM; or why it cannot be used.
 pub fn trusting(file: &Path) -> Result<TlsConfig, String> {
-    let pem = fs::read(file).map_err(|error| error.to_string())?;
-    let certificates = parse_pem(&pem).filter_map(|item| match item {
+    trusting_pem(&fs::read(file).map_err(|error| error.to_string())?)
+}
+
+/// TLS for servers that these certificates vouch for, in PEM; or why they cannot be used.
+pub fn trusting_pem(pem: &[u8]) -> Result<TlsConfig, String> {
+    let certificates = parse_pem(pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
         Ok(_) => None,
         Err(error) => Some(Err(error.to_string())),

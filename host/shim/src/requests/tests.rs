@@ -145,6 +145,23 @@ async fn a_full_node_is_waited_for_however_long_nobody_had_said_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_silent_after_a_refusal_still_refuses_for_a_while() {
+    let (request, script) = running().await;
+    request.fall(1).await;
+    script.answers([refused()]);
+    request.rise().await.unwrap_err();
+    let begin = Instant::now();
+    loop {
+        script.answers([failed()]);
+        if request.rise().await.is_ok() {
+            break;
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(begin.elapsed(), FULL + PATIENCE);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_did_not_fall_need_not_rise() {
     for answer in [refused(), not_asked()] {
         let (request, script) = running().await;
